@@ -1,0 +1,73 @@
+# Everything a developer or CI runs. `make` alone lists the targets.
+
+SHELL := /bin/sh
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+VENV  := .venv
+BIN   := $(VENV)/bin
+READY := $(VENV)/.ready
+QUIET_PIP := --quiet --disable-pip-version-check --no-input
+UV    := .cache/uv/bin/uv
+COMPILE := $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header
+
+# Extra arguments: make test ARGS="tests/domain -k decay", make run ARGS="--port 9000", make lock ARGS=--upgrade
+ARGS ?=
+
+.PHONY: help venv run demo test test-faults bench check format docs lock clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+venv: $(READY) ## make .venv with the locked dependencies and the `ebbing` command
+
+$(READY): ops/locks/dev.txt pyproject.toml
+	@set -e; \
+	python="$(PYTHON)"; [ -n "$$python" ] || python=$$(sh ops/checks/find_python.sh); \
+	echo "Making $(VENV) with $$("$$python" --version), about a minute the first time"; \
+	"$$python" -m venv --clear $(VENV); \
+	$(BIN)/python -m pip install $(QUIET_PIP) --require-hashes -r ops/locks/dev.txt; \
+	$(BIN)/python -m pip install $(QUIET_PIP) --no-deps --no-build-isolation -e .; \
+	touch $(READY)
+
+run: venv ## start the whole service on this machine
+	@$(BIN)/ebbing run $(ARGS)
+
+demo: venv ## a guided tour with sample memories
+	@$(BIN)/ebbing demo $(ARGS)
+
+test: venv ## all tests, with branch coverage
+	@$(BIN)/python -m pytest --cov --cov-report=term $(ARGS)
+
+test-faults: venv ## many rounds of killing processes under load
+	@$(BIN)/python -m pytest tests/faults --rounds=60 $(ARGS)
+
+bench: venv ## speed, as ratios to the bare cost of the same work
+	@$(BIN)/python -m ops.bench $(ARGS)
+
+check: venv ## style, types, arrows, dead code, file lengths, containers, known vulnerabilities
+	@$(BIN)/python -m ops.checks $(ARGS)
+
+format: venv ## put the code in the house style
+	@$(BIN)/ruff format --quiet .
+	@$(BIN)/ruff check --quiet --fix .
+
+docs: venv ## write the generated pages again
+	@$(BIN)/python -m ops.checks.settings_page
+
+lock: $(UV) ## resolve the dependencies again (ARGS=--upgrade for newer ones)
+	@mkdir -p ops/locks
+	@$(COMPILE) pyproject.toml --extra embedded --group dev $(ARGS) -o ops/locks/dev.txt >/dev/null
+	@$(COMPILE) pyproject.toml --extra embedded -c ops/locks/dev.txt -o ops/locks/run.txt >/dev/null
+	@$(COMPILE) pyproject.toml -c ops/locks/dev.txt -o ops/locks/service.txt >/dev/null
+	@$(COMPILE) --group build -c ops/locks/dev.txt -o ops/locks/build.txt >/dev/null
+	@echo "Written: ops/locks/{dev,run,service,build}.txt"
+
+$(UV):
+	@set -e; python=$$(sh ops/checks/find_python.sh); \
+	"$$python" -m venv --clear .cache/uv; \
+	.cache/uv/bin/python -m pip install $(QUIET_PIP) uv==0.13.8
+
+clean: ## remove what was built, .venv too; data in .ebbing stays
+	@rm -rf $(VENV) .cache .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis build dist
+	@find app workers migrations ops tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,45 @@
+"""`make check`: every static check, each to its end, then one line per check and a verdict."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+PYTHON = sys.executable
+BIN = Path(PYTHON).parent
+
+CHECKS: dict[str, list[str]] = {
+    "ruff": [f"{BIN}/ruff", "check", "--quiet", "."],
+    "format": [f"{BIN}/ruff", "format", "--check", "--quiet", "."],
+    "mypy": [f"{BIN}/mypy", "--strict", "--no-error-summary"],
+    "arrows": [f"{BIN}/lint-imports", "--no-logo"],
+    "dead code": [f"{BIN}/vulture"],
+    "file lengths": [PYTHON, "-m", "ops.checks.file_lengths"],
+    "containers": [PYTHON, "-m", "ops.checks.docker_lint"],
+    "audit": [PYTHON, "-m", "ops.checks.audit"],
+}
+
+
+def main(wanted: list[str]) -> int:
+    """Run the wanted checks (all when none is named); 1 when any fails."""
+    if unknown := set(wanted) - set(CHECKS):
+        print(f"no such check: {', '.join(sorted(unknown))}; there are: {', '.join(CHECKS)}")
+        return 2
+    failed = []
+    for name in wanted or CHECKS:
+        started = time.monotonic()
+        done = subprocess.run(CHECKS[name], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+        verdict = "ok" if done.returncode == 0 else "FAILED"
+        print(f"{name:<14}{verdict:<8}{time.monotonic() - started:5.1f} s", flush=True)
+        if done.returncode:
+            failed.append(name)
+        if done.returncode or name == "audit":
+            print(done.stdout.strip(), flush=True)
+    print(f"check: {len(failed)} failed: {', '.join(failed)}" if failed else "check: all passed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,72 @@
+"""Known vulnerabilities in the locked packages, by pip-audit.
+
+pip-audit ends well when it could look up nothing at all. Here what wasn't looked up is `unknown`, never `clean`;
+only a known vulnerability fails the check.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+# holds every package of the other locks, at the same version
+LOCK = ROOT / "ops" / "locks" / "dev.txt"
+LIMIT_SECONDS = 60
+
+
+def pins(lock: str) -> int:
+    """How many packages a lock file names."""
+    return len(re.findall(r"^[A-Za-z0-9][^\s=]*==", lock, flags=re.MULTILINE))
+
+
+def verdict(report: dict[str, Any] | None, packages: int) -> tuple[int, str]:
+    """Exit code and text for pip-audit's JSON report, or for None when there was no report."""
+    entries = (report or {}).get("dependencies", [])
+    vulnerable = [
+        f"audit: {entry['name']} {entry['version']}: {vuln['id']}, "
+        f"fixed in {', '.join(vuln['fix_versions']) or 'no version yet'}"
+        for entry in entries
+        for vuln in entry.get("vulns", [])
+    ]
+    audited = sum("vulns" in entry for entry in entries)
+    # entries for another platform are in the lock but not in the report
+    skipped = len(entries) - audited if entries else packages
+    lines = list(vulnerable)
+    if skipped:
+        lines.append(f"audit: unknown ({skipped} packages could not be audited)")
+    elif not vulnerable:
+        lines.append(f"audit: clean ({audited} packages)")
+    return (1 if vulnerable else 0), "\n".join(lines)
+
+
+def report(lock: Path = LOCK) -> dict[str, Any] | None:
+    """pip-audit's report on the lock file; None when it took too long or couldn't make one."""
+    command = [sys.executable, "-m", "pip_audit", "--requirement", str(lock), "--disable-pip", "--require-hashes"]
+    try:
+        done = subprocess.run(
+            [*command, "--format", "json", "--progress-spinner", "off"],
+            capture_output=True,
+            text=True,
+            timeout=LIMIT_SECONDS,
+            check=False,
+        )
+        answer = json.loads(done.stdout)
+    except (subprocess.TimeoutExpired, json.JSONDecodeError):
+        return None
+    return answer if isinstance(answer, dict) else None
+
+
+def main() -> int:
+    """Audit the lock and print the verdict."""
+    code, text = verdict(report(), pins(LOCK.read_text()))
+    print(text)
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())
