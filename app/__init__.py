@@ -1,0 +1,1 @@
+"""Ebbing: the service. Knows nothing of `workers`."""

@@ -1,0 +1,69 @@
+"""Memory ids and the order of speaking.
+
+A request's memories share one UUIDv7 *base* whose last two bytes are zero; memory `i` is `base + i`, so
+ids of a whole batch cost one random draw (RFC 9562 §5.7: 48 bits of Unix milliseconds, then random).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from uuid import UUID
+
+BATCH_MAX = 4096
+RANDOM_BYTES = 8
+_SUFFIX_BYTES = 2
+_SEQ_EPOCH_MS = 1_704_067_200_000  # 2024-01-01: leaves room until 2058 in 63 bits
+_ENTRY_BITS = 11
+_PLACE_BITS = 12
+_SUFFIXES = [f"{place:04x}" for place in range(BATCH_MAX)]
+
+
+def new_base(unix_ms: int, random: bytes) -> bytes:
+    """The 16 bytes of a UUIDv7 that ends in two zero bytes.
+
+    Args:
+        unix_ms: Milliseconds since 1970, 48 bits.
+        random: 8 random bytes, of which 58 bits are used.
+    """
+    head = (0x7000 | (int.from_bytes(random[:2], "big") & 0x0FFF)).to_bytes(2, "big")
+    tail = (0x80 | (random[2] & 0x3F)).to_bytes(1, "big") + random[3:8]
+    return unix_ms.to_bytes(6, "big") + head + tail + bytes(_SUFFIX_BYTES)
+
+
+def memory_uuids(base: bytes, count: int) -> list[str]:
+    """The ids of a request's memories in order, as canonical text."""
+    text = base.hex()
+    stem = f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:28]}"
+    return [stem + suffix for suffix in _SUFFIXES[:count]]
+
+
+def base_of(memory_id: UUID) -> bytes:
+    """The base of the request that brought this memory."""
+    return memory_id.bytes[:-_SUFFIX_BYTES] + bytes(_SUFFIX_BYTES)
+
+
+def place_of(memory_id: UUID) -> int:
+    """The memory's place in its request, from 0."""
+    return int.from_bytes(memory_id.bytes[-_SUFFIX_BYTES:], "big")
+
+
+def unix_ms_of(memory_id: UUID) -> int:
+    """When the id was made, in milliseconds since 1970, by the clock of the API process."""
+    return int.from_bytes(memory_id.bytes[:6], "big")
+
+
+def first_seq(entry_id: str) -> int:
+    """The place in the order of speaking of an entry's first memory; memory `i` is this plus `i`.
+
+    Args:
+        entry_id: The stream's id, `milliseconds-sequence`, which Redis hands out in order.
+    """
+    milliseconds, _, sequence = entry_id.partition("-")
+    ticks = max(int(milliseconds) - _SEQ_EPOCH_MS, 0)
+    within = min(int(sequence), (1 << _ENTRY_BITS) - 1)
+    return ((ticks << _ENTRY_BITS) | within) << _PLACE_BITS
+
+
+def array_literal(ids: Sequence[str]) -> str:
+    """The ids as a PostgreSQL array literal, for `CAST(:ids AS uuid[])`: far cheaper than UUID objects."""
+    return "{" + ",".join(ids) + "}"

@@ -1,0 +1,72 @@
+"""API keys: `ebb_<id>_<secret><checksum>`, made and checked without any store.
+
+The prefix and the checksum let secret scanners recognise a leaked key, and let the door refuse a mistyped
+one without a look-up. A secret has 256 random bits, so its plain SHA-256 is enough to keep.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import zlib
+from dataclasses import dataclass
+from typing import Final
+
+SCOPES: Final = ("ingest", "read", "maintain", "privacy", "admin")
+SECRET_BYTES = 32
+ID_BYTES = 9
+
+_ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+_ID_LENGTH = 13
+_SECRET_LENGTH = 43
+_CHECKSUM_LENGTH = 6
+_LENGTH = len("ebb_") + _ID_LENGTH + 1 + _SECRET_LENGTH + _CHECKSUM_LENGTH
+
+
+@dataclass(frozen=True)
+class PresentedKey:
+    """A well-formed key as a caller showed it."""
+
+    key_id: str
+    secret: str
+
+
+def make(id_bytes: bytes, secret_bytes: bytes) -> str:
+    """A key's whole text, from 9 and 32 random bytes."""
+    key_id = _base62(id_bytes, _ID_LENGTH)
+    secret = _base62(secret_bytes, _SECRET_LENGTH)
+    return f"ebb_{key_id}_{secret}{_checksum(key_id, secret)}"
+
+
+def parse(text: str) -> PresentedKey | None:
+    """The parts of a key, or None where it can't be one (form or checksum)."""
+    if len(text) != _LENGTH or not text.startswith("ebb_") or not text.isascii():
+        return None
+    key_id, separator, rest = text[4 : 4 + _ID_LENGTH], text[4 + _ID_LENGTH], text[5 + _ID_LENGTH :]
+    secret, checksum = rest[:_SECRET_LENGTH], rest[_SECRET_LENGTH:]
+    if separator != "_" or checksum != _checksum(key_id, secret):
+        return None
+    return PresentedKey(key_id, secret)
+
+
+def digest(secret: str) -> bytes:
+    """What is stored of a secret: 32 bytes."""
+    return hashlib.sha256(secret.encode()).digest()
+
+
+def matches(secret: str, stored_digest: bytes) -> bool:
+    """Whether the secret is the one stored, in constant time."""
+    return hmac.compare_digest(digest(secret), stored_digest)
+
+
+def _checksum(key_id: str, secret: str) -> str:
+    return _base62(zlib.crc32(f"{key_id}_{secret}".encode()).to_bytes(4, "big"), _CHECKSUM_LENGTH)
+
+
+def _base62(value: bytes, length: int) -> str:
+    number = int.from_bytes(value, "big")
+    digits = []
+    for _ in range(length):
+        number, digit = divmod(number, 62)
+        digits.append(_ALPHABET[digit])
+    return "".join(reversed(digits))

@@ -1,0 +1,255 @@
+"""A memory as callers give it: its fields, their limits, and how a request's body is read.
+
+The same decoder runs at the door and again in the drain, so what was accepted can be stored.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Annotated, Any, Literal, cast
+
+import msgspec
+
+from app.errors import FieldError, Invalid, Unreadable
+
+TEXT_MAX_BYTES = 32 * 1024
+METADATA_MAX_BYTES = 16 * 1024
+LABELS_MAX = 64
+LABEL_MAX_CHARACTERS = 256
+NAME_MAX_CHARACTERS = 512
+EMBEDDING_MAX_DIMENSIONS = 16_000
+METADATA_MAX_DEPTH = 32
+
+KINDS = ("episodic", "semantic", "procedural", "emotional", "system")
+Kind = Literal["episodic", "semantic", "procedural", "emotional", "system"]
+Format = Literal["json", "ndjson"]
+
+_Name = Annotated[str, msgspec.Meta(min_length=1, max_length=NAME_MAX_CHARACTERS)]
+_Label = Annotated[str, msgspec.Meta(min_length=1, max_length=LABEL_MAX_CHARACTERS)]
+_Labels = Annotated[list[_Label], msgspec.Meta(max_length=LABELS_MAX)]
+_Text = Annotated[str, msgspec.Meta(min_length=1, max_length=TEXT_MAX_BYTES)]
+_Moment = Annotated[datetime, msgspec.Meta(tz=True)]
+
+
+class MemoryIn(msgspec.Struct, forbid_unknown_fields=True, frozen=True, gc=False):
+    """One memory as given. Only `text` is needed.
+
+    Attributes:
+        text: 1 byte to 32 KiB of UTF-8.
+        subject: Whose data it is.
+        thread: The conversation it belongs to; its order there is the order of acceptance.
+        speaker: Who said it.
+        kind: What kind of memory it is; left out, it is worked out later.
+        occurred_at: When it happened, with an offset; left out, when it was accepted.
+        tags: Up to 64 words of the caller's own.
+        categories: Up to 64 privacy or retention categories.
+        entities: Up to 64 names of people, places and things.
+        metadata: An object of up to 16 KiB as JSON, kept as it is.
+        salience: How much it matters, 0 to 1; left out, it is scored.
+        multiplier: Strength multiplier, 0 to 2.
+        embedding: A vector of the tenant's embedding space.
+        external_id: The caller's own id: given again, it updates that memory.
+    """
+
+    text: _Text
+    subject: _Name | None = None
+    thread: _Name | None = None
+    speaker: _Name | None = None
+    kind: Kind | None = None
+    occurred_at: _Moment | None = None
+    tags: _Labels = []
+    categories: _Labels = []
+    entities: _Labels = []
+    metadata: dict[str, Any] | None = None
+    salience: Annotated[float, msgspec.Meta(ge=0, le=1)] | None = None
+    multiplier: Annotated[float, msgspec.Meta(ge=0, le=2)] | None = None
+    embedding: Annotated[list[float], msgspec.Meta(min_length=1, max_length=EMBEDDING_MAX_DIMENSIONS)] | None = None
+    external_id: _Name | None = None
+
+
+class MemoryPatch(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """The fields of a memory that an edit may change; left out means unchanged, null means emptied."""
+
+    text: _Text | msgspec.UnsetType = msgspec.UNSET
+    subject: _Name | None | msgspec.UnsetType = msgspec.UNSET
+    thread: _Name | None | msgspec.UnsetType = msgspec.UNSET
+    speaker: _Name | None | msgspec.UnsetType = msgspec.UNSET
+    kind: Kind | None | msgspec.UnsetType = msgspec.UNSET
+    occurred_at: _Moment | None | msgspec.UnsetType = msgspec.UNSET
+    tags: _Labels | msgspec.UnsetType = msgspec.UNSET
+    categories: _Labels | msgspec.UnsetType = msgspec.UNSET
+    entities: _Labels | msgspec.UnsetType = msgspec.UNSET
+    metadata: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
+    salience: Annotated[float, msgspec.Meta(ge=0, le=1)] | None | msgspec.UnsetType = msgspec.UNSET
+    multiplier: Annotated[float, msgspec.Meta(ge=0, le=2)] | msgspec.UnsetType = msgspec.UNSET
+
+
+_one_or_many = msgspec.json.Decoder(list[MemoryIn] | MemoryIn)
+_line = msgspec.json.Decoder(MemoryIn)
+_patch = msgspec.json.Decoder(MemoryPatch)
+
+
+def decode(body: bytes, form: Format, dimensions: int | None) -> list[MemoryIn]:
+    """The memories of a request's body, checked against every limit but the number of them.
+
+    Args:
+        body: The bytes as they came.
+        form: `json` (an object or an array) or `ndjson` (one object a line).
+        dimensions: Size a given `embedding` must have; None accepts any.
+
+    Raises:
+        Unreadable: The bytes aren't JSON in UTF-8.
+        Invalid: A field is wrong; names it, its limit and its value.
+    """
+    decoded = _decode(body, form)
+    memories = cast("list[MemoryIn]", decoded if isinstance(decoded, list) else [decoded])
+    # Escapes may hide NUL or characters of several bytes; without any, msgspec has checked all there is.
+    exotic = not body.isascii() or b"\\u" in body
+    for place, memory in enumerate(memories):
+        where = place if memories is decoded else None
+        if memory.text.isspace():
+            raise Invalid(errors=[FieldError(_field(where, "text"), "is blank")])
+        if exotic or memory.metadata is not None or memory.embedding is not None:
+            _check_closely(memory, where, dimensions)
+    return memories
+
+
+def decode_patch(body: bytes) -> MemoryPatch:
+    """The edit in a request's body.
+
+    Raises:
+        Unreadable: The bytes aren't JSON in UTF-8.
+        Invalid: A field is wrong.
+    """
+    try:
+        patch = _patch.decode(body)
+    except msgspec.ValidationError as error:
+        raise Invalid(errors=[field_error(str(error), body, "json")]) from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise Unreadable(_reason(error)) from None
+    _check_closely(patch, None, None)
+    if isinstance(patch.text, str) and patch.text.isspace():
+        raise Invalid(errors=[FieldError("text", "is blank")])
+    return patch
+
+
+def _decode(body: bytes, form: Format) -> object:
+    try:
+        if form == "ndjson":
+            return _line.decode_lines(body)
+        return _one_or_many.decode(body)
+    except msgspec.ValidationError as error:
+        raise Invalid(errors=[field_error(str(error), body, form)]) from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise Unreadable(_reason(error)) from None
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, RecursionError):
+        return "the JSON is nested too deeply"
+    if isinstance(error, UnicodeDecodeError):
+        return "the body isn't UTF-8"
+    return str(error)
+
+
+def _check_closely(memory: MemoryIn | MemoryPatch, place: int | None, dimensions: int | None) -> None:
+    """What msgspec can't say: sizes in bytes, NUL (PostgreSQL stores none), depth, vectors."""
+    text = memory.text
+    if isinstance(text, str) and len(text) * 4 > TEXT_MAX_BYTES:
+        size = len(text.encode())
+        if size > TEXT_MAX_BYTES:
+            raise Invalid(errors=[FieldError(_field(place, "text"), "is too long in bytes", size, TEXT_MAX_BYTES)])
+    for name in memory.__struct_fields__:
+        value = getattr(memory, name)
+        if isinstance(value, str | list | dict) and _has_nul(value):
+            raise Invalid(errors=[FieldError(_field(place, name), "holds a NUL character, which can't be stored")])
+    if isinstance(memory.metadata, dict):
+        _check_metadata(memory.metadata, _field(place, "metadata"))
+    if isinstance(memory, MemoryIn) and memory.embedding is not None:
+        _check_embedding(memory.embedding, _field(place, "embedding"), dimensions)
+
+
+def _check_metadata(metadata: dict[str, Any], field: str) -> None:
+    size = len(msgspec.json.encode(metadata))
+    if size > METADATA_MAX_BYTES:
+        raise Invalid(errors=[FieldError(field, "is too large in bytes", size, METADATA_MAX_BYTES)])
+    if _depth(metadata) > METADATA_MAX_DEPTH:
+        raise Invalid(errors=[FieldError(field, "is nested too deeply", None, METADATA_MAX_DEPTH)])
+
+
+def _check_embedding(embedding: Sequence[float], field: str, dimensions: int | None) -> None:
+    if dimensions is not None and len(embedding) != dimensions:
+        message = "has another size than the tenant's embedding space"
+        raise Invalid(errors=[FieldError(field, message, len(embedding), dimensions)])
+    norm = math.hypot(*embedding)
+    if not math.isfinite(norm) or norm < 1e-12:  # noqa: PLR2004 - below this, direction is rounding noise
+        raise Invalid(errors=[FieldError(field, "has no direction: all zero, or too large")])
+
+
+def _has_nul(value: object) -> bool:
+    if isinstance(value, str):
+        return "\0" in value
+    if isinstance(value, dict):
+        return any(_has_nul(key) or _has_nul(item) for key, item in value.items())
+    if isinstance(value, list):
+        # A vector is the one long list: its first item tells that none of them is text.
+        return not (value and isinstance(value[0], float)) and any(_has_nul(item) for item in value)
+    return False
+
+
+def _depth(value: object) -> int:
+    if isinstance(value, dict):
+        return 1 + max(map(_depth, value.values()), default=0)
+    if isinstance(value, list):
+        return 1 + max(map(_depth, value), default=0)
+    return 0
+
+
+def _field(place: int | None, name: str) -> str:
+    return name if place is None else f"[{place}].{name}"
+
+
+_PATH = re.compile(r" - at `\$(?P<path>[^`]*)`$")
+_UNKNOWN = re.compile(r"unknown field `(?P<name>.*)`$", re.DOTALL)
+_MISSING = re.compile(r"missing required field `(?P<name>.*)`$")
+_LIMIT = re.compile(r"(?:length )?(?:<=|>=|<|>) (?P<limit>[-\d.]+)$")
+_STEP = re.compile(r"\[(\d+)\]|\.([^.\[]+)")
+
+
+def field_error(message: str, body: bytes, form: Format) -> FieldError:
+    """One field's error out of msgspec's message.
+
+    The value is a length or a number, read from the body; never text.
+    """
+    found = _PATH.search(message)
+    path = found["path"] if found else ""
+    reason = message[: found.start()] if found else message
+    if unknown := _UNKNOWN.search(reason):
+        name = unknown["name"][:NAME_MAX_CHARACTERS]
+        return FieldError(f"{path}.{name}".lstrip("."), "isn't a known field")
+    if missing := _MISSING.search(reason):
+        return FieldError(f"{path}.{missing['name']}".lstrip("."), "is missing")
+    limit = _LIMIT.search(reason)
+    reason = reason[0].lower() + reason[1:]
+    if not limit:
+        return FieldError(path.lstrip(".") or "body", reason)
+    number = float(limit["limit"])
+    return FieldError(
+        path.lstrip(".") or "body", reason, _measure(body, form, path), int(number) if number.is_integer() else number
+    )
+
+
+def _measure(body: bytes, form: Format, path: str) -> int | float | None:
+    """The length or the number at `path` of the body."""
+    value: object = msgspec.json.Decoder().decode_lines(body) if form == "ndjson" else msgspec.json.decode(body)
+    for index, name in _STEP.findall(path):
+        if index and isinstance(value, list):
+            value = value[int(index)]
+        elif name and isinstance(value, dict):
+            value = value.get(name)
+    if isinstance(value, str | list | dict):
+        return len(value)
+    return value if isinstance(value, int | float) else None

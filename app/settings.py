@@ -1,0 +1,88 @@
+"""Every setting of the service, read from the environment (`EBBING_*`) or a `.env` file.
+
+This is the only module that reads the environment. Units are part of the names.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field, SecretStr
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+KIB = 1024
+MIB = 1024 * KIB
+
+
+class Settings(BaseSettings):
+    """Settings with defaults that work on one machine."""
+
+    model_config = SettingsConfigDict(env_prefix="EBBING_", env_file=".env", extra="ignore", frozen=True)
+
+    # Where things are
+    home: Path = Field(
+        Path(".ebbing"), description="Folder of `ebbing run`: databases, logs, the first API key."
+    )
+    database_url: SecretStr | None = Field(None, description="PostgreSQL, as `postgresql://user:password@host:port/db`.")
+    owner_database_url: SecretStr | None = Field(
+        None, description="PostgreSQL for `ebbing migrate`, where its rights are kept apart; else `DATABASE_URL`."
+    )
+    redis_url: SecretStr | None = Field(None, description="Redis, as `redis://:password@host:port/0`.")
+    api_url: str | None = Field(None, description="Where the CLI finds the API; else what `ebbing run` noted in its home.")
+    api_key: SecretStr | None = Field(None, description="The CLI's API key; else `HOME/api-key`.")
+    redis_appendfsync: Literal["everysec", "always"] = Field(
+        "everysec", description="How the embedded Redis flushes its log; `always` survives a loss of power."
+    )
+    redis_maxmemory_bytes: int = Field(
+        512 * MIB, ge=16 * MIB, description="Memory of the embedded Redis; full means 503, never eviction."
+    )
+
+    # HTTP
+    host: str = Field("127.0.0.1", description="Address the API listens on.")
+    port: int = Field(8000, ge=0, le=65535, description="Port the API listens on; 0 takes a free one.")
+    docs_enabled: bool = Field(True, description="Serve `/docs` and `/openapi.json`.")
+    request_body_max_bytes: int = Field(8 * MIB, ge=KIB, description="Largest request body.")
+    request_body_timeout_seconds: float = Field(15, gt=0, description="Longest time a body may take to arrive.")
+    request_memories_max: int = Field(1000, ge=1, le=4096, description="Most memories in one request.")
+    wait_max_seconds: float = Field(30, ge=0, description="Longest `Prefer: wait`.")
+    key_cache_seconds: float = Field(3, ge=0, le=4, description="How long the API trusts a key it has looked up.")
+    idempotency_hours: float = Field(24, gt=0, description="How long an `Idempotency-Key` is remembered.")
+
+    # The door: how much may wait to be stored
+    tenant_backlog_entries: int = Field(20_000, ge=1, description="Requests of one tenant waiting; more is a 429.")
+    tenant_backlog_bytes: int = Field(128 * MIB, ge=KIB, description="Bytes of one tenant waiting; more is a 429.")
+    backlog_entries: int = Field(200_000, ge=1, description="Requests of all tenants waiting; more is a 503.")
+    backlog_bytes: int = Field(320 * MIB, ge=KIB, description="Bytes of all tenants waiting; more is a 503.")
+
+    # Drain
+    drain_rows: int = Field(5000, ge=1, description="Memories in one turn of a tenant, one transaction.")
+    drain_entries: int = Field(1000, ge=1, description="Requests in one turn of a tenant.")
+    drain_bytes: int = Field(16 * MIB, ge=KIB, description="Bytes in one turn of a tenant.")
+    claim_idle_seconds: float = Field(10, gt=0, description="After this a claimed entry counts as left by a dead worker.")
+    deliveries_max: int = Field(3, ge=1, description="Tries before a dead letter.")
+    slice_seconds: float = Field(5, gt=0, description="Longest slice of work of one task.")
+
+    # Enrichment
+    embedder: Literal["local"] = Field("local", description="`local`: a static model bundled by its package, offline.")
+    lease_seconds: float = Field(30, gt=0, description="How long an enrichment claim holds before another may take it.")
+    index_rows: int = Field(2000, ge=1, description="Memories in one index transaction.")
+    embed_rows: int = Field(1000, ge=1, description="Memories in one embedding batch.")
+
+    # Limits on connections and time
+    database_pool_size: int = Field(8, ge=1, description="Connections of the API; each worker process has 2.")
+    statement_timeout_seconds: float = Field(30, gt=0, description="Longest statement of the service.")
+    shutdown_seconds: float = Field(10, gt=0, description="How long a worker may finish its slice when told to stop.")
+
+    # Logs and tests
+    log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="Least level that is logged.")
+    failpoints: Annotated[frozenset[str], NoDecode] = Field(
+        frozenset(), description="Tests only: named places where the process kills itself."
+    )
+
+
+@lru_cache(maxsize=1)
+def settings() -> Settings:
+    """The process's settings, read once. Tests call `settings.cache_clear()`."""
+    return Settings()  # type: ignore[call-arg]  # every field has a default or comes from the environment

@@ -1,0 +1,129 @@
+"""Connections and transactions: one engine a role, each transaction bound to its tenant.
+
+Pools are opened on first use and dropped in forked children, so that no socket is shared between processes.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Literal
+from uuid import UUID
+
+import psycopg
+from sqlalchemy import Connection, Engine, create_engine, make_url, text
+from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
+
+from app.errors import Misconfigured
+from app.settings import settings
+
+Role = Literal["ebbing_app", "ebbing_drain"]
+
+_engines: dict[Role, Engine] = {}
+_BIND = text("SELECT set_config('ebbing.tenant', :tenant, true)")
+
+# States of PostgreSQL that say "not now" rather than "not this": connection, resources, operator, system.
+_PASSING = ("08", "53", "57", "58", "25006", "40")
+
+
+@contextmanager
+def tenant(tenant_id: UUID) -> Iterator[Connection]:
+    """A transaction that sees this tenant's rows alone; commits at the end, rolls back on an error."""
+    with engine("ebbing_app").begin() as tx:
+        tx.execute(_BIND, {"tenant": str(tenant_id)})
+        yield tx
+
+
+@contextmanager
+def shared() -> Iterator[Connection]:
+    """A transaction over the tables without row-level security; sees no tenant's memories."""
+    with engine("ebbing_app").begin() as tx:
+        yield tx
+
+
+@contextmanager
+def drain() -> Iterator[psycopg.Connection]:
+    """A bare psycopg transaction as `ebbing_drain`, which may COPY; commits at the end."""
+    with engine("ebbing_drain").connect() as connection:
+        raw = connection.connection.driver_connection
+        if not isinstance(raw, psycopg.Connection):
+            raise TypeError
+        with raw.transaction():
+            yield raw
+
+
+def engine(role: Role) -> Engine:
+    """The process's engine for a role."""
+    if role not in _engines:
+        _engines[role] = _open(role)
+    return _engines[role]
+
+
+def is_passing(error: BaseException) -> bool:
+    """Whether the error is the infrastructure's, so that the same work may succeed later as it is."""
+    if isinstance(error, DBAPIError):
+        if error.connection_invalidated or isinstance(error, InterfaceError):
+            return True
+        error = error.orig if error.orig is not None else error
+    if isinstance(error, psycopg.Error):
+        state = error.sqlstate or ""
+        return state.startswith(_PASSING) or (not state and isinstance(error, psycopg.OperationalError))
+    return isinstance(error, OperationalError | ConnectionError | TimeoutError)
+
+
+def database_url() -> str:
+    """The service's PostgreSQL.
+
+    Raises:
+        Misconfigured: No URL is set.
+    """
+    url = settings().database_url
+    if url is None:
+        message = "EBBING_DATABASE_URL isn't set: give it, or use `ebbing run`, which brings its own PostgreSQL"
+        raise Misconfigured(message)
+    return url.get_secret_value()
+
+
+def driver_url(url: str) -> str:
+    """The same URL with psycopg 3 as SQLAlchemy's driver."""
+    return make_url(url).set(drivername="postgresql+psycopg").render_as_string(hide_password=False)
+
+
+def close() -> None:
+    """Close all pools: at shutdown, and between tests."""
+    for opened in _engines.values():
+        opened.dispose()
+    _engines.clear()
+
+
+def _open(role: Role) -> Engine:
+    config = settings()
+    milliseconds = int(config.statement_timeout_seconds * 1000)
+    options = (
+        f"-c role={role} -c jit=off -c statement_timeout={milliseconds} "
+        f"-c idle_in_transaction_session_timeout={milliseconds} -c timezone=UTC"
+    )
+    return create_engine(
+        driver_url(database_url()),
+        pool_size=config.database_pool_size,
+        max_overflow=2,
+        pool_timeout=5,
+        pool_pre_ping=False,
+        pool_recycle=600,
+        hide_parameters=True,  # a failed statement must not carry memory text into an exception
+        connect_args={
+            "options": options,
+            "application_name": f"ebbing {role.removeprefix('ebbing_')}",
+            "connect_timeout": 5,
+        },
+    )
+
+
+def _forget_after_fork() -> None:
+    for inherited in _engines.values():
+        inherited.dispose(close=False)
+    _engines.clear()
+
+
+os.register_at_fork(after_in_child=_forget_after_fork)
