@@ -15,17 +15,18 @@ from importlinter import Contract, ContractCheck, fields, output
 class OnlyContract(Contract):
     """`module` and what lies under it import only `allowed`, and the standard library but `not_even`."""
 
-    module = fields.StringField()
-    allowed = fields.ListField(subfield=fields.StringField())
-    not_even = fields.ListField(subfield=fields.StringField(), required=False)
+    # import-linter puts the values of pyproject.toml in the place of its fields
+    module: str = fields.StringField()  # type: ignore[assignment]
+    allowed: list[str] = fields.ListField(subfield=fields.StringField())  # type: ignore[assignment]
+    not_even: list[str] = fields.ListField(subfield=fields.StringField())  # type: ignore[assignment]
 
     def check(self, graph: ImportGraph, verbose: bool) -> ContractCheck:  # noqa: ARG002, FBT001 - their signature
         """Look at every direct import of the package."""
         if self.module not in graph.modules:
-            msg = f"there is no module {self.module}"
-            raise ValueError(msg)
+            message = f"there is no module {self.module}"
+            raise ValueError(message)
         strays = sorted(
-            f"{importer} -> {imported} (l.{graph.get_import_details(importer=importer, imported=imported)[0]['line_number']})"
+            _with_line(graph, importer, imported)
             for importer in {self.module, *graph.find_descendants(self.module)}
             for imported in graph.find_modules_directly_imported_by(importer)
             if not self._permits(imported)
@@ -38,9 +39,15 @@ class OnlyContract(Contract):
             output.print_error(f"- {stray}")
 
     def _permits(self, imported: str) -> bool:
-        def under(names: list[str]) -> bool:
-            return any(imported == name or imported.startswith(f"{name}.") for name in names)
-
-        if under(self.not_even or []):
+        if _is_under(imported, self.not_even):
             return False
-        return under(self.allowed) or imported.split(".")[0] in sys.stdlib_module_names
+        return _is_under(imported, self.allowed) or imported.partition(".")[0] in sys.stdlib_module_names
+
+
+def _is_under(module: str, packages: list[str]) -> bool:
+    return any(module == package or module.startswith(f"{package}.") for package in packages)
+
+
+def _with_line(graph: ImportGraph, importer: str, imported: str) -> str:
+    details = graph.get_import_details(importer=importer, imported=imported)
+    return f"{importer} -> {imported} (l.{details[0]['line_number']})"

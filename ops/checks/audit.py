@@ -1,7 +1,7 @@
 """Known vulnerabilities in the locked packages, by pip-audit.
 
-pip-audit ends well when it could look up nothing at all. Here what wasn't looked up is `unknown`, never `clean`;
-only a known vulnerability fails the check.
+pip-audit ends well when it could look up nothing at all. Here what wasn't looked up is `unknown`,
+never `clean`; only a known vulnerability fails the check.
 """
 
 from __future__ import annotations
@@ -46,7 +46,15 @@ def verdict(report: dict[str, Any] | None, packages: int) -> tuple[int, str]:
 
 def report(lock: Path = LOCK) -> dict[str, Any] | None:
     """pip-audit's report on the lock file; None when it took too long or couldn't make one."""
-    command = [sys.executable, "-m", "pip_audit", "--requirement", str(lock), "--disable-pip", "--require-hashes"]
+    command = [
+        sys.executable,
+        "-m",
+        "pip_audit",
+        "--requirement",
+        str(lock),
+        "--disable-pip",
+        "--require-hashes",
+    ]
     try:
         done = subprocess.run(
             [*command, "--format", "json", "--progress-spinner", "off"],

@@ -19,8 +19,8 @@ HEAD = """# Settings
 
 <!-- written by `make docs` from app/settings.py; a test keeps it true -->
 
-Every setting is read from the environment, or from a `.env` file in the working directory; the environment wins.
-Secrets are never printed. A default of — means that the setting is empty until given.
+Every setting is read from the environment, or from a `.env` file in the working directory; the environment
+wins. Secrets are never printed. A default of — means that the setting is empty until given.
 
 | variable | type | default | what it does |
 |---|---|---|---|
@@ -47,7 +47,14 @@ def _type(annotation: Any) -> str:
         return " or ".join(_type(each) for each in args if each is not type(None))
     if origin in (frozenset, set, list, tuple):
         return "list, with commas"
-    names = {SecretStr: "secret", str: "text", Path: "path", bool: "yes or no", int: "whole number", float: "number"}
+    names = {
+        SecretStr: "secret",
+        str: "text",
+        Path: "path",
+        bool: "yes or no",
+        int: "whole number",
+        float: "number",
+    }
     return names.get(annotation, getattr(annotation, "__name__", str(annotation)))
 
 

@@ -1,0 +1,149 @@
+"""Static checks of the Dockerfile and docker-compose.yml; `docker compose config` too where it is there."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCKERFILE = ROOT / "ops" / "docker" / "Dockerfile"
+COMPOSE = ROOT / "docker-compose.yml"
+
+# services whose image writes outside its volumes
+WRITES_ITS_ROOT = {"postgres"}
+
+
+def dockerfile_faults(text: str) -> list[str]:
+    """What is wrong with a Dockerfile, one line each."""
+    steps = _steps(text)
+    faults = []
+    stages: set[str] = set()
+    for keyword, rest in steps:
+        if keyword == "FROM":
+            image, *alias = rest.split(" AS ")
+            if image.strip() not in stages:
+                faults += _image_faults("FROM", image.strip())
+            stages.update(name.strip() for name in alias)
+        elif keyword == "ADD":
+            faults.append("ADD: use COPY, or download with a checksum")
+        elif keyword == "RUN" and "pip install" in rest:
+            faults += [
+                f"RUN pip install without {flag}: {command.strip()}"
+                for command in re.split(r"&&|;", rest)
+                if "pip install" in command
+                for flag in _missing_pip_flags(command)
+            ]
+    last = dict(steps[_last_from(steps) :])
+    user = last.get("USER", "root").split(":")[0]
+    if user in {"root", "0"}:
+        faults.append("the last stage runs as root: set USER")
+    if last.get("HEALTHCHECK", "NONE").startswith("NONE"):
+        faults.append("the last stage has no HEALTHCHECK")
+    if not last.get("ENTRYPOINT", "[").startswith("["):
+        faults.append("ENTRYPOINT: use the JSON form, so that signals reach the process")
+    return faults
+
+
+def compose_faults(text: str) -> list[str]:
+    """What is wrong with a compose file, one line each."""
+    services: dict[str, dict[str, Any]] = yaml.safe_load(text)["services"]
+    faults = []
+    for name, service in services.items():
+        found = []
+        if "build" not in service:
+            found += _image_faults("image", str(service.get("image", "")))
+        if "healthcheck" not in service:
+            found.append("no healthcheck; one that can't have any says `disable: true`")
+        if "restart" not in service:
+            found.append("no restart rule")
+        if service.get("privileged") or service.get("network_mode") == "host" or service.get("pid") == "host":
+            found.append("reaches into the host")
+        if "no-new-privileges:true" not in service.get("security_opt", []):
+            found.append("no-new-privileges isn't set")
+        if not service.get("read_only") and name not in WRITES_ITS_ROOT:
+            found.append("the root file system is writable: set read_only")
+        found += [
+            f"port {port} is open to the network" for port in service.get("ports", []) if not _is_local(port)
+        ]
+        found += [
+            f"{key} holds a secret: take it from the environment"
+            for key, value in dict(service.get("environment", {})).items()
+            if re.search("PASSWORD|SECRET|_KEY$|AUTH$|_URL$", key) and "${" not in str(value)
+        ]
+        found += [
+            f"depends on {other}, which isn't there"
+            for other in service.get("depends_on", {})
+            if other not in services
+        ]
+        faults += [f"{name}: {fault}" for fault in found]
+    return faults
+
+
+def engine_faults() -> list[str]:
+    """What `docker compose config` says; nothing where Docker or its compose plugin is missing."""
+    docker = shutil.which("docker")
+    if docker is None:
+        return []
+    installed = subprocess.run([docker, "compose", "version"], capture_output=True, check=False)
+    if installed.returncode:
+        return []
+    passwords = dict.fromkeys(("POSTGRES_PASSWORD", "DATABASE_PASSWORD", "REDIS_PASSWORD"), "only-to-check")
+    done = subprocess.run(
+        [docker, "compose", "--file", str(COMPOSE), "config", "--quiet"],
+        capture_output=True,
+        text=True,
+        env=os.environ | passwords,
+        check=False,
+    )
+    return done.stderr.strip().splitlines() if done.returncode else []
+
+
+def _steps(text: str) -> list[tuple[str, str]]:
+    """The instructions with their arguments, continued lines joined, comments left out."""
+    lines = [line for line in text.splitlines() if not line.lstrip().startswith("#")]
+    joined = re.sub(r"\\\n", " ", "\n".join(lines))
+    pairs = (line.strip().partition(" ") for line in joined.splitlines() if line.strip())
+    return [(keyword.upper(), rest.strip()) for keyword, _, rest in pairs]
+
+
+def _last_from(steps: list[tuple[str, str]]) -> int:
+    return max((place for place, (keyword, _) in enumerate(steps) if keyword == "FROM"), default=0)
+
+
+def _image_faults(where: str, image: str) -> list[str]:
+    if not re.search(r":v?\d+\.\d+\.\d+[\w.-]*$|@sha256:[0-9a-f]{64}$", image):
+        return [f"{where} {image or '(none)'}: pin it to a full version"]
+    return []
+
+
+def _missing_pip_flags(command: str) -> list[str]:
+    hashed = "--require-hashes" in command or "--no-deps" in command
+    return [
+        flag
+        for flag, there in (("--no-cache-dir", "--no-cache-dir" in command), ("--require-hashes", hashed))
+        if not there
+    ]
+
+
+def _is_local(port: object) -> bool:
+    host = port.get("host_ip", "") if isinstance(port, dict) else str(port)
+    return str(host).startswith("127.0.0.1")
+
+
+def main() -> int:
+    """Check both files; 1 when there is a fault."""
+    faults = [f"{DOCKERFILE.name}: {fault}" for fault in dockerfile_faults(DOCKERFILE.read_text())]
+    faults += [f"{COMPOSE.name}: {fault}" for fault in compose_faults(COMPOSE.read_text()) + engine_faults()]
+    print("\n".join(faults) or "containers: ok")
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
