@@ -1,0 +1,42 @@
+"""PostgreSQL and Redis as child processes, for `ebbing run`, the demo and the tests.
+
+    home.mkdir(mode=0o700)
+    postgres_port, redis_port = free_ports(2)
+    server = Postgres(home, postgres_port)
+    process = server.start()  # prepares, starts, waits until ready
+    ...                       # server.url
+    server.stop(process)
+
+They end with the process that started them, however it ends.
+"""
+
+from app.embedded.places import secret
+from app.embedded.postgres import Postgres
+from app.embedded.process import (
+    EmbeddedError,
+    Program,
+    ServerUser,
+    free_ports,
+    has_ended,
+    kill_session,
+    log_tail,
+    spawn,
+)
+from app.embedded.redis import Redis
+from app.embedded.server import Server, ServerOptions
+
+__all__ = [
+    "EmbeddedError",
+    "Postgres",
+    "Program",
+    "Redis",
+    "Server",
+    "ServerOptions",
+    "ServerUser",
+    "free_ports",
+    "has_ended",
+    "kill_session",
+    "log_tail",
+    "secret",
+    "spawn",
+]

@@ -1,0 +1,178 @@
+"""Child processes that end with their parent: the one way in which every child is started."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+LOG_MAX_BYTES = 10 * 1024 * 1024
+PORTS = range(20_000, 32_000)  # below the range from which Linux takes ports of outgoing connections
+PORT_TRIES = 200
+_PR_SET_PDEATHSIG = 1
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class EmbeddedError(Exception):
+    """A server or child that can't be run here; the message names the thing and the way out."""
+
+
+@dataclass(frozen=True)
+class ServerUser:
+    """A system user that a child of root runs as."""
+
+    name: str
+    uid: int
+    gid: int
+
+
+@dataclass(frozen=True)
+class Program:
+    """What to execute: arguments, the whole environment, the user (for root only) and the folder to be in."""
+
+    command: Sequence[str]
+    environment: Mapping[str, str] = field(repr=False)  # may hold passwords
+    user: ServerUser | None = None
+    folder: Path = Path("/")
+
+
+def spawn(program: Program, *, log: Path, death_signal: signal.Signals) -> subprocess.Popen[bytes]:
+    """Start a program in its own session; the kernel sends it `death_signal` when this process ends.
+
+    Its input is empty and its output is appended to `log`, which is moved to `<log>.1` first when it is
+    over 10 MiB. To be called from the main thread: the kernel sends the signal when the *thread* that
+    started the child ends.
+
+    Raises:
+        EmbeddedError: not the main thread, or the program can't be executed.
+    """
+    with _open_log(log) as output:
+        return _popen(program, output, death_signal)
+
+
+def run(program: Program, timeout_seconds: float = 120) -> tuple[int, str]:
+    """Run a short program to its end. Returns its exit code and what it wrote (both streams).
+
+    Raises:
+        EmbeddedError: the program can't be executed, or was still running after `timeout_seconds`.
+    """
+    with _popen(program, subprocess.PIPE, signal.SIGKILL) as process:
+        try:
+            output, _ = process.communicate(timeout=timeout_seconds)
+        except subprocess.TimeoutExpired as error:
+            raise EmbeddedError(f"{program.command[0]} still ran after {timeout_seconds:g} s") from error
+        finally:
+            kill_session(process)
+    return process.returncode, output.decode(errors="replace")
+
+
+def kill_session(process: subprocess.Popen[bytes]) -> None:
+    """Kill a child and all that it started in its session. Nothing happens when the child has been reaped.
+
+    A child that has ended but hasn't been reaped still holds its number, so no stranger can be hit.
+    """
+    if process.returncode is None:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+
+
+def has_ended(process: subprocess.Popen[bytes]) -> bool:
+    """Whether a child has ended. It isn't reaped, so that its session can still be killed by number."""
+    if process.returncode is not None:
+        return True
+    try:
+        return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+    except ChildProcessError:
+        return True
+
+
+def free_ports(count: int) -> list[int]:
+    """Take `count` different TCP ports that nothing listens on at 127.0.0.1.
+
+    They lie outside the range of outgoing connections: a child that is started again finds its port free.
+
+    Raises:
+        EmbeddedError: no free port was found.
+    """
+    found: list[int] = []
+    with ExitStack() as held:  # held until all are found, so that none is given twice
+        for port in random.sample(PORTS, PORT_TRIES):
+            if len(found) == count:
+                break
+            probe = held.enter_context(socket.socket())
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            found.append(port)
+    if len(found) < count:
+        raise EmbeddedError(f"no {count} free ports on 127.0.0.1 from {PORTS.start} to {PORTS.stop}")
+    return found
+
+
+def log_tail(log: Path, lines: int = 8) -> str:
+    """Return the last lines of a log, at most 4 KiB of it; empty when there is none."""
+    try:
+        with log.open("rb") as file:
+            file.seek(max(0, log.stat().st_size - 4096))
+            text = file.read().decode(errors="replace")
+    except FileNotFoundError:
+        return ""
+    return "\n".join(text.splitlines()[-lines:])
+
+
+def _open_log(log: Path) -> BinaryIO:
+    log.parent.mkdir(mode=0o700, exist_ok=True)
+    if log.exists() and log.stat().st_size > LOG_MAX_BYTES:
+        log.replace(log.with_name(log.name + ".1"))
+    return os.fdopen(os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "ab", buffering=0)
+
+
+def _popen(program: Program, output: BinaryIO | int, death_signal: signal.Signals) -> subprocess.Popen[bytes]:
+    name, user = program.command[0], program.user
+    if threading.current_thread() is not threading.main_thread():
+        raise EmbeddedError(f"{name} must be started from the main thread: it dies with its thread")
+    try:
+        return subprocess.Popen(
+            list(program.command),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env=dict(program.environment),
+            cwd=program.folder,
+            start_new_session=True,
+            user=user.uid if user else None,
+            group=user.gid if user else None,
+            extra_groups=[] if user else None,
+            # The kernel forgets the death signal when the user changes; this runs after that change.
+            preexec_fn=_bind_to_parent(os.getpid(), death_signal),  # noqa: PLW1509
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        who = f" as user {user.name}" if user else ""
+        raise EmbeddedError(f"{name} can't be executed{who}: {error}") from error
+
+
+def _bind_to_parent(parent: int, death_signal: signal.Signals) -> Callable[[], None]:
+    def in_child() -> None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
+        if sys.platform == "linux":
+            if _libc.prctl(_PR_SET_PDEATHSIG, int(death_signal), 0, 0, 0) != 0:
+                raise OSError(ctypes.get_errno() or errno.EINVAL, "prctl")
+            if os.getppid() != parent:  # it ended before the line above
+                os._exit(1)
+
+    return in_child

@@ -1,0 +1,113 @@
+"""Redis as a child process."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import subprocess
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal
+
+from app.embedded.binaries import redis_server
+from app.embedded.places import write_private
+from app.embedded.server import DURABLE, Server, ServerOptions
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from typing import ClassVar
+
+DEFAULT_MAXMEMORY_BYTES = 512 * 1024 * 1024
+READY_ANSWER = b"+OK\r\n+PONG\r\n"
+
+CONFIGURATION = """\
+bind 127.0.0.1
+port {port}
+requirepass {password}
+dir {folder}
+daemonize no
+save ""
+appendonly {appendonly}
+appendfsync {appendfsync}
+maxmemory {maxmemory_bytes}
+maxmemory-policy noeviction
+always-show-logo no
+# Both would show what clients send.
+slowlog-log-slower-than -1
+crash-log-enabled no
+"""
+
+
+class Redis(Server):
+    """Redis of one home: password on 127.0.0.1, never evicts, an append-only file in the home."""
+
+    name = "redis"
+    stop_signal = signal.SIGTERM
+    ready_timeout_seconds: ClassVar[float] = 120
+    stop_timeout_seconds: ClassVar[float] = 30
+
+    def __init__(
+        self,
+        home: Path,
+        port: int,
+        options: ServerOptions = DURABLE,
+        *,
+        appendfsync: Literal["everysec", "always"] = "everysec",
+        maxmemory_bytes: int = DEFAULT_MAXMEMORY_BYTES,
+    ) -> None:
+        """Settle the folder of this server in `home`, which exists.
+
+        Raises:
+            EmbeddedError: the folder can't be made or reached.
+        """
+        super().__init__(home, port, options)
+        self.appendfsync = appendfsync
+        self.maxmemory_bytes = maxmemory_bytes
+
+    @property
+    def url(self) -> str:
+        """`redis://` of database 0."""
+        return f"redis://:{self.password}@127.0.0.1:{self.port}/0"
+
+    def prepare(self) -> None:
+        """Write the configuration, readable by the server only: it holds the password."""
+        text = CONFIGURATION.format(
+            port=self.port,
+            password=self.password,
+            folder=_quoted(self.folder),
+            appendonly="yes" if self.options.durable else "no",
+            appendfsync=self.appendfsync,
+            maxmemory_bytes=self.maxmemory_bytes,
+        )
+        write_private(self._configuration, text, self.user)
+
+    def command(self) -> list[str]:
+        """Give `redis-server` with its configuration file."""
+        return [str(self._program), str(self._configuration)]
+
+    def ready(self, process: subprocess.Popen[bytes]) -> bool:  # noqa: ARG002  # the password tells whose it is
+        """Whether our password is accepted and the data is loaded."""
+        try:
+            with socket.create_connection(("127.0.0.1", self.port), timeout=0.5) as connection:
+                connection.sendall(f"AUTH {self.password}\r\nPING\r\n".encode())
+                answer = b""
+                while len(answer) < len(READY_ANSWER) and READY_ANSWER.startswith(answer):
+                    part = connection.recv(64)
+                    if not part:
+                        return False
+                    answer += part
+                return answer == READY_ANSWER
+        except OSError:
+            return False
+
+    @cached_property
+    def _program(self) -> Path:
+        return redis_server(self.user, self.options.cache_root)
+
+    @property
+    def _configuration(self) -> Path:
+        return self.folder / "redis.conf"
+
+
+def _quoted(path: Path) -> str:
+    escaped = str(path).replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
