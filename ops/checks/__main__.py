@@ -15,7 +15,7 @@ CHECKS: dict[str, list[str]] = {
     "format": [f"{BIN}/ruff", "format", "--check", "--quiet", "."],
     "mypy": [f"{BIN}/mypy", "--strict", "--no-error-summary"],
     "arrows": [f"{BIN}/lint-imports", "--no-logo"],
-    "dead code": [f"{BIN}/vulture"],
+    "dead code": [PYTHON, "-m", "ops.checks.dead_code"],
     "file lengths": [PYTHON, "-m", "ops.checks.file_lengths"],
     "containers": [PYTHON, "-m", "ops.checks.docker_lint"],
     "audit": [PYTHON, "-m", "ops.checks.audit"],

@@ -1,0 +1,19 @@
+"""A file that grows past its limit holds two things."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ops.checks.file_lengths import too_long
+
+
+def test_no_file_is_too_long() -> None:
+    assert too_long() == []
+
+
+def test_a_file_at_the_limit_is_named(tmp_path: Path) -> None:
+    (tmp_path / "app" / "domain").mkdir(parents=True)
+    (tmp_path / "app" / "domain" / "fits.py").write_text("x = 1\n" * 399)
+    (tmp_path / "app" / "domain" / "over.py").write_text("x = 1\n" * 400)
+
+    assert too_long(tmp_path) == ["app/domain/over.py: 400 lines, fewer than 400 allowed; split it"]
