@@ -24,9 +24,11 @@ venv: $(READY) ## make .venv with the locked dependencies and the `ebbing` comma
 
 $(READY): ops/locks/dev.txt pyproject.toml
 	@set -e; \
-	python="$(PYTHON)"; [ -n "$$python" ] || python=$$(sh ops/checks/find_python.sh); \
-	echo "Making $(VENV) with $$("$$python" --version), about a minute the first time"; \
-	"$$python" -m venv --clear $(VENV); \
+	if ! $(BIN)/python -m pip --version >/dev/null 2>&1; then \
+	    python="$(PYTHON)"; [ -n "$$python" ] || python=$$(sh ops/checks/find_python.sh); \
+	    echo "Making $(VENV) with $$("$$python" --version), about a minute"; \
+	    "$$python" -m venv --clear $(VENV); \
+	fi; \
 	$(BIN)/python -m pip install $(QUIET_PIP) --require-hashes -r ops/locks/dev.txt; \
 	$(BIN)/python -m pip install $(QUIET_PIP) --no-deps --no-build-isolation -e .; \
 	touch $(READY)
