@@ -52,8 +52,8 @@ check: venv ## style, types, arrows, dead code, file lengths, containers, known 
 	@$(BIN)/python -m ops.checks $(ARGS)
 
 format: venv ## put the code in the house style
+	@$(BIN)/ruff check --quiet --fix-only .
 	@$(BIN)/ruff format --quiet .
-	@$(BIN)/ruff check --quiet --fix .
 
 docs: venv ## write the generated pages again
 	@$(BIN)/python -m ops.checks.settings_page

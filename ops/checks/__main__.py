@@ -11,7 +11,7 @@ PYTHON = sys.executable
 BIN = Path(PYTHON).parent
 
 CHECKS: dict[str, list[str]] = {
-    "ruff": [f"{BIN}/ruff", "check", "--quiet", "."],
+    "ruff": [f"{BIN}/ruff", "check", "--quiet", "--output-format=concise", "."],
     "format": [f"{BIN}/ruff", "format", "--check", "--quiet", "."],
     "mypy": [f"{BIN}/mypy", "--strict", "--no-error-summary"],
     "arrows": [f"{BIN}/lint-imports", "--no-logo"],
