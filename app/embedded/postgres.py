@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from app.embedded.binaries import PLAIN_ENVIRONMENT, postgres_programs
-from app.embedded.places import write_private
+from app.embedded.places import secret, write_private
 from app.embedded.process import EmbeddedError, Program, run
 from app.embedded.server import Server
 
@@ -60,6 +60,18 @@ class Postgres(Server):
     ready_timeout_seconds: ClassVar[float] = 120
     stop_timeout_seconds: ClassVar[float] = 60
 
+    @cached_property
+    def password(self) -> str:
+        """The superuser's password, which the data knows too: a lost one isn't made anew.
+
+        Raises:
+            EmbeddedError: there is data, but no password.
+        """
+        kept = self.home / f"{self.name}-password"
+        if self.data.exists() and not kept.exists():
+            raise EmbeddedError(f"{kept} is missing, and {self.data} can't be used without it: put it back")
+        return secret(kept)
+
     @property
     def url(self) -> str:
         """`postgresql://` of the superuser on the database `postgres`."""
@@ -78,8 +90,8 @@ class Postgres(Server):
         """Make the database cluster on first use, and wait until an earlier server on it has gone.
 
         Raises:
-            EmbeddedError: initdb failed, the data is of another version or its password is lost, or
-                another server still holds the data after a minute.
+            EmbeddedError: initdb failed, the data is of another version, or another server still
+                holds it after a minute.
         """
         if not self.data.exists():
             self._initialise()
@@ -90,9 +102,6 @@ class Postgres(Server):
                 f"{self.data} is of PostgreSQL {version}, this is {MAJOR_VERSION}: move it with pg_dump, "
                 "or set EBBING_DATABASE_URL to a server of its own version"
             )
-        lost = self.home / f"{self.name}-password"
-        if not lost.exists():
-            raise EmbeddedError(f"{lost} is missing, and {self.data} can't be opened without it: put it back")
         self._await_predecessor()
 
     def command(self) -> list[str]:

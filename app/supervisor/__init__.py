@@ -1,0 +1,22 @@
+"""One process that runs the others: starts them in order, starts again what dies, stops all.
+
+with lock_home(settings.home) as home:
+    service = service_children(settings, home, LANES)
+    code = Supervisor(service.children, on_event=show).run()
+"""
+
+from app.supervisor.children import Child, Event, RestartPolicy, What
+from app.supervisor.home import lock_home
+from app.supervisor.loop import Supervisor
+from app.supervisor.service import Service, service_children
+
+__all__ = [
+    "Child",
+    "Event",
+    "RestartPolicy",
+    "Service",
+    "Supervisor",
+    "What",
+    "lock_home",
+    "service_children",
+]

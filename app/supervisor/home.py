@@ -1,0 +1,43 @@
+"""The folder that holds all of one service: made private, used by one process at a time."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from app.embedded import EmbeddedError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@contextmanager
+def lock_home(home: Path) -> Iterator[Path]:
+    """Hold a home, made with mode 0700 where it lacks. Yields its absolute path.
+
+    The kernel lets go of it when this process ends, however it ends.
+
+    Raises:
+        EmbeddedError: another process holds it (the message names which), or it can't be made.
+    """
+    try:
+        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock = os.open(home / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise EmbeddedError(f"home {home} can't be used: {error}; set EBBING_HOME to another") from error
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.read(lock, 32).decode(errors="replace").strip() or "that is just starting"
+            raise EmbeddedError(
+                f"home {home} is in use by process {holder}: stop it, or set EBBING_HOME to another"
+            ) from None
+        os.ftruncate(lock, 0)
+        os.write(lock, f"{os.getpid()}\n".encode())
+        yield home.resolve()
+    finally:
+        os.close(lock)

@@ -1,0 +1,255 @@
+"""Start, watch and stop the children of one service, in order."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import select
+import signal
+import time
+from collections import deque
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from app.embedded import has_ended, kill_session, log_tail, spawn
+from app.errors import Misconfigured
+from app.supervisor.children import Child, Event, RestartPolicy, What
+
+if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import Callable, Iterator, Sequence
+    from types import FrameType
+
+BUSY_SECONDS = 0.02  # between looks while something is about to become ready, start or stop
+QUIET_SECONDS = 1.0  # otherwise; the death of a child wakes us at once
+# Ctrl-C and service managers signal a whole group, and make passes its own on: the same wish arrives twice.
+SAME_WISH_SECONDS = 0.5
+
+
+class _GaveUpError(Exception):
+    """All must stop; the message says why."""
+
+
+@dataclass
+class _Running:
+    child: Child
+    process: subprocess.Popen[bytes] | None = None
+    started_at: float = 0
+    start_at: float = 0
+    starts: int = 0
+    ready: bool = False
+    overdue: bool = False
+    completed: bool = False
+    deaths: deque[float] = field(default_factory=deque)
+
+
+class Supervisor:
+    """Runs children in order: each is ready before the next starts; all stop in reverse order.
+
+    A child that dies is started again after 0.2 s, doubling up to 5 s; with the fifth death in a minute, or
+    when a first start fails, all stop. SIGINT, SIGTERM and SIGHUP stop all; a second one kills at once.
+    """
+
+    def __init__(
+        self,
+        children: Sequence[Child],
+        on_event: Callable[[Event], None],
+        policy: RestartPolicy | None = None,
+    ) -> None:
+        self._children = children
+        self._on_event = on_event
+        self._policy = policy or RestartPolicy()
+        self._running: list[_Running] = []
+        self._wishes = 0
+        self._wished_at = 0.0
+        self._wake_out, self._wake_in = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+
+    def run(self) -> int:
+        """Run until a signal or `request_stop`. Returns 0, or 1 when something failed (see `What.FAILED`).
+
+        To be called once, from the main thread.
+        """
+        code = 0
+        with self._signals():
+            try:
+                self._start_all()
+                self._watch()
+            except (_GaveUpError, Misconfigured) as error:
+                code = 1
+                self._on_event(Event(What.FAILED, message=str(error)))
+            finally:
+                self._stop_all()
+        return code
+
+    def request_stop(self) -> None:
+        """Stop all, as SIGTERM does. Any thread may call it."""
+        now = time.monotonic()
+        if not self._wishes or now - self._wished_at > SAME_WISH_SECONDS:
+            self._wishes += 1
+            self._wished_at = now
+        with suppress(BlockingIOError):  # full: it wakes anyway
+            os.write(self._wake_in, b"!")
+
+    def _start_all(self) -> None:
+        for child in self._children:
+            running = _Running(child)
+            self._running.append(running)
+            while not (running.ready or running.completed or self._wishes):
+                self._look()
+                self._pause(BUSY_SECONDS)
+            if self._wishes:
+                return
+        self._on_event(Event(What.UP))
+
+    def _watch(self) -> None:
+        while not self._wishes:
+            self._look()
+            quiet = all(running.ready or running.completed for running in self._running)
+            self._pause(QUIET_SECONDS if quiet else BUSY_SECONDS)
+
+    def _look(self) -> None:
+        for running in self._running:
+            if running.completed:
+                continue
+            if running.process is None:
+                if time.monotonic() >= running.start_at:
+                    self._spawn(running)
+            elif has_ended(running.process):
+                self._bury(running, running.process)
+            elif not running.ready and not running.child.one_shot:
+                self._ask_ready(running, running.process)
+
+    def _spawn(self, running: _Running) -> None:
+        child = running.child
+        if child.prepare:
+            child.prepare()
+        running.process = spawn(child.program, log=child.log, death_signal=child.death_signal)
+        running.started_at = time.monotonic()
+        running.starts += 1
+        running.ready = running.overdue = False
+        self._tell(running, What.STARTED if running.starts == 1 else What.RESTARTED)
+
+    def _ask_ready(self, running: _Running, process: subprocess.Popen[bytes]) -> None:
+        child = running.child
+        if child.ready is None or child.ready(process):
+            running.ready = True
+            self._tell(running, What.READY)
+        elif not running.overdue and time.monotonic() - running.started_at > child.ready_timeout_seconds:
+            late = f"{child.name} isn't ready after {child.ready_timeout_seconds:g} s"
+            if running.starts == 1:
+                raise _GaveUpError(f"{late}{_log_end(child)}")
+            running.overdue = True  # others may need what it does do; what it waits for may come back
+            self._tell(running, What.OVERDUE, message=f"{late}.")
+
+    def _bury(self, running: _Running, process: subprocess.Popen[bytes]) -> None:
+        child = running.child
+        kill_session(process)  # what it has left behind
+        code = process.wait()
+        if child.one_shot:
+            if code != 0:
+                raise _GaveUpError(f"{child.name} failed with {_described(code)}{_log_end(child)}")
+            running.completed = True
+            self._tell(running, What.COMPLETED, code)
+            return
+        self._tell(running, What.DIED, code, f"{child.name} ended with {_described(code)}.")
+        running.process = None
+        running.ready = False
+        now = time.monotonic()
+        running.deaths.append(now)
+        while now - running.deaths[0] > self._policy.window_seconds:
+            running.deaths.popleft()
+        if len(running.deaths) >= self._policy.deaths_max:
+            raise _GaveUpError(
+                f"{child.name} died {len(running.deaths)} times in {self._policy.window_seconds:g} s, "
+                f"last with {_described(code)}{_log_end(child)}"
+            )
+        running.start_at = now + self._policy.delay_seconds(len(running.deaths))
+
+    def _stop_all(self) -> None:
+        began = time.monotonic()
+        patience = min(self._wishes, 1)
+        alive = [running for running in reversed(self._running) if running.process and not running.completed]
+        for _, stage in itertools.groupby(
+            alive, key=lambda running: running.child.stage or running.child.name
+        ):
+            self._stop_together(list(stage), patience)
+        self._on_event(Event(What.DOWN, seconds=time.monotonic() - began))
+
+    def _stop_together(self, stage: list[_Running], patience: int) -> None:
+        began = time.monotonic()
+        waiting = [(running, running.process) for running in stage if running.process]
+        for running, process in waiting:
+            if not has_ended(process):
+                self._tell(running, What.STOPPING)
+                process.send_signal(running.child.stop_signal)
+        killed: set[int] = set()
+        while waiting:
+            for running, process in waiting.copy():
+                if has_ended(process):
+                    kill_session(process)
+                    waiting.remove((running, process))
+                    running.process = None
+                    running.started_at = began
+                    self._tell(running, What.STOPPED, process.wait(), pid=process.pid)
+                elif process.pid not in killed and (
+                    self._wishes > patience or time.monotonic() - began > running.child.stop_timeout_seconds
+                ):
+                    killed.add(process.pid)
+                    kill_session(process)
+                    self._tell(running, What.KILLED)
+            if waiting:
+                self._pause(BUSY_SECONDS)
+
+    def _tell(
+        self,
+        running: _Running,
+        what: What,
+        exit_code: int | None = None,
+        message: str = "",
+        pid: int | None = None,
+    ) -> None:
+        seconds = time.monotonic() - running.started_at
+        pid = running.process.pid if running.process else pid
+        self._on_event(Event(what, running.child.name, pid, exit_code, seconds, message))
+
+    def _pause(self, seconds: float) -> None:
+        """Wait, but not past a signal or the death of a child."""
+        select.select([self._wake_out], [], [], seconds)
+        with suppress(BlockingIOError):
+            while os.read(self._wake_out, 512):
+                pass
+
+    @contextmanager
+    def _signals(self) -> Iterator[None]:
+        def stop(_number: int, _frame: FrameType | None) -> None:
+            self.request_stop()
+
+        def wake(_number: int, _frame: FrameType | None) -> None:
+            """Nothing: the wake-up pipe has it."""
+
+        before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+        before[signal.SIGCHLD] = signal.signal(signal.SIGCHLD, wake)
+        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # else under nohup
+            before[signal.SIGHUP] = signal.signal(signal.SIGHUP, stop)
+        pipe = signal.set_wakeup_fd(self._wake_in, warn_on_full_buffer=False)
+        try:
+            yield
+        finally:
+            signal.set_wakeup_fd(pipe)
+            for number, handler in before.items():
+                signal.signal(number, handler)
+            os.close(self._wake_in)
+            os.close(self._wake_out)
+
+
+def _described(code: int) -> str:
+    if code < 0:
+        with suppress(ValueError):
+            return f"signal {signal.Signals(-code).name}"
+    return f"exit code {code}"
+
+
+def _log_end(child: Child) -> str:
+    tail = log_tail(child.log)
+    return f"; the end of {child.log}:\n{tail}" if tail else f"; {child.log} is empty"

@@ -1,0 +1,74 @@
+"""Fixtures of all tests: a database and a Redis of their own for each test that asks."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from secrets import token_hex
+from urllib.parse import urlsplit, urlunsplit
+
+import psycopg
+import pytest
+import redis
+from psycopg import sql
+
+from tests.servers import Servers
+
+_SERVERS = pytest.StashKey[Servers]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[_SERVERS] = Servers()
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    return ", ".join(f"{name}: {origin}" for name, origin in config.stash[_SERVERS].kind.items())
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    config.stash[_SERVERS].close()
+
+
+@pytest.fixture(scope="session")
+def servers(pytestconfig: pytest.Config) -> Servers:
+    """PostgreSQL and Redis; each starts when its URL is first asked for."""
+    return pytestconfig.stash[_SERVERS]
+
+
+@pytest.fixture(scope="session")
+def template(servers: Servers) -> Iterator[str]:
+    """Name of a database with all migrations and no rows, copied by `database_url`."""
+    from app.store.migrate import upgrade  # noqa: PLC0415  # tests of pure rules don't wait for its imports
+
+    name = f"template_{token_hex(6)}"
+    with psycopg.connect(servers.database_url, autocommit=True) as server:
+        server.execute(sql.SQL("create database {}").format(sql.Identifier(name)))
+        upgrade(_on_database(servers.database_url, name))
+        yield name
+        server.execute(sql.SQL("drop database {} with (force)").format(sql.Identifier(name)))
+
+
+@pytest.fixture
+def database_url(servers: Servers, template: str) -> Iterator[str]:
+    """URL of the owner of a fresh, migrated database, dropped afterwards with whoever still uses it."""
+    name = f"test_{token_hex(6)}"
+    create = sql.SQL("create database {} template {} strategy wal_log")
+    with psycopg.connect(servers.database_url, autocommit=True) as server:
+        server.execute(create.format(sql.Identifier(name), sql.Identifier(template)))
+        yield _on_database(servers.database_url, name)
+        server.execute(sql.SQL("drop database {} with (force)").format(sql.Identifier(name)))
+
+
+@pytest.fixture
+def redis_url(servers: Servers) -> str:
+    """URL of an empty Redis database; under pytest-xdist each worker has its own."""
+    url = urlsplit(servers.redis_url)
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    own = urlunsplit(url._replace(path=f"/{int(url.path.strip('/') or 0) + worker}"))
+    with redis.Redis.from_url(own) as client:
+        client.flushdb()
+    return own
+
+
+def _on_database(url: str, name: str) -> str:
+    return urlunsplit(urlsplit(url)._replace(path=f"/{name}"))

@@ -1,0 +1,120 @@
+"""The PostgreSQL and Redis that the tests use: by URL, else in Docker, else embedded."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import tempfile
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+from app.embedded import Postgres, Redis, ServerOptions, free_ports
+
+DATABASE_URL = "EBBING_TEST_DATABASE_URL"
+REDIS_URL = "EBBING_TEST_REDIS_URL"
+POSTGRES_IMAGE = "pgvector/pgvector:0.8.5-pg18"
+REDIS_IMAGE = "redis:8"
+DOCKER_SOCKET = Path("/var/run/docker.sock")
+MEMORY_FOLDER = Path("/dev/shm")  # noqa: S108  # each run has a private folder there
+MEMORY_BYTES = 500 * 1024 * 1024
+FOLDER_PREFIX = "ebbing-test-"
+
+
+@dataclass
+class Servers:
+    """Started when first asked for, so that tests of pure rules start nothing; `close` stops them."""
+
+    _open: ExitStack = field(default_factory=ExitStack)
+
+    @cached_property
+    def kind(self) -> dict[str, str]:
+        """Where each server comes from."""
+        docker = _docker_answers()
+        fallback = "Docker" if docker else "embedded"
+        return {
+            "PostgreSQL": "URL" if os.environ.get(DATABASE_URL) else fallback,
+            "Redis": "URL" if os.environ.get(REDIS_URL) else fallback,
+        }
+
+    @cached_property
+    def database_url(self) -> str:
+        """URL of a superuser."""
+        match self.kind["PostgreSQL"]:
+            case "URL":
+                return os.environ[DATABASE_URL]
+            case "Docker":
+                return self._postgres_in_docker()
+            case _:
+                port = free_ports(1)[0]
+                server = Postgres(self._home, port, ServerOptions(durable=False))
+                self._open.callback(server.stop, server.start())
+                return server.url
+
+    @cached_property
+    def redis_url(self) -> str:
+        """URL of a logical database that may be flushed."""
+        match self.kind["Redis"]:
+            case "URL":
+                return os.environ[REDIS_URL]
+            case "Docker":
+                return self._redis_in_docker()
+            case _:
+                port = free_ports(1)[0]
+                server = Redis(self._home, port, ServerOptions(durable=False))
+                self._open.callback(server.stop, server.start())
+                return server.url
+
+    def close(self) -> None:
+        """Stop what was started, and remove its files."""
+        self._open.close()
+
+    @cached_property
+    def _home(self) -> Path:
+        parent = _roomy_folder()
+        _remove_leftovers(parent)
+        home = Path(tempfile.mkdtemp(prefix=f"{FOLDER_PREFIX}{os.getpid()}-", dir=parent))
+        home.chmod(0o711)  # as root, the servers' own user must get through to its folder
+        self._open.callback(shutil.rmtree, home, ignore_errors=True)
+        return home
+
+    def _postgres_in_docker(self) -> str:
+        from testcontainers.community.postgres import PostgresContainer  # noqa: PLC0415  # only where Docker is
+
+        container = PostgresContainer(POSTGRES_IMAGE, username="postgres", dbname="postgres", driver=None)
+        container.with_command("postgres -c fsync=off -c full_page_writes=off -c synchronous_commit=off")
+        return str(self._open.enter_context(container).get_connection_url())
+
+    def _redis_in_docker(self) -> str:
+        from testcontainers.community.redis import RedisContainer  # noqa: PLC0415  # only where Docker is
+
+        container = self._open.enter_context(RedisContainer(REDIS_IMAGE))
+        return f"redis://{container.get_container_host_ip()}:{container.get_exposed_port(6379)}/0"
+
+
+def _docker_answers() -> bool:
+    try:
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.settimeout(2)
+            connection.connect(os.fspath(DOCKER_SOCKET))
+            connection.sendall(b"GET /_ping HTTP/1.0\r\n\r\n")
+            return b" 200 " in connection.recv(64)
+    except OSError:
+        return False
+
+
+def _roomy_folder() -> Path:
+    """Memory where there is enough: databases come and go in a tenth of the time that a disk takes."""
+    if MEMORY_FOLDER.is_dir() and shutil.disk_usage(MEMORY_FOLDER).free > MEMORY_BYTES:
+        return MEMORY_FOLDER
+    return Path(tempfile.gettempdir())
+
+
+def _remove_leftovers(parent: Path) -> None:
+    """Remove the folders of runs that were killed; their servers died with them."""
+    for folder in parent.glob(f"{FOLDER_PREFIX}*"):
+        owner = folder.name.removeprefix(FOLDER_PREFIX).split("-")[0]
+        if not Path("/proc", owner).exists():
+            shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,325 @@
+"""PostgreSQL and Redis as child processes: as root and not, where folders are private, through crashes."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import signal
+import socket
+import stat
+import tempfile
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import psycopg
+import pytest
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from app.embedded import EmbeddedError, Postgres, Program, Redis, ServerOptions, free_ports, spawn
+from app.embedded.binaries import postgres_programs, redis_server
+
+AS_ROOT = os.geteuid() == 0
+root_only = pytest.mark.skipif(not AS_ROOT, reason="only root's servers run as another user")
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A short-lived folder that every user may enter; what lies in it sets its own modes."""
+    path = Path(tempfile.mkdtemp(prefix="ebbing-"))
+    path.chmod(0o755)
+    yield path
+    shutil.rmtree(path)
+
+
+@pytest.fixture
+def options(folder: Path) -> ServerOptions:
+    """Options that put root's data and copies of programs below `folder`."""
+    return ServerOptions(data_root=folder / "data", cache_root=folder / "cache")
+
+
+@pytest.fixture
+def hasty(options: ServerOptions) -> ServerOptions:
+    """The same without flushing, where no crash is part of the story."""
+    return replace(options, durable=False)
+
+
+@pytest.fixture
+def home(folder: Path) -> Path:
+    """A home as `ebbing run` makes it: private."""
+    path = folder / "home"
+    path.mkdir(mode=0o700)
+    return path
+
+
+def test_a_first_start_makes_postgresql_with_pgvector_and_a_second_keeps_its_rows(
+    home: Path, options: ServerOptions
+) -> None:
+    server = Postgres(home, free_ports(1)[0], options)
+    process = server.start()
+    try:
+        with psycopg.connect(server.url) as tx:
+            tx.execute("create extension vector")
+            tx.execute("create table note as select '[1,2,3]'::vector as place")
+            assert tx.execute("show timezone").fetchone() == ("UTC",)
+            # Words beyond ASCII are folded and split as in other installations.
+            assert tx.execute("select to_tsvector('simple', '“ÄPFEL” — ok')::text").fetchone() == (
+                "'ok':2 'äpfel':1",
+            )
+    finally:
+        assert server.stop(process) == 0
+
+    again = Postgres(home, server.port, options)
+    process = again.start()
+    try:
+        with psycopg.connect(again.url) as tx:
+            assert tx.execute("select place::text from note").fetchone() == ("[1,2,3]",)
+    finally:
+        assert again.stop(process) == 0
+    assert "[1,2,3]" not in server.log.read_text()
+
+
+def test_a_killed_postgresql_comes_back_on_its_port_with_its_rows(home: Path, options: ServerOptions) -> None:
+    server = Postgres(home, free_ports(1)[0], options)
+    process = server.start()
+    with psycopg.connect(server.url) as tx:
+        tx.execute("create table note as select generate_series(1, 1000) as number")
+    process.kill()
+    process.wait()
+    # The pid file still says "ready", of a process that is gone.
+    assert (server.data / "postmaster.pid").read_text().splitlines()[7].strip() == "ready"
+
+    deadline = time.monotonic() + 10
+    while True:  # a backend may outlive its server for a moment; the supervisor tries again likewise
+        try:
+            process = server.start()
+            break
+        except EmbeddedError:
+            assert time.monotonic() < deadline
+    try:
+        with psycopg.connect(server.url) as tx:
+            assert tx.execute("select count(*) from note").fetchone() == (1000,)
+    finally:
+        server.stop(process)
+
+
+def test_a_pid_file_that_names_a_stranger_is_no_hindrance(home: Path, hasty: ServerOptions) -> None:
+    server = Postgres(home, free_ports(1)[0], hasty)
+    server.prepare()
+    pid_file = server.data / "postmaster.pid"
+    pid_file.write_text(f"{os.getpid()}\n{server.data}\n")
+    server.prepare()
+    assert not pid_file.exists()
+
+
+def test_both_servers_want_a_password(home: Path, hasty: ServerOptions) -> None:
+    postgres_port, redis_port = free_ports(2)
+    postgres, cache = Postgres(home, postgres_port, hasty), Redis(home, redis_port, hasty)
+    processes = [(server, server.start()) for server in (postgres, cache)]
+    try:
+        for password in ("", "wrong"):
+            with pytest.raises(psycopg.OperationalError):
+                psycopg.connect(postgres.database_url("postgres").replace(postgres.password, password))
+        with (
+            redis.Redis(port=redis_port, retry=Retry(NoBackoff(), 0)) as client,
+            pytest.raises(redis.AuthenticationError),
+        ):
+            client.ping()
+        with redis.Redis.from_url(cache.url) as client:
+            assert client.ping()
+    finally:
+        for server, process in processes:
+            server.stop(process)
+    for path in ("postgres-password", "redis-password", "redis/redis.conf"):
+        assert stat.S_IMODE((home / path).stat().st_mode) == 0o600
+    for server in (postgres, cache):
+        assert server.password not in " ".join(server.command())
+        assert server.password not in server.log.read_text()
+
+
+def test_redis_keeps_what_it_confirmed_and_never_evicts(home: Path, options: ServerOptions) -> None:
+    server = Redis(home, free_ports(1)[0], options, appendfsync="always", maxmemory_bytes=32 * 1024 * 1024)
+    process = server.start()
+    with redis.Redis.from_url(server.url) as client:
+        client.set("kept", "yes")
+        found = client.config_get("*")
+    process.kill()
+    process.wait()
+    process = server.start()
+    try:
+        with redis.Redis.from_url(server.url) as client:
+            assert client.get("kept") == b"yes"
+    finally:
+        assert server.stop(process) == 0
+    assert (found["maxmemory"], found["maxmemory-policy"]) == (str(32 * 1024 * 1024), "noeviction")
+    assert (found["appendonly"], found["appendfsync"], found["bind"]) == ("yes", "always", "127.0.0.1")
+
+
+def test_an_ordinary_user_has_everything_in_the_home(folder: Path) -> None:
+    home = folder / "home"
+    home.mkdir(mode=0o700)
+    if AS_ROOT:
+        nobody = pwd.getpwnam("nobody")
+        os.chown(home, nobody.pw_uid, nobody.pw_gid)
+    options = ServerOptions(data_root=folder / "no", cache_root=folder / "no")
+    ports = free_ports(2)
+
+    def given() -> None:
+        for server in (Postgres(home, ports[0], options), Redis(home, ports[1], options)):
+            assert server.user is None
+            process = server.start()
+            assert server.stop(process) == 0
+            assert not (home / server.name).is_symlink()
+
+    _as_nobody(given)
+    assert (home / "postgres" / "data" / "PG_VERSION").exists()
+    assert not (folder / "no").exists()
+
+
+@root_only
+def test_data_is_linked_from_a_home_that_its_user_cannot_enter(
+    folder: Path, home: Path, options: ServerOptions
+) -> None:
+    server = Postgres(home, free_ports(1)[0], options)
+    assert (home / "postgres").is_symlink()
+    assert server.folder.is_relative_to(options.data_root)
+    found = server.folder.stat()
+    assert server.user
+    assert (found.st_uid, stat.S_IMODE(found.st_mode)) == (server.user.uid, 0o700)
+    assert stat.S_IMODE(home.stat().st_mode) == 0o700
+
+    assert Postgres(home, server.port, options).folder == server.folder
+    shutil.rmtree(home)
+    home.mkdir(mode=0o700)
+    fresh = Postgres(home, server.port, options)
+    assert fresh.folder != server.folder, "a new home must not take over the data of a removed one"
+    shutil.rmtree(fresh.folder)
+    with pytest.raises(EmbeddedError, match="which isn't there"):
+        Postgres(home, server.port, options)
+
+
+@root_only
+def test_data_stays_inside_a_home_that_its_user_can_enter(home: Path, options: ServerOptions) -> None:
+    home.chmod(0o711)
+    assert Postgres(home, 1, options).folder == home / "postgres"
+    assert not options.data_root.exists()
+
+
+@root_only
+def test_programs_out_of_reach_are_copied_once(
+    folder: Path, options: ServerOptions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    programs = postgres_programs(None, options.cache_root).parents[1]
+    private = folder / "private"
+    private.mkdir(mode=0o700)
+    for name in (programs.name, f"{programs.name}.libs"):
+        shutil.copytree(programs.parent / name, private / name, symlinks=True, copy_function=os.link)
+    shutil.copy(redis_server(None, options.cache_root), private / "redis-server")
+    monkeypatch.syspath_prepend(private)
+    monkeypatch.setenv("PATH", str(private))
+    home = folder / "home"
+    home.mkdir(mode=0o700)
+
+    for kind in (Postgres, Redis):
+        server = kind(home, free_ports(1)[0], options)
+        server.stop(server.start())
+        program = Path(server.command()[0])
+        assert program.is_relative_to(options.cache_root)
+        made = program.stat().st_ino
+        assert Path(kind(home, 1, options).command()[0]).stat().st_ino == made
+    assert stat.S_IMODE(private.stat().st_mode) == 0o700
+    options.cache_root.chmod(0o777)  # now anybody could put a program there
+    monkeypatch.setenv("TMPDIR", str(folder / "nowhere"))
+    monkeypatch.setattr(tempfile, "tempdir", str(home / "lock" / "x"))
+    (home / "lock").touch()
+    with pytest.raises(EmbeddedError, match="only root can write"):
+        Redis(home, 1, options).command()
+
+
+def test_a_lost_password_is_said_and_not_made_anew(home: Path, hasty: ServerOptions) -> None:
+    Postgres(home, 1, hasty).prepare()
+    (home / "postgres-password").unlink()
+    with pytest.raises(EmbeddedError, match="postgres-password is missing"):
+        _ = Postgres(home, 1, hasty).url
+
+
+def test_data_of_another_version_is_said(home: Path, hasty: ServerOptions) -> None:
+    server = Postgres(home, 1, hasty)
+    server.prepare()
+    (server.data / "PG_VERSION").write_text("17\n")
+    with pytest.raises(EmbeddedError, match="is of PostgreSQL 17, this is 18"):
+        server.prepare()
+
+
+def test_a_server_that_cannot_start_shows_the_end_of_its_log(home: Path, options: ServerOptions) -> None:
+    reason = r"redis ended with exit code 1(.|\n)*ddress already in use"
+    with (
+        socket.create_server(("127.0.0.1", 0)) as taken,
+        pytest.raises(EmbeddedError, match=reason),
+    ):
+        Redis(home, taken.getsockname()[1], options).start()
+
+
+def test_children_are_started_from_the_main_thread_only(home: Path) -> None:
+    errors: list[EmbeddedError] = []
+
+    def attempt() -> None:
+        try:
+            spawn(Program(["true"], {}), log=home / "logs" / "x.log", death_signal=signal.SIGKILL)
+        except EmbeddedError as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=attempt)
+    thread.start()
+    thread.join(10)
+    assert "main thread" in str(errors[0])
+
+
+def test_a_large_log_is_put_aside_at_the_next_start(home: Path) -> None:
+    log = home / "logs" / "x.log"
+    log.parent.mkdir()
+    with log.open("wb") as file:
+        file.truncate(10 * 1024 * 1024 + 1)
+    process = spawn(Program(["/bin/echo", "new"], {}), log=log, death_signal=signal.SIGKILL)
+    process.wait(10)
+    assert log.read_text() == "new\n"
+    assert log.with_name("x.log.1").stat().st_size > 10 * 1024 * 1024
+
+
+def test_ports_are_distinct_and_free() -> None:
+    ports = free_ports(20)
+    assert len(set(ports)) == 20
+    with socket.create_server(("127.0.0.1", ports[0])):
+        pass
+
+
+def _as_nobody(given: Callable[[], None]) -> None:
+    """Run `given` as an ordinary user, in a copy of this process: Python itself may be out of its reach."""
+    if not AS_ROOT:
+        given()
+        return
+    nobody = pwd.getpwnam("nobody")
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            os.setgroups([])
+            os.setgid(nobody.pw_gid)
+            os.setuid(nobody.pw_uid)
+            given()
+            code = 0
+        except BaseException:  # noqa: BLE001  # the copy must end here, whatever happens
+            os.write(writing, traceback.format_exc().encode())
+        finally:
+            os._exit(code)
+    os.close(writing)
+    with os.fdopen(reading) as report:
+        text = report.read()  # ends when the child does: its own children don't inherit the pipe
+    assert os.waitpid(child, 0)[1] == 0, text
