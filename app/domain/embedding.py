@@ -1,0 +1,49 @@
+"""What an embedder is given of a memory, and the arithmetic of vectors that needs no model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.domain.wording import spoken
+
+CONTEXT_TURNS = 2
+"""How many earlier turns of its thread a memory's vector takes in."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryText:
+    """A memory as its embedder sees it.
+
+    Attributes:
+        text: Its text.
+        speaker: Who said it, where known; the text may begin with the name too.
+        occurred_at: When it happened, with an offset.
+        context: The turns before it in its thread, the nearest first, at most `CONTEXT_TURNS`, each with its
+            speaker in front.
+    """
+
+    text: str
+    speaker: str | None = None
+    occurred_at: datetime | None = None
+    context: tuple[str, ...] = ()
+
+    @property
+    def line(self) -> str:
+        """The text with its speaker in front."""
+        return spoken(self.text, self.speaker)
+
+
+def unit(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Rows scaled to length 1; a row without direction stays all zero, so there is never a NaN.
+
+    Args:
+        vectors: shape (n, dimensions) or (dimensions,), finite.
+    """
+    length = np.linalg.norm(vectors, axis=-1, keepdims=True)
+    known = length > 1e-12  # below this, direction is rounding noise
+    scaled = np.divide(vectors, length, out=np.zeros_like(vectors), where=known)
+    return np.asarray(scaled, dtype=np.float32)

@@ -1,0 +1,70 @@
+"""Words of a text as the embedder and the ranking see them: which carry content, who speaks, who is named.
+
+The full-text index has its own view of words (PostgreSQL's, by language); this one needs no database.
+"""
+
+from __future__ import annotations
+
+import re
+
+SPEAKER_MAX_CHARACTERS = 40
+
+# "don't" is one word, "Ann's" is two, of which the second is a stop word.
+_WORD = re.compile(r"[^\W_]+(?:['’](?!s\b)[^\W_]+)*")
+_TURN = re.compile(r"\s*(?P<speaker>[^\W\d_][\w.'’-]*(?: [\w.'’-]+){0,2}):\s")
+
+_ENGLISH = """
+i me my myself we our ours ourselves you your yours yourself yourselves he him his himself she her hers
+herself it its itself they them their theirs themselves what which who whom this that these those am is are
+was were be been being have has had having do does did doing a an the and but if or because as until while
+of at by for with about against between into through during before after above below to from up down in out
+on off over under again further then once here there when where why how all any both each few more most
+other some such no nor not only own same so than too very s t can will just don should now would could
+cannot let i'm you're we're they're i've you've we've they've i'd you'd he'd she'd we'd they'd i'll you'll
+he'll she'll we'll they'll isn't aren't wasn't weren't hasn't haven't hadn't doesn't don't didn't won't
+wouldn't shan't shouldn't can't couldn't mustn't
+"""
+STOP_WORDS = frozenset(_ENGLISH.split())
+
+
+def words(text: str) -> list[str]:
+    """All words in lower case, in order; numbers count, emoji and signs don't."""
+    return _WORD.findall(text.lower())
+
+
+def content_words(text: str) -> list[str]:
+    """The words that say what a text is about, in order: all but the stop words, or else all."""
+    every = words(text)
+    return [word for word in every if word not in STOP_WORDS] or every
+
+
+def spoken(text: str, speaker: str | None) -> str:
+    """The text as a line of a conversation, `Speaker: text`; one that begins so already stays as it is."""
+    if not speaker or text.lstrip().lower().startswith(f"{speaker.lower()}:"):
+        return text
+    return f"{speaker}: {text}"
+
+
+def speaker_of(text: str, speaker: str | None) -> str | None:
+    """Who said it: the given speaker, or else the name (up to three words) before a colon at the start."""
+    if speaker:
+        return speaker
+    turn = _TURN.match(text)
+    return turn["speaker"] if turn and len(turn["speaker"]) <= SPEAKER_MAX_CHARACTERS else None
+
+
+def names(query: str) -> frozenset[str]:
+    """Words of a query, in lower case, that may name somebody.
+
+    A name that is also a stop word (Will, An) counts where it is written as a name: capitalised, not as the
+    query's first word.
+    """
+    written = _WORD.findall(query)
+    content = {word.lower() for word in written} - STOP_WORDS
+    capitalised = {word.lower() for word in written[1:] if word[0].isupper() and word != "I"}
+    return frozenset(content | capitalised)
+
+
+def is_named(speaker: str | None, named: frozenset[str]) -> bool:
+    """Whether any word of the speaker's name is among the names."""
+    return speaker is not None and not named.isdisjoint(words(speaker))

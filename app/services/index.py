@@ -1,0 +1,22 @@
+"""Index memories by their words, so that search finds them before any model has run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from uuid import UUID
+
+from app.domain.policy import Policy
+from app.store import database, words
+
+
+def index(tenant_id: UUID, ids: Sequence[UUID], policy: Policy | None = None) -> int:
+    """Index these memories, and give their neighbours in the thread their words as context.
+
+    Runs as often as one likes; deleted memories are passed over.
+
+    Returns:
+        How many of the memories are there.
+    """
+    policy = policy or Policy()
+    with database.tenant(tenant_id) as tx:
+        return words.index(tx, tenant_id, ids, policy.language, policy.time_zone)

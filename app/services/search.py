@@ -1,0 +1,29 @@
+"""Search a tenant's memories by words and by meaning."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from app.clients.embedder import embedder
+from app.domain import retrieval
+from app.domain.policy import Policy
+from app.domain.retrieval import SearchRequest, SearchResult
+from app.domain.wording import content_words
+from app.store import database, embeddings, words
+from app.store import search as store
+
+
+def search(tenant_id: UUID, request: SearchRequest, policy: Policy | None = None) -> list[SearchResult]:
+    """The best memories for the request, best first; none if none shares a word or a meaning with it."""
+    policy = policy or Policy()
+    model = embedder()
+    spellings = list(dict.fromkeys(content_words(request.query)))
+    with database.tenant(tenant_id) as tx:
+        terms, total = words.terms(tx, tenant_id, request.query, spellings, policy.language)
+        space = embeddings.find_space(tx, model.model, model.dimensions)
+    query = retrieval.weigh(terms, total)
+    vector = None if space is None else model.embed_query(request.query, query.spellings)
+    probe = store.Probe(query.lexemes, space, vector)
+    with database.tenant(tenant_id) as tx:
+        found = store.candidates(tx, tenant_id, probe, request, policy.ranking)
+    return retrieval.rank(found, request, policy.ranking)

@@ -1,0 +1,192 @@
+"""Vectors of memories: embedding spaces, what is to be embedded, and writing the vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+from uuid import UUID
+
+import numpy as np
+import psycopg
+from numpy.typing import NDArray
+from psycopg.adapt import Dumper
+from psycopg.pq import Format
+from sqlalchemy import Connection, text
+
+from app.domain.embedding import CONTEXT_TURNS, MemoryText
+from app.domain.wording import spoken
+
+_FIND_SPACE = text(
+    "SELECT space_id, normalised FROM embedding_spaces WHERE model = :model AND dimensions = :dimensions"
+)
+
+_ADD_SPACE = text(
+    """
+INSERT INTO embedding_spaces (model, dimensions, normalised) VALUES (:model, :dimensions, :normalised)
+ON CONFLICT (model, dimensions) DO NOTHING
+"""
+)
+
+# One pass over the turns from just before each thread's first wanted memory to its last. Membership is tested
+# by `= ANY`, not by a join: a planner without statistics would loop over all pairs.
+_READ = text(
+    """
+WITH
+  span AS (
+    SELECT thread, min(seq) AS first_seq, max(seq) AS last_seq FROM memories
+    WHERE tenant_id = :tenant AND memory_id = ANY (CAST(:ids AS uuid[])) AND thread IS NOT NULL
+    GROUP BY thread
+  ),
+  near AS (
+    SELECT turn.*, memory_id = ANY (CAST(:ids AS uuid[])) AS is_wanted
+    FROM span CROSS JOIN LATERAL (
+      (SELECT * FROM memories
+       WHERE tenant_id = :tenant AND thread = span.thread AND seq < span.first_seq AND deleted_at IS NULL
+       ORDER BY seq DESC LIMIT :turns)
+      UNION ALL
+      (SELECT * FROM memories
+       WHERE tenant_id = :tenant AND thread = span.thread AND seq BETWEEN span.first_seq AND span.last_seq
+         AND deleted_at IS NULL)
+    ) AS turn
+  ),
+  marked AS (
+    SELECT near.*, bool_or(is_wanted) OVER (
+      PARTITION BY thread ORDER BY seq, memory_id ROWS BETWEEN CURRENT ROW AND :turns FOLLOWING) AS is_needed
+    FROM near
+  )
+SELECT memory_id, thread, seq, is_wanted, text_version, text, speaker, occurred_at FROM marked WHERE is_needed
+UNION ALL
+SELECT memory_id, thread, seq, true, text_version, text, speaker, occurred_at FROM memories
+WHERE tenant_id = :tenant AND memory_id = ANY (CAST(:ids AS uuid[])) AND thread IS NULL AND deleted_at IS NULL
+ORDER BY thread, seq, memory_id
+"""
+)
+
+# A version that an edit has overtaken isn't written: the edit has queued the memory again.
+_WRITE = text(
+    """
+INSERT INTO embeddings AS known (tenant_id, space_id, memory_id, text_version, embedding)
+SELECT :tenant, :space, memory_id, text_version, embedding
+FROM unnest(CAST(:ids AS uuid[]), CAST(:versions AS integer[]), CAST(:vectors AS halfvec[]))
+  AS ready (memory_id, text_version, embedding)
+WHERE text_version = (
+  SELECT memories.text_version FROM memories
+  WHERE memories.tenant_id = :tenant AND memories.memory_id = ready.memory_id AND deleted_at IS NULL)
+ORDER BY memory_id
+ON CONFLICT (tenant_id, space_id, memory_id) DO UPDATE
+SET text_version = excluded.text_version, embedding = excluded.embedding
+WHERE known.text_version <= excluded.text_version
+"""
+)
+
+_REMOVE = text("DELETE FROM embeddings WHERE tenant_id = :tenant AND memory_id = ANY (CAST(:ids AS uuid[]))")
+
+
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """Memories to embed: `ids[i]` at `versions[i]` says `memories[i]`."""
+
+    ids: list[UUID]
+    versions: list[int]
+    memories: list[MemoryText]
+
+
+def find_space(tx: Connection, model: str, dimensions: int) -> int | None:
+    """The id of a model's embedding space; None if nothing has been embedded in it yet."""
+    row = tx.execute(_FIND_SPACE, {"model": model, "dimensions": dimensions}).one_or_none()
+    return None if row is None else int(row.space_id)
+
+
+def ensure_space(tx: Connection, model: str, dimensions: int, *, normalised: bool) -> int:
+    """The id of a model's embedding space, made if need be.
+
+    Raises:
+        ValueError: The space is there, and says otherwise whether its vectors are normalised.
+    """
+    values = {"model": model, "dimensions": dimensions, "normalised": normalised}
+    row = tx.execute(_FIND_SPACE, values).one_or_none()
+    if row is None:
+        tx.execute(_ADD_SPACE, values)
+        row = tx.execute(_FIND_SPACE, values).one()
+    if row.normalised is not normalised:
+        raise ValueError(f"embedding space {model} ({dimensions}) has normalised = {row.normalised}")
+    return int(row.space_id)
+
+
+def read_texts(tx: Connection, tenant_id: UUID, ids: Sequence[UUID]) -> Texts:
+    """The texts of these memories, each with the turns before it; deleted memories are neither."""
+    rows = tx.execute(_READ, {"tenant": tenant_id, "ids": list(ids), "turns": CONTEXT_TURNS}).all()
+    texts = Texts([], [], [])
+    for thread, turns in groupby(rows, key=lambda row: row.thread):
+        before: tuple[str, ...] = ()
+        for memory_id, _, _, is_wanted, version, said, speaker, occurred_at in turns:
+            if is_wanted:
+                texts.ids.append(memory_id)
+                texts.versions.append(version)
+                texts.memories.append(MemoryText(said, speaker, occurred_at, before))
+            if thread is not None:
+                before = (spoken(said, speaker), *before)[:CONTEXT_TURNS]
+    return texts
+
+
+def write(tx: Connection, tenant_id: UUID, space_id: int, texts: Texts, vectors: NDArray[np.float32]) -> int:
+    """Write the memories' vectors where their texts are still the ones read.
+
+    Args:
+        tx: The tenant's transaction.
+        tenant_id: The tenant.
+        space_id: The vectors' embedding space.
+        texts: What was read.
+        vectors: shape (len(texts.ids), dimensions), within the range of half precision (±65,504).
+
+    Returns:
+        How many were written.
+    """
+    if not texts.ids:
+        return 0
+    connection = tx.connection.driver_connection
+    if not isinstance(connection, psycopg.Connection):
+        raise TypeError(f"vectors are written through psycopg, not {type(connection).__name__}")
+    connection.adapters.register_dumper(_Halfvecs, _HalfvecsDumper)
+    values = {
+        "tenant": tenant_id,
+        "space": space_id,
+        "ids": texts.ids,
+        "versions": texts.versions,
+        "vectors": _Halfvecs(vectors),
+    }
+    return tx.execute(_WRITE, values).rowcount
+
+
+def remove(tx: Connection, tenant_id: UUID, ids: Sequence[UUID]) -> int:
+    """Delete these memories' vectors, in every space. Returns how many."""
+    return tx.execute(_REMOVE, {"tenant": tenant_id, "ids": list(ids)}).rowcount
+
+
+@dataclass(frozen=True, slots=True)
+class _Halfvecs:
+    """Vectors on their way into a `halfvec[]`."""
+
+    vectors: NDArray[np.float32]
+
+
+class _HalfvecsDumper(Dumper):
+    """PostgreSQL's binary form of a `halfvec[]`, made for a whole batch at once: no text, no object each."""
+
+    format = Format.BINARY
+
+    def dump(self, obj: Any) -> bytes:
+        count, dimensions = obj.vectors.shape
+        rows = np.empty(
+            count,
+            dtype=[("bytes", ">i4"), ("dimensions", ">i2"), ("unused", ">i2"), ("values", ">f2", dimensions)],
+        )
+        rows["bytes"] = 4 + 2 * dimensions
+        rows["dimensions"] = dimensions
+        rows["unused"] = 0
+        rows["values"] = obj.vectors
+        # one dimension, no nulls, element type left to the server's cast, length, lower bound
+        head = np.array([1, 0, 0, count, 1], dtype=">i4")
+        return head.tobytes() + rows.tobytes()

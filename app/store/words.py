@@ -1,0 +1,229 @@
+"""Words of memories for full-text search, their context in the thread, and how many memories have each word.
+
+A row of `memory_words` holds a memory's own words (date, speaker, text) and, in `words`, those of its
+neighbours as well: the two turns before and after it in its thread. `words` (the table) counts, by tenant, in
+how many memories' own words each lexeme is; its empty word counts the memories.
+
+Changes of one tenant's words run one after the other, under an advisory lock until the transaction ends:
+neighbours then always see each other, and counts stay exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from uuid import UUID
+
+from sqlalchemy import Connection, text
+
+from app.domain.retrieval import Term
+
+_LOCK = text("SELECT pg_advisory_xact_lock(hashtextextended(:name, 0))")
+
+# Reads the fresh memories' turns and up to four turns around them (neighbours of neighbours), and writes the
+# rows within two turns of a fresh one. Nothing is joined to anything but by primary key: a planner without
+# statistics would loop over all pairs.
+_SEW = """
+  span AS (
+    SELECT thread, min(seq) AS first_seq, max(seq) AS last_seq FROM memories
+    WHERE tenant_id = :tenant AND memory_id = ANY (CAST(:ids AS uuid[])) AND thread IS NOT NULL
+    GROUP BY thread
+  ),
+  near AS (
+    SELECT turn.*, memory_id = ANY (CAST(:ids AS uuid[])) AS is_fresh
+    FROM span CROSS JOIN LATERAL (
+      (SELECT * FROM memories
+       WHERE tenant_id = :tenant AND thread = span.thread AND seq < span.first_seq
+         AND deleted_at IS NULL AND memory_id <> ALL (CAST(:gone AS uuid[]))
+       ORDER BY seq DESC LIMIT 4)
+      UNION ALL
+      (SELECT * FROM memories
+       WHERE tenant_id = :tenant AND thread = span.thread AND seq BETWEEN span.first_seq AND span.last_seq
+         AND deleted_at IS NULL AND memory_id <> ALL (CAST(:gone AS uuid[])))
+      UNION ALL
+      (SELECT * FROM memories
+       WHERE tenant_id = :tenant AND thread = span.thread AND seq > span.last_seq
+         AND deleted_at IS NULL AND memory_id <> ALL (CAST(:gone AS uuid[]))
+       ORDER BY seq LIMIT 4)
+    ) AS turn
+    UNION ALL
+    SELECT memories.*, true FROM memories
+    WHERE tenant_id = :tenant AND memory_id = ANY (CAST(:ids AS uuid[]))
+      AND thread IS NULL AND deleted_at IS NULL
+  ),
+  marked AS (
+    SELECT near.*, coalesce(thread, CAST(memory_id AS text)) AS place, bool_or(is_fresh) OVER (
+      PARTITION BY thread ORDER BY seq, memory_id ROWS BETWEEN 4 PRECEDING AND 4 FOLLOWING) AS is_needed
+    FROM near
+  ),
+  turns AS MATERIALIZED (
+    SELECT memory_id, thread, place, seq, is_fresh,
+           known.own AS own_before, {own} AS own, {version} AS version
+    FROM marked LEFT JOIN LATERAL (
+      SELECT own, text_version AS version FROM memory_words
+      WHERE tenant_id = :tenant AND memory_words.memory_id = marked.memory_id OFFSET 0
+    ) AS known ON true
+    WHERE is_needed
+  ),
+  sewn AS (
+    SELECT memory_id, version, own,
+           own || coalesce(lag(own, 1) OVER places, '') || coalesce(lag(own, 2) OVER places, '')
+               || coalesce(lead(own, 1) OVER places, '') || coalesce(lead(own, 2) OVER places, '') AS words,
+           bool_or(is_fresh) OVER (places ROWS BETWEEN 2 PRECEDING AND 2 FOLLOWING) AS is_near
+    FROM turns WINDOW places AS (PARTITION BY thread, place ORDER BY seq, memory_id)
+  ),
+  written AS (
+    INSERT INTO memory_words AS known (tenant_id, memory_id, text_version, own, words)
+    SELECT :tenant, memory_id, version, own, words FROM sewn
+    WHERE is_near AND own IS NOT NULL ORDER BY memory_id
+    ON CONFLICT (tenant_id, memory_id) DO UPDATE
+    SET text_version = excluded.text_version, own = excluded.own, words = excluded.words
+    WHERE known.text_version <= excluded.text_version
+      AND (known.text_version, known.own, known.words)
+        IS DISTINCT FROM (excluded.text_version, excluded.own, excluded.words)
+  ),
+  changes AS MATERIALIZED (
+    SELECT word, CAST(sum(change) AS integer) AS change FROM ({changes}) AS change
+    GROUP BY word HAVING sum(change) <> 0
+  ),
+  grown AS (
+    INSERT INTO words (tenant_id, word, documents)
+    SELECT :tenant, word, change FROM changes WHERE change > 0 ORDER BY word
+    ON CONFLICT (tenant_id, word) DO UPDATE SET documents = words.documents + excluded.documents
+  ),
+  shrunk AS (
+    UPDATE words SET documents = documents + change FROM changes
+    WHERE words.tenant_id = :tenant AND words.word = changes.word AND change < 0 AND documents + change > 0
+  ),
+  vanished AS (
+    DELETE FROM words USING changes
+    WHERE words.tenant_id = :tenant AND words.word = changes.word AND change < 0 AND documents + change <= 0
+  )
+"""
+
+# Words of a fresh memory are made anew; those of the turns around it are taken from their rows.
+_INDEX = text(
+    "WITH"  # noqa: S608 - put together of constants
+    + _SEW.format(
+        own="""CASE WHEN is_fresh THEN strip(to_tsvector(CAST(:language AS regconfig), concat_ws(' ',
+               to_char(coalesce(occurred_at, created_at) AT TIME ZONE :time_zone, 'FMDD FMMonth YYYY'),
+               speaker, text))) ELSE known.own END""",
+        version="CASE WHEN is_fresh THEN text_version ELSE known.version END",
+        changes="""
+      SELECT unnest(tsvector_to_array(own)) AS word, 1 AS change
+      FROM turns WHERE is_fresh AND own IS DISTINCT FROM own_before
+      UNION ALL
+      SELECT unnest(tsvector_to_array(own_before)), -1
+      FROM turns WHERE is_fresh AND own IS DISTINCT FROM own_before
+      UNION ALL
+      SELECT '', count(*) FROM turns WHERE is_fresh AND own_before IS NULL
+    """,
+    )
+    + "SELECT count(*) FROM turns WHERE is_fresh"
+)
+
+# Here the fresh ones are the neighbours of what goes: their words stay, their context is made anew.
+_REMOVE = text(
+    """WITH
+  removed AS (
+    DELETE FROM memory_words
+    WHERE tenant_id = :tenant AND memory_id = ANY (CAST(:gone AS uuid[])) RETURNING own
+  ),"""  # noqa: S608 - put together of constants
+    + _SEW.format(
+        own="known.own",
+        version="known.version",
+        changes="""
+      SELECT unnest(tsvector_to_array(own)) AS word, -1 AS change FROM removed
+      UNION ALL
+      SELECT '', -count(*) FROM removed
+    """,
+    )
+    + "SELECT count(*) FROM removed"
+)
+
+_NEIGHBOURS = text(
+    """
+SELECT DISTINCT turn.memory_id
+FROM memories AS centre CROSS JOIN LATERAL (
+  (SELECT memory_id FROM memories
+   WHERE tenant_id = :tenant AND thread = centre.thread AND seq < centre.seq
+     AND deleted_at IS NULL AND memory_id <> ALL (CAST(:ids AS uuid[]))
+   ORDER BY seq DESC LIMIT 2)
+  UNION ALL
+  (SELECT memory_id FROM memories
+   WHERE tenant_id = :tenant AND thread = centre.thread AND seq > centre.seq
+     AND deleted_at IS NULL AND memory_id <> ALL (CAST(:ids AS uuid[]))
+   ORDER BY seq LIMIT 2)
+) AS turn
+WHERE centre.tenant_id = :tenant AND centre.memory_id = ANY (CAST(:ids AS uuid[]))
+ORDER BY turn.memory_id
+"""
+)
+
+_TERMS = text(
+    """
+WITH asked AS (
+  SELECT CAST(NULL AS text) AS spelling,
+         unnest(tsvector_to_array(to_tsvector(CAST(:language AS regconfig), :query))) AS lexeme
+  UNION ALL
+  SELECT spelling, unnest(tsvector_to_array(to_tsvector(CAST(:language AS regconfig), spelling)))
+  FROM unnest(CAST(:spellings AS text[])) AS spelling
+  UNION ALL
+  SELECT NULL, ''
+)
+SELECT asked.lexeme, coalesce(words.documents, 0), asked.spelling
+FROM asked LEFT JOIN words ON words.tenant_id = :tenant AND words.word = asked.lexeme
+"""
+)
+
+
+def index(tx: Connection, tenant_id: UUID, ids: Sequence[UUID], language: str, time_zone: str) -> int:
+    """Write the words of these memories and of the neighbours whose context they change; count the words.
+
+    Deleted memories are passed over. To be called again for the same memory does no harm. After a memory has
+    moved to another thread, give its former `neighbours` too.
+
+    Args:
+        tx: The tenant's transaction.
+        tenant_id: The tenant.
+        ids: Memories, new or edited.
+        language: Text search configuration.
+        time_zone: IANA name; says on which day a memory happened.
+
+    Returns:
+        How many of the memories are there.
+    """
+    _lock(tx, tenant_id)
+    values = {"tenant": tenant_id, "ids": list(ids), "gone": [], "language": language, "time_zone": time_zone}
+    return int(tx.execute(_INDEX, values).scalar_one())
+
+
+def remove(tx: Connection, tenant_id: UUID, ids: Sequence[UUID]) -> int:
+    """Take these memories' words out: their own rows, their neighbours' context, and the counts.
+
+    Call it in the transaction that deletes the memories, while their rows in `memories` are still there.
+
+    Returns:
+        How many of them had words.
+    """
+    _lock(tx, tenant_id)
+    values = {"tenant": tenant_id, "gone": list(ids), "ids": neighbours(tx, tenant_id, ids)}
+    return int(tx.execute(_REMOVE, values).scalar_one())
+
+
+def neighbours(tx: Connection, tenant_id: UUID, ids: Sequence[UUID]) -> list[UUID]:
+    """The memories within two turns of these in their threads, themselves left out, in id order."""
+    return list(tx.execute(_NEIGHBOURS, {"tenant": tenant_id, "ids": list(ids)}).scalars())
+
+
+def terms(
+    tx: Connection, tenant_id: UUID, query: str, spellings: Sequence[str], language: str
+) -> tuple[list[Term], int]:
+    """The lexemes of a query and of its words one by one, with their counts; and the number of memories."""
+    values = {"tenant": tenant_id, "query": query, "spellings": list(spellings), "language": language}
+    found = [Term(*row) for row in tx.execute(_TERMS, values)]
+    total = sum(term.documents for term in found if not term.lexeme)
+    return [term for term in found if term.lexeme], total
+
+
+def _lock(tx: Connection, tenant_id: UUID) -> None:
+    tx.execute(_LOCK, {"name": f"ebbing words {tenant_id}"})
