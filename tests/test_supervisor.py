@@ -282,7 +282,7 @@ def test_a_home_is_private_and_used_by_one_process_at_a_time(folder: Path) -> No
 def test_the_whole_service_on_its_own_servers(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
     monkeypatch.setenv("EBBING_OWNER_DATABASE_URL", "postgresql://somebody:else@localhost/elsewhere")
-    options = ServerOptions(data_root=folder / "data", cache_root=folder / "cache")
+    options = ServerOptions(durable=False, data_root=folder / "data", cache_root=folder / "cache")
     seen: dict[str, Any] = {}
     with lock_home(folder / "home") as home:
         service = service_children(Settings(port=0), home, ["drain"], options)

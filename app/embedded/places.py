@@ -49,9 +49,9 @@ def settle(home: Path, name: str, data_root: Path) -> tuple[Path, ServerUser | N
 def secret(path: Path) -> str:
     """Read the password kept in `path` (mode 0600); made on first use, 256 random bits."""
     with suppress(FileNotFoundError):
-        return path.read_text(encoding="ascii").strip()
+        return path.read_text(encoding="utf-8").strip()
     write_private(path, secrets.token_urlsafe(32))
-    return path.read_text(encoding="ascii").strip()
+    return path.read_text(encoding="utf-8").strip()
 
 
 def write_private(path: Path, text: str, owner: ServerUser | None = None) -> None:

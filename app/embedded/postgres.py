@@ -96,7 +96,7 @@ class Postgres(Server):
         if not self.data.exists():
             self._initialise()
             return
-        version = (self.data / "PG_VERSION").read_text(encoding="ascii").strip()
+        version = (self.data / "PG_VERSION").read_text(encoding="utf-8").strip()
         if version != MAJOR_VERSION:
             raise EmbeddedError(
                 f"{self.data} is of PostgreSQL {version}, this is {MAJOR_VERSION}: move it with pg_dump, "

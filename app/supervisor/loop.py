@@ -95,9 +95,10 @@ class Supervisor:
         for child in self._children:
             running = _Running(child)
             self._running.append(running)
+            self._look()
             while not (running.ready or running.completed or self._wishes):
-                self._look()
                 self._pause(BUSY_SECONDS)
+                self._look()
             if self._wishes:
                 return
         self._on_event(Event(What.UP))
@@ -129,6 +130,8 @@ class Supervisor:
         running.starts += 1
         running.ready = running.overdue = False
         self._tell(running, What.STARTED if running.starts == 1 else What.RESTARTED)
+        if not child.one_shot:
+            self._ask_ready(running, running.process)
 
     def _ask_ready(self, running: _Running, process: subprocess.Popen[bytes]) -> None:
         child = running.child
