@@ -90,13 +90,16 @@ _SEW = """
     SELECT :tenant, word, change FROM changes WHERE change > 0 ORDER BY word
     ON CONFLICT (tenant_id, word) DO UPDATE SET documents = words.documents + excluded.documents
   ),
+  rarer AS (SELECT ARRAY(SELECT word FROM changes WHERE change < 0) AS list),
   shrunk AS (
     UPDATE words SET documents = documents + change FROM changes
-    WHERE words.tenant_id = :tenant AND words.word = changes.word AND change < 0 AND documents + change > 0
+    WHERE words.tenant_id = :tenant AND words.word = ANY (CAST((SELECT list FROM rarer) AS text[]))
+      AND words.word = changes.word AND documents + change > 0
   ),
   vanished AS (
     DELETE FROM words USING changes
-    WHERE words.tenant_id = :tenant AND words.word = changes.word AND change < 0 AND documents + change <= 0
+    WHERE words.tenant_id = :tenant AND words.word = ANY (CAST((SELECT list FROM rarer) AS text[]))
+      AND words.word = changes.word AND documents + change <= 0
   )
 """
 
