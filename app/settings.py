@@ -9,7 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field, SecretStr
+from pydantic import Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 KIB = 1024
@@ -80,6 +80,11 @@ class Settings(BaseSettings):
     failpoints: Annotated[frozenset[str], NoDecode] = Field(
         frozenset(), description="Tests only: named places where the process kills itself."
     )
+
+    @field_validator("failpoints", mode="before")
+    @classmethod
+    def _by_comma(cls, given: object) -> object:
+        return frozenset(filter(None, given.split(","))) if isinstance(given, str) else given
 
 
 @lru_cache(maxsize=1)

@@ -13,7 +13,8 @@ from uuid import UUID
 
 import psycopg
 from sqlalchemy import Connection, Engine, create_engine, make_url, text
-from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
+from sqlalchemy.exc import DBAPIError, InterfaceError, SQLAlchemyError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from app.errors import Misconfigured
 from app.settings import settings
@@ -25,6 +26,9 @@ _BIND = text("SELECT set_config('ebbing.tenant', :tenant, true)")
 
 # States of PostgreSQL that say "not now" rather than "not this": connection, resources, operator, system.
 _PASSING = ("08", "53", "57", "58", "25006", "40")
+
+
+DatabaseError = SQLAlchemyError
 
 
 @contextmanager
@@ -43,14 +47,10 @@ def shared() -> Iterator[Connection]:
 
 
 @contextmanager
-def drain() -> Iterator[psycopg.Connection]:
-    """A bare psycopg transaction as `ebbing_drain`, which may COPY; commits at the end."""
-    with engine("ebbing_drain").connect() as connection:
-        raw = connection.connection.driver_connection
-        if not isinstance(raw, psycopg.Connection):
-            raise TypeError
-        with raw.transaction():
-            yield raw
+def drain() -> Iterator[Connection]:
+    """A transaction of `ebbing_drain`, which sees every tenant's ledger and may COPY."""
+    with engine("ebbing_drain").begin() as tx:
+        yield tx
 
 
 def engine(role: Role) -> Engine:
@@ -58,6 +58,15 @@ def engine(role: Role) -> Engine:
     if role not in _engines:
         _engines[role] = _open(role)
     return _engines[role]
+
+
+def bypasses_row_security() -> bool:
+    """Whether the service's role could see every tenant's rows, which it must not."""
+    with shared() as tx:
+        return bool(tx.execute(_BYPASSES).scalar_one())
+
+
+_BYPASSES = text("SELECT rolsuper OR rolbypassrls FROM pg_roles WHERE rolname = current_user")
 
 
 def is_passing(error: BaseException) -> bool:
@@ -69,7 +78,7 @@ def is_passing(error: BaseException) -> bool:
     if isinstance(error, psycopg.Error):
         state = error.sqlstate or ""
         return state.startswith(_PASSING) or (not state and isinstance(error, psycopg.OperationalError))
-    return isinstance(error, OperationalError | ConnectionError | TimeoutError)
+    return isinstance(error, PoolTimeoutError | ConnectionError | TimeoutError)
 
 
 def database_url() -> str:

@@ -179,7 +179,7 @@ memories = Table(
         "tenant_id",
         "external_id",
         unique=True,
-        postgresql_where=text("external_id IS NOT NULL"),
+        postgresql_where=text("external_id IS NOT NULL AND deleted_at IS NULL"),
     ),
     Index("memories_thread", "tenant_id", "thread", "seq", postgresql_where=text("thread IS NOT NULL")),
     Index("memories_subject", "tenant_id", "subject", "memory_id", postgresql_where=text("subject IS NOT NULL")),

@@ -163,7 +163,8 @@ CREATE TABLE memories (
   deleted_at timestamptz,
   PRIMARY KEY (tenant_id, memory_id)
 );
-CREATE UNIQUE INDEX memories_external ON memories (tenant_id, external_id) WHERE external_id IS NOT NULL;
+CREATE UNIQUE INDEX memories_external ON memories (tenant_id, external_id) 
+  WHERE external_id IS NOT NULL AND deleted_at IS NULL;
 CREATE INDEX memories_thread ON memories (tenant_id, thread, seq) WHERE thread IS NOT NULL;
 CREATE INDEX memories_subject ON memories (tenant_id, subject, memory_id) WHERE subject IS NOT NULL;
 

@@ -1,0 +1,1 @@
+"""HTTP in and out, one module a noun: headers, status codes and shapes; no SQL, no formula."""

@@ -1,0 +1,47 @@
+"""What surrounds every request: its id, security headers, and the count of its outcome. Pure ASGI."""
+
+from __future__ import annotations
+
+import re
+from uuid import uuid4
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from app import metrics
+from app.api.body import Gone, header
+
+_GIVEN_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_HEADERS = [
+    (b"x-content-type-options", b"nosniff"),
+    (b"cache-control", b"no-store"),
+    (b"referrer-policy", b"no-referrer"),
+]
+
+
+class Guard:
+    """Wraps the application."""
+
+    def __init__(self, inner: ASGIApp) -> None:
+        """Wrap this application."""
+        self._inner = inner
+        self._counts = {status: metrics.REQUESTS.labels(status=status) for status in metrics.STATUSES}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if scope["type"] != "http":
+            await self._inner(scope, receive, send)
+            return
+        given = header(scope, b"x-request-id")
+        request_id = given if given and _GIVEN_ID.fullmatch(given) else uuid4().hex
+        scope.setdefault("state", {})["request_id"] = request_id
+
+        async def answered(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                self._counts[f"{message['status'] // 100}xx"].inc()
+                message["headers"] = [*message["headers"], *_HEADERS, (b"x-request-id", request_id.encode())]
+            await send(message)
+
+        try:
+            await self._inner(scope, receive, answered)
+        except Gone:
+            return  # nobody is there to be answered

@@ -1,0 +1,189 @@
+"""`POST /v1/memories`: the hot path. It reads, checks, appends to the stream, and answers.
+
+A bare ASGI endpoint: nothing between the socket and the one Redis call but what is needed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import re
+import time
+from typing import Final
+from uuid import UUID
+
+import msgspec
+from starlette.concurrency import run_in_threadpool
+from starlette.types import Receive, Scope, Send
+
+from app import failpoints, metrics
+from app.api.auth import cache
+from app.api.body import header, read
+from app.api.problems import as_ours, respond
+from app.clients.embedder import embedder
+from app.clients.stream import Accepted, Door
+from app.domain.ids import RANDOM_BYTES, memory_uuids, new_base
+from app.domain.memory import Format, decode
+from app.errors import BacklogFull, Conflict, EbbingError, FieldError, Invalid, Unavailable
+from app.queues import Nudger
+from app.services import memories as memory_service
+from app.settings import settings
+
+KEY_MAX_CHARACTERS: Final = 255
+_NDJSON = ("application/x-ndjson", "application/ndjson", "application/jsonl", "application/x-jsonlines")
+_WAIT = re.compile(r"\bwait=(\d{1,9})\b")
+_TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
+_POLL_SECONDS = (0.005, 0.01, 0.02, 0.05, 0.1)
+
+
+class Ingest:
+    """The endpoint, with the door and the nudger that it uses."""
+
+    def __init__(self, door: Door, nudger: Nudger) -> None:
+        """Take the way into Redis, and the way to wake a worker."""
+        self._door = door
+        self._nudger = nudger
+        self._dimensions: int | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        started = time.perf_counter()
+        request_id = scope["state"]["request_id"]
+        try:
+            status, body, headers = await self._take(scope, receive, request_id)
+        except Exception as error:  # noqa: BLE001 - every failure has an answer
+            ours = as_ours(error)
+            metrics.ACCEPTED.labels(outcome=_outcome(ours)).inc()
+            await respond(ours, request_id)(scope, receive, send)
+            return
+        metrics.ACK_SECONDS.observe(time.perf_counter() - started)
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+
+    async def _take(
+        self, scope: Scope, receive: Receive, request_id: str
+    ) -> tuple[int, bytes, list[tuple[bytes, bytes]]]:
+        caller = await cache.caller(scope, "ingest")
+        form = _form(scope)
+        wait_seconds = _wait_seconds(scope)
+        key = _idempotency_key(scope)
+        body = await read(scope, receive)
+        count = self._count(body, form)
+        base = new_base(time.time_ns() // 1_000_000, os.urandom(RANDOM_BYTES))
+        outcome = _Outcome.of(body, form, base, count, request_id) if key is not None else None
+        failpoints.reach("api.before_accept")
+        accepted = await self._door.accept(
+            caller.tenant_id,
+            base=base,
+            memories=count,
+            form=form,
+            request_id=request_id,
+            trace=_trace(scope),
+            body=body,
+            idempotency=(_digest(key.encode()), outcome.encoded()) if key is not None and outcome else None,
+        )
+        failpoints.reach("api.after_accept")
+        if outcome is not None and accepted.earlier is not None:
+            outcome = _repeated(accepted, outcome)
+            base, count, request_id = bytes.fromhex(outcome.base), outcome.memories, outcome.request_id
+            metrics.ACCEPTED.labels(outcome="repeated").inc()
+        else:
+            metrics.ACCEPTED.labels(outcome="accepted").inc()
+            metrics.ACCEPTED_MEMORIES.inc(count)
+        if accepted.nudge:
+            self._nudger.nudge()
+        ids = memory_uuids(base, count)
+        status, headers = 202, [(b"content-type", b"application/json")]
+        if wait_seconds is not None:
+            headers.append((b"preference-applied", b"wait=%d" % wait_seconds))
+            status = 200 if await _until_searchable(caller.tenant_id, base, ids, wait_seconds) else 202
+        listed = '","'.join(ids)
+        return status, f'{{"ids":["{listed}"],"request_id":"{request_id}"}}'.encode(), headers
+
+    def _count(self, body: bytes, form: Format) -> int:
+        """How many memories the body holds, all of them checked."""
+        memories = decode(body, form, self._space_dimensions() if b'"embedding"' in body else None)
+        most = settings().request_memories_max
+        if not memories:
+            raise Invalid(errors=[FieldError("body", "holds no memories", 0, most)])
+        if len(memories) > most:
+            raise Invalid(errors=[FieldError("body", "holds too many memories", len(memories), most)])
+        return len(memories)
+
+    def _space_dimensions(self) -> int:
+        if self._dimensions is None:
+            self._dimensions = embedder().dimensions
+        return self._dimensions
+
+
+class _Outcome(msgspec.Struct, frozen=True):
+    """What is remembered under an idempotency key: enough to give the same answer again, and no content."""
+
+    body: str
+    base: str
+    memories: int
+    request_id: str
+
+    @staticmethod
+    def of(body: bytes, form: Format, base: bytes, memories: int, request_id: str) -> _Outcome:
+        return _Outcome(_digest(form.encode() + body), base.hex(), memories, request_id)
+
+    def encoded(self) -> str:
+        return msgspec.json.encode(self).decode()
+
+
+def _repeated(accepted: Accepted, outcome: _Outcome) -> _Outcome:
+    earlier = msgspec.json.decode(accepted.earlier or "", type=_Outcome)
+    if earlier.body != outcome.body:
+        raise Conflict("this Idempotency-Key was used for another body within the last day")
+    return earlier
+
+
+def _digest(value: bytes) -> str:
+    return hashlib.blake2b(value, digest_size=16).hexdigest()
+
+
+def _outcome(error: EbbingError) -> str:
+    if isinstance(error, BacklogFull):
+        return "backlog_full"
+    return "unavailable" if isinstance(error, Unavailable) or error.status >= 500 else "refused"  # noqa: PLR2004
+
+
+def _form(scope: Scope) -> Format:
+    media_type = (header(scope, b"content-type") or "").partition(";")[0].strip().lower()
+    return "ndjson" if media_type in _NDJSON else "json"
+
+
+def _wait_seconds(scope: Scope) -> float | None:
+    preference = header(scope, b"prefer")
+    found = _WAIT.search(preference) if preference else None
+    return min(float(found[1]), settings().wait_max_seconds) if found else None
+
+
+def _idempotency_key(scope: Scope) -> str | None:
+    key = header(scope, b"idempotency-key")
+    if key is not None and not 0 < len(key) <= KEY_MAX_CHARACTERS:
+        message = "has the wrong length"
+        raise Invalid(errors=[FieldError("Idempotency-Key", message, len(key), KEY_MAX_CHARACTERS)])
+    return key
+
+
+def _trace(scope: Scope) -> str:
+    """The caller's trace context (W3C), so that the work behind can be found from the request."""
+    given = header(scope, b"traceparent") or ""
+    return given if _TRACEPARENT.fullmatch(given) else ""
+
+
+async def _until_searchable(tenant_id: UUID, base: bytes, ids: list[str], seconds: float) -> bool:
+    """Wait until the memories are searchable, at most so long. Returns whether they are."""
+    deadline = time.monotonic() + seconds
+    wanted = [UUID(memory_id) for memory_id in ids]
+    for turn in range(1_000_000):
+        if await run_in_threadpool(memory_service.are_searchable, tenant_id, base, wanted):
+            return True
+        pause = _POLL_SECONDS[min(turn, len(_POLL_SECONDS) - 1)]
+        if time.monotonic() + pause > deadline:
+            return False
+        await asyncio.sleep(pause)
+    return False

@@ -1,0 +1,82 @@
+"""The OpenAPI page: FastAPI's, with the bodies that we decode ourselves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from fastapi import FastAPI
+
+from app.api.admin import NewKey, NewTenant
+from app.domain.memory import MemoryIn, MemoryPatch
+from app.domain.retrieval import SearchRequest, SearchResult
+
+_BODIES = {
+    ("/v1/memories/{memory_id}", "patch"): MemoryPatch,
+    ("/v1/search", "post"): SearchRequest,
+    ("/v1/admin/tenants", "post"): NewTenant,
+    ("/v1/admin/keys", "post"): NewKey,
+}
+_OPEN = ("/healthz", "/readyz", "/metrics")
+_TEMPLATE = "#/components/schemas/{name}"
+
+
+def install(app: FastAPI) -> None:
+    """Serve the completed description."""
+    plain = app.openapi
+
+    def described() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            app.openapi_schema = _completed(plain())
+        return app.openapi_schema
+
+    app.openapi = described  # type: ignore[method-assign]  # FastAPI's documented way to extend it
+
+
+def _completed(schema: dict[str, Any]) -> dict[str, Any]:
+    shapes = [MemoryIn, MemoryPatch, SearchRequest, SearchResult, NewTenant, NewKey]
+    references, components = msgspec.json.schema_components(shapes, ref_template=_TEMPLATE)
+    by_shape = dict(zip(shapes, references, strict=True))
+    schema.setdefault("components", {}).setdefault("schemas", {}).update(components)
+    schema["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
+    for (path, method), shape in _BODIES.items():
+        schema["paths"][path][method]["requestBody"] = _json_body(by_shape[shape])
+    schema["paths"]["/v1/memories"]["post"] = _ingest(by_shape[MemoryIn])
+    problem = {"description": "A problem (RFC 9457)", "content": {"application/problem+json": {"schema": {}}}}
+    for path, methods in schema["paths"].items():
+        for operation in methods.values():
+            operation["responses"].pop("422", None)
+            operation["responses"]["default"] = problem
+            if path not in _OPEN:
+                operation["security"] = [{"key": []}]
+    return schema
+
+
+def _json_body(shape: dict[str, Any]) -> dict[str, Any]:
+    return {"required": True, "content": {"application/json": {"schema": shape}}}
+
+
+def _ingest(shape: dict[str, Any]) -> dict[str, Any]:
+    body = {"anyOf": [shape, {"type": "array", "items": shape, "minItems": 1}]}
+    return {
+        "tags": ["memories"],
+        "summary": "Send memories",
+        "description": "One object, an array, or a line each. Answered as soon as they are safe in the queue.",
+        "operationId": "ingest",
+        "parameters": [
+            _header("Idempotency-Key", "The same key with the same body has one effect, for a day."),
+            _header("Prefer", "`wait=5` holds the answer until all are searchable, at most that many seconds."),
+        ],
+        "requestBody": {
+            "required": True,
+            "content": {"application/json": {"schema": body}, "application/x-ndjson": {"schema": shape}},
+        },
+        "responses": {
+            "202": {"description": "Accepted: ids in the order given"},
+            "200": {"description": "With `Prefer: wait`: all are searchable"},
+        },
+    }
+
+
+def _header(name: str, description: str) -> dict[str, Any]:
+    return {"name": name, "in": "header", "required": False, "description": description, "schema": {"type": "string"}}

@@ -1,0 +1,119 @@
+"""Errors as problem details (RFC 9457), and the log line that tells why a request was refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import structlog
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+
+from app.domain.memory import UNKNOWN_FIELD
+from app.errors import EbbingError, FieldError, Invalid, Misconfigured, Unavailable
+from app.services.passing import is_passing
+
+MEDIA_TYPE = "application/problem+json"
+SERVER_ERROR = 500
+
+_TITLES = {
+    404: ("not-found", "There is no such thing"),
+    405: ("method-not-allowed", "This path has no such method"),
+}
+
+log = structlog.get_logger(__name__)
+
+
+def problem(error: EbbingError, request_id: str) -> tuple[bytes, dict[str, str]]:
+    """The body and the extra headers that tell a caller about an error."""
+    body: dict[str, Any] = {
+        "type": f"urn:ebbing:problem:{error.type}",
+        "title": error.title,
+        "status": error.status,
+        "detail": error.detail or _summary(error),
+        "errors": [_field(field) for field in error.errors],
+        "request_id": request_id,
+    }
+    headers = {}
+    if error.retry_after_seconds is not None:
+        headers["retry-after"] = str(error.retry_after_seconds)
+    if error.status == 401:  # noqa: PLR2004 - RFC 9110 wants the scheme named
+        headers["www-authenticate"] = "Bearer"
+    return msgspec.json.encode(body), headers
+
+
+def respond(error: EbbingError, request_id: str) -> Response:
+    """The answer to a request that failed; says in the log why, by field names and never by their values."""
+    say = log.error if error.status == SERVER_ERROR else log.info
+    say(
+        "refused",
+        request_id=request_id,
+        status=error.status,
+        problem=error.type,
+        fields=[_loggable(field) for field in error.errors],
+        reasons=[field.message for field in error.errors],
+    )
+    body, headers = problem(error, request_id)
+    return Response(body, status_code=error.status, headers=headers, media_type=MEDIA_TYPE)
+
+
+def as_ours(error: Exception) -> EbbingError:
+    """Any exception as one of our errors; what isn't expected is logged by its type and place."""
+    if isinstance(error, EbbingError) and not isinstance(error, Misconfigured):
+        return error
+    if is_passing(error):
+        return Unavailable("a store can't be reached", retry_after_seconds=2)
+    log.error("unexpected", error=type(error).__name__, exc_info=error)
+    return EbbingError()
+
+
+def install(app: FastAPI) -> None:
+    """Answer every error of the application's routes with problem details."""
+
+    async def ours(request: Request, error: Exception) -> Response:
+        return respond(as_ours(error), request.state.request_id)
+
+    async def http(request: Request, error: Exception) -> Response:
+        if not isinstance(error, HTTPException):
+            raise error
+        made = EbbingError(str(error.detail))
+        made.status = error.status_code
+        made.type, made.title = _TITLES.get(error.status_code, ("http", "The request can't be served"))
+        return respond(made, request.state.request_id)
+
+    async def parameters(request: Request, error: Exception) -> Response:
+        if not isinstance(error, RequestValidationError):
+            raise error
+        fields = [FieldError(str(found["loc"][-1]), str(found["msg"])) for found in error.errors()]
+        return respond(Invalid(errors=fields), request.state.request_id)
+
+    app.add_exception_handler(HTTPException, http)
+    app.add_exception_handler(RequestValidationError, parameters)
+    app.add_exception_handler(EbbingError, ours)
+    app.add_exception_handler(Exception, ours)
+
+
+def _loggable(field: FieldError) -> str:
+    """The field's name; of an unknown one only where it stood, since its name may be anything."""
+    return field.field.rpartition(".")[0] or "body" if field.message == UNKNOWN_FIELD else field.field
+
+
+def _field(field: FieldError) -> dict[str, Any]:
+    shown: dict[str, Any] = {"field": field.field, "message": field.message}
+    if field.value is not None:
+        shown["value"] = field.value
+    if field.limit is not None:
+        shown["limit"] = field.limit
+    return shown
+
+
+def _summary(error: EbbingError) -> str:
+    """One sentence out of the first field's error."""
+    if not error.errors:
+        return error.title
+    first = error.errors[0]
+    sizes = ", ".join(
+        f"{name} {value}" for name, value in (("value", first.value), ("limit", first.limit)) if value is not None
+    )
+    return f"{first.field}: {first.message}" + (f" ({sizes})" if sizes else "")

@@ -1,0 +1,1 @@
+"""The world outside PostgreSQL: the stream in Redis, embedders and other providers."""

@@ -1,0 +1,108 @@
+"""Connections to Redis: one factory, the names of all keys, the settings that it must have.
+
+All keys share one hash tag, so that a cluster keeps them in one slot and one script may touch them together.
+"""
+
+from __future__ import annotations
+
+from importlib import resources
+from typing import Final
+from uuid import UUID
+
+import redis
+import redis.asyncio
+from redis import RedisError as RedisError
+from redis.backoff import ExponentialBackoff
+from redis.retry import Retry
+
+from app.errors import Misconfigured
+from app.settings import settings
+
+PREFIX: Final = "ebbing:{s0}:"
+STREAM_PREFIX: Final = f"{PREFIX}stream:"
+RING: Final = f"{PREFIX}ready"
+RING_MEMBERS: Final = f"{PREFIX}ready:members"
+PARKED: Final = f"{PREFIX}parked"
+BACKLOG: Final = f"{PREFIX}backlog"
+ATTEMPTS: Final = f"{PREFIX}attempts"
+NUDGE_PREFIX: Final = f"{PREFIX}nudge:"
+HEARTBEATS: Final = f"{PREFIX}heartbeats"
+COUNTERS: Final = f"{PREFIX}counters"
+GROUP: Final = "drain"
+
+SOCKET_TIMEOUT_SECONDS = 10
+CONNECT_TIMEOUT_SECONDS = 2
+
+
+def stream_key(tenant_id: UUID | str) -> str:
+    """The key of a tenant's stream."""
+    return f"{STREAM_PREFIX}{tenant_id}"
+
+
+def idempotency_key(tenant_id: UUID, key_digest: str) -> str:
+    """The key under which a request's outcome is remembered; holds a digest, not the caller's words."""
+    return f"{PREFIX}idempotency:{tenant_id}:{key_digest}"
+
+
+def script(name: str) -> str:
+    """The text of a Lua script of this package."""
+    return resources.files("app.clients").joinpath("scripts", f"{name}.lua").read_text(encoding="utf-8")
+
+
+def redis_url() -> str:
+    """The service's Redis.
+
+    Raises:
+        Misconfigured: No URL is set.
+    """
+    url = settings().redis_url
+    if url is None:
+        message = "EBBING_REDIS_URL isn't set: give it, or use `ebbing run`, which brings its own Redis"
+        raise Misconfigured(message)
+    return url.get_secret_value()
+
+
+def connect() -> redis.Redis:
+    """A client for workers and routes off the hot path. RESP2: the older reply shapes, fewer round trips."""
+    return redis.Redis.from_url(
+        redis_url(),
+        protocol=2,
+        socket_timeout=SOCKET_TIMEOUT_SECONDS,
+        socket_connect_timeout=CONNECT_TIMEOUT_SECONDS,
+        retry=Retry(ExponentialBackoff(cap=0.5, base=0.05), 2),
+    )
+
+
+def connect_async(connections: int = 64) -> redis.asyncio.Redis:
+    """A client for the ingest path. A retried script is harmless: the ledger stores an envelope once."""
+    pool = redis.asyncio.BlockingConnectionPool.from_url(
+        redis_url(),
+        protocol=2,
+        max_connections=connections,
+        timeout=SOCKET_TIMEOUT_SECONDS,
+        socket_timeout=SOCKET_TIMEOUT_SECONDS,
+        socket_connect_timeout=CONNECT_TIMEOUT_SECONDS,
+    )
+    return redis.asyncio.Redis(connection_pool=pool)
+
+
+def check_settings(client: redis.Redis) -> list[str]:
+    """What Redis must be set to, so that nothing accepted is evicted or lost with its process.
+
+    Returns:
+        Remarks for the log, where a setting can't be asked for (managed services often forbid it).
+
+    Raises:
+        Misconfigured: A setting would lose accepted memories; says how to change it.
+    """
+    try:
+        held = {**client.config_get("maxmemory-policy"), **client.config_get("appendonly")}
+    except redis.ResponseError:
+        return ["Redis doesn't let us read its settings: make sure of `maxmemory-policy noeviction` and `appendonly yes`"]
+    if held.get("maxmemory-policy") != "noeviction":
+        message = f"Redis has maxmemory-policy {held.get('maxmemory-policy')}: set it to noeviction, else it drops memories"
+        raise Misconfigured(message)
+    if held.get("appendonly") != "yes":
+        message = "Redis keeps no append-only file: set appendonly to yes, else a restart loses what isn't stored yet"
+        raise Misconfigured(message)
+    return []

@@ -1,0 +1,282 @@
+"""The way in: requests wait in their tenant's stream in Redis until they are stored.
+
+The door (asynchronous, in the API) appends; the drain (synchronous, in workers) takes turns of the ring of
+tenants that have something waiting. Each is one Lua call. See `scripts/`.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cache, cached_property
+from typing import Any, cast
+from uuid import UUID
+
+import redis
+import redis.asyncio
+
+from app.clients.redis import (
+    ATTEMPTS,
+    BACKLOG,
+    GROUP,
+    NUDGE_PREFIX,
+    PARKED,
+    RING,
+    RING_MEMBERS,
+    STREAM_PREFIX,
+    connect,
+    idempotency_key,
+    script,
+    stream_key,
+)
+from app.domain.envelope import Envelope, Malformed, pack, unpack
+from app.domain.memory import Format
+from app.errors import BacklogFull, Unavailable
+from app.settings import settings
+
+NUDGE_MILLISECONDS = 1000
+# The flag says that a nudge is on its way; see `app.queues.nudge`.
+_NUDGE = f"{NUDGE_PREFIX}ingest.drain"
+# An API host's clock may differ from Redis's by this much when a waiting memory is looked up by its id.
+CLOCK_SLACK_MS = 10_000
+_FIND_PAGE = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A raw stream entry with what it weighs in the backlog."""
+
+    entry_id: str
+    fields: dict[bytes, bytes]
+
+    @property
+    def size(self) -> int:
+        """Bytes of the body, as the door counted them."""
+        return len(self.fields.get(b"e", b""))
+
+    @property
+    def memories(self) -> int:
+        """Memories it says it holds, 0 where that can't be read."""
+        count = self.fields.get(b"n", b"0")
+        return int(count) if count.isdigit() else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What one turn of the ring gave: `abandoned` were delivered before to a worker that is gone."""
+
+    tenant_id: UUID
+    abandoned: list[Entry] = field(default_factory=list)
+    fresh: list[Entry] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """The door's answer. `earlier` is the outcome of the request that had the same idempotency key before."""
+
+    nudge: bool
+    earlier: str | None = None
+
+
+class Door:
+    """Where requests come in. One script call each; nothing is half done."""
+
+    def __init__(self, client: redis.asyncio.Redis) -> None:
+        """Take a client made by `connect_async`."""
+        self._accept = client.register_script(script("accept"))
+        config = settings()
+        self._limits = (
+            config.tenant_backlog_entries,
+            config.tenant_backlog_bytes,
+            config.backlog_entries,
+            config.backlog_bytes,
+        )
+        self._idempotency_seconds = int(config.idempotency_hours * 3600)
+
+    async def accept(  # noqa: PLR0913 - an envelope's parts
+        self,
+        tenant_id: UUID,
+        *,
+        base: bytes,
+        memories: int,
+        form: Format,
+        request_id: str,
+        trace: str,
+        body: bytes,
+        idempotency: tuple[str, str] | None,
+    ) -> Accepted:
+        """Append one request's memories to the tenant's stream.
+
+        Args:
+            idempotency: Digest of the caller's key, and the outcome to remember under it.
+
+        Raises:
+            BacklogFull: This tenant has too much waiting.
+            Unavailable: All tenants together have, or Redis is full or away.
+        """
+        key_digest, outcome = idempotency or ("", "")
+        keys = [stream_key(tenant_id), idempotency_key(tenant_id, key_digest), RING, RING_MEMBERS, BACKLOG, _NUDGE]
+        arguments = [str(tenant_id), memories, len(body), *self._limits, outcome, self._idempotency_seconds]
+        fields = pack(base, memories, form, request_id, trace, body)
+        try:
+            answer = await self._accept(keys=keys, args=[*arguments, NUDGE_MILLISECONDS, *fields])
+        except redis.RedisError as error:
+            raise unavailable(error) from None
+        if answer[0] == 1:
+            return Accepted(nudge=bool(answer[2]))
+        if answer[0] == 0:
+            return Accepted(nudge=False, earlier=answer[1].decode())
+        raise _refusal(answer[1].decode(), int(answer[2]), int(answer[3]))
+
+
+def unavailable(error: redis.RedisError) -> Unavailable:
+    """What a caller is told when Redis can't take more or can't be reached."""
+    if "OOM" in str(error):
+        return Unavailable("the queue's memory is full", retry_after_seconds=5)
+    return Unavailable("the queue can't be reached", retry_after_seconds=2)
+
+
+def _refusal(which: str, held: int, limit: int) -> BacklogFull | Unavailable:
+    whose, what = which.split("_")
+    unit = "requests" if what == "entries" else "bytes"
+    if whose == "tenant":
+        return BacklogFull(f"{held} {unit} of this tenant are waiting, the limit is {limit}", retry_after_seconds=2)
+    return Unavailable(f"{held} {unit} are waiting, the limit is {limit}", retry_after_seconds=2)
+
+
+class Drainage:
+    """The workers' end of the streams. One per process."""
+
+    def __init__(self, client: redis.Redis) -> None:
+        """Take a client made by `connect`."""
+        self._client = client
+        self._take = client.register_script(script("take"))
+        self._settle = client.register_script(script("settle"))
+
+    @cached_property
+    def consumer(self) -> str:
+        """This process's name in the consumer groups."""
+        return f"{socket.gethostname()}-{os.getpid()}"
+
+    def take(self, *, first: bool) -> Turn | None:
+        """Turn the ring once: the next tenant's entries, or None when nobody has any.
+
+        Args:
+            first: Whether a slice begins, so that the nudge which woke it must be taken down.
+        """
+        config = settings()
+        limits = [config.drain_rows, config.drain_entries, config.drain_bytes, int(config.claim_idle_seconds * 1000)]
+        answer = self._take(
+            keys=[RING, RING_MEMBERS, PARKED, _NUDGE],
+            args=[STREAM_PREFIX, GROUP, self.consumer, *limits, "first" if first else ""],
+        )
+        if not answer:
+            return None
+        tenant, abandoned, fresh = answer
+        return Turn(UUID(tenant.decode()), list(_entries(abandoned)), list(_entries(fresh)))
+
+    def settle(self, tenant_id: UUID, entries: Iterable[Entry]) -> int:
+        """Acknowledge and delete entries whose fate is committed. Returns how many the stream still has."""
+        arguments: list[str | int] = [str(tenant_id), GROUP]
+        for entry in entries:
+            arguments += [entry.entry_id, entry.size, entry.memories]
+        left = self._settle(keys=[stream_key(tenant_id), RING, RING_MEMBERS, BACKLOG, ATTEMPTS], args=arguments)
+        return cast("int", left)
+
+    def count_attempt(self, tenant_id: UUID, entry: Entry) -> int:
+        """Count a try at one entry by itself, before it starts: a try that kills its process counts too.
+
+        Returns:
+            Which try this is, from 1. Call `forgive` when it fails for no fault of the entry's.
+        """
+        return cast("int", self._client.hincrby(ATTEMPTS, f"{tenant_id}:{entry.entry_id}", 1))
+
+    def forgive(self, tenant_id: UUID, entry: Entry) -> None:
+        """Take back the count of a try that failed because the database was away."""
+        self._client.hincrby(ATTEMPTS, f"{tenant_id}:{entry.entry_id}", -1)
+
+
+class Backlog:
+    """What waits in the streams, for reads and dashboards."""
+
+    def __init__(self, client: redis.Redis) -> None:
+        """Take a client made by `connect`."""
+        self._client = client
+
+    def find(self, tenant_id: UUID, base: bytes, unix_ms: int) -> Envelope | None:
+        """The waiting envelope with this base, looked for around the millisecond in its id."""
+        start, end = f"{max(unix_ms - CLOCK_SLACK_MS, 0)}", f"{unix_ms + CLOCK_SLACK_MS}"
+        while True:
+            page = cast("list[Any]", self._client.xrange(stream_key(tenant_id), start, end, count=_FIND_PAGE))
+            for entry_id, fields in page:
+                if fields and fields.get(b"b") == base:
+                    try:
+                        return unpack(entry_id.decode(), fields)
+                    except Malformed:
+                        return None
+            if len(page) < _FIND_PAGE:
+                return None
+            start = "(" + page[-1][0].decode()
+
+    def memories(self, tenant_id: UUID) -> int:
+        """Memories of a tenant that wait to be stored."""
+        return int(self._client.hget(BACKLOG, f"{tenant_id}:memories") or 0)
+
+    def entries(self, tenant_id: UUID | None = None) -> int:
+        """Requests that wait to be stored, of a tenant or of all."""
+        if tenant_id is not None:
+            return cast("int", self._client.xlen(stream_key(tenant_id)))
+        return int(self._client.hget(BACKLOG, "entries") or 0)
+
+    def oldest_ms(self, tenant_ids: Sequence[UUID] | None = None) -> int | None:
+        """When the oldest waiting request was accepted, in milliseconds since 1970; None when nothing waits."""
+        waiting = [str(t) for t in tenant_ids] if tenant_ids is not None else self._waiting()
+        with self._client.pipeline(transaction=False) as pipe:
+            for tenant in waiting:
+                pipe.xrange(stream_key(tenant), count=1)
+            firsts = [page[0][0] for page in pipe.execute() if page]
+        return min((int(entry_id.partition(b"-")[0]) for entry_id in firsts), default=None)
+
+    def now_ms(self) -> int:
+        """Redis's clock, in milliseconds since 1970."""
+        seconds, microseconds = cast("tuple[int, int]", self._client.time())
+        return seconds * 1000 + microseconds // 1000
+
+    def _waiting(self) -> list[str]:
+        on_ring = cast("set[bytes]", self._client.smembers(RING_MEMBERS))
+        parked = cast("list[bytes]", self._client.zrange(PARKED, 0, -1))
+        return [tenant.decode() for tenant in {*on_ring, *parked}]
+
+
+def _entries(raw: list[Any]) -> Iterator[Entry]:
+    for entry_id, flat in raw:
+        pairs = iter(flat)
+        yield Entry(entry_id.decode(), dict(zip(pairs, pairs, strict=True)))
+
+
+@cache
+def client() -> redis.Redis:
+    """The process's synchronous client."""
+    return connect()
+
+
+@cache
+def drainage() -> Drainage:
+    """The process's end of the streams."""
+    return Drainage(client())
+
+
+@cache
+def backlog() -> Backlog:
+    """The process's view of what waits."""
+    return Backlog(client())
+
+
+def close() -> None:
+    """Drop the connections: at shutdown, and between tests."""
+    if client.cache_info().currsize:
+        client().close()
+    for made in (client, drainage, backlog):
+        made.cache_clear()

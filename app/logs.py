@@ -1,0 +1,69 @@
+"""Logs: one JSON object a line on standard error, with ids and numbers, never memory text or secrets."""
+
+from __future__ import annotations
+
+import logging
+import sys
+
+import structlog
+
+from app.settings import settings
+
+
+def configure(process: str) -> None:
+    """Set up logging for this process; call once, before work starts.
+
+    Args:
+        process: Its name in every line, such as `api` or `worker ingest`.
+    """
+    level = logging.getLevelNamesMapping()[settings().log_level.upper()]
+    shared: list[structlog.typing.Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        _named(process),
+    ]
+    structlog.configure(
+        processors=[*shared, _only_type_of_errors, structlog.processors.JSONRenderer()],
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        cache_logger_on_first_use=True,
+    )
+    # Libraries log through the standard module; their lines take the same shape.
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=shared,
+            processors=[
+                structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+                _only_type_of_errors,
+                structlog.processors.JSONRenderer(),
+            ],
+        )
+    )
+    root = logging.getLogger()
+    root.handlers = [handler]
+    root.setLevel(max(level, logging.WARNING))
+
+
+def _named(process: str) -> structlog.typing.Processor:
+    def add(_logger: object, _method: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
+        return event | {"process": process}
+
+    return add
+
+
+def _only_type_of_errors(
+    _logger: object, _method: str, event: structlog.typing.EventDict
+) -> structlog.typing.EventDict:
+    """An exception's message may quote a row; its type and the place it came from say enough."""
+    raised = event.pop("exc_info", None)
+    error = raised[1] if isinstance(raised, tuple) else raised
+    if isinstance(error, BaseException):
+        event["error"] = type(error).__name__
+        trace, place = error.__traceback__, ""
+        while trace is not None:
+            place = f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}"
+            trace = trace.tb_next
+        event["at"] = place
+    return event

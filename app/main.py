@@ -1,0 +1,60 @@
+"""Builds the ASGI application; decides nothing."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import structlog
+from fastapi import FastAPI
+from starlette.concurrency import run_in_threadpool
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from app import logs, queues
+from app.api import admin, memories, openapi, problems, search, status
+from app.api.guard import Guard
+from app.api.ingest import Ingest
+from app.clients import stream
+from app.clients.embedder import embedder
+from app.clients.redis import check_settings, connect, connect_async
+from app.clients.stream import Door
+from app.settings import settings
+from app.store import database
+
+log = structlog.get_logger(__name__)
+
+
+def build() -> ASGIApp:
+    """The application, with everything that it needs opened when it starts and closed when it stops."""
+    logs.configure("api")
+    redis = connect_async()
+    nudger = queues.Nudger(queues.DRAIN)
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        for remark in await run_in_threadpool(lambda: check_settings(connect())):
+            log.warning("redis_settings", remark=remark)
+        await run_in_threadpool(embedder)  # loaded now, so that the first search needn't wait
+        yield
+        nudger.close()
+        await redis.aclose()
+        stream.close()
+        database.close()
+
+    shown = settings().docs_enabled
+    app = FastAPI(
+        title="Ebbing",
+        summary="A memory service for AI agents that forgets on purpose",
+        lifespan=lifespan,
+        docs_url="/docs" if shown else None,
+        redoc_url=None,
+        openapi_url="/openapi.json" if shown else None,
+    )
+    # First, and bare: the hot path needs nothing of what FastAPI does for a route.
+    app.router.routes.insert(0, Route("/v1/memories", Ingest(Door(redis), nudger), methods=["POST"]))
+    for module in (memories, search, status, admin):
+        app.include_router(module.router)
+    problems.install(app)
+    openapi.install(app)
+    return Guard(app)

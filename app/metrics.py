@@ -1,0 +1,73 @@
+"""Every metric by name, unit and labels. No label holds a tenant, a subject, an id or text.
+
+What the API does is counted in its process. What workers do is counted in Redis, since they come and go and
+are many; `/metrics` shows both, and a restart changes nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import structlog
+from prometheus_client import Counter, Histogram
+
+from app.clients.redis import COUNTERS, RedisError
+from app.clients.stream import client
+
+log = structlog.get_logger(__name__)
+
+ACCEPTED = Counter("ebbing_ingest_accepted", "Ingest requests by what became of them.", ["outcome"])
+ACCEPTED_MEMORIES = Counter("ebbing_ingest_memories", "Memories accepted.")
+ACK_SECONDS = Histogram(
+    "ebbing_ingest_ack_seconds",
+    "Time from an ingest request's start to its answer.",
+    buckets=(0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 5),
+)
+REQUESTS = Counter("ebbing_http_requests", "Requests by class of status.", ["status"])
+SEARCH_SECONDS = Histogram(
+    "ebbing_search_seconds",
+    "Time of a search in the service.",
+    buckets=(0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5),
+)
+
+OUTCOMES: Final = ("accepted", "repeated", "refused", "backlog_full", "unavailable")
+STATUSES: Final = ("2xx", "3xx", "4xx", "5xx")
+
+# Counted by workers: field in Redis → help.
+WORK: Final[dict[str, str]] = {
+    "stored_memories": "Memories stored.",
+    "indexed_memories": "Memories that can be found by their words.",
+    "embedded_memories": "Memories that can be found by meaning.",
+    "dead_letters": "Dead letters written.",
+    "ledger_purged_rows": "Ledger rows deleted when no replay could need them.",
+    "runs_done": "Scheduled runs that finished.",
+    "runs_failed": "Scheduled runs that failed.",
+}
+
+# Started at 0, so that a rate exists from the first scrape on.
+for _outcome in OUTCOMES:
+    ACCEPTED.labels(outcome=_outcome)
+for _status in STATUSES:
+    REQUESTS.labels(status=_status)
+
+
+def count(name: str, amount: int = 1) -> None:
+    """Add to a counter of the workers. Never raises: a count is not worth a task.
+
+    Args:
+        name: One of `WORK`.
+        amount: 0 or more.
+    """
+    if name not in WORK:
+        raise KeyError(name)
+    if amount:
+        try:
+            client().hincrby(COUNTERS, name, amount)
+        except RedisError as error:
+            log.warning("count_lost", metric=name, error=type(error).__name__)
+
+
+def counts() -> dict[str, int]:
+    """What the workers have counted so far, every name included."""
+    held = client().hmget(COUNTERS, list(WORK))
+    return {name: int(value or 0) for name, value in zip(WORK, held, strict=True)}

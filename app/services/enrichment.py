@@ -1,0 +1,120 @@
+"""Enrichment: take what waits for a stage in claimed batches, tenant by tenant, and see each to its end.
+
+The stages don't know of one another: a slow model never holds the words. A claim lapses by itself when its
+worker dies, and what fails is halved until the memory that can't be done stands alone and is set aside.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from uuid import UUID, uuid4
+
+import structlog
+
+from app import failpoints, metrics, queues
+from app.services import policies
+from app.services.embed import embed as embed_memories
+from app.services.index import index as index_memories
+from app.services.passing import is_passing
+from app.settings import settings
+from app.store import database, dead_letters, work
+from app.store.work import Claim
+
+KILLED = "its worker died each time"
+RETRY_SECONDS = 5
+
+log = structlog.get_logger(__name__)
+
+Process = Callable[[UUID, Sequence[UUID]], int]
+
+
+def index() -> int:
+    """Index what waits, for one slice. Returns the memories indexed."""
+    queues.nudged(queues.INDEX)
+    return _slice(work.INDEX, _index, settings().index_rows, "indexed_memories", queues.INDEX)
+
+
+def embed() -> int:
+    """Embed what waits, for one slice. Returns the memories embedded."""
+    queues.nudged(queues.EMBED_MEMORIES)
+    return _slice(work.EMBED, embed_memories, settings().embed_rows, "embedded_memories", queues.EMBED_MEMORIES)
+
+
+def _index(tenant_id: UUID, memory_ids: Sequence[UUID]) -> int:
+    return index_memories(tenant_id, memory_ids, policies.current(tenant_id))
+
+
+def _slice(stage: str, process: Process, limit: int, counter: str, task: str) -> int:
+    deadline = time.monotonic() + settings().slice_seconds
+    after, done = work.NIL, 0
+    while (claim := _claim(stage, after, limit)) is not None:
+        done += _see_to(claim, process)
+        after = claim.tenant_id
+        if time.monotonic() >= deadline:
+            queues.nudge(task)
+            break
+    metrics.count(counter, done)
+    return done
+
+
+def _claim(stage: str, after: UUID, limit: int) -> Claim | None:
+    lease = settings().lease_seconds
+    with database.shared() as tx:
+        return work.claim(tx, stage, claim_id=uuid4(), after=after, limit=limit, lease_seconds=lease)
+
+
+def _see_to(claim: Claim, process: Process) -> int:
+    """Do claimed work and take it off the list. Returns the memories done."""
+    most = settings().deliveries_max
+    if claim.attempts > most:
+        _give_up(claim, KILLED)
+        return 0
+    try:
+        failpoints.reach(f"{claim.stage}.before")
+        process(claim.tenant_id, claim.memory_ids)
+        failpoints.reach(f"{claim.stage}.before_finish")
+    except Exception as error:
+        if is_passing(error):
+            with database.shared() as tx:
+                work.give_back(tx, claim, forgive=True, delay_seconds=RETRY_SECONDS)
+            raise
+        reason = type(error).__name__
+        log.warning(
+            "stage_failed",
+            stage=claim.stage,
+            tenant=str(claim.tenant_id),
+            memories=len(claim.memory_ids),
+            attempt=claim.attempts,
+            error=reason,
+            exc_info=error,
+        )
+        if claim.attempts >= most or (len(claim.memory_ids) > 1 and claim.attempts > 1):
+            _give_up(claim, reason)
+        else:
+            with database.shared() as tx:
+                work.give_back(tx, claim, forgive=False)
+        return 0
+    with database.shared() as tx:
+        work.finish(tx, claim)
+    return len(claim.memory_ids)
+
+
+def _give_up(claim: Claim, reason: str) -> None:
+    """Halve what failed too often; a single memory is set aside."""
+    if len(claim.memory_ids) > 1:
+        with database.shared() as tx:
+            work.split(tx, claim)
+        return
+    with database.tenant(claim.tenant_id) as tx:
+        dead_letters.add(
+            tx,
+            claim.tenant_id,
+            stage=claim.stage,
+            reason=reason,
+            attempts=claim.attempts,
+            memory_ids=claim.memory_ids,
+        )
+        work.finish(tx, claim)
+    metrics.count("dead_letters")
+    log.error("dead_letter", stage=claim.stage, tenant=str(claim.tenant_id), reason=reason)

@@ -1,0 +1,138 @@
+"""Drain: what waits in the tenants' streams becomes rows, once, whatever dies in between.
+
+An entry is acknowledged after the transaction that stored it. Stored twice it can't be: the ledger knows it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from uuid import UUID
+
+import structlog
+
+from app import failpoints, metrics, queues
+from app.clients.stream import Entry, Turn, drainage
+from app.domain.envelope import Malformed, unpack
+from app.domain.memory import decode
+from app.errors import Invalid, Unreadable
+from app.services import keyed
+from app.services.passing import is_passing
+from app.settings import settings
+from app.store import arrivals, database, dead_letters
+from app.store.copying import Arrival
+
+STAGE = "drain"
+KILLED = "its worker died each time"
+
+log = structlog.get_logger(__name__)
+
+
+def drain() -> int:
+    """Take turns of the ring until it is empty or the slice's time is up. Returns the memories stored.
+
+    Raises:
+        sqlalchemy.exc.OperationalError: PostgreSQL's trouble; nothing is lost, the entries are taken up again.
+        redis.RedisError: Redis's, likewise.
+    """
+    deadline = time.monotonic() + settings().slice_seconds
+    stored = 0
+    turn = drainage().take(first=True)
+    while turn is not None:
+        fresh = _store(turn)
+        if fresh and not stored:
+            _nudge_enrichment()  # it needn't wait for the end of a long slice
+        stored += fresh
+        if time.monotonic() >= deadline:
+            queues.nudge(queues.DRAIN)
+            break
+        turn = drainage().take(first=False)
+    if stored:
+        _nudge_enrichment()
+        metrics.count("stored_memories", stored)
+    return stored
+
+
+def _nudge_enrichment() -> None:
+    queues.nudge(queues.INDEX)
+    queues.nudge(queues.EMBED_MEMORIES)
+
+
+def _store(turn: Turn) -> int:
+    """Store a turn's entries: together, or one by one where one of them gave trouble before or does now."""
+    stored = sum(_store_alone(turn.tenant_id, entry) for entry in turn.abandoned)
+    if not turn.fresh:
+        return stored
+    try:
+        return stored + _store_together(turn.tenant_id, turn.fresh)
+    except Exception as error:
+        if is_passing(error):
+            raise
+        log.warning("turn_failed", tenant=str(turn.tenant_id), entries=len(turn.fresh), error=type(error).__name__)
+    return stored + sum(_store_alone(turn.tenant_id, entry) for entry in turn.fresh)
+
+
+def _store_alone(tenant_id: UUID, entry: Entry) -> int:
+    """Store one entry by itself; after its third delivery it is set aside."""
+    tries = settings().deliveries_max - 1  # the delivery among others was the first
+    reason = KILLED
+    while (attempt := drainage().count_attempt(tenant_id, entry)) <= tries:
+        try:
+            return _store_together(tenant_id, [entry])
+        except Exception as error:
+            if is_passing(error):
+                drainage().forgive(tenant_id, entry)
+                raise
+            reason = type(error).__name__
+            log.warning("entry_failed", tenant=str(tenant_id), entry=entry.entry_id, error=reason, attempt=attempt)
+    _set_aside(tenant_id, entry, reason, attempt)
+    drainage().settle(tenant_id, [entry])
+    return 0
+
+
+def _store_together(tenant_id: UUID, entries: Sequence[Entry]) -> int:
+    """Store entries in one transaction and acknowledge them. Returns the memories stored."""
+    readable: list[Arrival] = []
+    for entry in entries:
+        try:
+            readable.append(_read(entry))
+        except (Malformed, Unreadable, Invalid) as error:
+            # Reading it again can't help: what the door didn't let in was put there by something else.
+            _set_aside(tenant_id, entry, str(error) if isinstance(error, Malformed) else type(error).__name__, 1)
+    plain = [arrival for arrival in readable if not keyed.needs_care(arrival)]
+    careful = [arrival for arrival in readable if keyed.needs_care(arrival)]
+    stored = 0
+    failpoints.reach("drain.before_store")
+    if plain:
+        with database.drain() as tx:
+            stored += arrivals.copy_fresh(tx, tenant_id, plain)
+            failpoints.reach("drain.before_commit")
+    if careful:
+        stored += keyed.store(tenant_id, careful)
+    failpoints.reach("drain.before_settle")
+    drainage().settle(tenant_id, entries)
+    return stored
+
+
+def _read(entry: Entry) -> Arrival:
+    envelope = unpack(entry.entry_id, entry.fields)
+    memories = decode(envelope.body, envelope.form, dimensions=None)
+    if len(memories) != envelope.memories:
+        reason = "envelope holds another number of memories than it says"
+        raise Malformed(reason)
+    return Arrival(entry.entry_id, envelope.base, envelope.accepted_ms, memories)
+
+
+def _set_aside(tenant_id: UUID, entry: Entry, reason: str, attempts: int) -> None:
+    with database.drain() as tx:
+        dead_letters.add(
+            tx,
+            tenant_id,
+            stage=STAGE,
+            reason=reason,
+            attempts=attempts,
+            entry_id=entry.entry_id,
+            payload=entry.fields.get(b"e", b""),
+        )
+    metrics.count("dead_letters")
+    log.error("dead_letter", tenant=str(tenant_id), entry=entry.entry_id, reason=reason, attempts=attempts)

@@ -1,0 +1,90 @@
+"""Memories that need more care than COPY: those with the caller's own id, or with the caller's own vector.
+
+The same external id again updates that memory; the id answered for the repeat becomes an alias of the first.
+An envelope with any such memory is stored as a whole in the tenant's own transaction, ledger row included.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from uuid import UUID
+
+import numpy as np
+from app.store.database import Connection
+
+from app.clients.embedder import embedder
+from app.domain.ids import first_seq, memory_uuids
+from app.store import arrivals, database, embeddings, memories, words, work
+from app.store.copying import Arrival
+from app.store.embeddings import Texts
+from app.store.memories import NewMemory
+
+
+def needs_care(arrival: Arrival) -> bool:
+    """Whether any memory has an external id or an embedding."""
+    return any(memory.external_id is not None or memory.embedding is not None for memory in arrival.memories)
+
+
+def store(tenant_id: UUID, careful: Sequence[Arrival]) -> int:
+    """Store these envelopes' memories, or update the ones that their external ids name.
+
+    Returns:
+        How many memories were stored or changed; the same content again changes nothing.
+    """
+    by_base = {arrival.base: arrival for arrival in careful}
+    with database.tenant(tenant_id) as tx:
+        fresh = arrivals.note_fresh(tx, tenant_id, list(by_base.values()))
+        given = [row for base, arrival in by_base.items() if base in fresh for row in _rows(arrival)]
+        if not given:
+            return 0
+        latest, overtaken = _latest(given)
+        # An edit may move a memory to another thread: the neighbours it leaves are indexed again too.
+        known = memories.lock_external(tx, tenant_id, [key for key in latest if isinstance(key, str)])
+        former = words.neighbours(tx, tenant_id, known)
+        written = memories.upsert(tx, tenant_id, list(latest.values()))
+        through = {row.memory_id: latest[key].memory_id for key, row in overtaken}
+        final = {row: written.aliases.get(stored, stored) for row, stored in through.items()}
+        memories.add_aliases(tx, tenant_id, {**written.aliases, **final})
+        given_vectors = {
+            written.aliases.get(row.memory_id, row.memory_id): row.given.embedding
+            for row in latest.values()
+            if row.given.embedding is not None
+        }
+        vectors = {key: given_vectors[key] for key in written.changed if key in given_vectors}
+        _write_vectors(tx, tenant_id, written.changed, vectors)
+        work.add(tx, [work.INDEX], tenant_id, [*written.changed, *former])
+        work.add(tx, [work.EMBED], tenant_id, [*(written.changed.keys() - vectors.keys()), *former])
+    return len(written.changed)
+
+
+def _rows(arrival: Arrival) -> Iterator[NewMemory]:
+    seq = first_seq(arrival.entry_id)
+    ids = memory_uuids(arrival.base, len(arrival.memories))
+    for place, (memory_id, memory) in enumerate(zip(ids, arrival.memories, strict=True)):
+        yield NewMemory(UUID(memory_id), seq + place, arrival.accepted_ms, memory)
+
+
+def _latest(given: Sequence[NewMemory]) -> tuple[dict[str | UUID, NewMemory], list[tuple[str | UUID, NewMemory]]]:
+    """The last memory of each external id, by that id (by its own where it has none), and those it overtook."""
+    latest: dict[str | UUID, NewMemory] = {}
+    overtaken = []
+    for row in sorted(given, key=lambda row: row.seq):
+        key = row.given.external_id or row.memory_id
+        if key in latest:
+            overtaken.append((key, latest[key]))
+        latest[key] = row
+    return latest, overtaken
+
+
+def _write_vectors(
+    tx: Connection, tenant_id: UUID, versions: Mapping[UUID, int], vectors: Mapping[UUID, list[float]]
+) -> None:
+    """Write the caller's own vectors; their size was checked at the door."""
+    if not vectors:
+        return
+    model = embedder()
+    space = embeddings.ensure_space(tx, model.model, model.dimensions, normalised=True)
+    matrix = np.array(list(vectors.values()), dtype=np.float64)
+    matrix /= np.linalg.norm(matrix, axis=1, keepdims=True)
+    texts = Texts(list(vectors), [versions[memory_id] for memory_id in vectors], [])
+    embeddings.write(tx, tenant_id, space, texts, matrix.astype(np.float32))

@@ -1,0 +1,162 @@
+"""Memories one by one: read, listed, edited, deleted. An edit or a delete is true for the next search."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+import msgspec
+
+from app import queues
+from app.clients.stream import backlog
+from app.domain.envelope import Envelope
+from app.domain.ids import base_of, place_of, unix_ms_of
+from app.domain.memory import MemoryIn, MemoryPatch, decode
+from app.errors import EbbingError, NotFound, Unavailable
+from app.services import policies
+from app.store import arrivals, database, embeddings, memories, words, work
+from app.store.memories import Filters, Stored
+
+class _Missing(Exception):
+    """The memory isn't among the stored ones."""
+
+
+STATE_FIELDS = frozenset({"salience", "multiplier"})
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """A memory that was accepted and isn't stored yet."""
+
+    memory_id: UUID
+    given: MemoryIn
+    accepted_ms: int
+
+
+def get(tenant_id: UUID, memory_id: UUID) -> Stored | Pending:
+    """A memory by its id, or by an id that was answered for a repeat of it; one still in the queue too.
+
+    Raises:
+        NotFound: This tenant has no such memory.
+    """
+    stored = _stored(tenant_id, memory_id)
+    if stored is not None:
+        return stored
+    pending = _pending(tenant_id, memory_id)
+    # Between the two looks it may have been stored.
+    found = pending or _stored(tenant_id, memory_id)
+    if found is None:
+        raise NotFound("this tenant has no such memory")
+    return found
+
+
+def page(tenant_id: UUID, wanted: Filters, older_than: UUID | None, limit: int) -> list[Stored]:
+    """Stored memories from the newest on, after the one given."""
+    with database.tenant(tenant_id) as tx:
+        return memories.page(tx, tenant_id, wanted, older_than, limit)
+
+
+def edit(tenant_id: UUID, memory_id: UUID, patch: MemoryPatch) -> Stored:
+    """Change a memory. Its words, and those that its neighbours take over, are right when this returns.
+
+    Raises:
+        NotFound: This tenant has no such memory.
+        Unavailable: It is still in the queue.
+    """
+    given = {
+        name: value for name in patch.__struct_fields__ if (value := getattr(patch, name)) is not msgspec.UNSET
+    }
+    changes = {name: value for name, value in given.items() if name not in STATE_FIELDS}
+    policy = policies.current(tenant_id)
+    with _stored_only(tenant_id, memory_id), database.tenant(tenant_id) as tx:
+        stored_id = _lock(tx, tenant_id, memory_id)
+        again = memories.ENRICHED_FIELDS & changes.keys()
+        former = words.neighbours(tx, tenant_id, [stored_id]) if again else []
+        if changes:
+            memories.edit(tx, tenant_id, stored_id, changes)
+        if state := _state(given):
+            memories.edit_state(tx, tenant_id, stored_id, state)
+        if again:
+            embeddings.remove(tx, tenant_id, [stored_id])
+            words.index(tx, tenant_id, [stored_id, *former], policy.language, policy.time_zone)
+            near = words.neighbours(tx, tenant_id, [stored_id])
+            work.add(tx, [work.EMBED], tenant_id, list({stored_id, *former, *near}))
+        edited = memories.get(tx, tenant_id, stored_id)
+    if again:
+        queues.nudge(queues.EMBED_MEMORIES)
+    if edited is None:
+        raise NotFound("this tenant has no such memory")
+    return edited
+
+
+def delete(tenant_id: UUID, memory_id: UUID) -> None:
+    """Hide a memory for good, and take its words and meaning out of itself and of its neighbours.
+
+    Raises:
+        NotFound: This tenant has no such memory.
+        Unavailable: It is still in the queue.
+    """
+    with _stored_only(tenant_id, memory_id), database.tenant(tenant_id) as tx:
+        stored_id = _lock(tx, tenant_id, memory_id)
+        near = words.neighbours(tx, tenant_id, [stored_id])
+        words.remove(tx, tenant_id, [stored_id])
+        embeddings.remove(tx, tenant_id, [stored_id])
+        memories.mark_deleted(tx, tenant_id, [stored_id])
+        work.add(tx, [work.EMBED], tenant_id, near)
+    if near:
+        queues.nudge(queues.EMBED_MEMORIES)
+
+
+def are_searchable(tenant_id: UUID, base: bytes, memory_ids: list[UUID]) -> bool:
+    """Whether a request's memories are stored and have passed every stage."""
+    with database.tenant(tenant_id) as tx:
+        return arrivals.is_stored(tx, tenant_id, base) and not work.any_waiting(tx, tenant_id, memory_ids)
+
+
+def _stored(tenant_id: UUID, memory_id: UUID) -> Stored | None:
+    with database.tenant(tenant_id) as tx:
+        return memories.get(tx, tenant_id, memories.resolve(tx, tenant_id, memory_id))
+
+
+def _pending(tenant_id: UUID, memory_id: UUID) -> Pending | None:
+    envelope = backlog().find(tenant_id, base_of(memory_id), unix_ms_of(memory_id))
+    if envelope is None or place_of(memory_id) >= envelope.memories:
+        return None
+    given = _given(envelope)
+    return Pending(memory_id, given[place_of(memory_id)], envelope.accepted_ms) if given else None
+
+
+def _given(envelope: Envelope) -> list[MemoryIn]:
+    try:
+        return decode(envelope.body, envelope.form, dimensions=None)
+    except EbbingError:
+        return []  # the drain will set it aside
+
+
+def _lock(tx: database.Connection, tenant_id: UUID, memory_id: UUID) -> UUID:
+    stored_id = memories.resolve(tx, tenant_id, memory_id)
+    if not memories.lock(tx, tenant_id, stored_id):
+        raise _Missing
+    return stored_id
+
+
+@contextmanager
+def _stored_only(tenant_id: UUID, memory_id: UUID) -> Iterator[None]:
+    """Turn a missing row into what the caller should know: still in the queue, or not there at all."""
+    try:
+        yield
+    except _Missing:
+        # The transaction is over: the queue is asked outside of it.
+        if backlog().find(tenant_id, base_of(memory_id), unix_ms_of(memory_id)) is not None:
+            raise Unavailable("this memory is still in the queue", retry_after_seconds=1) from None
+        raise NotFound("this tenant has no such memory") from None
+
+
+def _state(given: dict[str, Any]) -> dict[str, Any]:
+    state = {name: value for name, value in given.items() if name in STATE_FIELDS}
+    if "salience" in state:
+        state["salience_source"] = None if state["salience"] is None else "caller"
+    return state

@@ -1,0 +1,27 @@
+"""Housekeeping of what is kept for a limited time."""
+
+from __future__ import annotations
+
+from typing import Final
+from uuid import UUID
+
+from app import metrics
+from app.settings import settings
+from app.store import arrivals, database
+
+SLICE_ROWS: Final = 5000
+# A replay may come as late as a client may repeat a request, and a redelivery takes at most this much longer.
+REDELIVERY_SECONDS: Final = 7 * 86_400
+
+
+def purge_ledger(tenant_id: UUID) -> int:
+    """Delete the tenant's ledger rows that no replay can need any more. Returns how many."""
+    age = settings().idempotency_hours * 3600 + REDELIVERY_SECONDS
+    purged = 0
+    while True:
+        with database.tenant(tenant_id) as tx:
+            rows = arrivals.purge(tx, tenant_id, age, SLICE_ROWS)
+        purged += rows
+        if rows < SLICE_ROWS:
+            metrics.count("ledger_purged_rows", purged)
+            return purged

@@ -1,0 +1,68 @@
+"""Numbers for dashboards: what is kept, what waits, what failed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from uuid import UUID
+
+from app import queues
+from app.clients.stream import backlog
+from app.store import database, dead_letters, memories, work
+from app.store.work import Waiting
+
+
+@dataclass(frozen=True)
+class Lane:
+    """What waits in a lane: `depth` in memories, and the seconds since the oldest came."""
+
+    depth: int
+    oldest_age_seconds: float
+
+
+@dataclass(frozen=True)
+class Stats:
+    """A tenant's numbers, now.
+
+    Attributes:
+        memories: By tier.
+        pending: Memories that wait for each stage; `ingest` is to be stored.
+        lanes: By lane.
+    """
+
+    memories: dict[str, int]
+    pending: dict[str, int]
+    dead_letters: int
+    lanes: dict[str, Lane]
+
+
+def of_tenant(tenant_id: UUID) -> Stats:
+    """The numbers of one tenant."""
+    with database.tenant(tenant_id) as tx:
+        tiers = memories.counts_by_tier(tx, tenant_id)
+        waiting = work.waiting(tx, tenant_id)
+        letters = dead_letters.count(tx, tenant_id)
+    queue = backlog()
+    pending = {"ingest": queue.memories(tenant_id), **{stage: held.memories for stage, held in waiting.items()}}
+    pending.setdefault("score", 0)
+    return Stats(tiers, pending, letters, _lanes(pending["ingest"], _age(queue.oldest_ms([tenant_id])), waiting))
+
+
+def lanes() -> dict[str, Lane]:
+    """What waits in each lane, of all tenants; ingest is counted in requests."""
+    with database.shared() as tx:
+        waiting = work.waiting(tx)
+    queue = backlog()
+    return _lanes(queue.entries(), _age(queue.oldest_ms()), waiting)
+
+
+def _lanes(entries: int, age: float, waiting: dict[str, Waiting]) -> dict[str, Lane]:
+    index, embed = waiting[work.INDEX], waiting[work.EMBED]
+    return {
+        queues.INGEST: Lane(entries + index.memories, max(age, index.oldest_age_seconds)),
+        queues.EMBED: Lane(embed.memories, embed.oldest_age_seconds),
+        queues.MAINTAIN: Lane(0, 0.0),
+    }
+
+
+def _age(oldest_ms: int | None) -> float:
+    return 0.0 if oldest_ms is None else max(backlog().now_ms() - oldest_ms, 0) / 1000

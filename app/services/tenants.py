@@ -1,0 +1,115 @@
+"""Tenants and API keys: made, listed, revoked. A secret is shown once, when it is made."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from datetime import datetime
+from uuid import UUID, uuid4
+
+from app.domain import keys
+from app.domain.policy import Policy
+from app.errors import Conflict, FieldError, Invalid, NotFound
+from app.store import database, policies
+from app.store import tenants as rows
+from app.store.tenants import Key, Tenant
+
+FIRST_POLICY_VERSION = 1
+NAME_MAX_CHARACTERS = 200
+TENANT_SCOPES = tuple(scope for scope in keys.SCOPES if scope != "admin")
+
+
+def create(name: str, policy: Policy | None = None, scopes: Sequence[str] = TENANT_SCOPES) -> tuple[Tenant, str]:
+    """A new tenant with its first policy and a key of these scopes.
+
+    Returns:
+        The tenant, and the key's text, which can't be had again.
+
+    Raises:
+        Conflict: The name is taken.
+        Invalid: The name is empty or too long.
+    """
+    if not 0 < len(name) <= NAME_MAX_CHARACTERS:
+        raise Invalid(errors=[FieldError("name", "has the wrong length", len(name), NAME_MAX_CHARACTERS)])
+    tenant_id = uuid4()
+    with database.tenant(tenant_id) as tx:
+        if not rows.add(tx, tenant_id, name):
+            raise Conflict(f"there is a tenant of the name {name!r} already")
+        policies.add(tx, tenant_id, FIRST_POLICY_VERSION, policy or Policy())
+        key = _issue(tx, tenant_id, "first", scopes, None)
+        tenant = rows.get(tx, tenant_id)
+    if tenant is None:
+        raise NotFound(str(tenant_id))
+    return tenant, key
+
+
+def listed(after: str = "", limit: int = 100) -> list[Tenant]:
+    """Tenants by name, after the one given."""
+    with database.shared() as tx:
+        return rows.page(tx, after, limit)
+
+
+def find(name: str) -> Tenant | None:
+    """The tenant of this name."""
+    with database.shared() as tx:
+        return rows.find(tx, name)
+
+
+def issue_key(
+    tenant_id: UUID, name: str, scopes: Sequence[str] = TENANT_SCOPES, expires_at: datetime | None = None
+) -> str:
+    """A further key for a tenant. Returns its text, which can't be had again.
+
+    Raises:
+        NotFound: There is no such tenant.
+        Invalid: A scope is unknown, or none is given.
+    """
+    unknown = [scope for scope in scopes if scope not in keys.SCOPES]
+    if unknown or not scopes:
+        raise Invalid(errors=[FieldError("scopes", "must be some of the known scopes", None, ", ".join(keys.SCOPES))])
+    with database.shared() as tx:
+        if rows.get(tx, tenant_id) is None:
+            raise NotFound("there is no such tenant")
+        return _issue(tx, tenant_id, name, scopes, expires_at)
+
+
+def find_key(key_id: str) -> Key | None:
+    """A key by its id, revoked and expired ones too."""
+    with database.shared() as tx:
+        return rows.find_key(tx, key_id)
+
+
+def listed_keys(tenant_id: UUID | None = None) -> list[Key]:
+    """The keys of a tenant, or of all, newest first."""
+    with database.shared() as tx:
+        return rows.keys(tx, tenant_id)
+
+
+def revoke_key(key_id: str) -> None:
+    """Revoke a key; every API process refuses it within 5 seconds.
+
+    Raises:
+        NotFound: There is no such key.
+    """
+    with database.shared() as tx:
+        if not rows.revoke_key(tx, key_id):
+            raise NotFound("there is no such key")
+
+
+def _issue(
+    tx: database.Connection, tenant_id: UUID, name: str, scopes: Sequence[str], expires_at: datetime | None
+) -> str:
+    text = keys.make(secrets.token_bytes(keys.ID_BYTES), secrets.token_bytes(keys.SECRET_BYTES))
+    made = keys.parse(text)
+    if made is None:
+        raise ValueError("a key was made that can't be read")
+    rows.add_key(
+        tx,
+        key_id=made.key_id,
+        tenant_id=tenant_id,
+        name=name,
+        digest=keys.digest(made.secret),
+        scopes=scopes,
+        expires_at=expires_at,
+    )
+    return text

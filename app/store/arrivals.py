@@ -1,0 +1,111 @@
+"""Storing what arrived: the ledger, and bulk COPY as the role that may.
+
+The ledger has a row an envelope, written in the transaction that stores its memories: an envelope that comes
+again is simply not fresh, so nothing needs a staging table. The primary key of `memories` is the second guard.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from uuid import UUID
+
+import psycopg
+from sqlalchemy import Connection, text
+
+from app.domain.ids import array_literal, memory_uuids
+from app.store.copying import MEMORIES_COPY, STATE_COPY, Arrival, pack
+from app.store.work import STAGES
+
+# Memories in one item of enrichment work: small enough to be one batch of an embedder.
+WORK_ITEM_MEMORIES = 1000
+
+
+def copy_fresh(tx: Connection, tenant_id: UUID, arrivals: Sequence[Arrival]) -> int:
+    """Store those arrivals that the ledger doesn't have, and queue their enrichment. Returns the memories stored.
+
+    Args:
+        tx: A transaction of `ebbing_drain`; COPY isn't allowed under row-level security.
+    """
+    connection = tx.connection.driver_connection
+    if not isinstance(connection, psycopg.Connection):
+        raise TypeError
+    by_base = {arrival.base: arrival for arrival in arrivals}
+    bases = array_literal([base.hex() for base in by_base])
+    sizes = [len(arrival.memories) for arrival in by_base.values()]
+    ledger = connection.execute(_LEDGER, (tenant_id, bases, sizes)).fetchall()
+    if not ledger:
+        return 0
+    fresh = {base.bytes for base, _ in ledger}
+    storing = [arrival for base, arrival in by_base.items() if base in fresh]
+    rows, states = pack(tenant_id, storing, now_ms=ledger[0][1])
+    with connection.cursor() as cursor:
+        with cursor.copy(MEMORIES_COPY) as copy:
+            copy.write(rows)
+        with cursor.copy(STATE_COPY) as copy:
+            copy.write(states)
+    connection.execute(_WORK, (tenant_id, list(_work_items(storing)), list(STAGES)))
+    return sum(len(arrival.memories) for arrival in storing)
+
+
+_LEDGER = """
+WITH fresh AS (
+  INSERT INTO envelopes (tenant_id, base, memories)
+  SELECT %s, base, memories FROM unnest(%s::uuid[], %s::int[]) AS given (base, memories)
+  ON CONFLICT DO NOTHING RETURNING base
+)
+SELECT base, CAST(extract(epoch FROM clock_timestamp()) * 1000 AS bigint) FROM fresh
+"""
+
+_WORK = """
+INSERT INTO tenant_work (stage, tenant_id, memory_ids)
+SELECT stage, %s, CAST(ids AS uuid[]) FROM unnest(%s::text[]) AS ids CROSS JOIN unnest(%s::text[]) AS stage
+"""
+
+
+def _work_items(arrivals: Sequence[Arrival]) -> Iterator[str]:
+    """The ids of all arrivals in order, as array literals of at most `WORK_ITEM_MEMORIES`."""
+    ids: list[str] = []
+    for arrival in arrivals:
+        ids += memory_uuids(arrival.base, len(arrival.memories))
+    for start in range(0, len(ids), WORK_ITEM_MEMORIES):
+        yield array_literal(ids[start : start + WORK_ITEM_MEMORIES])
+
+
+def note_fresh(tx: Connection, tenant_id: UUID, arrivals: Sequence[Arrival]) -> set[bytes]:
+    """Enter arrivals into the ledger. Returns the bases of those that it didn't have."""
+    values = {
+        "tenant_id": tenant_id,
+        "bases": array_literal([arrival.base.hex() for arrival in arrivals]),
+        "memories": [len(arrival.memories) for arrival in arrivals],
+    }
+    return {row.base.bytes for row in tx.execute(_NOTE, values)}
+
+
+_NOTE = text("""
+INSERT INTO envelopes (tenant_id, base, memories)
+SELECT :tenant_id, base, memories FROM unnest(CAST(:bases AS uuid[]), CAST(:memories AS int[])) AS given (base, memories)
+ON CONFLICT DO NOTHING RETURNING base
+""")
+
+
+def is_stored(tx: Connection, tenant_id: UUID, base: bytes) -> bool:
+    """Whether the ledger has the envelope with this base."""
+    return bool(tx.execute(_IS_STORED, {"tenant_id": tenant_id, "base": UUID(bytes=base)}).scalar())
+
+
+_IS_STORED = text("SELECT EXISTS (SELECT FROM envelopes WHERE tenant_id = :tenant_id AND base = :base)")
+
+
+def purge(tx: Connection, tenant_id: UUID, older_than_seconds: float, limit: int) -> int:
+    """Delete ledger rows that no replay can need any more. Returns the rows deleted; call again until 0."""
+    values = {"tenant_id": tenant_id, "age": older_than_seconds, "limit": limit}
+    return tx.execute(_PURGE, values).rowcount
+
+
+_PURGE = text("""
+DELETE FROM envelopes WHERE tenant_id = :tenant_id AND base IN (
+  SELECT base FROM envelopes
+  WHERE tenant_id = :tenant_id AND stored_at < now() - make_interval(secs => :age)
+  ORDER BY stored_at LIMIT :limit FOR UPDATE SKIP LOCKED
+)
+""")

@@ -1,0 +1,142 @@
+"""Rows of `memories` and `memory_state` in PostgreSQL's binary COPY format, packed by hand.
+
+Every column of a row is a 32-bit length and its bytes, -1 for NULL. Packing by hand is about twice as fast as
+a driver's row writer, and this is the busiest code of the drain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from struct import Struct
+from typing import Final
+from uuid import UUID
+
+import msgspec
+
+from app.domain.ids import first_seq
+from app.domain.memory import MemoryIn
+
+MEMORIES_COPY: Final = """
+COPY memories (tenant_id, memory_id, seq, subject, thread, speaker, kind, text, tags, categories, entities,
+  metadata, occurred_at, created_at) FROM STDIN (FORMAT binary)
+"""
+STATE_COPY: Final = """
+COPY memory_state (tenant_id, memory_id, salience, salience_source, multiplier, anchored_at)
+FROM STDIN (FORMAT binary)
+"""
+
+HEADER: Final = b"PGCOPY\n\xff\r\n\0" + bytes(8)
+TRAILER: Final = b"\xff\xff"
+
+_POSTGRES_EPOCH_SECONDS = 946_684_800  # 2000-01-01
+_TEXT_OID = 25
+_INT = Struct(">i")
+_LENGTH_AND_LONG = Struct(">iq")
+_LENGTH_AND_FLOAT = Struct(">if")
+_ROW_START = Struct(">hi16si")
+_ARRAY_START = Struct(">iiiii")
+_NULL = _INT.pack(-1)
+_NO_LABELS = _INT.pack(12) + Struct(">iii").pack(0, 0, _TEXT_OID)
+_PLACES = [place.to_bytes(2, "big") for place in range(4096)]
+_FROM_CALLER = _INT.pack(6) + b"caller"
+_MEMORIES_COLUMNS = 14
+_STATE_COLUMNS = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """An envelope's memories, checked and ready to be stored.
+
+    Attributes:
+        entry_id: Its place in the stream.
+        base: First id, 16 bytes.
+        accepted_ms: When Redis took it, milliseconds since 1970.
+    """
+
+    entry_id: str
+    base: bytes
+    accepted_ms: int
+    memories: Sequence[MemoryIn]
+
+
+def pack(tenant_id: UUID, arrivals: Iterable[Arrival], now_ms: int) -> tuple[bytes, bytes]:
+    """The COPY streams of `memories` and of `memory_state` for these arrivals.
+
+    Args:
+        now_ms: The database's now: no memory is created later than that, whatever Redis's clock says.
+    """
+    memories_start = _ROW_START.pack(_MEMORIES_COLUMNS, 16, tenant_id.bytes, 16)
+    state_start = _ROW_START.pack(_STATE_COLUMNS, 16, tenant_id.bytes, 16)
+    unscored = _NULL + _NULL + _LENGTH_AND_FLOAT.pack(4, 1.0)
+    rows: list[bytes] = [HEADER]
+    states: list[bytes] = [HEADER]
+    add_row, add_state = rows.append, states.append
+    for arrival in arrivals:
+        stem, seq = arrival.base[:14], first_seq(arrival.entry_id)
+        created = _LENGTH_AND_LONG.pack(8, _microseconds(min(arrival.accepted_ms, now_ms) / 1000))
+        state_end = unscored + created
+        for place, memory in enumerate(arrival.memories):
+            memory_id = stem + _PLACES[place]
+            text = memory.text.encode()
+            add_row(
+                b"".join(
+                    (
+                        memories_start,
+                        memory_id,
+                        _LENGTH_AND_LONG.pack(8, seq + place),
+                        _name(memory.subject),
+                        _name(memory.thread),
+                        _name(memory.speaker),
+                        _name(memory.kind),
+                        _INT.pack(len(text)),
+                        text,
+                        _labels(memory.tags) if memory.tags else _NO_LABELS,
+                        _labels(memory.categories) if memory.categories else _NO_LABELS,
+                        _labels(memory.entities) if memory.entities else _NO_LABELS,
+                        _json(memory.metadata) if memory.metadata is not None else _NULL,
+                        _moment(memory.occurred_at) if memory.occurred_at is not None else _NULL,
+                        created,
+                    )
+                )
+            )
+            if memory.salience is None and memory.multiplier is None:
+                add_state(state_start + memory_id + state_end)
+            else:
+                add_state(state_start + memory_id + _scored(memory) + created)
+    rows.append(TRAILER)
+    states.append(TRAILER)
+    return b"".join(rows), b"".join(states)
+
+
+def _name(value: str | None) -> bytes:
+    if value is None:
+        return _NULL
+    encoded = value.encode()
+    return _INT.pack(len(encoded)) + encoded
+
+
+def _labels(values: Sequence[str]) -> bytes:
+    items = b"".join(map(_name, values))
+    return _INT.pack(20 + len(items)) + _ARRAY_START.pack(1, 0, _TEXT_OID, len(values), 1) + items
+
+
+def _json(value: object) -> bytes:
+    encoded = msgspec.json.encode(value)
+    return _INT.pack(1 + len(encoded)) + b"\x01" + encoded
+
+
+def _moment(value: datetime) -> bytes:
+    return _LENGTH_AND_LONG.pack(8, _microseconds(value.timestamp()))
+
+
+def _microseconds(unix_seconds: float) -> int:
+    return round((unix_seconds - _POSTGRES_EPOCH_SECONDS) * 1_000_000)
+
+
+def _scored(memory: MemoryIn) -> bytes:
+    multiplier = _LENGTH_AND_FLOAT.pack(4, 1.0 if memory.multiplier is None else memory.multiplier)
+    if memory.salience is None:
+        return _NULL + _NULL + multiplier
+    return _LENGTH_AND_FLOAT.pack(4, memory.salience) + _FROM_CALLER + multiplier

@@ -1,0 +1,29 @@
+"""Policies: versioned JSON, one row a version."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from sqlalchemy import Connection, text
+
+from app.domain.policy import Policy
+
+
+def add(tx: Connection, tenant_id: UUID, version: int, policy: Policy) -> None:
+    """Write a version of a tenant's policy."""
+    values = {"tenant_id": tenant_id, "version": version, "body": policy.model_dump_json()}
+    tx.execute(_ADD, values)
+
+
+_ADD = text("INSERT INTO policies (tenant_id, version, body) VALUES (:tenant_id, :version, CAST(:body AS jsonb))")
+
+
+def current(tx: Connection, tenant_id: UUID) -> Policy:
+    """The policy in force; the default where none was ever set."""
+    body = tx.execute(_CURRENT, {"tenant_id": tenant_id}).scalar()
+    return Policy() if body is None else Policy.model_validate(body)
+
+
+_CURRENT = text("""
+SELECT body FROM policies WHERE tenant_id = :tenant_id AND effective_at <= now() ORDER BY version DESC LIMIT 1
+""")

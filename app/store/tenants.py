@@ -1,0 +1,137 @@
+"""Tenants and their API keys. Of a key's secret only the digest is here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from sqlalchemy import Connection, text
+
+
+@dataclass(frozen=True, slots=True)
+class Tenant:
+    """A tenant."""
+
+    tenant_id: UUID
+    name: str
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """An API key without its secret."""
+
+    key_id: str
+    tenant_id: UUID
+    name: str
+    digest: bytes
+    scopes: frozenset[str]
+    created_at: datetime
+    expires_at: datetime | None
+    revoked_at: datetime | None
+
+
+def add(tx: Connection, tenant_id: UUID, name: str) -> bool:
+    """Add a tenant. False where the name is taken."""
+    return tx.execute(_ADD, {"tenant_id": tenant_id, "name": name}).rowcount == 1
+
+
+_ADD = text("INSERT INTO tenants (tenant_id, name) VALUES (:tenant_id, :name) ON CONFLICT (name) DO NOTHING")
+
+
+def get(tx: Connection, tenant_id: UUID) -> Tenant | None:
+    """A tenant by its id."""
+    row = tx.execute(_GET, {"tenant_id": tenant_id}).one_or_none()
+    return None if row is None else Tenant(*row)
+
+
+_GET = text("SELECT tenant_id, name, created_at FROM tenants WHERE tenant_id = :tenant_id")
+
+
+def find(tx: Connection, name: str) -> Tenant | None:
+    """A tenant by its name."""
+    row = tx.execute(_FIND, {"name": name}).one_or_none()
+    return None if row is None else Tenant(*row)
+
+
+_FIND = text("SELECT tenant_id, name, created_at FROM tenants WHERE name = :name")
+
+
+def page(tx: Connection, after: str, limit: int) -> list[Tenant]:
+    """Tenants by name, after the one given."""
+    return [Tenant(*row) for row in tx.execute(_PAGE, {"after": after, "limit": limit})]
+
+
+_PAGE = text("SELECT tenant_id, name, created_at FROM tenants WHERE name > :after ORDER BY name LIMIT :limit")
+
+
+def add_key(  # noqa: PLR0913 - a key's parts
+    tx: Connection,
+    *,
+    key_id: str,
+    tenant_id: UUID,
+    name: str,
+    digest: bytes,
+    scopes: Sequence[str],
+    expires_at: datetime | None,
+) -> None:
+    """Store a new key."""
+    values = {
+        "key_id": key_id,
+        "tenant_id": tenant_id,
+        "name": name,
+        "digest": digest,
+        "scopes": list(scopes),
+        "expires_at": expires_at,
+    }
+    tx.execute(_ADD_KEY, values)
+
+
+_ADD_KEY = text("""
+INSERT INTO api_keys (key_id, tenant_id, name, digest, scopes, expires_at)
+VALUES (:key_id, :tenant_id, :name, :digest, CAST(:scopes AS text[]), :expires_at)
+""")
+
+_KEY_COLUMNS = "SELECT key_id, tenant_id, name, digest, scopes, created_at, expires_at, revoked_at FROM api_keys"
+
+
+def find_key(tx: Connection, key_id: str) -> Key | None:
+    """A key by its id; notes the day of its use."""
+    tx.execute(_USED, {"key_id": key_id})
+    row = tx.execute(_FIND_KEY, {"key_id": key_id}).one_or_none()
+    return None if row is None else _key(row)
+
+
+_FIND_KEY = text(f"{_KEY_COLUMNS} WHERE key_id = :key_id")  # noqa: S608 - the inserted part is the constant above
+
+_USED = text("""
+UPDATE api_keys SET last_used_on = current_date
+WHERE key_id = :key_id AND last_used_on IS DISTINCT FROM current_date
+""")
+
+
+def keys(tx: Connection, tenant_id: UUID | None) -> list[Key]:
+    """The keys of a tenant, or of all, newest first."""
+    return [_key(row) for row in tx.execute(_KEYS, {"tenant_id": tenant_id})]
+
+
+_KEYS = text(f"""
+{_KEY_COLUMNS}
+WHERE CAST(:tenant_id AS uuid) IS NULL OR tenant_id = CAST(:tenant_id AS uuid)
+ORDER BY created_at DESC, key_id LIMIT 1000
+""")  # noqa: S608 - the inserted part is the constant above
+
+
+def revoke_key(tx: Connection, key_id: str) -> bool:
+    """Revoke a key; one that is revoked already stays so. False where there is none."""
+    return tx.execute(_REVOKE_KEY, {"key_id": key_id}).rowcount == 1
+
+
+_REVOKE_KEY = text("UPDATE api_keys SET revoked_at = coalesce(revoked_at, now()) WHERE key_id = :key_id")
+
+
+def _key(row: Sequence[object]) -> Key:
+    key_id, tenant_id, name, digest, scopes, *times = row
+    return Key(key_id, tenant_id, name, bytes(digest), frozenset(scopes), *times)  # type: ignore[arg-type,call-overload]

@@ -1,0 +1,203 @@
+"""Which memories wait for which stage of enrichment, claimed in batches with leases that expire.
+
+`tenant_work` has no content and no row-level security: any worker may look for work there, and then does it in
+the tenant's own transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+from uuid import UUID
+
+from sqlalchemy import Connection, text
+
+INDEX: Final = "index"
+EMBED: Final = "embed"
+STAGES: Final = (INDEX, EMBED)
+
+NIL = UUID(int=0)
+_ITEMS_LOOKED_AT = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Work of one tenant that is ours until the lease ends.
+
+    Attributes:
+        memory_ids: All ids of the claimed items.
+        attempts: How often its most tried item has been claimed, this time included.
+    """
+
+    claim_id: UUID
+    stage: str
+    tenant_id: UUID
+    work_ids: list[int]
+    memory_ids: list[UUID]
+    attempts: int
+
+
+def add(tx: Connection, stages: Sequence[str], tenant_id: UUID, memory_ids: Sequence[UUID]) -> None:
+    """Queue memories of a tenant for stages, as one item each."""
+    if memory_ids:
+        tx.execute(_ADD, {"stages": list(stages), "tenant_id": tenant_id, "memory_ids": list(memory_ids)})
+
+
+_ADD = text("""
+INSERT INTO tenant_work (stage, tenant_id, memory_ids)
+SELECT stage, :tenant_id, CAST(:memory_ids AS uuid[]) FROM unnest(CAST(:stages AS text[])) AS stage
+""")
+
+
+def claim(  # noqa: PLR0913 - each is a bound of the claim
+    tx: Connection, stage: str, *, claim_id: UUID, after: UUID, limit: int, lease_seconds: float
+) -> Claim | None:
+    """Claim the oldest items of the next tenant after `after`, round and round, so that none starves.
+
+    Items that failed before come alone, so that one that can't be done doesn't drag others along.
+
+    Args:
+        claim_id: A new id, the proof of the claim.
+        after: The tenant of the last turn; `NIL` at first.
+        limit: Most memories, unless the first item alone has more.
+        lease_seconds: For how long the claim holds.
+
+    Returns:
+        The claim, or None when no tenant has free work of this stage.
+    """
+    values = {
+        "stage": stage,
+        "claim": claim_id,
+        "after": after,
+        "limit": limit,
+        "items": _ITEMS_LOOKED_AT,
+        "lease": lease_seconds,
+    }
+    rows = tx.execute(_CLAIM, values).all()
+    if not rows and after != NIL:
+        rows = tx.execute(_CLAIM, values | {"after": NIL}).all()
+    if not rows:
+        return None
+    ids = [memory_id for row in rows for memory_id in row.memory_ids]
+    return Claim(claim_id, stage, rows[0].tenant_id, [row.work_id for row in rows], ids, max(r.attempts for r in rows))
+
+
+_CLAIM = text("""
+WITH tenant AS MATERIALIZED (
+  SELECT tenant_id FROM tenant_work
+  WHERE stage = :stage AND claimed_until < now() AND tenant_id > :after
+  ORDER BY tenant_id LIMIT 1
+), free AS MATERIALIZED (
+  SELECT work_id, attempts, cardinality(memory_ids) AS size
+  FROM tenant_work
+  WHERE stage = :stage AND tenant_id = (SELECT tenant_id FROM tenant) AND claimed_until < now()
+  ORDER BY work_id LIMIT :items FOR UPDATE SKIP LOCKED
+), numbered AS (
+  SELECT work_id, attempts,
+    row_number() OVER (ORDER BY work_id) AS place,
+    sum(size) OVER (ORDER BY work_id) AS so_far,
+    max(attempts) OVER (ORDER BY work_id) AS worst_so_far
+  FROM free
+)
+UPDATE tenant_work AS work
+SET claim = :claim, claimed_until = now() + make_interval(secs => :lease), attempts = work.attempts + 1
+FROM numbered
+WHERE work.stage = :stage AND work.tenant_id = (SELECT tenant_id FROM tenant) AND work.work_id = numbered.work_id
+  AND (place = 1 OR (so_far <= :limit AND worst_so_far = 0))
+RETURNING work.tenant_id, work.work_id, work.memory_ids, work.attempts
+""")
+
+
+def finish(tx: Connection, done: Claim) -> None:
+    """Remove the claimed items, in the transaction that wrote their outcome."""
+    tx.execute(_FINISH, _key(done))
+
+
+_FINISH = text("""
+DELETE FROM tenant_work
+WHERE stage = :stage AND tenant_id = :tenant_id AND work_id = ANY(:work_ids) AND claim = :claim
+""")
+
+
+def give_back(tx: Connection, unfinished: Claim, *, forgive: bool, delay_seconds: float = 0) -> None:
+    """Free the claimed items for another try.
+
+    Args:
+        forgive: Whether the try doesn't count, since it failed for no fault of the work's.
+        delay_seconds: Not before this.
+    """
+    tx.execute(_GIVE_BACK, _key(unfinished) | {"forgiven": int(forgive), "delay": delay_seconds})
+
+
+_GIVE_BACK = text("""
+UPDATE tenant_work
+SET claim = NULL, claimed_until = now() + make_interval(secs => :delay), attempts = greatest(attempts - :forgiven, 0)
+WHERE stage = :stage AND tenant_id = :tenant_id AND work_id = ANY(:work_ids) AND claim = :claim
+""")
+
+
+def split(tx: Connection, failed: Claim) -> None:
+    """Replace the claimed items by two with half of the memories each, to corner the one that can't be done.
+
+    The halves keep one failed try, so that each comes alone.
+    """
+    middle = len(failed.memory_ids) // 2
+    finish(tx, failed)
+    for half in (failed.memory_ids[:middle], failed.memory_ids[middle:]):
+        tx.execute(_ADD_TRIED, {"stage": failed.stage, "tenant_id": failed.tenant_id, "memory_ids": half})
+
+
+_ADD_TRIED = text("""
+INSERT INTO tenant_work (stage, tenant_id, memory_ids, attempts)
+VALUES (:stage, :tenant_id, CAST(:memory_ids AS uuid[]), 1)
+""")
+
+
+def _key(held: Claim) -> dict[str, object]:
+    return {
+        "stage": held.stage,
+        "tenant_id": held.tenant_id,
+        "work_ids": held.work_ids,
+        "claim": held.claim_id,
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """What waits in a stage: memories, and the seconds since the oldest item was queued."""
+
+    memories: int
+    oldest_age_seconds: float
+
+
+def waiting(tx: Connection, tenant_id: UUID | None = None) -> dict[str, Waiting]:
+    """What waits by stage, of a tenant or of all; every stage is named."""
+    rows = tx.execute(_WAITING, {"tenant_id": tenant_id}).all()
+    found = {row.stage: Waiting(row.memories, row.age) for row in rows}
+    return {stage: found.get(stage, Waiting(0, 0.0)) for stage in STAGES}
+
+
+_WAITING = text("""
+SELECT stage, CAST(sum(cardinality(memory_ids)) AS bigint) AS memories,
+  CAST(greatest(extract(epoch FROM now() - min(created_at)), 0) AS double precision) AS age
+FROM tenant_work
+WHERE CAST(:tenant_id AS uuid) IS NULL OR tenant_id = CAST(:tenant_id AS uuid)
+GROUP BY stage
+""")
+
+
+def any_waiting(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> bool:
+    """Whether any of these memories, given by their ids or aliases, still waits for a stage."""
+    values = {"tenant_id": tenant_id, "memory_ids": list(memory_ids), "stages": list(STAGES)}
+    return bool(tx.execute(_ANY_WAITING, values).scalar())
+
+
+_ANY_WAITING = text("""
+SELECT EXISTS (
+  SELECT FROM tenant_work
+  WHERE stage = ANY(:stages) AND tenant_id = :tenant_id
+    AND memory_ids && (CAST(:memory_ids AS uuid[]) || ARRAY(
+      SELECT memory_id FROM memory_aliases WHERE tenant_id = :tenant_id AND alias_id = ANY(:memory_ids)))
+)
+""")

@@ -1,0 +1,73 @@
+"""The Celery application: how tasks are received, acknowledged and limited."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import structlog
+from celery import Celery, signals
+from kombu import Exchange, Queue
+
+from app import logs, queues
+from app.clients import stream
+from app.clients.redis import check_settings, connect, redis_url
+from app.settings import settings
+from app.store import database
+from workers.schedule import beat_entries
+
+# Far below the broker's visibility timeout (an hour): a task that outlives it would be started again.
+TIME_LIMIT_SECONDS: Final = 300
+
+celery = Celery("ebbing", broker=redis_url(), include=["workers.tasks"])
+celery.conf.update(
+    accept_content=["json"],
+    result_accept_content=["json"],
+    event_serializer="json",
+    task_serializer="json",
+    task_ignore_result=True,
+    task_acks_late=True,
+    task_reject_on_worker_lost=True,
+    task_time_limit=TIME_LIMIT_SECONDS,
+    task_soft_time_limit=TIME_LIMIT_SECONDS - 30,
+    # An exchange a queue: with a shared one, each message would go to every queue bound to it.
+    task_queues=[
+        Queue(name, Exchange(name, type="direct"), routing_key=name)
+        for lane in queues.LANES.values()
+        for name in lane
+    ],
+    task_create_missing_queues=False,
+    task_default_queue=queues.MAINTAIN,
+    worker_prefetch_multiplier=1,
+    worker_hijack_root_logger=False,
+    worker_soft_shutdown_timeout=settings().shutdown_seconds,
+    worker_enable_soft_shutdown_on_idle=False,
+    worker_cancel_long_running_tasks_on_connection_loss=False,
+    broker_connection_retry_on_startup=True,
+    broker_connection_max_retries=None,
+    broker_transport_options=queues.broker_options(),
+    beat_schedule=beat_entries(),
+    timezone="UTC",
+)
+
+
+@signals.worker_init.connect
+def _check_redis(**_: Any) -> None:
+    for remark in check_settings(connect()):
+        structlog.get_logger(__name__).warning("redis_settings", remark=remark)
+
+
+@signals.setup_logging.connect
+def _configure_logs(**_: Any) -> None:
+    logs.configure("worker")
+
+
+@signals.worker_process_init.connect
+def _start_clean(**_: Any) -> None:
+    """Nothing that was opened before the fork may be used after it."""
+    stream.close()
+
+
+@signals.worker_process_shutdown.connect
+def _close(**_: Any) -> None:
+    stream.close()
+    database.close()

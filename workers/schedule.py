@@ -1,0 +1,48 @@
+"""The whole schedule, top to bottom like a night.
+
+`SAFETY_NETS` are plain beat entries of a few seconds. Each is a nudge that does nothing when there is nothing to
+do, so a lost message costs seconds; `expires` keeps them from piling up while workers are away. Two beats do no
+harm.
+
+`DEFAULT_SCHEDULE` are the rows that each tenant has in PostgreSQL, where they can be paused, moved and run by
+hand; the tick inserts those that a tenant lacks.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from app import queues
+from app.services.schedule import Row
+
+
+class Net(NamedTuple):
+    """A nudge every so many seconds."""
+
+    task: str
+    every_seconds: float
+
+
+SAFETY_NETS: Final = (
+    Net(queues.DRAIN, 1),
+    Net(queues.INDEX, 2),
+    Net(queues.EMBED_MEMORIES, 2),
+    Net(queues.TICK, 5),
+    *(Net(task, 5) for task in queues.HEARTBEATS.values()),
+)
+
+DEFAULT_SCHEDULE: Final = (
+    Row(queues.PURGE_LEDGER, cron="30 3 * * *", jitter_seconds=3600, grace_seconds=6 * 3600),
+)
+
+
+def beat_entries() -> dict[str, dict[str, object]]:
+    """`SAFETY_NETS` as Celery's beat wants them."""
+    return {
+        net.task: {
+            "task": net.task,
+            "schedule": net.every_seconds,
+            "options": {"queue": queues.TASKS[net.task], "expires": net.every_seconds},
+        }
+        for net in SAFETY_NETS
+    }

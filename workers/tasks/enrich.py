@@ -1,0 +1,19 @@
+"""Lane `embed`: what stored memories mean."""
+
+from __future__ import annotations
+
+from app import queues
+from app.services import enrichment, health
+from workers.base import task
+
+
+@task(queues.EMBED_MEMORIES)
+def embed() -> None:
+    """Make what was stored searchable by meaning."""
+    enrichment.embed()
+
+
+@task(queues.HEARTBEATS[queues.EMBED])
+def heartbeat() -> None:
+    """Say that this lane is alive."""
+    health.beat(queues.EMBED)

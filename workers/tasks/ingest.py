@@ -1,0 +1,25 @@
+"""Lane `ingest`: from the stream into rows, and from rows to words."""
+
+from __future__ import annotations
+
+from app import queues
+from app.services import enrichment, health, ingest
+from workers.base import task
+
+
+@task(queues.DRAIN)
+def drain() -> None:
+    """Store what waits in the streams."""
+    ingest.drain()
+
+
+@task(queues.INDEX)
+def index() -> None:
+    """Make what was stored searchable by words."""
+    enrichment.index()
+
+
+@task(queues.HEARTBEATS[queues.INGEST])
+def heartbeat() -> None:
+    """Say that this lane is alive."""
+    health.beat(queues.INGEST)

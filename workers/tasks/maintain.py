@@ -1,0 +1,28 @@
+"""Lane `maintain`: the schedule, and what it starts."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from app import queues
+from app.services import health, retention, schedule
+from workers.base import task
+from workers.schedule import DEFAULT_SCHEDULE
+
+
+@task(queues.TICK)
+def tick() -> None:
+    """Start what is due."""
+    schedule.tick(DEFAULT_SCHEDULE)
+
+
+@task(queues.PURGE_LEDGER)
+def purge_ledger(run_id: str) -> None:
+    """Delete ledger rows that no replay can need any more."""
+    schedule.carry_out(UUID(run_id), retention.purge_ledger)
+
+
+@task(queues.HEARTBEATS[queues.MAINTAIN])
+def heartbeat() -> None:
+    """Say that this lane is alive."""
+    health.beat(queues.MAINTAIN)
