@@ -1,0 +1,204 @@
+"""Rarity of words, the finish of a ranking, and how words and names are read."""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, datetime
+from uuid import UUID
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.domain.embedding import MemoryText, unit
+from app.domain.policy import Policy, Ranking
+from app.domain.retrieval import TERMS_MAX, Candidate, SearchRequest, Term, idf, rank, weigh
+from app.domain.wording import content_words, is_named, names, speaker_of, spoken, words
+
+NOON = datetime(2026, 3, 7, 12, tzinfo=UTC)
+
+
+def candidate(number: int, words: float, relevance: float, speaker: str | None = None) -> Candidate:
+    return Candidate(
+        UUID(int=number),
+        "text",
+        None,
+        None,
+        speaker,
+        None,
+        None,
+        [],
+        None,
+        NOON,
+        words=words,
+        relevance=relevance,
+    )
+
+
+def ranked(query: str, *candidates: Candidate, limit: int = 10) -> list[int]:
+    return [result.id.int for result in rank(candidates, SearchRequest(query, limit=limit), Ranking())]
+
+
+def test_the_score_is_words_and_relevance_by_weight() -> None:
+    [result] = rank(
+        [candidate(1, 0.5, 0.25)], SearchRequest("x", explain=True), Ranking(words=2, relevance=4)
+    )
+    assert result.score == pytest.approx(2)
+    assert result.explain == {"words": 1.0, "relevance": 1.0, "actor": 0.0}
+
+
+def test_words_outweigh_relevance_by_default() -> None:
+    assert ranked("x", candidate(1, 0, 1), candidate(2, 1, 0)) == [2, 1]
+
+
+def test_the_named_speaker_gets_a_bonus() -> None:
+    assert ranked("What did Bo eat?", candidate(1, 1, 0, "Al"), candidate(2, 0.7, 0, "Bo")) == [2, 1]
+    assert ranked("What did Bo eat?", candidate(1, 1, 0, "Al"), candidate(2, 0.5, 0, "Bo")) == [1, 2]
+
+
+def test_ties_go_to_the_later_id_and_nothing_scores_nothing() -> None:
+    assert ranked("x", candidate(1, 1, 0), candidate(3, 1, 0), candidate(2, 1, 0), candidate(4, 0, 0)) == [
+        3,
+        2,
+        1,
+    ]
+    assert ranked("x", candidate(1, 1, 0), candidate(2, 1, 0), limit=1) == [2]
+    assert ranked("x") == []
+
+
+def test_idf_as_worked_out_by_hand() -> None:
+    assert idf(0, 10) == pytest.approx(math.log(1 + 10.5 / 0.5))
+    assert idf(10, 10) == pytest.approx(math.log(1 + 0.5 / 10.5))
+
+
+@given(st.integers(0, 10**9), st.integers(0, 10**9))
+def test_idf_is_above_zero_and_falls(documents: int, total: int) -> None:
+    assert 0 < idf(documents + 1, total) <= idf(documents, total)
+
+
+def test_unknown_lexemes_are_left_out_and_unknown_spellings_are_rarest() -> None:
+    query = weigh([Term("appl", 3, None), Term("zebra", 0, None), Term("zebra", 0, "zebras")], 10)
+    assert query.lexemes == {"appl": idf(3, 10)}
+    assert query.spellings == {"zebras": idf(0, 10)}
+
+
+def test_a_spelling_of_several_lexemes_is_as_rare_as_the_rarest() -> None:
+    query = weigh([Term("well", 9, "well-known"), Term("known", 1, "well-known")], 10)
+    assert query.spellings == {"well-known": idf(1, 10)}
+
+
+def test_of_many_lexemes_the_rarest_stay() -> None:
+    query = weigh([Term(f"w{n}", n, None) for n in range(1, 100)], 100)
+    assert list(query.lexemes) == [f"w{n}" for n in range(1, TERMS_MAX + 1)]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("When did Caroline's dog arrive?", ["caroline", "dog", "arrive"]),
+        ("I don't know what it's about", ["know"]),
+        ("the and of", ["the", "and", "of"]),
+        ("", []),
+        ("🙂 ... —", []),
+        ("snake_case e-mail 3.14", ["snake", "case", "e", "mail", "3", "14"]),
+        ("東京 Καλημέρα", ["東京", "καλημέρα"]),
+    ],
+)
+def test_content_words(text: str, expected: list[str]) -> None:
+    assert content_words(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "speaker", "expected"),
+    [
+        ("hello", None, None),
+        ("Ann: hello", None, "Ann"),
+        ("Ann: hello", "Bob", "Bob"),
+        ("Mary Ann Lee: hello", None, "Mary Ann Lee"),
+        ("one two three four: hello", None, None),
+        ("12: hello", None, None),
+        ("https://example.org", None, None),
+        ("Jean-Luc O'Neil: hello", None, "Jean-Luc O'Neil"),
+        (f"{'x' * 41}: hello", None, None),
+    ],
+)
+def test_who_speaks(text: str, speaker: str | None, expected: str | None) -> None:
+    assert speaker_of(text, speaker) == expected
+
+
+def test_a_line_has_its_speaker_once() -> None:
+    assert spoken("hello", None) == "hello"
+    assert spoken("hello", "Ann") == "Ann: hello"
+    assert spoken("ann: hello", "Ann") == "ann: hello"
+    assert MemoryText("hello", "Ann").line == "Ann: hello"
+
+
+@pytest.mark.parametrize(
+    ("query", "speaker", "expected"),
+    [
+        ("What did Ann say?", "Ann", True),
+        ("what did ann's dog do", "Ann", True),
+        ("What did Lee say?", "Mary Ann Lee", True),
+        ("What will happen?", "Will", False),
+        ("What does Will say?", "Will", True),
+        ("Will it rain?", "Will", False),
+        ("What did I say?", "I", False),
+        ("What did Annabel say?", "Ann", False),
+        ("What did Ann say?", None, False),
+    ],
+)
+def test_who_is_named(query: str, speaker: str | None, expected: bool) -> None:
+    assert is_named(speaker, names(query)) is expected
+
+
+@given(st.text())
+def test_any_text_can_be_read(text: str) -> None:
+    assert set(content_words(text)) <= set(words(text))
+    assert all(name == name.lower() for name in names(text))
+    speaker_of(text, None)
+
+
+def test_unit_vectors_are_never_nan() -> None:
+    vectors = unit(np.array([[3, 4], [0, 0], [1e-20, 0]], dtype=np.float32))
+    assert vectors.tolist() == [[pytest.approx(0.6), pytest.approx(0.8)], [0, 0], [0, 0]]
+    assert vectors.dtype == np.float32
+
+
+def test_a_request_is_checked() -> None:
+    request = msgspec.json.decode(b'{"query": "x", "tags": ["a"], "kinds": ["semantic"]}', type=SearchRequest)
+    assert (request.tags, request.kinds, request.limit) == (("a",), ("semantic",), 10)
+    for wrong in (
+        b"{}",
+        b'{"query": 1}',
+        b'{"query": "x", "limit": 0}',
+        b'{"query": "x", "limit": 101}',
+        b'{"query": "x", "kinds": ["dream"]}',
+        b'{"query": "x", "after": "2026-01-01T00:00:00"}',
+        b'{"query": "x", "wish": 1}',
+    ):
+        with pytest.raises(msgspec.ValidationError):
+            msgspec.json.decode(wrong, type=SearchRequest)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"language": "klingon"},
+        {"time_zone": "Mars/Olympus"},
+        {"time_zone": "Europe"},
+        {"ranking": {"words": -1}},
+        {"ranking": {"context": 1.5}},
+        {"ranking": {"relevance": float("nan")}},
+        {"wish": 1},
+    ],
+)
+def test_a_policy_is_checked(wrong: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        Policy.model_validate(wrong)
+
+
+def test_a_policy_is_all_defaults() -> None:
+    assert Policy.model_validate({}) == Policy()
+    assert Policy(time_zone="Europe/Berlin", language="german").ranking == Ranking()

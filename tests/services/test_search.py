@@ -1,0 +1,216 @@
+"""Search: what is found, in which order, and what never is."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from app.domain.policy import Policy, Ranking
+from tests.services.shelf import NOON, Shelf, shelf
+
+__all__ = ["shelf"]
+
+
+@pytest.fixture
+def diary(shelf: Shelf) -> Shelf:
+    """A few memories of two people and three subjects, indexed and embedded."""
+    shelf.put("puppy", "I adopted a puppy called Biscuit", speaker="Ann", subject="ann", thread="pets")
+    shelf.put("vet", "Which vet do you go to?", speaker="Bob", subject="bob", thread="pets")
+    shelf.put("piano", "My piano lessons start on Tuesday", speaker="Ann", subject="ann", kind="episodic")
+    shelf.put("guitar", "My guitar lessons were fun", speaker="Bob", tags=["music", "fun"], kind="semantic")
+    shelf.put(
+        "paris", "The flight to Paris leaves at nine", tags=["travel"], occurred_at=NOON - timedelta(days=30)
+    )
+    shelf.index()
+    shelf.embed()
+    return shelf
+
+
+def test_words_find_a_memory(diary: Shelf) -> None:
+    assert diary.found("Paris flight")[0] == "paris"
+
+
+def test_another_form_of_the_word_finds_it(diary: Shelf) -> None:
+    assert diary.found("lesson on pianos")[0] == "piano"
+
+
+def test_meaning_finds_what_shares_no_word(diary: Shelf) -> None:
+    [first, *_] = diary.search("airplane trip to France", explain=True)
+    assert first.external_id == "paris"
+    assert first.explain is not None
+    assert first.explain["words"] == 0
+
+
+def test_the_conversation_around_it_helps_to_find_a_turn(diary: Shelf) -> None:
+    found = diary.found("Biscuit")
+    assert found[:2] == ["puppy", "vet"]
+
+
+def test_the_named_speaker_comes_first(diary: Shelf) -> None:
+    assert diary.found("Ann's lessons")[0] == "piano"
+    assert diary.found("Bob's lessons")[0] == "guitar"
+
+
+def test_the_speaker_may_be_written_in_the_text(shelf: Shelf) -> None:
+    shelf.put("a", "Ann: lessons are fun")
+    shelf.put("b", "Bob: lessons are fun")
+    shelf.index()
+    assert shelf.found("What does Bob say about lessons?")[0] == "b"
+
+
+def test_results_carry_the_memory(diary: Shelf) -> None:
+    [first] = diary.search("guitar lessons", limit=1)
+    assert first.id == diary.ids["guitar"]
+    assert (first.text, first.speaker, first.kind) == ("My guitar lessons were fun", "Bob", "semantic")
+    assert (first.subject, first.thread, first.tags) == (None, None, ["music", "fun"])
+    assert (first.occurred_at, first.created_at, first.explain) == (None, NOON, None)
+
+
+def test_partial_scores_add_up(diary: Shelf) -> None:
+    for result in diary.search("Ann piano lessons", explain=True):
+        assert result.explain is not None
+        assert result.explain.keys() == {"words", "relevance", "actor"}
+        assert sum(result.explain.values()) == pytest.approx(result.score)
+        assert 0 < result.score <= 2
+    assert [r.score for r in diary.search("lessons")] == sorted(
+        (r.score for r in diary.search("lessons")), reverse=True
+    )
+
+
+def test_the_limit_holds(diary: Shelf) -> None:
+    assert len(diary.found("lessons", limit=1)) == 1
+
+
+def test_weights_are_the_policys(diary: Shelf) -> None:
+    by_words = Policy(ranking=Ranking(relevance=0, actor=0))
+    assert {result.external_id for result in diary.search("Paris flight", by_words)} == {"paris"}
+    own_words = Policy(ranking=Ranking(relevance=0, actor=0, context=0))
+    assert [result.external_id for result in diary.search("Biscuit", own_words)] == ["puppy"]
+
+
+@pytest.mark.parametrize(
+    ("filters", "expected"),
+    [
+        ({"subject": "ann"}, {"puppy", "piano"}),
+        ({"subject": "nobody"}, set()),
+        ({"thread": "pets"}, {"puppy", "vet"}),
+        ({"tags": ("music",)}, {"guitar"}),
+        ({"tags": ("fun", "music")}, {"guitar"}),
+        ({"tags": ("fun", "travel")}, set()),
+        ({"kinds": ("episodic", "semantic")}, {"piano", "guitar"}),
+        ({"kinds": ("procedural",)}, set()),
+        ({"after": NOON}, {"puppy", "vet", "piano", "guitar"}),
+        ({"before": NOON}, {"paris"}),
+        ({"after": NOON - timedelta(days=30), "before": NOON}, {"paris"}),
+        ({"after": NOON - timedelta(days=30), "before": NOON - timedelta(days=30)}, set()),
+        ({"subject": "ann", "kinds": ("episodic",), "after": NOON}, {"piano"}),
+    ],
+)
+def test_filters(diary: Shelf, filters: dict[str, object], expected: set[str]) -> None:
+    query = "puppy vet piano guitar Paris flight lessons"
+    assert set(diary.found(query, **filters)) == expected
+
+
+def test_a_memory_not_yet_embedded_is_found_by_its_words(diary: Shelf) -> None:
+    diary.put("new", "The zeppelin has landed")
+    diary.index("new")
+    assert diary.found("zeppelin")[0] == "new"
+
+
+def test_a_memory_not_yet_indexed_is_found_by_its_meaning(diary: Shelf) -> None:
+    diary.put("new", "The zeppelin has landed")
+    diary.embed("new")
+    assert diary.found("zeppelin")[0] == "new"
+
+
+def test_before_anything_is_embedded_words_suffice(shelf: Shelf) -> None:
+    shelf.put("a", "apple")
+    shelf.index()
+    assert shelf.found("apples") == ["a"]
+
+
+def test_a_deleted_memory_is_never_found(diary: Shelf) -> None:
+    diary.edit("paris", deleted_at=NOON)
+    assert "paris" not in diary.found("Paris flight")
+
+
+def test_an_edited_memory_is_found_by_its_new_words_alone(diary: Shelf) -> None:
+    diary.edit("paris", text="The ferry to Oslo leaves at nine")
+    diary.index("paris")
+    diary.embed("paris")
+    words = Policy(ranking=Ranking(relevance=0, actor=0))
+    assert [result.external_id for result in diary.search("Oslo", words)] == ["paris"]
+    assert diary.search("Paris", words) == []
+
+
+def test_another_tenants_memories_are_never_found(diary: Shelf) -> None:
+    other = Shelf()
+    assert other.found("Paris flight") == []
+    other.put("rome", "The flight to Rome")
+    other.index()
+    other.embed()
+    assert other.found("Paris flight") == ["rome"]
+
+
+@pytest.mark.parametrize(
+    "query", ["", " ", "?!", "\u200b", "🙂🙃", "日本語", "the and of", "who is it?", "a" * 3000]
+)
+def test_a_query_without_usual_words_raises_nothing(diary: Shelf, query: str) -> None:
+    for result in diary.search(query, explain=True):
+        assert 0 < result.score <= 2
+
+
+def test_an_empty_query_finds_nothing(diary: Shelf) -> None:
+    assert diary.found("") == []
+
+
+def test_signs_and_characters_of_other_scripts_are_found(shelf: Shelf) -> None:
+    shelf.put("ja", "東京 タワー")
+    shelf.put("el", "Καλημέρα κόσμε")
+    shelf.put("fire", "🔥 🔥")
+    shelf.put("en", "nothing of note")
+    shelf.index()
+    shelf.embed()
+    assert shelf.found("東京")[0] == "ja"
+    assert shelf.found("κόσμε")[0] == "el"
+    assert shelf.found("🔥")[0] == "fire"
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "'quoted'",
+        '"Paris flight',
+        "Paris & flight | !",
+        "Paris <-> flight:*A",
+        "flight\\",
+        "o'clock \\' flight '' --",
+        "flight); DROP TABLE memories; --",
+        ":tenant %(tenant)s %s flight",
+        "flight:A https://example.org/flight?a=b&c='d' a@b.org /usr/bin/flight 3.14e-7",
+    ],
+)
+def test_quotes_and_operators_are_plain_text(diary: Shelf, query: str) -> None:
+    assert isinstance(diary.found(query), list)
+    if "Paris" in query:
+        assert diary.found(query)[0] == "paris"
+
+
+def test_lexemes_with_quotes_and_backslashes_are_matched(shelf: Shelf) -> None:
+    shelf.put("path", "see C:\\temp\\it's and https://example.org/a?b='c'")
+    shelf.index()
+    assert shelf.found("https://example.org/a?b='c'") == ["path"]
+
+
+def test_a_long_query_looks_up_its_rarest_words(diary: Shelf) -> None:
+    padding = " ".join(f"word{n}" for n in range(500))
+    assert diary.found(f"{padding} Paris flight")[0] == "paris"
+
+
+def test_equal_memories_come_latest_id_first(shelf: Shelf) -> None:
+    shelf.put("a", "twins")
+    shelf.put("b", "twins")
+    shelf.index()
+    later, earlier = sorted("ab", key=lambda key: shelf.ids[key], reverse=True)
+    assert shelf.found("twin") == [later, earlier]
