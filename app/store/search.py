@@ -67,7 +67,7 @@ def candidates(
     }
     words = _words(probe.lexemes, ranking.context, values) if by_words else _NOTHING
     vectors = _vectors(probe, values) if by_vector else _NOTHING
-    statement = _statement(words, vectors, _filters(request, values))
+    statement = _statement(words, vectors, _allowed(request, values))
     tx.execute(_PLAN)
     return [Candidate(*row) for row in tx.execute(statement, values)]
 
@@ -103,37 +103,36 @@ def _vectors(probe: Probe, values: dict[str, Any]) -> str:
     )
 
 
-def _filters(request: SearchRequest, values: dict[str, Any]) -> str:
+def _allowed(request: SearchRequest, values: dict[str, Any]) -> str:
+    """Which memories may be found, as a condition on memory_id."""
     given = {
-        "memories.subject = :subject": request.subject,
-        "memories.thread = :thread": request.thread,
-        "memories.tags @> CAST(:tags AS text[])": list(request.tags) or None,
-        "memories.kind = ANY (CAST(:kinds AS text[]))": list(request.kinds) or None,
-        "coalesce(memories.occurred_at, memories.created_at) >= :after": request.after,
-        "coalesce(memories.occurred_at, memories.created_at) < :before": request.before,
+        "subject": ("subject = :subject", request.subject),
+        "thread": ("thread = :thread", request.thread),
+        "tags": ("tags @> CAST(:tags AS text[])", list(request.tags)),
+        "kinds": ("kind = ANY (CAST(:kinds AS text[]))", list(request.kinds)),
+        "after": ("coalesce(occurred_at, created_at) >= :after", request.after),
+        "before": ("coalesce(occurred_at, created_at) < :before", request.before),
     }
-    conditions = []
-    for condition, value in given.items():
-        if value is not None:
-            name = condition.partition(":")[2].split()[0].rstrip(")")
-            values[name] = value
-            conditions.append(f"AND {condition}")
-    return " ".join(conditions)
+    values |= {name: value for name, (_, value) in given.items() if value}
+    conditions = [condition for condition, value in given.values() if value]
+    if not conditions:  # nearly all are allowed, so the few others are looked up
+        return "NOT IN (SELECT memory_id FROM memories WHERE tenant_id = :tenant AND deleted_at IS NOT NULL)"
+    return (
+        "IN (SELECT memory_id FROM memories WHERE tenant_id = :tenant AND deleted_at IS NULL "  # noqa: S608 - constants
+        f"AND {' AND '.join(conditions)})"
+    )
 
 
-def _statement(words: str, vectors: str, filters: str) -> TextClause:
+def _statement(words: str, vectors: str, allowed: str) -> TextClause:
     return text(
         f"""
 WITH
-  by_words AS MATERIALIZED ({words}),
-  by_vector AS MATERIALIZED ({vectors}),
+  by_words AS ({words}),
+  by_vector AS ({vectors}),
   found AS MATERIALIZED (
-    SELECT memories.memory_id, by_words.score AS words, greatest(by_vector.score, 0) AS relevance
-    FROM memories
-    LEFT JOIN by_words ON by_words.memory_id = memories.memory_id
-    LEFT JOIN by_vector ON by_vector.memory_id = memories.memory_id
-    WHERE memories.tenant_id = :tenant AND deleted_at IS NULL
-      AND (by_words.score > 0 OR by_vector.score > 0) {filters}
+    SELECT memory_id, by_words.score AS words, greatest(by_vector.score, 0) AS relevance
+    FROM by_words FULL JOIN by_vector USING (memory_id)
+    WHERE (by_words.score > 0 OR by_vector.score > 0) AND memory_id {allowed}
   ),
   scored AS (
     SELECT memory_id,
