@@ -32,6 +32,8 @@ class Ranking(BaseModel):
     """Closeness of meaning: the cosine of the two vectors."""
     actor: Weight = 0.4
     """Added when the query names the memory's speaker."""
+    when: Weight = 0.2
+    """Added when the query asks for a time (in English) and the memory's text tells one."""
     context: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] = 0.5
     """Worth of a word that only the neighbouring turns say, as a share of one of the memory's own."""
 

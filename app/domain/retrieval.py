@@ -14,12 +14,14 @@ import numpy as np
 
 from app.domain.memory import Kind
 from app.domain.policy import Ranking
-from app.domain.wording import is_named, names, speaker_of
+from app.domain.wording import asks_when, is_named, names, speaker_of, tells_when
 
 QUERY_MAX_CHARACTERS = 8192
 RESULTS_MAX = 100
 TERMS_MAX = 32
 """Words of a query that are looked up; of a longer one, the rarest."""
+PARTS = ("words", "relevance", "actor", "when")
+"""The parts of a score, each named for its weight in the policy's ranking."""
 
 _Filter = Annotated[str, msgspec.Meta(min_length=1, max_length=512)]
 _Moment = Annotated[datetime, msgspec.Meta(tz=True)]
@@ -55,7 +57,7 @@ class SearchResult(msgspec.Struct, frozen=True):
     """A memory found.
 
     `score` is at least 0 and at most the sum of the ranking's weights; it compares results of one search.
-    `explain` holds its parts by name (`words`, `relevance`, `actor`), each weighted; None unless asked.
+    `explain` holds its `PARTS` by name, each weighted; None unless asked.
     """
 
     id: UUID
@@ -149,18 +151,19 @@ def weigh(terms: Sequence[Term], total: int) -> WeighedQuery:
 def rank(candidates: Sequence[Candidate], request: SearchRequest, ranking: Ranking) -> list[SearchResult]:
     """The best of the candidates, best first.
 
-    The score is `words·W + relevance·R`, and `A` more where the query names the speaker. Ties go to the
-    later memory id. Candidates without any score are left out.
+    The score is words and relevance by weight, and more where the query names the speaker, or asks for a time
+    that the text tells. Ties go to the later memory id. Candidates without any score are left out.
     """
     if not candidates:
         return []
-    named = names(request.query)
+    named, timed = names(request.query), asks_when(request.query)
     parts = np.array(
         [
             (
                 found.words * ranking.words,
                 found.relevance * ranking.relevance,
                 ranking.actor * is_named(speaker_of(found.text, found.speaker), named),
+                ranking.when * (timed and tells_when(found.text)),
             )
             for found in candidates
         ]
@@ -187,5 +190,5 @@ def _result(found: Candidate, score: float, parts: list[float] | None) -> Search
         tags=found.tags,
         occurred_at=found.occurred_at,
         created_at=found.created_at,
-        explain=None if parts is None else dict(zip(("words", "relevance", "actor"), parts, strict=True)),
+        explain=None if parts is None else dict(zip(PARTS, parts, strict=True)),
     )

@@ -12,6 +12,14 @@ SPEAKER_MAX_CHARACTERS = 40
 # "don't" is one word, "Ann's" is two, of which the second is a stop word.
 _WORD = re.compile(r"[^\W_]+(?:['’](?!s\b)[^\W_]+)*")
 _TURN = re.compile(r"\s*(?P<speaker>[^\W\d_][\w.'’-]*(?: [\w.'’-]+){0,2}):\s")
+_ASKS_WHEN = re.compile(r"\b(when|how long|(what|which) (year|month|day|date|time))\b", re.IGNORECASE)
+_TELLS_WHEN = re.compile(
+    r"\b(yesterday|today|tonight|tomorrow|ago|last|next|recently|weekend|week|month|years?"
+    r"|this (morning|afternoon|evening|spring|summer|autumn|fall|winter)"
+    r"|(mon|tues|wednes|thurs|fri|satur|sun)day"
+    r"|january|february|march|april|may|june|july|august|september|october|november|december|\d{4})\b",
+    re.IGNORECASE,
+)
 
 _ENGLISH = """
 i me my myself we our ours ourselves you your yours yourself yourselves he him his himself she her hers
@@ -68,3 +76,13 @@ def names(query: str) -> frozenset[str]:
 def is_named(speaker: str | None, named: frozenset[str]) -> bool:
     """Whether any word of the speaker's name is among the names."""
     return speaker is not None and not named.isdisjoint(words(speaker))
+
+
+def asks_when(query: str) -> bool:
+    """Whether a query in English asks for a time."""
+    return _ASKS_WHEN.search(query) is not None
+
+
+def tells_when(text: str) -> bool:
+    """Whether a text in English says when something happens: a day, a month, a year, "ago", "next"."""
+    return _TELLS_WHEN.search(text) is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from datetime import UTC, datetime
 from uuid import UUID
 
@@ -15,7 +16,16 @@ from hypothesis import strategies as st
 from app.domain.embedding import MemoryText, unit
 from app.domain.policy import Policy, Ranking
 from app.domain.retrieval import TERMS_MAX, Candidate, SearchRequest, Term, idf, rank, weigh
-from app.domain.wording import content_words, is_named, names, speaker_of, spoken, words
+from app.domain.wording import (
+    asks_when,
+    content_words,
+    is_named,
+    names,
+    speaker_of,
+    spoken,
+    tells_when,
+    words,
+)
 
 NOON = datetime(2026, 3, 7, 12, tzinfo=UTC)
 
@@ -46,7 +56,7 @@ def test_the_score_is_words_and_relevance_by_weight() -> None:
         [candidate(1, 0.5, 0.25)], SearchRequest("x", explain=True), Ranking(words=2, relevance=4)
     )
     assert result.score == pytest.approx(2)
-    assert result.explain == {"words": 1.0, "relevance": 1.0, "actor": 0.0}
+    assert result.explain == {"words": 1.0, "relevance": 1.0, "actor": 0.0, "when": 0.0}
 
 
 def test_words_outweigh_relevance_by_default() -> None:
@@ -56,6 +66,12 @@ def test_words_outweigh_relevance_by_default() -> None:
 def test_the_named_speaker_gets_a_bonus() -> None:
     assert ranked("What did Bo eat?", candidate(1, 1, 0, "Al"), candidate(2, 0.7, 0, "Bo")) == [2, 1]
     assert ranked("What did Bo eat?", candidate(1, 1, 0, "Al"), candidate(2, 0.5, 0, "Bo")) == [1, 2]
+
+
+def test_a_time_asked_for_and_told_gets_a_bonus() -> None:
+    told = replace(candidate(1, 0.9, 0), text="It starts next Friday")
+    assert ranked("When does it start?", candidate(2, 1, 0), told) == [1, 2]
+    assert ranked("Does it start?", candidate(2, 1, 0), told) == [2, 1]
 
 
 def test_ties_go_to_the_later_id_and_nothing_scores_nothing() -> None:
@@ -151,6 +167,28 @@ def test_a_line_has_its_speaker_once() -> None:
 )
 def test_who_is_named(query: str, speaker: str | None, expected: bool) -> None:
     assert is_named(speaker, names(query)) is expected
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("When was it?", True),
+        ("In which month?", True),
+        ("how long ago", True),
+        ("Whenever", False),
+        ("Who?", False),
+    ],
+)
+def test_what_asks_for_a_time(query: str, expected: bool) -> None:
+    assert asks_when(query) is expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("two weeks ago", True), ("on Tuesday", True), ("in 2024", True), ("12 eggs", False), ("lastly", False)],
+)
+def test_what_tells_a_time(text: str, expected: bool) -> None:
+    assert tells_when(text) is expected
 
 
 @given(st.text())

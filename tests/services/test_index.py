@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 
@@ -69,6 +71,19 @@ def test_context_is_the_same_in_whatever_batches_turns_are_indexed(
     assert fruits(shelf, "b") == {"appl", "banana", "cherri", "date"}
     assert fruits(shelf, "d") == {"banana", "cherri", "date", "elderberri", "fig"}
     assert shelf.counts() == shelf.true_counts()
+
+
+def test_neighbours_indexed_at_the_same_time_see_each_other(shelf: Shelf) -> None:
+    keys = [f"turn{n}" for n in range(40)]
+    for n, key in enumerate(keys):
+        shelf.put(key, f"shared fruit{n}", thread="t")
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda start: shelf.index(*keys[start::8]), list(range(8)) * 2))
+    for n, key in enumerate(keys):
+        near = {f"fruit{m}" for m in range(max(0, n - 2), min(40, n + 3))}
+        assert {word for word in shelf.words(key) if word.startswith("fruit")} == near
+    assert shelf.counts() == shelf.true_counts()
+    assert shelf.counts()["share"] == 40
 
 
 def test_no_context_across_threads_or_without_one(shelf: Shelf) -> None:

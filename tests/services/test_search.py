@@ -70,9 +70,9 @@ def test_results_carry_the_memory(diary: Shelf) -> None:
 def test_partial_scores_add_up(diary: Shelf) -> None:
     for result in diary.search("Ann piano lessons", explain=True):
         assert result.explain is not None
-        assert result.explain.keys() == {"words", "relevance", "actor"}
+        assert result.explain.keys() == {"words", "relevance", "actor", "when"}
         assert sum(result.explain.values()) == pytest.approx(result.score)
-        assert 0 < result.score <= 2
+        assert 0 < result.score <= 2.2
     assert [r.score for r in diary.search("lessons")] == sorted(
         (r.score for r in diary.search("lessons")), reverse=True
     )
