@@ -1,0 +1,62 @@
+"""Whatever the embedder, its vectors fit in, and no transaction waits for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from sqlalchemy import QueuePool
+
+from app.domain.embedding import MemoryText
+from app.store import database
+from tests.services.shelf import Shelf, shelf
+
+__all__ = ["shelf"]
+
+
+class Letters:
+    """Counts a, b and c: vectors of any length. Fails when a connection is in use meanwhile."""
+
+    model = "letters"
+    dimensions = 3
+    normalised = False
+
+    def embed_memories(self, batch: Sequence[MemoryText]) -> NDArray[np.float32]:
+        return np.array([self._count(memory.text) for memory in batch], dtype=np.float32)
+
+    def embed_query(self, text: str, idf: Mapping[str, float]) -> NDArray[np.float32]:
+        assert all(rarity > 0 for rarity in idf.values())
+        return self._count(text)
+
+    def _count(self, text: str) -> NDArray[np.float32]:
+        pool = database.engine("ebbing_app").pool
+        assert isinstance(pool, QueuePool)
+        assert pool.checkedout() == 0
+        return np.array([text.count(letter) for letter in "abc"], dtype=np.float32)
+
+
+@pytest.fixture
+def letters(monkeypatch: pytest.MonkeyPatch) -> None:
+    for service in ("embed", "search"):
+        monkeypatch.setattr(f"app.services.{service}.embedder", Letters)
+
+
+def test_vectors_of_any_length_are_compared_by_direction(shelf: Shelf, letters: None) -> None:
+    shelf.put("long", "aaaaaaaa bbbbbbbb")
+    shelf.put("short", "a")
+    assert shelf.embed() == 2
+    assert shelf.found("aa") == ["short", "long"]
+    assert shelf.found("bb") == ["long"]
+
+
+def test_vectors_of_another_model_are_not_compared(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
+    shelf.put("a", "abc")
+    shelf.embed()
+    monkeypatch.setattr("app.services.search.embedder", Letters)
+    assert shelf.found("abc") == []
+    monkeypatch.setattr("app.services.embed.embedder", Letters)
+    shelf.embed()
+    assert shelf.found("abc") == ["a"]
+    assert len(shelf.rows("SELECT space_id FROM embeddings")) == 2
