@@ -52,6 +52,16 @@ class SearchRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     before: _Moment | None = None
     explain: bool = False
 
+    def __post_init__(self) -> None:
+        """Refuse NUL characters, which no memory can hold.
+
+        Raises:
+            ValueError: One of the texts has one; a `ValidationError` while decoding.
+        """
+        for text in (self.query, self.subject, self.thread, *self.tags):
+            if text and "\0" in text:
+                raise ValueError("a NUL character can't be searched for")
+
 
 class SearchResult(msgspec.Struct, frozen=True):
     """A memory found.

@@ -215,6 +215,8 @@ def test_a_request_is_checked() -> None:
         b'{"query": "x", "kinds": ["dream"]}',
         b'{"query": "x", "after": "2026-01-01T00:00:00"}',
         b'{"query": "x", "wish": 1}',
+        b'{"query": "\\u0000"}',
+        b'{"query": "x", "tags": ["\\u0000"]}',
     ):
         with pytest.raises(msgspec.ValidationError):
             msgspec.json.decode(wrong, type=SearchRequest)
