@@ -48,7 +48,8 @@ def configure(process: str) -> None:
 
 def _named(process: str) -> structlog.typing.Processor:
     def add(_logger: object, _method: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
-        return event | {"process": process}
+        event["process"] = process
+        return event
 
     return add
 

@@ -22,15 +22,18 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix="EBBING_", env_file=".env", extra="ignore", frozen=True)
 
     # Where things are
-    home: Path = Field(
-        Path(".ebbing"), description="Folder of `ebbing run`: databases, logs, the first API key."
+    home: Path = Field(Path(".ebbing"), description="Folder of `ebbing run`: databases, logs, the first API key.")
+    database_url: SecretStr | None = Field(
+        None, description="PostgreSQL, as `postgresql://user:password@host:port/db`."
     )
-    database_url: SecretStr | None = Field(None, description="PostgreSQL, as `postgresql://user:password@host:port/db`.")
     owner_database_url: SecretStr | None = Field(
-        None, description="PostgreSQL for `ebbing migrate`, where its rights are kept apart; else `DATABASE_URL`."
+        None,
+        description="PostgreSQL for `ebbing migrate`, where its rights are kept apart; else `DATABASE_URL`.",
     )
     redis_url: SecretStr | None = Field(None, description="Redis, as `redis://:password@host:port/0`.")
-    api_url: str | None = Field(None, description="Where the CLI finds the API; else what `ebbing run` noted in its home.")
+    api_url: str | None = Field(
+        None, description="Where the CLI finds the API; else what `ebbing run` noted in its home."
+    )
     api_key: SecretStr | None = Field(None, description="The CLI's API key; else `HOME/api-key`.")
     redis_appendfsync: Literal["everysec", "always"] = Field(
         "everysec", description="How the embedded Redis flushes its log; `always` survives a loss of power."
@@ -60,7 +63,9 @@ class Settings(BaseSettings):
     drain_rows: int = Field(5000, ge=1, description="Memories in one turn of a tenant, one transaction.")
     drain_entries: int = Field(1000, ge=1, description="Requests in one turn of a tenant.")
     drain_bytes: int = Field(16 * MIB, ge=KIB, description="Bytes in one turn of a tenant.")
-    claim_idle_seconds: float = Field(10, gt=0, description="After this a claimed entry counts as left by a dead worker.")
+    claim_idle_seconds: float = Field(
+        10, gt=0, description="After this a claimed entry counts as left by a dead worker."
+    )
     deliveries_max: int = Field(3, ge=1, description="Tries before a dead letter.")
     slice_seconds: float = Field(5, gt=0, description="Longest slice of work of one task.")
 
@@ -90,4 +95,4 @@ class Settings(BaseSettings):
 @lru_cache(maxsize=1)
 def settings() -> Settings:
     """The process's settings, read once. Tests call `settings.cache_clear()`."""
-    return Settings()  # type: ignore[call-arg]  # every field has a default or comes from the environment
+    return Settings()

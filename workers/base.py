@@ -29,7 +29,7 @@ def task(name: str) -> Callable[[Callable[..., None]], Any]:
         def run(*arguments: str) -> None:
             try:
                 function(*arguments)
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 - logged; beat takes the work up again
                 passing = is_passing(error)
                 say = log.warning if passing else log.error
                 say("task_failed", task=name, error=type(error).__name__, passing=passing, exc_info=error)

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import structlog
 from celery import Celery, signals
-from kombu import Exchange, Queue
+from kombu.entity import Exchange, Queue
 
 from app import logs, queues
 from app.clients import stream
@@ -31,9 +31,7 @@ celery.conf.update(
     task_soft_time_limit=TIME_LIMIT_SECONDS - 30,
     # An exchange a queue: with a shared one, each message would go to every queue bound to it.
     task_queues=[
-        Queue(name, Exchange(name, type="direct"), routing_key=name)
-        for lane in queues.LANES.values()
-        for name in lane
+        Queue(name, Exchange(name, type="direct"), routing_key=name) for lane in queues.LANES.values() for name in lane
     ],
     task_create_missing_queues=False,
     task_default_queue=queues.MAINTAIN,

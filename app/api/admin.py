@@ -50,9 +50,7 @@ def create_tenant(_: Admin, body: Body) -> Response:
 
 
 @router.get("/tenants", summary="List tenants by name")
-def list_tenants(
-    _: Admin, cursor: str = "", limit: Annotated[int, Query(ge=1, le=500)] = 100
-) -> Response:
+def list_tenants(_: Admin, cursor: str = "", limit: Annotated[int, Query(ge=1, le=500)] = 100) -> Response:
     """Tenants, by cursor."""
     found = tenants.listed(cursor, limit)
     following = found[-1].name if len(found) == limit else None
@@ -93,9 +91,7 @@ def _policy(given: dict[str, Any] | None) -> Policy:
     try:
         return Policy.model_validate(given or {})
     except ValidationError as error:
-        fields = [
-            FieldError(".".join(("policy", *map(str, found["loc"]))), found["msg"]) for found in error.errors()
-        ]
+        fields = [FieldError(".".join(("policy", *map(str, found["loc"]))), found["msg"]) for found in error.errors()]
         raise Invalid(errors=fields) from None
 
 

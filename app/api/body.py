@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import msgspec
 from fastapi import Request
-from starlette.types import Receive, Scope
+from starlette.types import Message, Receive, Scope
 
 from app.domain.memory import field_error
 from app.errors import EbbingError, FieldError, Invalid, TooLarge, Unreadable
@@ -72,7 +72,7 @@ async def read(scope: Scope, receive: Receive) -> bytes:
     return b"".join(parts)
 
 
-async def _next(receive: Receive, seconds: float) -> dict[str, object]:
+async def _next(receive: Receive, seconds: float) -> Message:
     try:
         async with asyncio.timeout(seconds):
             message = await receive()
@@ -80,7 +80,7 @@ async def _next(receive: Receive, seconds: float) -> dict[str, object]:
         raise TooSlow from None
     if message["type"] == "http.disconnect":
         raise Gone
-    return dict(message)
+    return message
 
 
 def _checked(body: bytes, limit: int) -> bytes:

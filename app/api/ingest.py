@@ -147,7 +147,7 @@ def _digest(value: bytes) -> str:
 def _outcome(error: EbbingError) -> str:
     if isinstance(error, BacklogFull):
         return "backlog_full"
-    return "unavailable" if isinstance(error, Unavailable) or error.status >= 500 else "refused"  # noqa: PLR2004
+    return "unavailable" if isinstance(error, Unavailable) or error.status >= 500 else "refused"
 
 
 def _form(scope: Scope) -> Format:

@@ -26,7 +26,7 @@ Name = Annotated[str | None, Query(min_length=1, max_length=NAME_MAX_CHARACTERS)
 
 
 @router.get("", summary="List memories, newest first")
-def page(  # noqa: PLR0913 - the filters
+def page(
     caller: Reader,
     subject: Name = None,
     thread: Name = None,
@@ -72,8 +72,6 @@ def _id(text: str) -> UUID:
         return UUID(text)
     except ValueError:
         raise NotFound("this tenant has no such memory") from None
-
-
 
 
 def _check_storable(**names: str | None) -> None:

@@ -38,7 +38,7 @@ def problem(error: EbbingError, request_id: str) -> tuple[bytes, dict[str, str]]
     headers = {}
     if error.retry_after_seconds is not None:
         headers["retry-after"] = str(error.retry_after_seconds)
-    if error.status == 401:  # noqa: PLR2004 - RFC 9110 wants the scheme named
+    if error.status == 401:
         headers["www-authenticate"] = "Bearer"
     return msgspec.json.encode(body), headers
 

@@ -19,9 +19,7 @@ router = APIRouter(prefix="/v1", tags=["search"])
 
 
 @router.post("/search", summary="Find memories by words and by meaning")
-def search(
-    caller: Annotated[Caller, Depends(needs("read"))], body: Annotated[bytes, Depends(body_of)]
-) -> Response:
+def search(caller: Annotated[Caller, Depends(needs("read"))], body: Annotated[bytes, Depends(body_of)]) -> Response:
     """The best memories for a query, best first."""
     request = decode(body, SearchRequest)
     started = time.perf_counter()

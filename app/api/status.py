@@ -31,7 +31,10 @@ def readyz() -> Response:
     """200 when PostgreSQL, its schema and Redis are well, else 503; names each."""
     found = health.dependencies()
     well = all(dependency.well for dependency in found)
-    shown = {"status": "ready" if well else "not ready", "dependencies": [asdict(dependency) for dependency in found]}
+    shown = {
+        "status": "ready" if well else "not ready",
+        "dependencies": [asdict(dependency) for dependency in found],
+    }
     return shapes.answer(shown, 200 if well else 503)
 
 

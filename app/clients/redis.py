@@ -11,24 +11,25 @@ from uuid import UUID
 
 import redis
 import redis.asyncio
-from redis import RedisError as RedisError
 from redis.backoff import ExponentialBackoff
 from redis.retry import Retry
 
 from app.errors import Misconfigured
 from app.settings import settings
 
+RedisError = redis.RedisError
+
 PREFIX: Final = "ebbing:{s0}:"
 STREAM_PREFIX: Final = f"{PREFIX}stream:"
 RING: Final = f"{PREFIX}ready"
 RING_MEMBERS: Final = f"{PREFIX}ready:members"
-PARKED: Final = f"{PREFIX}parked"
+HELD: Final = f"{PREFIX}held"
+TURNS: Final = f"{PREFIX}turns"
 BACKLOG: Final = f"{PREFIX}backlog"
 ATTEMPTS: Final = f"{PREFIX}attempts"
 NUDGE_PREFIX: Final = f"{PREFIX}nudge:"
 HEARTBEATS: Final = f"{PREFIX}heartbeats"
 COUNTERS: Final = f"{PREFIX}counters"
-GROUP: Final = "drain"
 
 SOCKET_TIMEOUT_SECONDS = 10
 CONNECT_TIMEOUT_SECONDS = 2
@@ -98,9 +99,13 @@ def check_settings(client: redis.Redis) -> list[str]:
     try:
         held = {**client.config_get("maxmemory-policy"), **client.config_get("appendonly")}
     except redis.ResponseError:
-        return ["Redis doesn't let us read its settings: make sure of `maxmemory-policy noeviction` and `appendonly yes`"]
+        return [
+            "Redis doesn't let us read its settings: make sure of `maxmemory-policy noeviction` and `appendonly yes`"
+        ]
     if held.get("maxmemory-policy") != "noeviction":
-        message = f"Redis has maxmemory-policy {held.get('maxmemory-policy')}: set it to noeviction, else it drops memories"
+        message = (
+            f"Redis has maxmemory-policy {held.get('maxmemory-policy')}: set it to noeviction, else it drops memories"
+        )
         raise Misconfigured(message)
     if held.get("appendonly") != "yes":
         message = "Redis keeps no append-only file: set appendonly to yes, else a restart loses what isn't stored yet"

@@ -6,12 +6,10 @@ tenants that have something waiting. Each is one Lua call. See `scripts/`.
 
 from __future__ import annotations
 
-import os
-import socket
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cache, cached_property
-from typing import Any, cast
+from functools import cache
+from typing import Any, NamedTuple, cast
 from uuid import UUID
 
 import redis
@@ -20,12 +18,12 @@ import redis.asyncio
 from app.clients.redis import (
     ATTEMPTS,
     BACKLOG,
-    GROUP,
+    HELD,
     NUDGE_PREFIX,
-    PARKED,
     RING,
     RING_MEMBERS,
     STREAM_PREFIX,
+    TURNS,
     connect,
     idempotency_key,
     script,
@@ -42,33 +40,29 @@ _NUDGE = f"{NUDGE_PREFIX}ingest.drain"
 # An API host's clock may differ from Redis's by this much when a waiting memory is looked up by its id.
 CLOCK_SLACK_MS = 10_000
 _FIND_PAGE = 200
+SUSPECTS_A_TURN = 50
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """A raw stream entry with what it weighs in the backlog."""
+class Entry(NamedTuple):
+    """A stream entry as it is: nothing of it is believed yet."""
 
     entry_id: str
-    fields: dict[bytes, bytes]
-
-    @property
-    def size(self) -> int:
-        """Bytes of the body, as the door counted them."""
-        return len(self.fields.get(b"e", b""))
+    number: bytes
+    header: bytes
+    body: bytes
 
     @property
     def memories(self) -> int:
         """Memories it says it holds, 0 where that can't be read."""
-        count = self.fields.get(b"n", b"0")
-        return int(count) if count.isdigit() else 0
+        return int(self.number) if self.number.isdigit() else 0
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What one turn of the ring gave: `abandoned` were delivered before to a worker that is gone."""
+    """What one turn of the ring gave: `suspects` were in the hands of a worker that died."""
 
     tenant_id: UUID
-    abandoned: list[Entry] = field(default_factory=list)
+    suspects: list[Entry] = field(default_factory=list)
     fresh: list[Entry] = field(default_factory=list)
 
 
@@ -95,7 +89,7 @@ class Door:
         )
         self._idempotency_seconds = int(config.idempotency_hours * 3600)
 
-    async def accept(  # noqa: PLR0913 - an envelope's parts
+    async def accept(
         self,
         tenant_id: UUID,
         *,
@@ -117,11 +111,20 @@ class Door:
             Unavailable: All tenants together have, or Redis is full or away.
         """
         key_digest, outcome = idempotency or ("", "")
-        keys = [stream_key(tenant_id), idempotency_key(tenant_id, key_digest), RING, RING_MEMBERS, BACKLOG, _NUDGE]
-        arguments = [str(tenant_id), memories, len(body), *self._limits, outcome, self._idempotency_seconds]
+        keys = [
+            stream_key(tenant_id),
+            idempotency_key(tenant_id, key_digest),
+            RING,
+            RING_MEMBERS,
+            HELD,
+            BACKLOG,
+            _NUDGE,
+        ]
+        arguments: list[bytes | str | int] = [str(tenant_id), memories, len(body), *self._limits]
+        arguments += [outcome, self._idempotency_seconds, NUDGE_MILLISECONDS]
         fields = pack(base, memories, form, request_id, trace, body)
         try:
-            answer = await self._accept(keys=keys, args=[*arguments, NUDGE_MILLISECONDS, *fields])
+            answer = await self._accept(keys=keys, args=[*arguments, *fields])
         except redis.RedisError as error:
             raise unavailable(error) from None
         if answer[0] == 1:
@@ -147,7 +150,12 @@ def _refusal(which: str, held: int, limit: int) -> BacklogFull | Unavailable:
 
 
 class Drainage:
-    """The workers' end of the streams. One per process."""
+    """The workers' end of the streams.
+
+    A worker holds one tenant at a time, under a lease. While it does, nobody else has that tenant's turn, so no
+    entry needs a claim of its own. A lease that lapses says that its worker died, and what that had in hand
+    comes again, entry by entry.
+    """
 
     def __init__(self, client: redis.Redis) -> None:
         """Take a client made by `connect`."""
@@ -155,35 +163,44 @@ class Drainage:
         self._take = client.register_script(script("take"))
         self._settle = client.register_script(script("settle"))
 
-    @cached_property
-    def consumer(self) -> str:
-        """This process's name in the consumer groups."""
-        return f"{socket.gethostname()}-{os.getpid()}"
-
     def take(self, *, first: bool) -> Turn | None:
-        """Turn the ring once: the next tenant's entries, or None when nobody has any.
+        """Turn the ring once: hold the next tenant and get its entries; None when nobody has any.
+
+        Every turn must be ended by a `settle` that frees the tenant.
 
         Args:
             first: Whether a slice begins, so that the nudge which woke it must be taken down.
         """
         config = settings()
-        limits = [config.drain_rows, config.drain_entries, config.drain_bytes, int(config.claim_idle_seconds * 1000)]
+        limits = [config.drain_rows, config.drain_entries, config.drain_bytes]
+        lease = int(config.claim_idle_seconds * 1000)
         answer = self._take(
-            keys=[RING, RING_MEMBERS, PARKED, _NUDGE],
-            args=[STREAM_PREFIX, GROUP, self.consumer, *limits, "first" if first else ""],
+            keys=[RING, RING_MEMBERS, HELD, TURNS, _NUDGE],
+            args=[STREAM_PREFIX, *limits, lease, SUSPECTS_A_TURN, "first" if first else ""],
         )
         if not answer:
             return None
-        tenant, abandoned, fresh = answer
-        return Turn(UUID(tenant.decode()), list(_entries(abandoned)), list(_entries(fresh)))
+        tenant, suspects, *flat = answer
+        entries = list(_entries(flat))
+        return Turn(UUID(tenant.decode()), entries[:suspects], entries[suspects:])
 
-    def settle(self, tenant_id: UUID, entries: Iterable[Entry]) -> int:
-        """Acknowledge and delete entries whose fate is committed. Returns how many the stream still has."""
-        arguments: list[str | int] = [str(tenant_id), GROUP]
-        for entry in entries:
-            arguments += [entry.entry_id, entry.size, entry.memories]
-        left = self._settle(keys=[stream_key(tenant_id), RING, RING_MEMBERS, BACKLOG, ATTEMPTS], args=arguments)
-        return cast("int", left)
+    def settle(self, tenant_id: UUID, entries: Sequence[Entry] = (), *, free: bool) -> int:
+        """Delete entries whose fate is committed. Returns how many the stream still has.
+
+        Args:
+            tenant_id: Whose turn it is.
+            entries: Those that are stored or set aside.
+            free: Whether the turn is over, so that the tenant goes back to the ring if it has more.
+        """
+        sizes = [sum(len(entry.body) for entry in entries), sum(entry.memories for entry in entries)]
+        arguments = [
+            str(tenant_id),
+            "free" if free else "hold",
+            *sizes,
+            *(entry.entry_id for entry in entries),
+        ]
+        keys = [stream_key(tenant_id), RING, RING_MEMBERS, HELD, TURNS, BACKLOG, ATTEMPTS]
+        return cast("int", self._settle(keys=keys, args=arguments))
 
     def count_attempt(self, tenant_id: UUID, entry: Entry) -> int:
         """Count a try at one entry by itself, before it starts: a try that kills its process counts too.
@@ -191,7 +208,7 @@ class Drainage:
         Returns:
             Which try this is, from 1. Call `forgive` when it fails for no fault of the entry's.
         """
-        return cast("int", self._client.hincrby(ATTEMPTS, f"{tenant_id}:{entry.entry_id}", 1))
+        return self._client.hincrby(ATTEMPTS, f"{tenant_id}:{entry.entry_id}", 1)
 
     def forgive(self, tenant_id: UUID, entry: Entry) -> None:
         """Take back the count of a try that failed because the database was away."""
@@ -211,11 +228,9 @@ class Backlog:
         while True:
             page = cast("list[Any]", self._client.xrange(stream_key(tenant_id), start, end, count=_FIND_PAGE))
             for entry_id, fields in page:
-                if fields and fields.get(b"b") == base:
-                    try:
-                        return unpack(entry_id.decode(), fields)
-                    except Malformed:
-                        return None
+                envelope = _envelope(entry_id, fields)
+                if envelope is not None and envelope.base == base:
+                    return envelope
             if len(page) < _FIND_PAGE:
                 return None
             start = "(" + page[-1][0].decode()
@@ -227,7 +242,7 @@ class Backlog:
     def entries(self, tenant_id: UUID | None = None) -> int:
         """Requests that wait to be stored, of a tenant or of all."""
         if tenant_id is not None:
-            return cast("int", self._client.xlen(stream_key(tenant_id)))
+            return self._client.xlen(stream_key(tenant_id))
         return int(self._client.hget(BACKLOG, "entries") or 0)
 
     def oldest_ms(self, tenant_ids: Sequence[UUID] | None = None) -> int | None:
@@ -241,19 +256,26 @@ class Backlog:
 
     def now_ms(self) -> int:
         """Redis's clock, in milliseconds since 1970."""
-        seconds, microseconds = cast("tuple[int, int]", self._client.time())
+        seconds, microseconds = self._client.time()
         return seconds * 1000 + microseconds // 1000
 
     def _waiting(self) -> list[str]:
         on_ring = cast("set[bytes]", self._client.smembers(RING_MEMBERS))
-        parked = cast("list[bytes]", self._client.zrange(PARKED, 0, -1))
-        return [tenant.decode() for tenant in {*on_ring, *parked}]
+        held = cast("list[bytes]", self._client.zrange(HELD, 0, -1))
+        return [tenant.decode() for tenant in {*on_ring, *held}]
 
 
-def _entries(raw: list[Any]) -> Iterator[Entry]:
-    for entry_id, flat in raw:
-        pairs = iter(flat)
-        yield Entry(entry_id.decode(), dict(zip(pairs, pairs, strict=True)))
+def _entries(flat: list[Any]) -> Iterator[Entry]:
+    parts = iter(flat)
+    for entry_id, number, header, body in zip(parts, parts, parts, parts, strict=True):
+        yield Entry(entry_id.decode(), number, header, body)
+
+
+def _envelope(entry_id: bytes, fields: dict[bytes, bytes]) -> Envelope | None:
+    try:
+        return unpack(entry_id.decode(), fields.get(b"n", b""), fields.get(b"h", b""), fields.get(b"e", b""))
+    except Malformed:
+        return None
 
 
 @cache

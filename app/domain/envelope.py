@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from app.domain.memory import Format
 
 VERSION = b"1"
+_FORMS: dict[bytes, Format] = {b"j": "json", b"n": "ndjson"}
+_BASE_BYTES = 16
 
 
 class Malformed(Exception):
@@ -42,27 +43,23 @@ class Envelope:
         return int(self.entry_id.partition("-")[0])
 
 
-def pack(base: bytes, memories: int, form: Format, request_id: str, trace: str, body: bytes) -> list[bytes | str | int]:
-    """The fields of a stream entry. `take.lua` relies on their order: the count is second, the body last."""
-    return ["v", VERSION, "n", memories, "b", base, "f", form, "r", request_id, "t", trace, "e", body]
+def pack(base: bytes, memories: int, form: Format, request_id: str, trace: str, body: bytes) -> list[bytes | int]:
+    """The fields of a stream entry: the number of memories, a header, the body. `take.lua` relies on their order."""
+    header = VERSION + form[:1].encode() + base + f"{request_id} {trace}".encode()
+    return [b"n", memories, b"h", header, b"e", body]
 
 
-def unpack(entry_id: str, fields: Mapping[bytes, bytes]) -> Envelope:
+def unpack(entry_id: str, count: bytes, header: bytes, body: bytes) -> Envelope:
     """The envelope in a stream entry.
 
     Raises:
         Malformed: A field is missing or wrong, or the version is unknown.
     """
-    if fields.get(b"v") != VERSION:
-        reason = "unknown envelope version"
-        raise Malformed(reason)
-    try:
-        base, count, form = fields[b"b"], int(fields[b"n"]), fields[b"f"].decode()
-        request_id, trace, body = fields[b"r"].decode(), fields[b"t"].decode(), fields[b"e"]
-    except (KeyError, ValueError):
-        reason = "envelope field missing or wrong"
-        raise Malformed(reason) from None
-    if len(base) != 16 or count < 1 or form not in ("json", "ndjson"):  # noqa: PLR2004 - a UUID's bytes
-        reason = "envelope field out of range"
-        raise Malformed(reason)
-    return Envelope(entry_id, base, count, "ndjson" if form == "ndjson" else "json", request_id, trace, body)
+    if header[:1] != VERSION:
+        raise Malformed("unknown envelope version")
+    form = _FORMS.get(header[1:2])
+    base, names = header[2:18], header[18:]
+    if form is None or len(base) != _BASE_BYTES or not count.isdigit():
+        raise Malformed("envelope header out of shape")
+    request_id, _, trace = names.decode("latin-1").partition(" ")
+    return Envelope(entry_id, base, int(count), form, request_id, trace, body)

@@ -29,7 +29,7 @@ Format = Literal["json", "ndjson"]
 
 _Name = Annotated[str, msgspec.Meta(min_length=1, max_length=NAME_MAX_CHARACTERS)]
 _Label = Annotated[str, msgspec.Meta(min_length=1, max_length=LABEL_MAX_CHARACTERS)]
-_Labels = Annotated[list[_Label], msgspec.Meta(max_length=LABELS_MAX)]
+_Labels = Annotated[tuple[_Label, ...], msgspec.Meta(max_length=LABELS_MAX)]
 _Text = Annotated[str, msgspec.Meta(min_length=1, max_length=TEXT_MAX_BYTES)]
 _Moment = Annotated[datetime, msgspec.Meta(tz=True)]
 
@@ -60,9 +60,9 @@ class MemoryIn(msgspec.Struct, forbid_unknown_fields=True, frozen=True, gc=False
     speaker: _Name | None = None
     kind: Kind | None = None
     occurred_at: _Moment | None = None
-    tags: _Labels = []
-    categories: _Labels = []
-    entities: _Labels = []
+    tags: _Labels = ()
+    categories: _Labels = ()
+    entities: _Labels = ()
     metadata: dict[str, Any] | None = None
     salience: Annotated[float, msgspec.Meta(ge=0, le=1)] | None = None
     multiplier: Annotated[float, msgspec.Meta(ge=0, le=2)] | None = None
@@ -74,16 +74,16 @@ class MemoryPatch(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """The fields of a memory that an edit may change; left out means unchanged, null means emptied."""
 
     text: _Text | msgspec.UnsetType = msgspec.UNSET
-    subject: _Name | None | msgspec.UnsetType = msgspec.UNSET
-    thread: _Name | None | msgspec.UnsetType = msgspec.UNSET
-    speaker: _Name | None | msgspec.UnsetType = msgspec.UNSET
-    kind: Kind | None | msgspec.UnsetType = msgspec.UNSET
-    occurred_at: _Moment | None | msgspec.UnsetType = msgspec.UNSET
+    subject: _Name | msgspec.UnsetType | None = msgspec.UNSET
+    thread: _Name | msgspec.UnsetType | None = msgspec.UNSET
+    speaker: _Name | msgspec.UnsetType | None = msgspec.UNSET
+    kind: Kind | msgspec.UnsetType | None = msgspec.UNSET
+    occurred_at: _Moment | msgspec.UnsetType | None = msgspec.UNSET
     tags: _Labels | msgspec.UnsetType = msgspec.UNSET
     categories: _Labels | msgspec.UnsetType = msgspec.UNSET
     entities: _Labels | msgspec.UnsetType = msgspec.UNSET
     metadata: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
-    salience: Annotated[float, msgspec.Meta(ge=0, le=1)] | None | msgspec.UnsetType = msgspec.UNSET
+    salience: Annotated[float, msgspec.Meta(ge=0, le=1)] | msgspec.UnsetType | None = msgspec.UNSET
     multiplier: Annotated[float, msgspec.Meta(ge=0, le=2)] | msgspec.UnsetType = msgspec.UNSET
 
 
@@ -164,7 +164,7 @@ def _check_closely(memory: MemoryIn | MemoryPatch, place: int | None, dimensions
             raise Invalid(errors=[FieldError(_field(place, "text"), "is too long in bytes", size, TEXT_MAX_BYTES)])
     for name in memory.__struct_fields__:
         value = getattr(memory, name)
-        if isinstance(value, str | list | dict) and _has_nul(value):
+        if isinstance(value, str | tuple | list | dict) and _has_nul(value):
             raise Invalid(errors=[FieldError(_field(place, name), "holds a NUL character, which can't be stored")])
     if isinstance(memory.metadata, dict):
         _check_metadata(memory.metadata, _field(place, "metadata"))
@@ -185,7 +185,7 @@ def _check_embedding(embedding: Sequence[float], field: str, dimensions: int | N
         message = "has another size than the tenant's embedding space"
         raise Invalid(errors=[FieldError(field, message, len(embedding), dimensions)])
     norm = math.hypot(*embedding)
-    if not math.isfinite(norm) or norm < 1e-12:  # noqa: PLR2004 - below this, direction is rounding noise
+    if not math.isfinite(norm) or norm < 1e-12:
         raise Invalid(errors=[FieldError(field, "has no direction: all zero, or too large")])
 
 
@@ -194,7 +194,7 @@ def _has_nul(value: object) -> bool:
         return "\0" in value
     if isinstance(value, dict):
         return any(_has_nul(key) or _has_nul(item) for key, item in value.items())
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         # A vector is the one long list: its first item tells that none of them is text.
         return not (value and isinstance(value[0], float)) and any(_has_nul(item) for item in value)
     return False
@@ -212,6 +212,7 @@ def _field(place: int | None, name: str) -> str:
     return name if place is None else f"[{place}].{name}"
 
 
+UNKNOWN_FIELD = "isn't a known field"
 _PATH = re.compile(r" - at `\$(?P<path>[^`]*)`$")
 _UNKNOWN = re.compile(r"unknown field `(?P<name>.*)`$", re.DOTALL)
 _MISSING = re.compile(r"missing required field `(?P<name>.*)`$")
@@ -229,16 +230,21 @@ def field_error(message: str, body: bytes, form: Format) -> FieldError:
     reason = message[: found.start()] if found else message
     if unknown := _UNKNOWN.search(reason):
         name = unknown["name"][:NAME_MAX_CHARACTERS]
-        return FieldError(f"{path}.{name}".lstrip("."), "isn't a known field")
+        return FieldError(f"{path}.{name}".lstrip("."), UNKNOWN_FIELD)
     if missing := _MISSING.search(reason):
         return FieldError(f"{path}.{missing['name']}".lstrip("."), "is missing")
+    if reason.startswith("Invalid enum value"):  # msgspec quotes the value, which may be anything
+        return FieldError(path.lstrip(".") or "body", f"isn't one of {', '.join(KINDS)}")
     limit = _LIMIT.search(reason)
     reason = reason[0].lower() + reason[1:]
     if not limit:
         return FieldError(path.lstrip(".") or "body", reason)
     number = float(limit["limit"])
     return FieldError(
-        path.lstrip(".") or "body", reason, _measure(body, form, path), int(number) if number.is_integer() else number
+        path.lstrip(".") or "body",
+        reason,
+        _measure(body, form, path),
+        int(number) if number.is_integer() else number,
     )
 
 

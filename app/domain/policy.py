@@ -63,6 +63,4 @@ class Policy(BaseModel):
         try:
             return ZoneInfo(time_zone).key
         except (ZoneInfoNotFoundError, ValueError, OSError) as unknown:
-            raise ValueError(
-                f"unknown time zone {time_zone!r}: use an IANA name such as 'Europe/Berlin'"
-            ) from unknown
+            raise ValueError(f"unknown time zone {time_zone!r}: use an IANA name such as 'Europe/Berlin'") from unknown

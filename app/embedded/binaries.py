@@ -76,9 +76,7 @@ def _find_redis_server() -> Path:
         found = re.search(r"v=(\d+)\.(\d+)", text)
         if code == 0 and found and (int(found[1]), int(found[2])) >= REDIS_OLDEST:
             return program
-    raise EmbeddedError(
-        f"no redis-server 6.2 or newer here: {_INSTALL}, install redis-server, or set EBBING_REDIS_URL"
-    )
+    raise EmbeddedError(f"no redis-server 6.2 or newer here: {_INSTALL}, install redis-server, or set EBBING_REDIS_URL")
 
 
 def _package_folder(name: str) -> Path | None:

@@ -57,9 +57,7 @@ def secret(path: Path) -> str:
 def write_private(path: Path, text: str, owner: ServerUser | None = None) -> None:
     """Write a file of mode 0600, whole or not at all, and on disk before this returns."""
     draft = path.with_name(f".{path.name}.{os.getpid()}")
-    with os.fdopen(
-        os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8"
-    ) as file:
+    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())

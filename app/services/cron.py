@@ -30,7 +30,7 @@ def next_time(cron: str, time_zone: str, after: datetime) -> datetime | None:
     """
     trigger = _trigger(cron, time_zone)
     fixed_hour = cron.split()[1].isdigit()
-    moment = trigger.get_next_fire_time(None, after + timedelta(microseconds=1))
+    moment: datetime | None = trigger.get_next_fire_time(None, after + timedelta(microseconds=1))
     while moment is not None and fixed_hour and moment.fold:
         moment = trigger.get_next_fire_time(None, moment + timedelta(minutes=1))
     return moment

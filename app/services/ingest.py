@@ -1,6 +1,6 @@
 """Drain: what waits in the tenants' streams becomes rows, once, whatever dies in between.
 
-An entry is acknowledged after the transaction that stored it. Stored twice it can't be: the ledger knows it.
+An entry leaves the stream after the transaction that stored it. Stored twice it can't be: the ledger knows it.
 """
 
 from __future__ import annotations
@@ -59,39 +59,60 @@ def _nudge_enrichment() -> None:
 
 
 def _store(turn: Turn) -> int:
-    """Store a turn's entries: together, or one by one where one of them gave trouble before or does now."""
-    stored = sum(_store_alone(turn.tenant_id, entry) for entry in turn.abandoned)
-    if not turn.fresh:
-        return stored
+    """Store a turn's entries: together, or one by one where one of them may be at fault. Ends the turn."""
+    tenant_id = turn.tenant_id
     try:
-        return stored + _store_together(turn.tenant_id, turn.fresh)
-    except Exception as error:
-        if is_passing(error):
-            raise
-        log.warning("turn_failed", tenant=str(turn.tenant_id), entries=len(turn.fresh), error=type(error).__name__)
-    return stored + sum(_store_alone(turn.tenant_id, entry) for entry in turn.fresh)
+        stored = _store_each(tenant_id, turn.suspects)
+        if turn.fresh:
+            try:
+                return stored + _store_together(tenant_id, turn.fresh)
+            except Exception as error:
+                if is_passing(error):
+                    raise
+                _say("turn_failed", tenant_id, error, entries=len(turn.fresh))
+            stored += _store_each(tenant_id, turn.fresh)
+    except Exception:
+        # Not the entries' fault: somebody may try them again at once.
+        drainage().settle(tenant_id, free=True)
+        raise
+    drainage().settle(tenant_id, free=True)
+    return stored
 
 
-def _store_alone(tenant_id: UUID, entry: Entry) -> int:
-    """Store one entry by itself; after its third delivery it is set aside."""
+def _store_each(tenant_id: UUID, entries: Sequence[Entry]) -> int:
+    """Store entries one by one; what can't be after its third delivery is set aside."""
     tries = settings().deliveries_max - 1  # the delivery among others was the first
+    return sum(_store_alone(tenant_id, entry, tries) for entry in entries)
+
+
+def _store_alone(tenant_id: UUID, entry: Entry, tries: int) -> int:
     reason = KILLED
     while (attempt := drainage().count_attempt(tenant_id, entry)) <= tries:
         try:
-            return _store_together(tenant_id, [entry])
+            return _store_together(tenant_id, [entry], free=False)
         except Exception as error:
             if is_passing(error):
                 drainage().forgive(tenant_id, entry)
                 raise
             reason = type(error).__name__
-            log.warning("entry_failed", tenant=str(tenant_id), entry=entry.entry_id, error=reason, attempt=attempt)
+            _say("entry_failed", tenant_id, error, entry=entry.entry_id, attempt=attempt)
     _set_aside(tenant_id, entry, reason, attempt)
-    drainage().settle(tenant_id, [entry])
+    drainage().settle(tenant_id, [entry], free=False)
     return 0
 
 
-def _store_together(tenant_id: UUID, entries: Sequence[Entry]) -> int:
-    """Store entries in one transaction and acknowledge them. Returns the memories stored."""
+def _say(event: str, tenant_id: UUID, error: Exception, **details: object) -> None:
+    log.warning(event, tenant=str(tenant_id), exc_info=error, **details)
+
+
+def _store_together(tenant_id: UUID, entries: Sequence[Entry], *, free: bool = True) -> int:
+    """Store entries, and then delete them from the stream. Returns the memories stored.
+
+    Args:
+        tenant_id: Whose they are.
+        entries: What to store, all or nothing.
+        free: Whether the tenant's turn ends with it.
+    """
     readable: list[Arrival] = []
     for entry in entries:
         try:
@@ -110,12 +131,12 @@ def _store_together(tenant_id: UUID, entries: Sequence[Entry]) -> int:
     if careful:
         stored += keyed.store(tenant_id, careful)
     failpoints.reach("drain.before_settle")
-    drainage().settle(tenant_id, entries)
+    drainage().settle(tenant_id, entries, free=free)
     return stored
 
 
 def _read(entry: Entry) -> Arrival:
-    envelope = unpack(entry.entry_id, entry.fields)
+    envelope = unpack(*entry)
     memories = decode(envelope.body, envelope.form, dimensions=None)
     if len(memories) != envelope.memories:
         reason = "envelope holds another number of memories than it says"
@@ -132,7 +153,7 @@ def _set_aside(tenant_id: UUID, entry: Entry, reason: str, attempts: int) -> Non
             reason=reason,
             attempts=attempts,
             entry_id=entry.entry_id,
-            payload=entry.fields.get(b"e", b""),
+            payload=entry.body,
         )
     metrics.count("dead_letters")
     log.error("dead_letter", tenant=str(tenant_id), entry=entry.entry_id, reason=reason, attempts=attempts)

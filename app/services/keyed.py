@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from uuid import UUID
 
 import numpy as np
-from app.store.database import Connection
 
 from app.clients.embedder import embedder
 from app.domain.ids import first_seq, memory_uuids
@@ -64,7 +63,9 @@ def _rows(arrival: Arrival) -> Iterator[NewMemory]:
         yield NewMemory(UUID(memory_id), seq + place, arrival.accepted_ms, memory)
 
 
-def _latest(given: Sequence[NewMemory]) -> tuple[dict[str | UUID, NewMemory], list[tuple[str | UUID, NewMemory]]]:
+def _latest(
+    given: Sequence[NewMemory],
+) -> tuple[dict[str | UUID, NewMemory], list[tuple[str | UUID, NewMemory]]]:
     """The last memory of each external id, by that id (by its own where it has none), and those it overtook."""
     latest: dict[str | UUID, NewMemory] = {}
     overtaken = []
@@ -77,7 +78,7 @@ def _latest(given: Sequence[NewMemory]) -> tuple[dict[str | UUID, NewMemory], li
 
 
 def _write_vectors(
-    tx: Connection, tenant_id: UUID, versions: Mapping[UUID, int], vectors: Mapping[UUID, list[float]]
+    tx: database.Transaction, tenant_id: UUID, versions: Mapping[UUID, int], vectors: Mapping[UUID, list[float]]
 ) -> None:
     """Write the caller's own vectors; their size was checked at the door."""
     if not vectors:

@@ -20,6 +20,7 @@ from app.services import policies
 from app.store import arrivals, database, embeddings, memories, words, work
 from app.store.memories import Filters, Stored
 
+
 class _Missing(Exception):
     """The memory isn't among the stored ones."""
 
@@ -66,9 +67,7 @@ def edit(tenant_id: UUID, memory_id: UUID, patch: MemoryPatch) -> Stored:
         NotFound: This tenant has no such memory.
         Unavailable: It is still in the queue.
     """
-    given = {
-        name: value for name in patch.__struct_fields__ if (value := getattr(patch, name)) is not msgspec.UNSET
-    }
+    given = {name: value for name in patch.__struct_fields__ if (value := getattr(patch, name)) is not msgspec.UNSET}
     changes = {name: value for name, value in given.items() if name not in STATE_FIELDS}
     policy = policies.current(tenant_id)
     with _stored_only(tenant_id, memory_id), database.tenant(tenant_id) as tx:
@@ -136,7 +135,7 @@ def _given(envelope: Envelope) -> list[MemoryIn]:
         return []  # the drain will set it aside
 
 
-def _lock(tx: database.Connection, tenant_id: UUID, memory_id: UUID) -> UUID:
+def _lock(tx: database.Transaction, tenant_id: UUID, memory_id: UUID) -> UUID:
     stored_id = memories.resolve(tx, tenant_id, memory_id)
     if not memories.lock(tx, tenant_id, stored_id):
         raise _Missing

@@ -16,11 +16,12 @@ REDELIVERY_SECONDS: Final = 7 * 86_400
 
 def purge_ledger(tenant_id: UUID) -> int:
     """Delete the tenant's ledger rows that no replay can need any more. Returns how many."""
-    age = settings().idempotency_hours * 3600 + REDELIVERY_SECONDS
+    age_seconds = settings().idempotency_hours * 3600 + REDELIVERY_SECONDS
     purged = 0
     while True:
         with database.tenant(tenant_id) as tx:
-            rows = arrivals.purge(tx, tenant_id, age, SLICE_ROWS)
+            before_ms = int((database.now(tx).timestamp() - age_seconds) * 1000)
+            rows = arrivals.purge(tx, tenant_id, before_ms, SLICE_ROWS)
         purged += rows
         if rows < SLICE_ROWS:
             metrics.count("ledger_purged_rows", purged)

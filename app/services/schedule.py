@@ -86,7 +86,7 @@ def _complete(row: Row, now: datetime | None) -> None:
     """Give tenants that lack this row theirs."""
     with database.shared() as tx:
         lacking = schedules.tenants_lacking(tx, row.task, _BATCH)
-        moment = now or schedules.now(tx)
+        moment = now or database.now(tx)
     fresh = []
     for tenant_id in lacking:
         time_zone = policies.current(tenant_id).time_zone
@@ -108,7 +108,7 @@ def _complete(row: Row, now: datetime | None) -> None:
 
 def _enter_due(now: datetime | None) -> int:
     with database.shared() as tx:
-        moment = now or schedules.now(tx)
+        moment = now or database.now(tx)
         due = schedules.claim_due(tx, moment, _BATCH)
         if not due:
             return 0

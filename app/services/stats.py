@@ -42,7 +42,10 @@ def of_tenant(tenant_id: UUID) -> Stats:
         waiting = work.waiting(tx, tenant_id)
         letters = dead_letters.count(tx, tenant_id)
     queue = backlog()
-    pending = {"ingest": queue.memories(tenant_id), **{stage: held.memories for stage, held in waiting.items()}}
+    pending = {
+        "ingest": queue.memories(tenant_id),
+        **{stage: held.memories for stage, held in waiting.items()},
+    }
     pending.setdefault("score", 0)
     return Stats(tiers, pending, letters, _lanes(pending["ingest"], _age(queue.oldest_ms([tenant_id])), waiting))
 

@@ -97,7 +97,7 @@ def revoke_key(key_id: str) -> None:
 
 
 def _issue(
-    tx: database.Connection, tenant_id: UUID, name: str, scopes: Sequence[str], expires_at: datetime | None
+    tx: database.Transaction, tenant_id: UUID, name: str, scopes: Sequence[str], expires_at: datetime | None
 ) -> str:
     text = keys.make(secrets.token_bytes(keys.ID_BYTES), secrets.token_bytes(keys.SECRET_BYTES))
     made = keys.parse(text)

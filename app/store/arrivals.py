@@ -13,7 +13,7 @@ import psycopg
 from sqlalchemy import Connection, text
 
 from app.domain.ids import array_literal, memory_uuids
-from app.store.copying import MEMORIES_COPY, STATE_COPY, Arrival, pack
+from app.store.copying import HEADER, MEMORIES_COPY, STATE_COPY, TRAILER, Arrival, pack
 from app.store.work import STAGES
 
 # Memories in one item of enrichment work: small enough to be one batch of an embedder.
@@ -37,12 +37,16 @@ def copy_fresh(tx: Connection, tenant_id: UUID, arrivals: Sequence[Arrival]) -> 
         return 0
     fresh = {base.bytes for base, _ in ledger}
     storing = [arrival for base, arrival in by_base.items() if base in fresh]
-    rows, states = pack(tenant_id, storing, now_ms=ledger[0][1])
+    states = []
     with connection.cursor() as cursor:
         with cursor.copy(MEMORIES_COPY) as copy:
-            copy.write(rows)
+            copy.write(HEADER)
+            for rows, state in pack(tenant_id, storing, now_ms=ledger[0][1]):
+                copy.write(rows)
+                states.append(state)
+            copy.write(TRAILER)
         with cursor.copy(STATE_COPY) as copy:
-            copy.write(states)
+            copy.write(b"".join((HEADER, *states, TRAILER)))
     connection.execute(_WORK, (tenant_id, list(_work_items(storing)), list(STAGES)))
     return sum(len(arrival.memories) for arrival in storing)
 
@@ -83,7 +87,8 @@ def note_fresh(tx: Connection, tenant_id: UUID, arrivals: Sequence[Arrival]) -> 
 
 _NOTE = text("""
 INSERT INTO envelopes (tenant_id, base, memories)
-SELECT :tenant_id, base, memories FROM unnest(CAST(:bases AS uuid[]), CAST(:memories AS int[])) AS given (base, memories)
+SELECT :tenant_id, base, memories
+FROM unnest(CAST(:bases AS uuid[]), CAST(:memories AS int[])) AS given (base, memories)
 ON CONFLICT DO NOTHING RETURNING base
 """)
 
@@ -96,16 +101,25 @@ def is_stored(tx: Connection, tenant_id: UUID, base: bytes) -> bool:
 _IS_STORED = text("SELECT EXISTS (SELECT FROM envelopes WHERE tenant_id = :tenant_id AND base = :base)")
 
 
-def purge(tx: Connection, tenant_id: UUID, older_than_seconds: float, limit: int) -> int:
-    """Delete ledger rows that no replay can need any more. Returns the rows deleted; call again until 0."""
-    values = {"tenant_id": tenant_id, "age": older_than_seconds, "limit": limit}
-    return tx.execute(_PURGE, values).rowcount
+def purge(tx: Connection, tenant_id: UUID, before_ms: int, limit: int) -> int:
+    """Delete ledger rows of envelopes accepted before this moment. Returns how many; call again until 0.
+
+    A base begins with its moment, so the primary key finds the old ones.
+
+    Args:
+        tx: The tenant's transaction.
+        tenant_id: The tenant.
+        before_ms: Milliseconds since 1970.
+        limit: Most rows.
+    """
+    boundary = UUID(bytes=before_ms.to_bytes(6, "big") + bytes(10))
+    return tx.execute(_PURGE, {"tenant_id": tenant_id, "boundary": boundary, "limit": limit}).rowcount
 
 
 _PURGE = text("""
 DELETE FROM envelopes WHERE tenant_id = :tenant_id AND base IN (
   SELECT base FROM envelopes
-  WHERE tenant_id = :tenant_id AND stored_at < now() - make_interval(secs => :age)
-  ORDER BY stored_at LIMIT :limit FOR UPDATE SKIP LOCKED
+  WHERE tenant_id = :tenant_id AND base < :boundary
+  ORDER BY base LIMIT :limit FOR UPDATE SKIP LOCKED
 )
 """)

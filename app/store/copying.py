@@ -6,7 +6,7 @@ a driver's row writer, and this is the busiest code of the drain.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from struct import Struct
@@ -29,6 +29,7 @@ FROM STDIN (FORMAT binary)
 
 HEADER: Final = b"PGCOPY\n\xff\r\n\0" + bytes(8)
 TRAILER: Final = b"\xff\xff"
+PIECE_ROWS: Final = 500
 
 _POSTGRES_EPOCH_SECONDS = 946_684_800  # 2000-01-01
 _TEXT_OID = 25
@@ -61,17 +62,22 @@ class Arrival:
     memories: Sequence[MemoryIn]
 
 
-def pack(tenant_id: UUID, arrivals: Iterable[Arrival], now_ms: int) -> tuple[bytes, bytes]:
-    """The COPY streams of `memories` and of `memory_state` for these arrivals.
+def pack(tenant_id: UUID, arrivals: Iterable[Arrival], now_ms: int) -> Iterator[tuple[bytes, bytes]]:
+    """Pieces of the COPY streams of `memories` and of `memory_state` for these arrivals.
+
+    In pieces, so that PostgreSQL works on one while the next is packed. `HEADER` comes before the first piece
+    and `TRAILER` after the last.
 
     Args:
+        tenant_id: Whose memories they are.
+        arrivals: What to store.
         now_ms: The database's now: no memory is created later than that, whatever Redis's clock says.
     """
     memories_start = _ROW_START.pack(_MEMORIES_COLUMNS, 16, tenant_id.bytes, 16)
     state_start = _ROW_START.pack(_STATE_COLUMNS, 16, tenant_id.bytes, 16)
     unscored = _NULL + _NULL + _LENGTH_AND_FLOAT.pack(4, 1.0)
-    rows: list[bytes] = [HEADER]
-    states: list[bytes] = [HEADER]
+    rows: list[bytes] = []
+    states: list[bytes] = []
     add_row, add_state = rows.append, states.append
     for arrival in arrivals:
         stem, seq = arrival.base[:14], first_seq(arrival.entry_id)
@@ -105,9 +111,11 @@ def pack(tenant_id: UUID, arrivals: Iterable[Arrival], now_ms: int) -> tuple[byt
                 add_state(state_start + memory_id + state_end)
             else:
                 add_state(state_start + memory_id + _scored(memory) + created)
-    rows.append(TRAILER)
-    states.append(TRAILER)
-    return b"".join(rows), b"".join(states)
+        if len(rows) >= PIECE_ROWS:
+            yield b"".join(rows), b"".join(states)
+            rows.clear()
+            states.clear()
+    yield b"".join(rows), b"".join(states)
 
 
 def _name(value: str | None) -> bytes:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from typing import Literal
 from uuid import UUID
 
@@ -28,7 +29,9 @@ _BIND = text("SELECT set_config('ebbing.tenant', :tenant, true)")
 _PASSING = ("08", "53", "57", "58", "25006", "40")
 
 
+# For services, which know no driver.
 DatabaseError = SQLAlchemyError
+Transaction = Connection
 
 
 @contextmanager
@@ -58,6 +61,12 @@ def engine(role: Role) -> Engine:
     if role not in _engines:
         _engines[role] = _open(role)
     return _engines[role]
+
+
+def now(tx: Connection) -> datetime:
+    """The database's clock, the one that decides."""
+    moment: datetime = tx.execute(text("SELECT now()")).scalar_one()
+    return moment
 
 
 def bypasses_row_security() -> bool:

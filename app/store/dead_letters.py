@@ -8,7 +8,7 @@ from uuid import UUID, uuid4
 from sqlalchemy import Connection, text
 
 
-def add(  # noqa: PLR0913 - what a dead letter records
+def add(
     tx: Connection,
     tenant_id: UUID,
     *,
@@ -48,7 +48,7 @@ VALUES (:tenant_id, :letter_id, :stage, :reason, :attempts, :entry_id, CAST(:mem
 
 def count(tx: Connection, tenant_id: UUID) -> int:
     """How many dead letters a tenant has."""
-    return tx.execute(_COUNT, {"tenant_id": tenant_id}).scalar_one()
+    return int(tx.execute(_COUNT, {"tenant_id": tenant_id}).scalar_one())
 
 
 _COUNT = text("SELECT count(*) FROM dead_letters WHERE tenant_id = :tenant_id")

@@ -84,7 +84,7 @@ JOIN memory_state AS state ON state.tenant_id = :tenant AND state.memory_id = me
 _GET = text(f"""
 SELECT {_COLUMNS}
 WHERE memory.tenant_id = :tenant AND memory.memory_id = :memory_id AND memory.deleted_at IS NULL
-""")  # noqa: S608 - the inserted part is the constant above
+""")
 
 _PAGE = text(f"""
 SELECT {_COLUMNS}
@@ -98,7 +98,7 @@ WHERE memory.tenant_id = :tenant AND memory.deleted_at IS NULL
   AND (CAST(:before AS timestamptz) IS NULL OR coalesce(memory.occurred_at, memory.created_at) < :before)
   AND (CAST(:older_than AS uuid) IS NULL OR memory.memory_id < :older_than)
 ORDER BY memory.memory_id DESC LIMIT :limit
-""")  # noqa: S608 - as above
+""")
 
 
 def get(tx: Connection, tenant_id: UUID, memory_id: UUID) -> Stored | None:

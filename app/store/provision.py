@@ -20,13 +20,9 @@ def create_database(superuser_url: str, database: str, role: str, role_password:
         Misconfigured: the server refused.
     """
     try:
-        with psycopg.connect(
-            superuser_url, autocommit=True, connect_timeout=CONNECT_TIMEOUT_SECONDS
-        ) as connection:
+        with psycopg.connect(superuser_url, autocommit=True, connect_timeout=CONNECT_TIMEOUT_SECONDS) as connection:
             # Hashed here, so that the server never sees the password itself.
-            hashed = connection.pgconn.encrypt_password(
-                role_password.encode(), role.encode(), b"scram-sha-256"
-            )
+            hashed = connection.pgconn.encrypt_password(role_password.encode(), role.encode(), b"scram-sha-256")
             if not connection.execute("select 1 from pg_roles where rolname = %s", [role]).fetchone():
                 connection.execute(sql.SQL("create role {}").format(sql.Identifier(role)))
             connection.execute(

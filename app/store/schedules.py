@@ -55,11 +55,6 @@ class Run:
     task: str
 
 
-def now(tx: Connection) -> datetime:
-    """The database's clock, the one that decides."""
-    return tx.execute(text("SELECT now()")).scalar_one()
-
-
 def tenants_lacking(tx: Connection, task: str, limit: int) -> list[UUID]:
     """Tenants without a schedule row for this task."""
     return list(tx.execute(_LACKING, {"task": task, "limit": limit}).scalars())

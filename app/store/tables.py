@@ -150,7 +150,6 @@ envelopes = Table(
     Column("base", Uuid, primary_key=True),
     Column("memories", Integer, nullable=False),
     _moment("stored_at", needed=True, default="now()"),
-    Index("envelopes_stored", "tenant_id", "stored_at"),
 )
 
 memories = Table(

@@ -50,9 +50,7 @@ SELECT stage, :tenant_id, CAST(:memory_ids AS uuid[]) FROM unnest(CAST(:stages A
 """)
 
 
-def claim(  # noqa: PLR0913 - each is a bound of the claim
-    tx: Connection, stage: str, *, claim_id: UUID, after: UUID, limit: int, lease_seconds: float
-) -> Claim | None:
+def claim(tx: Connection, stage: str, *, claim_id: UUID, after: UUID, limit: int, lease_seconds: float) -> Claim | None:
     """Claim the oldest items of the next tenant after `after`, round and round, so that none starves.
 
     Items that failed before come alone, so that one that can't be done doesn't drag others along.

@@ -140,7 +140,6 @@ CREATE TABLE envelopes (
   stored_at timestamptz NOT NULL DEFAULT now(),
   PRIMARY KEY (tenant_id, base)
 );
-CREATE INDEX envelopes_stored ON envelopes (tenant_id, stored_at);
 
 CREATE TABLE memories (
   tenant_id uuid NOT NULL,
@@ -163,7 +162,7 @@ CREATE TABLE memories (
   deleted_at timestamptz,
   PRIMARY KEY (tenant_id, memory_id)
 );
-CREATE UNIQUE INDEX memories_external ON memories (tenant_id, external_id) 
+CREATE UNIQUE INDEX memories_external ON memories (tenant_id, external_id)
   WHERE external_id IS NOT NULL AND deleted_at IS NULL;
 CREATE INDEX memories_thread ON memories (tenant_id, thread, seq) WHERE thread IS NOT NULL;
 CREATE INDEX memories_subject ON memories (tenant_id, subject, memory_id) WHERE subject IS NOT NULL;

@@ -30,9 +30,7 @@ def main(wanted: list[str]) -> int:
     failed = []
     for name in wanted or CHECKS:
         started = time.monotonic()
-        done = subprocess.run(
-            CHECKS[name], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
-        )
+        done = subprocess.run(CHECKS[name], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
         verdict = "ok" if done.returncode == 0 else "FAILED"
         print(f"{name:<14}{verdict:<8}{time.monotonic() - started:5.1f} s", flush=True)
         if done.returncode:

@@ -69,18 +69,14 @@ def compose_faults(text: str) -> list[str]:
             found.append("no-new-privileges isn't set")
         if not service.get("read_only") and name not in WRITES_ITS_ROOT:
             found.append("the root file system is writable: set read_only")
-        found += [
-            f"port {port} is open to the network" for port in service.get("ports", []) if not _is_local(port)
-        ]
+        found += [f"port {port} is open to the network" for port in service.get("ports", []) if not _is_local(port)]
         found += [
             f"{key} holds a secret: take it from the environment"
             for key, value in dict(service.get("environment", {})).items()
             if re.search("PASSWORD|SECRET|_KEY$|AUTH$|_URL$", key) and "${" not in str(value)
         ]
         found += [
-            f"depends on {other}, which isn't there"
-            for other in service.get("depends_on", {})
-            if other not in services
+            f"depends on {other}, which isn't there" for other in service.get("depends_on", {}) if other not in services
         ]
         faults += [f"{name}: {fault}" for fault in found]
     return faults

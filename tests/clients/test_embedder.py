@@ -87,7 +87,5 @@ def test_loading_leaves_logging_alone() -> None:
         "import logging; from app.clients.embedder import embedder; embedder();"
         "root = logging.getLogger(); print(root.handlers, root.level)"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
-    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout.strip() == f"[] {logging.WARNING}"

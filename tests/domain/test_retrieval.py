@@ -52,9 +52,7 @@ def ranked(query: str, *candidates: Candidate, limit: int = 10) -> list[int]:
 
 
 def test_the_score_is_words_and_relevance_by_weight() -> None:
-    [result] = rank(
-        [candidate(1, 0.5, 0.25)], SearchRequest("x", explain=True), Ranking(words=2, relevance=4)
-    )
+    [result] = rank([candidate(1, 0.5, 0.25)], SearchRequest("x", explain=True), Ranking(words=2, relevance=4))
     assert result.score == pytest.approx(2)
     assert result.explain == {"words": 1.0, "relevance": 1.0, "actor": 0.0, "when": 0.0}
 

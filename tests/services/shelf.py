@@ -88,9 +88,7 @@ class Shelf:
 
     def true_counts(self) -> dict[str, int]:
         """The same, counted anew from the memories' own words."""
-        counted = self.rows(
-            "SELECT unnest(tsvector_to_array(own)) AS word, count(*) FROM memory_words GROUP BY 1"
-        )
+        counted = self.rows("SELECT unnest(tsvector_to_array(own)) AS word, count(*) FROM memory_words GROUP BY 1")
         total = self.rows("SELECT '', count(*) FROM memory_words HAVING count(*) > 0")
         return dict(map(tuple, counted + total))
 

@@ -19,9 +19,7 @@ __all__ = ["shelf"]
 @pytest.fixture
 def talk(shelf: Shelf) -> Shelf:
     """Six turns of one thread, one fruit each, indexed."""
-    for key, fruit in zip(
-        "abcdef", ("apple", "banana", "cherry", "dates", "elderberry", "figs"), strict=True
-    ):
+    for key, fruit in zip("abcdef", ("apple", "banana", "cherry", "dates", "elderberry", "figs"), strict=True):
         shelf.put(key, fruit, thread="breakfast")
     shelf.index()
     return shelf
@@ -59,12 +57,8 @@ def test_context_is_two_turns_before_and_after(talk: Shelf) -> None:
 
 
 @pytest.mark.parametrize("order", [("abc", "def"), ("f", "a", "d", "b", "e", "c"), ("ace", "bdf")])
-def test_context_is_the_same_in_whatever_batches_turns_are_indexed(
-    shelf: Shelf, order: tuple[str, ...]
-) -> None:
-    for key, fruit in zip(
-        "abcdef", ("apple", "banana", "cherry", "dates", "elderberry", "figs"), strict=True
-    ):
+def test_context_is_the_same_in_whatever_batches_turns_are_indexed(shelf: Shelf, order: tuple[str, ...]) -> None:
+    for key, fruit in zip("abcdef", ("apple", "banana", "cherry", "dates", "elderberry", "figs"), strict=True):
         shelf.put(key, fruit, thread="breakfast")
     for batch in order:
         shelf.index(*batch)
@@ -115,9 +109,7 @@ def test_an_edit_reaches_neighbours_and_counts(talk: Shelf) -> None:
     assert "cherri" not in talk.words("a") | talk.words("c") | talk.words("e")
     assert all("coconut" in talk.words(key) for key in "abcde")
     assert talk.counts() == talk.true_counts()
-    assert talk.rows("SELECT text_version FROM memory_words WHERE memory_id = :id", id=talk.ids["c"]) == [
-        (2,)
-    ]
+    assert talk.rows("SELECT text_version FROM memory_words WHERE memory_id = :id", id=talk.ids["c"]) == [(2,)]
 
 
 def test_a_move_to_another_thread_reaches_both(talk: Shelf) -> None:
@@ -173,9 +165,7 @@ def test_tenants_do_not_meet(talk: Shelf) -> None:
 
 
 def vector(shelf: Shelf, key: str) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
-    [(value,)] = shelf.rows(
-        "SELECT embedding::real[] FROM embeddings WHERE memory_id = :id", id=shelf.ids[key]
-    )
+    [(value,)] = shelf.rows("SELECT embedding::real[] FROM embeddings WHERE memory_id = :id", id=shelf.ids[key])
     return np.array(value, dtype=np.float32)
 
 

@@ -19,9 +19,7 @@ def diary(shelf: Shelf) -> Shelf:
     shelf.put("vet", "Which vet do you go to?", speaker="Bob", subject="bob", thread="pets")
     shelf.put("piano", "My piano lessons start on Tuesday", speaker="Ann", subject="ann", kind="episodic")
     shelf.put("guitar", "My guitar lessons were fun", speaker="Bob", tags=["music", "fun"], kind="semantic")
-    shelf.put(
-        "paris", "The flight to Paris leaves at nine", tags=["travel"], occurred_at=NOON - timedelta(days=30)
-    )
+    shelf.put("paris", "The flight to Paris leaves at nine", tags=["travel"], occurred_at=NOON - timedelta(days=30))
     shelf.index()
     shelf.embed()
     return shelf
@@ -153,9 +151,7 @@ def test_another_tenants_memories_are_never_found(diary: Shelf) -> None:
     assert other.found("Paris flight") == ["rome"]
 
 
-@pytest.mark.parametrize(
-    "query", ["", " ", "?!", "\u200b", "🙂🙃", "日本語", "the and of", "who is it?", "a" * 3000]
-)
+@pytest.mark.parametrize("query", ["", " ", "?!", "\u200b", "🙂🙃", "日本語", "the and of", "who is it?", "a" * 3000])
 def test_a_query_without_usual_words_raises_nothing(diary: Shelf, query: str) -> None:
     for result in diary.search(query, explain=True):
         assert 0 < result.score <= 2

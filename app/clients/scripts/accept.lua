@@ -1,8 +1,9 @@
 -- Take one request in: idempotency, backlog limits, the entry, the tenant onto the ring; all or nothing.
--- KEYS: stream, idempotency key, ring, ring members, backlog, nudge flag
+-- KEYS: stream, idempotency key, ring, ring members, held tenants, backlog, nudge flag
 -- ARGV: tenant, memories, size in bytes,
 --       limits: tenant entries, tenant bytes, all entries, all bytes,
 --       idempotency value ('' for none), its seconds, nudge milliseconds, then the entry's fields
+-- Returns {1, entry id, whether to nudge}, {0, earlier value}, or {-1, which limit, held, limit}.
 local tenant, memories, size = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local value = ARGV[8]
 if value ~= '' then
@@ -10,7 +11,7 @@ if value ~= '' then
   if earlier then return {0, earlier} end
 end
 
-local held = redis.call('HMGET', KEYS[5], 'entries', 'bytes', tenant .. ':bytes')
+local held = redis.call('HMGET', KEYS[6], 'entries', 'bytes', tenant .. ':bytes')
 local entries, bytes, mine = tonumber(held[1] or 0), tonumber(held[2] or 0), tonumber(held[3] or 0)
 if entries >= tonumber(ARGV[6]) then return {-1, 'all_entries', entries, tonumber(ARGV[6])} end
 if bytes + size > tonumber(ARGV[7]) then return {-1, 'all_bytes', bytes, tonumber(ARGV[7])} end
@@ -19,11 +20,14 @@ if waiting >= tonumber(ARGV[4]) then return {-1, 'tenant_entries', waiting, tonu
 if mine + size > tonumber(ARGV[5]) then return {-1, 'tenant_bytes', mine, tonumber(ARGV[5])} end
 
 local id = redis.call('XADD', KEYS[1], '*', unpack(ARGV, 11))
-redis.call('HINCRBY', KEYS[5], 'entries', 1)
-redis.call('HINCRBY', KEYS[5], 'bytes', size)
-redis.call('HINCRBY', KEYS[5], tenant .. ':bytes', size)
-redis.call('HINCRBY', KEYS[5], tenant .. ':memories', memories)
-if redis.call('SADD', KEYS[4], tenant) == 1 then redis.call('RPUSH', KEYS[3], tenant) end
+redis.call('HINCRBY', KEYS[6], 'entries', 1)
+redis.call('HINCRBY', KEYS[6], 'bytes', size)
+redis.call('HINCRBY', KEYS[6], tenant .. ':bytes', size)
+redis.call('HINCRBY', KEYS[6], tenant .. ':memories', memories)
 if value ~= '' then redis.call('SET', KEYS[2], value, 'EX', ARGV[9]) end
-local nudge = redis.call('SET', KEYS[6], '1', 'NX', 'PX', ARGV[10])
+-- A tenant that a worker holds comes back to the ring when that worker is done with its turn.
+if not redis.call('ZSCORE', KEYS[5], tenant) and redis.call('SADD', KEYS[4], tenant) == 1 then
+  redis.call('RPUSH', KEYS[3], tenant)
+end
+local nudge = redis.call('SET', KEYS[7], '1', 'NX', 'PX', ARGV[10])
 return {1, id, nudge and 1 or 0}

@@ -1,25 +1,43 @@
--- Entries are stored (or set aside): acknowledge and delete them, lower the backlog, leave the ring when empty.
--- KEYS: stream, ring, ring members, backlog, attempts
--- ARGV: tenant, group, then id, size in bytes, memories of each entry
+-- A turn is over: delete the entries whose fate is committed, lower the backlog, give the tenant back to the ring.
+-- KEYS: stream, ring, ring members, held tenants, last turns, backlog, attempts
+-- ARGV: tenant, 'hold' to keep the lease for the rest of the turn or 'free', bytes, memories, then the entries' ids
 -- Returns the entries left in the stream.
 local tenant = ARGV[1]
-local entries, bytes, memories = 0, 0, 0
-for i = 3, #ARGV, 3 do
-  redis.call('XACK', KEYS[1], ARGV[2], ARGV[i])
-  -- Only who deletes it counts it: an entry settled twice is subtracted once.
-  if redis.call('XDEL', KEYS[1], ARGV[i]) == 1 then
-    entries, bytes, memories = entries + 1, bytes + ARGV[i + 1], memories + ARGV[i + 2]
+local bytes, memories = tonumber(ARGV[3]), tonumber(ARGV[4])
+local entries, asked = 0, #ARGV - 4
+local tried = redis.call('HLEN', KEYS[7]) > 0
+local LOT = 1000  -- below what Lua can unpack at once
+
+for first = 5, #ARGV, LOT do
+  local past = math.min(first + LOT - 1, #ARGV)
+  entries = entries + redis.call('XDEL', KEYS[1], unpack(ARGV, first, past))
+  if tried then
+    for i = first, past do redis.call('HDEL', KEYS[7], tenant .. ':' .. ARGV[i]) end
   end
-  redis.call('HDEL', KEYS[5], tenant .. ':' .. ARGV[i])
 end
-redis.call('HINCRBY', KEYS[4], 'entries', -entries)
-redis.call('HINCRBY', KEYS[4], 'bytes', -bytes)
+if entries < asked then
+  -- Some were settled before, by a worker thought dead: subtract by shares; exact again when the stream is empty.
+  bytes, memories = math.floor(bytes * entries / asked), math.floor(memories * entries / asked)
+end
+
 local left = redis.call('XLEN', KEYS[1])
 if left == 0 then
-  redis.call('HDEL', KEYS[4], tenant .. ':bytes', tenant .. ':memories')
-  if redis.call('SREM', KEYS[3], tenant) == 1 then redis.call('LREM', KEYS[2], -1, tenant) end
+  -- Whatever rounding there was: an empty stream holds nothing, and nothing of it is kept.
+  bytes = tonumber(redis.call('HGET', KEYS[6], tenant .. ':bytes') or 0)
+  redis.call('HDEL', KEYS[6], tenant .. ':bytes', tenant .. ':memories')
 else
-  redis.call('HINCRBY', KEYS[4], tenant .. ':bytes', -bytes)
-  redis.call('HINCRBY', KEYS[4], tenant .. ':memories', -memories)
+  redis.call('HINCRBY', KEYS[6], tenant .. ':bytes', -bytes)
+  redis.call('HINCRBY', KEYS[6], tenant .. ':memories', -memories)
+end
+redis.call('HINCRBY', KEYS[6], 'entries', -entries)
+redis.call('HINCRBY', KEYS[6], 'bytes', -bytes)
+
+if ARGV[2] == 'free' then
+  redis.call('ZREM', KEYS[4], tenant)
+  if left == 0 then
+    redis.call('HDEL', KEYS[5], tenant, tenant .. ':suspect')
+  elseif redis.call('SADD', KEYS[3], tenant) == 1 then
+    redis.call('RPUSH', KEYS[2], tenant)
+  end
 end
 return left

@@ -1,0 +1,104 @@
+"""What an operator wants to know of each thing the service leans on, and what to do where it isn't well."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from app.clients.redis import RedisError, check_settings, connect
+from app.errors import Misconfigured
+from app.services import health
+from app.services.passing import is_passing
+from app.store import database, inspection
+
+Level = Literal["ok", "warn", "fail"]
+
+SILENT_SECONDS: Final = 30.0
+"""A lane's worker is heard of every five seconds."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing, how it is, and what to do where it isn't well."""
+
+    name: str
+    level: Level
+    detail: str
+
+
+def postgresql() -> Iterator[Finding]:
+    """The server, its versions, the schema, and what the service's role may do."""
+    try:
+        with database.shared() as tx:
+            server = inspection.server(tx)
+    except database.DatabaseError as error:
+        reason = str(getattr(error, "orig", None) or type(error).__name__).strip().splitlines()[0]
+        detail = f"can't be used ({reason}): check EBBING_DATABASE_URL, and run `ebbing migrate`"
+        yield Finding("postgresql", "fail", detail)
+        return
+    yield Finding("postgresql", "ok", f"version {server.version}")
+    if server.pgvector is None:
+        detail = "isn't installed in this database: install it on the server, then run `ebbing migrate`"
+        yield Finding("pgvector", "fail", detail)
+    else:
+        yield Finding("pgvector", "ok", f"version {server.pgvector}")
+    for found in health.dependencies():
+        if found.name not in {"postgresql", "redis"}:
+            yield Finding(found.name, "ok" if found.well else "fail", found.detail)
+    if not database.bypasses_row_security():
+        yield Finding("row-level security", "ok", "the service's role can't pass by it")
+
+
+def redis() -> Iterator[Finding]:
+    """The server, its version, and the settings without which it would lose what was accepted."""
+    try:
+        client = connect()
+        version = client.info("server")["redis_version"]
+    except RedisError as error:
+        yield Finding("redis", "fail", f"can't be used ({error}): check EBBING_REDIS_URL")
+        return
+    yield Finding("redis", "ok", f"version {version}")
+    try:
+        remarks = check_settings(client)
+    except Misconfigured as error:
+        yield Finding("redis settings", "fail", str(error))
+        return
+    for remark in remarks:
+        yield Finding("redis settings", "warn", remark)
+    if not remarks:
+        yield Finding("redis settings", "ok", "noeviction, append-only file")
+
+
+def lanes() -> Iterator[Finding]:
+    """When each lane's worker was last heard of."""
+    try:
+        ages = health.heartbeat_ages()
+    except Exception as error:
+        if not is_passing(error):
+            raise
+        return  # said already
+    for name, seconds in ages.items():
+        yield lane(name, seconds)
+
+
+def lane(name: str, silent_seconds: float | None) -> Finding:
+    """A lane whose worker was last heard of so long ago; None is never."""
+    start = f"start `ebbing worker --lane {name}`, and `ebbing beat`"
+    if silent_seconds is None:
+        return Finding(f"lane {name}", "fail", f"never heard of: {start}")
+    if silent_seconds > SILENT_SECONDS:
+        return Finding(f"lane {name}", "fail", f"silent for {silent_seconds:.0f} s: {start}")
+    return Finding(f"lane {name}", "ok", f"heard of {silent_seconds:.0f} s ago")
+
+
+def embedder_loads() -> Finding:
+    """The bundled model, from the disk."""
+    try:
+        from app.clients.embedder import embedder  # noqa: PLC0415 - heavy, and it may be what is broken
+
+        model = embedder()
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is the finding
+        detail = f"doesn't load ({type(error).__name__}: {error}): install Ebbing again"
+        return Finding("embedder", "fail", detail)
+    return Finding("embedder", "ok", f"{model.model}, {model.dimensions} dimensions, offline")

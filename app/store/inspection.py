@@ -1,0 +1,40 @@
+"""What a PostgreSQL server is and has: asked by `ebbing migrate` and `ebbing doctor`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import psycopg
+from alembic.util.exc import CommandError as UnknownRevision
+from sqlalchemy import Connection, text
+
+__all__ = ["Server", "UnknownRevision", "revision", "server"]
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """Versions of PostgreSQL and of pgvector, None where that isn't installed in the database."""
+
+    version: str
+    pgvector: str | None
+
+
+def server(tx: Connection) -> Server:
+    """Ask for the versions."""
+    version, pgvector = tx.execute(_VERSIONS).one()
+    return Server(version, pgvector)
+
+
+_VERSIONS = text("""
+SELECT current_setting('server_version'), (SELECT extversion FROM pg_extension WHERE extname = 'vector')
+""")
+
+
+def revision(url: str) -> str | None:
+    """The schema's revision, None where the database has never been migrated."""
+    with psycopg.connect(url, connect_timeout=10) as connection:
+        known = connection.execute("SELECT to_regclass('alembic_version') IS NOT NULL").fetchone()
+        if known is None or not known[0]:
+            return None
+        row = connection.execute("SELECT version_num FROM alembic_version").fetchone()
+        return None if row is None else str(row[0])

@@ -1,0 +1,136 @@
+"""A load generator: one process, many keep-alive connections, requests made beforehand.
+
+It does as little as possible by itself: bytes out, bytes in, a look at the status. What it costs in CPU time is
+reported with every figure, since it shares the machine with what it measures.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import resource
+import selectors
+import socket
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+_RECEIVE_BYTES = 65_536
+
+
+@dataclass(frozen=True)
+class Load:
+    """What a run of requests gave.
+
+    Attributes:
+        seconds: From the first byte sent to the last answer.
+        latencies_ms: Of each request, sorted.
+        statuses: How many answers of each status.
+        generator_cpu_seconds: CPU time that the generator itself took.
+    """
+
+    requests: int
+    seconds: float
+    latencies_ms: list[float]
+    statuses: dict[int, int]
+    generator_cpu_seconds: float
+
+    @property
+    def per_second(self) -> float:
+        """Requests a second."""
+        return self.requests / self.seconds
+
+    def percentile_ms(self, share: float) -> float:
+        """The latency that this share of the requests stayed under."""
+        return self.latencies_ms[min(int(len(self.latencies_ms) * share), len(self.latencies_ms) - 1)]
+
+
+def request(method: str, path: str, body: bytes = b"", headers: Sequence[tuple[str, str]] = ()) -> bytes:
+    """A whole HTTP/1.1 request."""
+    lines = [f"{method} {path} HTTP/1.1", "host: localhost", f"content-length: {len(body)}"]
+    lines += [f"{name}: {value}" for name, value in headers]
+    return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
+
+
+def run(host: str, port: int, requests: Sequence[bytes], connections: int, seconds: float) -> Load:
+    """Send the requests round and round over so many connections for so long, in a process of its own."""
+    context = multiprocessing.get_context("fork")
+    ours, theirs = context.Pipe(duplex=False)
+    process = context.Process(target=_send_to, args=(theirs, host, port, requests, connections, seconds))
+    process.start()
+    theirs.close()
+    try:
+        load: Load = ours.recv()
+    finally:
+        process.join(timeout=10)
+    return load
+
+
+def _send_to(pipe: object, *arguments: object) -> None:
+    pipe.send(_send(*arguments))  # type: ignore[attr-defined,arg-type]  # the pipe's type is private
+
+
+class _Connection:
+    def __init__(self, host: str, port: int) -> None:
+        self.socket = socket.create_connection((host, port))
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.received = b""
+        self.sent_at = 0.0
+
+    def send(self, data: bytes) -> None:
+        self.received = b""
+        self.sent_at = time.perf_counter()
+        self.socket.sendall(data)
+
+    def receive(self) -> int | None:
+        """The status, once the answer is complete."""
+        data = self.socket.recv(_RECEIVE_BYTES)
+        if not data:
+            raise ConnectionError("the server closed the connection")
+        self.received += data
+        end = self.received.find(b"\r\n\r\n")
+        if end < 0:
+            return None
+        head = self.received[:end].lower()
+        start = head.find(b"content-length: ") + 16
+        length = int(head[start:].split(b"\r", 1)[0]) if start >= 16 else 0
+        return int(head[9:12]) if len(self.received) >= end + 4 + length else None
+
+
+def _send(host: str, port: int, requests: Sequence[bytes], connections: int, seconds: float) -> Load:
+    selector = selectors.DefaultSelector()
+    opened = [_Connection(host, port) for _ in range(connections)]
+    for connection in opened:
+        selector.register(connection.socket, selectors.EVENT_READ, connection)
+    latencies: list[float] = []
+    statuses: dict[int, int] = {}
+    following = 0
+    cpu = _cpu_seconds()
+    started = time.perf_counter()
+    deadline = started + seconds
+    for connection in opened:
+        connection.send(requests[following % len(requests)])
+        following += 1
+    open_requests = connections
+    while open_requests:
+        for key, _ in selector.select(timeout=10):
+            connection = key.data
+            status = connection.receive()
+            if status is None:
+                continue
+            now = time.perf_counter()
+            latencies.append((now - connection.sent_at) * 1000)
+            statuses[status] = statuses.get(status, 0) + 1
+            open_requests -= 1
+            if now < deadline:
+                connection.send(requests[following % len(requests)])
+                following += 1
+                open_requests += 1
+    took = time.perf_counter() - started
+    for connection in opened:
+        connection.socket.close()
+    return Load(len(latencies), took, sorted(latencies), statuses, _cpu_seconds() - cpu)
+
+
+def _cpu_seconds() -> float:
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
