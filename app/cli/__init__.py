@@ -1,0 +1,50 @@
+"""The command line, `ebbing`. Each command imports what it needs, so that `ebbing --help` is quick."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from app.cli import admin, demo, doctor, ingest, processes, run, search, stats
+from app.cli.failures import Commands
+from app.cli.output import examples
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    name="ebbing",
+    cls=Commands,
+    help="Ebbing: a memory service for AI agents.",
+    epilog=examples("ebbing demo", "ebbing run", "ebbing ingest memories.jsonl", "ebbing search 'where do we meet?'"),
+    no_args_is_help=True,
+    pretty_exceptions_show_locals=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for module in (run, demo, ingest, search, stats, doctor, admin, processes):
+    app.add_typer(module.router)
+
+
+@app.callback()
+def options(
+    _version: Annotated[
+        bool, typer.Option("--version", callback=lambda wanted: _print_version(wanted=wanted), is_eager=True)
+    ] = False,
+) -> None:
+    """Ebbing: a memory service for AI agents."""
+
+
+def _print_version(*, wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import PackageNotFoundError, version
+
+        try:
+            typer.echo(f"ebbing {version('ebbing')}")
+        except PackageNotFoundError:
+            typer.echo("ebbing (not installed: run from its sources)")
+        raise typer.Exit
+
+
+def main() -> None:
+    """Run `ebbing` with the words of the command line."""
+    app(prog_name="ebbing")

@@ -1,0 +1,130 @@
+"""`ebbing demo`: a tour of the whole service, in a temporary folder of its own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from app.cli.failures import Failure
+from app.cli.output import AsJson, examples, print_json
+from app.cli.place import Place, configuration, noted
+from app.cli.run import announced, lay_out, show, tell
+
+if TYPE_CHECKING:
+    from app.settings import Settings
+    from app.supervisor import Event, Service
+
+router = typer.Typer()
+
+# The tour sees its requests fail when the service is stopped under it.
+LET_GO_SECONDS: Final = 2.0
+
+
+@router.command(epilog=examples("ebbing demo", "ebbing demo --json", "ebbing demo --keep"))
+def demo(
+    as_json: AsJson = False,
+    keep: Annotated[bool, typer.Option("--keep", help="Leave the folder, to be looked at or run on.")] = False,
+) -> None:
+    """Show what Ebbing does, with a year of an invented team's memories. Takes about half a minute.
+
+    Runs the whole service in a temporary folder, over HTTP like any client, and leaves nothing behind.
+    """
+    from app.supervisor import lock_home
+
+    with _temporary_home(keep=keep) as home, lock_home(home) as locked:
+        config = configuration().model_copy(
+            update={
+                "home": locked,
+                "host": "127.0.0.1",
+                "port": 0,
+                "database_url": None,
+                "owner_database_url": None,
+                "redis_url": None,
+            }
+        )
+        _tour(config, locked, as_json=as_json)
+        if keep:
+            show(f"Kept: ebbing run --home {locked}", err=as_json)
+
+
+def _tour(config: Settings, home: Path, *, as_json: bool) -> None:
+    """Run the service in this thread, as a supervisor must, and the tour in another."""
+    from app.supervisor import Supervisor, What
+
+    began = time.monotonic()
+    service = lay_out(config, home)
+    ended: list[Exception | None] = []
+
+    def visit() -> None:
+        try:
+            _visit(service, home, time.monotonic() - began, as_json=as_json)
+            ended.append(None)
+        except Exception as error:  # noqa: BLE001 - carried over to the main thread
+            ended.append(error)
+        finally:
+            supervisor.request_stop()
+
+    visitor = threading.Thread(target=visit, name="tour", daemon=True)
+
+    def on_event(event: Event) -> None:
+        if event.what == What.UP:
+            visitor.start()
+        elif event.what != What.DOWN:
+            tell(event, str, err=True)
+
+    if not as_json:
+        show("Starting PostgreSQL, Redis, the workers and the API …", err=True)
+    supervisor = Supervisor(service.children, on_event)
+    with announced(service, home):
+        code = supervisor.run()
+    if visitor.ident is not None:
+        visitor.join(LET_GO_SECONDS)
+    if ended and ended[0] is not None:
+        raise ended[0]
+    if not ended or code:
+        raise Failure("the demo was stopped before its end" if not code else "the service didn't keep running")
+
+
+def _visit(service: Service, home: Path, start_seconds: float, *, as_json: bool) -> None:
+    from app.cli import report, tour
+
+    place = Place(service.api_url, noted(home / "api-key"))
+    found = tour.walk(place, quiet=as_json)
+    if as_json:
+        print_json(
+            {
+                "start_seconds": round(start_seconds, 3),
+                **asdict(found),
+                "found": found.found,
+                "wrong": found.wrong,
+            }
+        )
+    else:
+        report.show_report(found, start_seconds)
+    if found.wrong:
+        raise Failure("the demo didn't go as it should: " + "; ".join(found.wrong))
+
+
+@contextmanager
+def _temporary_home(*, keep: bool) -> Iterator[Path]:
+    home = Path(tempfile.mkdtemp(prefix="ebbing-demo-"))
+    if os.geteuid() == 0:
+        home.chmod(0o711)  # PostgreSQL doesn't run as root: its own user must get through to its folder
+    try:
+        yield home
+    finally:
+        if not keep:
+            for link in home.iterdir():
+                if link.is_symlink():  # data that had to lie elsewhere
+                    shutil.rmtree(link.resolve().parent, ignore_errors=True)
+            shutil.rmtree(home, ignore_errors=True)

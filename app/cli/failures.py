@@ -1,0 +1,66 @@
+"""How a command ends when it can't do what it was asked: one line, and an exit code that scripts can use."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+from app.errors import EbbingError, NotAllowed, NotAuthenticated, Unavailable
+
+
+class Code(IntEnum):
+    """Exit codes."""
+
+    OK = 0
+    FAILED = 1
+    USAGE = 2
+    UNREACHABLE = 3
+    NOT_ALLOWED = 4
+
+
+class Failure(Exception):
+    """Ends a command. The message is one line that names the thing and the way out."""
+
+    def __init__(self, message: str, code: Code = Code.FAILED) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class Commands(TyperGroup):
+    """A group whose commands end in one line instead of a traceback when the failure is a foreseen one."""
+
+    def invoke(self, ctx: typer.Context) -> Any:  # type: ignore[override]  # Typer's own context is its base
+        """Run the command that was asked for."""
+        try:
+            return super().invoke(ctx)
+        except Failure as failure:
+            _end(str(failure), failure.code)
+        except EbbingError as error:
+            _end(described(error), _code(error))
+        except KeyboardInterrupt:
+            _end("stopped", Code.FAILED)
+
+
+def described(error: EbbingError) -> str:
+    """An error of the service in words, with its fields."""
+    fields = [f"{item.field} {item.message}" + _limit(item.value, item.limit) for item in error.errors]
+    return ": ".join(part for part in (str(error), "; ".join(fields)) if part)
+
+
+def _limit(value: object, limit: object) -> str:
+    parts = [f"{name} {found}" for name, found in (("value", value), ("limit", limit)) if found is not None]
+    return f" ({', '.join(parts)})" if parts else ""
+
+
+def _code(error: EbbingError) -> Code:
+    if isinstance(error, NotAllowed | NotAuthenticated):
+        return Code.NOT_ALLOWED
+    return Code.UNREACHABLE if isinstance(error, Unavailable) else Code.FAILED
+
+
+def _end(message: str, code: Code) -> None:
+    typer.echo(f"ebbing: {message}", err=True)
+    raise typer.Exit(code) from None

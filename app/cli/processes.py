@@ -1,0 +1,164 @@
+"""The service's processes, each by itself: `api`, `worker`, `beat`, `migrate`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from functools import partial
+from importlib import import_module
+from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn, cast
+
+import typer
+
+from app.cli.failures import Code, Failure
+from app.cli.output import AsJson, examples, print_json
+from app.cli.place import configuration
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from app.settings import Settings
+
+BACKLOG: Final = 1024
+# Idle connections hold a place too, so this many clients may keep one.
+CONNECTIONS: Final = 1024
+# Longer than clients keep an idle connection (5 to 15 s), so that it is they who close it.
+HEADER_TIMEOUT_MILLISECONDS: Final = 20_000
+STOP_SECONDS: Final = 8
+INGEST_PROCESSES: Final = 2
+
+router = typer.Typer()
+
+
+@router.command(epilog=examples("ebbing api", "EBBING_HOST=0.0.0.0 EBBING_PORT=9000 ebbing api"))
+def api() -> None:
+    """Serve the HTTP API (needs EBBING_DATABASE_URL and EBBING_REDIS_URL)."""
+    from granian import Granian
+    from granian.constants import HTTPModes, Interfaces, Loops
+    from granian.http import HTTP1Settings
+    from granian.log import LogLevels
+
+    from app import logs
+
+    config = configuration()
+    _need(config, "database_url", "redis_url")
+    logs.configure("api")
+    server = Granian(
+        "app.main:build",
+        address=_address(config.host),
+        port=_port(config),
+        interface=Interfaces.ASGI,
+        workers=1,
+        loop=Loops.uvloop,
+        http=HTTPModes.http1,
+        http1_settings=HTTP1Settings(header_read_timeout=HEADER_TIMEOUT_MILLISECONDS),
+        websockets=False,
+        backlog=BACKLOG,
+        backpressure=CONNECTIONS,
+        respawn_failed_workers=True,
+        workers_kill_timeout=STOP_SECONDS,
+        log_access=False,
+        log_level=LogLevels.warning,
+        log_dictconfig=_LOGS,
+    )
+    server.serve(target_loader=partial(_load, os.getpid()), wrap_loader=False)
+
+
+# granian's own lines go where all others go, in their shape.
+_LOGS: Final[dict[str, Any]] = {
+    "loggers": {"_granian": {"handlers": [], "propagate": True}, "granian.access": {"handlers": []}},
+}
+
+
+def _load(server_process: int) -> Callable[..., Any]:
+    """The application, in granian's worker, which by itself would outlive a killed server."""
+    from app.deathwatch import die_with_parent
+
+    die_with_parent(server_process)
+    # By name: the application is above the command line, which only starts it.
+    return cast("Callable[..., Any]", import_module("app.main").build())
+
+
+@router.command(epilog=examples("ebbing worker --lane ingest", "ebbing worker --lane embed --concurrency 2"))
+def worker(
+    lane: Annotated[str, typer.Option("--lane", help="Which work it does: ingest, embed or maintain.")],
+    concurrency: Annotated[
+        int | None, typer.Option("--concurrency", min=1, help="Processes; 2 for ingest, 1 otherwise.")
+    ] = None,
+) -> None:
+    """Work on one lane's queues."""
+    from app.queues import LANES
+
+    if lane not in LANES:
+        raise Failure(f"there is no lane {lane}: the lanes are {', '.join(LANES)}", Code.USAGE)
+    _need(configuration(), "database_url", "redis_url")
+    # Celery hands unfinished tasks back on SIGQUIT; its own answer to SIGTERM waits for them.
+    os.environ["REMAP_SIGTERM"] = "SIGQUIT"
+    _become_celery(
+        "worker",
+        *("--queues", ",".join(LANES[lane])),
+        *("--pool", "prefork"),
+        *("--concurrency", str(concurrency or (INGEST_PROCESSES if lane == "ingest" else 1))),
+        *("--hostname", f"{lane}@%h"),
+        "--without-gossip",
+        "--without-mingle",
+    )
+
+
+@router.command(epilog=examples("ebbing beat"))
+def beat() -> None:
+    """Send the nudges of every few seconds; any number of these may run."""
+    _need(configuration(), "redis_url")
+    # The schedule's times lie in PostgreSQL and its nudges are seconds apart: nothing here is worth a file.
+    _become_celery("beat", "--scheduler", "celery.beat:Scheduler")
+
+
+@router.command(epilog=examples("ebbing migrate", "EBBING_OWNER_DATABASE_URL=postgresql://… ebbing migrate"))
+def migrate(
+    revision: Annotated[str, typer.Option("--revision", help="Up to this one.")] = "head",
+    first_key: Annotated[bool, typer.Option("--first-key", hidden=True)] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Bring the database to this version's schema, with EBBING_OWNER_DATABASE_URL where that is set."""
+    from app.cli.bootstrap import keep_key
+    from app.services import schema
+
+    before, after = schema.upgrade(revision)
+    if first_key:  # `ebbing run` asks for it, in this process because another would take half a second to start
+        keep_key(configuration().home / "api-key")
+    if as_json:
+        print_json({"from": before, "to": after})
+    else:
+        typer.echo(f"schema: {before or 'empty'} → {after or 'empty'}")
+
+
+def _become_celery(*arguments: str) -> NoReturn:
+    command = [sys.executable, "-m", "celery", "--quiet", "--app", "workers.celery_app", *arguments]
+    os.execv(sys.executable, [*command, "--loglevel", "WARNING"])  # noqa: S606 - a list of arguments, no shell
+
+
+def _need(config: Settings, *names: str) -> None:
+    for name in names:
+        if getattr(config, name) is None:
+            raise Failure(f"EBBING_{name.upper()} isn't set: give it, or use `ebbing run`, which brings its own server")
+
+
+def _address(host: str) -> str:
+    """The address of a host's name, which granian doesn't look up."""
+    import socket
+
+    try:
+        found = socket.getaddrinfo(host or None, None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except OSError as error:
+        raise Failure(f"EBBING_HOST {host} can't be looked up ({error})", Code.USAGE) from None
+    return str(found[0][4][0])
+
+
+def _port(config: Settings) -> int:
+    if config.port:
+        return config.port
+    from app.embedded import free_ports
+
+    [port] = free_ports(1)
+    typer.echo(f"listening on port {port}")
+    return port

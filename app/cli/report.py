@@ -1,0 +1,96 @@
+"""The report of `ebbing demo`, for people."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from rich.text import Text
+
+from app.cli.output import console, plain
+from app.cli.tour import EDIT_QUERY, RESULTS, Asked, Hit, Report
+
+SHOWN: Final = 3
+
+
+def show_report(report: Report, start_seconds: float) -> None:
+    """Print it."""
+    screen = console()
+    facts = {
+        "Started": f"in {start_seconds:.1f} s: PostgreSQL, Redis, three workers, beat, the API",
+        "Sent": (
+            f"{report.memories} memories in {report.requests} requests; each was answered 202 in "
+            f"{report.accepted_p50_ms:.1f} ms (p50), {report.accepted_p95_ms:.1f} ms (p95)"
+        ),
+        "Stored": (
+            f"all after {report.stored_seconds:.2f} s; searchable by words and by meaning after "
+            f"{report.searchable_seconds:.2f} s"
+        ),
+        "Kinds": _counts(report.kinds),
+        "Tiers": _counts(report.tiers),
+    }
+    for name, text in facts.items():
+        screen.print(_fact(name, text))
+    screen.print()
+    screen.print(Text(f"Questions, a year later (✓ answers it; the best {SHOWN} of {RESULTS} are shown)", style="bold"))
+    for asked in report.questions:
+        _show_question(asked)
+    screen.print()
+    screen.print(
+        _fact(
+            "Answered",
+            f"{report.found} of {len(report.questions)}; a search takes {report.search_p50_ms:.1f} ms (p50)",
+        )
+    )
+    screen.print(
+        _check("Edited", f"the next search for “{EDIT_QUERY}” has the new text first", well=report.edit_is_found)
+    )
+    screen.print(_check("Deleted", "the next search doesn't have it any more", well=report.delete_is_gone))
+    screen.print(
+        _check(
+            "Repeated",
+            "the first request, with its Idempotency-Key: the same ids",
+            well=report.repeat_gives_same_ids,
+        )
+    )
+    screen.print()
+    screen.print(
+        "Next: `ebbing run` starts a service that keeps its data; "
+        "then `ebbing ingest FILE` and `ebbing search QUESTION`."
+    )
+
+
+def _show_question(asked: Asked) -> None:
+    screen = console()
+    screen.print(_mark(well=asked.found).append(f" {asked.query}", style="bold"))
+    hits = list(asked.hits[:SHOWN])
+    first = next((hit for hit in asked.hits if hit.expected), None)
+    if first is not None and first not in hits:
+        hits.append(first)
+    for hit in hits:
+        _show_hit(hit, asked.hits.index(hit) + 1)
+
+
+def _show_hit(hit: Hit, place: int) -> None:
+    line = Text(f"    {place}. ", style="dim")
+    line.append("✓ " if hit.expected else "  ", style="green")
+    line.append(plain(hit.text), style="default")
+    screen = console()
+    if screen.is_terminal:
+        line.truncate(screen.width, overflow="ellipsis")
+    screen.print(line)
+
+
+def _check(name: str, text: str, *, well: bool) -> Text:
+    return _fact(name, "").append_text(_mark(well=well)).append(f" {text}")
+
+
+def _mark(*, well: bool) -> Text:
+    return Text("✓", style="green") if well else Text("✗", style="red")
+
+
+def _fact(name: str, text: str) -> Text:
+    return Text.assemble((f"{name:<10}", "bold"), text)
+
+
+def _counts(counts: dict[str, int]) -> str:
+    return ", ".join(f"{name} {count}" for name, count in counts.items())

@@ -1,0 +1,30 @@
+"""`ebbing stats`: what is kept, what waits."""
+
+from __future__ import annotations
+
+import typer
+
+from app.cli.output import AsJson, Url, examples, print_json, print_table
+from app.cli.place import find
+
+router = typer.Typer()
+
+
+@router.command(epilog=examples("ebbing stats", "ebbing stats --json | jq .pending"))
+def stats(url: Url = None, as_json: AsJson = False) -> None:
+    """Show the numbers of the key's tenant."""
+    from app.cli.client import Api
+
+    with Api(find(url)) as api:
+        found = api.stats()
+    if as_json:
+        print_json(found)
+        return
+    rows: list[tuple[object, ...]] = [("memories", tier, count, "") for tier, count in found["memories"].items()]
+    rows += [("waiting for", stage, count, "") for stage, count in found["pending"].items()]
+    rows += [
+        ("lane", name, lane["depth"], f"{lane['oldest_age_seconds']:.1f} s" if lane["depth"] else "")
+        for name, lane in found["lanes"].items()
+    ]
+    rows.append(("dead letters", "", found["dead_letters"], ""))
+    print_table(["", "", "count", "oldest"], rows, right=["count", "oldest"])
