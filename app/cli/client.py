@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
@@ -64,12 +64,9 @@ class Api:
     repeated only where it can't have arrived.
     """
 
-    def __init__(
-        self, place: Place, *, patience_seconds: float = 0, sleep: Callable[[float], None] = time.sleep
-    ) -> None:
+    def __init__(self, place: Place, *, patience_seconds: float = 0) -> None:
         self.place = place
         self._patience_seconds = patience_seconds
-        self._sleep = sleep
         # A proxy of the environment is for other machines.
         self._client = httpx.Client(
             base_url=place.url,
@@ -153,7 +150,7 @@ class Api:
             wait = _pause(tries) if wait is None else min(wait, LONGEST_WAIT_SECONDS)
             if not passing or time.monotonic() + wait - began > self._patience_seconds:
                 raise failure
-            self._sleep(wait)
+            time.sleep(wait)
 
     def _key(self) -> str:
         if self.place.key:

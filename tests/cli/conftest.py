@@ -1,0 +1,79 @@
+"""The command line against a stub of the API, in an empty folder and without settings of the outside."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from app.cli import app
+from app.settings import settings
+from tests.cli.stub import Stub
+
+Cli = Callable[..., "Done"]
+KEY = "ebb_stub"
+
+
+class Done:
+    """What a command has left: its exit code and what it printed."""
+
+    def __init__(self, code: int, out: str, err: str) -> None:
+        self.code, self.out, self.err = code, out, err
+
+    def __repr__(self) -> str:
+        return f"exit code {self.code}\n{self.out}\n{self.err}"
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The folder that commands run in."""
+    for name in os.environ:
+        if name.startswith("EBBING_") and not name.startswith("EBBING_TEST_"):
+            monkeypatch.delenv(name)
+    monkeypatch.chdir(tmp_path)
+    settings.cache_clear()
+    yield tmp_path
+    settings.cache_clear()
+
+
+@pytest.fixture
+def cli(monkeypatch: pytest.MonkeyPatch) -> Cli:
+    """Runs `ebbing` with these words."""
+
+    def run(*words: str, given: str | bytes | None = None, **environment: str) -> Done:
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+        settings.cache_clear()
+        result = CliRunner().invoke(app, list(words), input=given, prog_name="ebbing")
+        if result.exception is not None and not isinstance(result.exception, SystemExit):
+            raise result.exception
+        return Done(result.exit_code, result.stdout, result.stderr)
+
+    return run
+
+
+@pytest.fixture
+def stub() -> Iterator[Stub]:
+    """The API's stand-in."""
+    server = Stub()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def api(stub: Stub, monkeypatch: pytest.MonkeyPatch) -> Stub:
+    """The same, with its address and a key in the environment."""
+    monkeypatch.setenv("EBBING_API_URL", stub.url)
+    monkeypatch.setenv("EBBING_API_KEY", KEY)
+    return stub
+
+
+@pytest.fixture
+def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The seconds that a client waited before it tried again; it doesn't really wait."""
+    noted: list[float] = []
+    monkeypatch.setattr("time.sleep", noted.append)
+    return noted

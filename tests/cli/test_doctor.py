@@ -1,0 +1,116 @@
+"""What the doctor finds, with and without a service."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from secrets import token_hex
+from urllib.parse import urlsplit, urlunsplit
+
+import psycopg
+import pytest
+import redis
+
+from app.clients import stream
+from app.store import database
+from tests.cli.conftest import Cli
+from tests.cli.stub import Reply, Stub, problem
+from tests.cli.test_place import NUMBERS
+
+READY = {"status": "ready", "dependencies": [{"name": "redis", "well": True, "detail": "answers"}]}
+SICK = {"status": "not ready", "dependencies": [{"name": "redis", "well": False, "detail": "can't be reached"}]}
+HEARD = b'ebbing_lane_silent_seconds{lane="ingest"} 2.5\nebbing_lane_silent_seconds{lane="embed"} 95.0\n'
+
+
+def levels(cli: Cli, **environment: str) -> tuple[int, dict[str, str]]:
+    done = cli("doctor", "--json", **environment)
+    return done.code, {check["name"]: check["level"] for check in json.loads(done.out)["checks"]}
+
+
+def test_without_a_service_it_says_what_is_not_there(cli: Cli) -> None:
+    done = cli("doctor", EBBING_API_URL="http://127.0.0.1:9")
+    assert done.code == 1
+    assert "✓ python" in done.out
+    assert "✓ embedder" in done.out
+    assert "! home" in done.out
+    assert "✗ api" in done.out
+    assert "ebbing run" in done.out
+
+
+def test_a_service_that_is_well(cli: Cli, api: Stub, folder: Path) -> None:
+    (folder / ".ebbing").mkdir(mode=0o700)
+    api.replies["GET /readyz"] = Reply(200, READY)
+    api.replies["GET /v1/stats"] = Reply(200, NUMBERS)
+    api.replies["GET /metrics"] = Reply(200, HEARD.replace(b"95.0", b"5.0"))
+    code, found = levels(cli)
+    assert code == 0
+    names = {"python", "home", "embedder", "api", "api: redis", "api key", "lane ingest", "lane embed"}
+    assert found == dict.fromkeys(names, "ok")
+
+
+def test_what_is_not_well_is_a_fail_each(cli: Cli, api: Stub, folder: Path) -> None:
+    home = folder / ".ebbing"
+    home.mkdir()
+    home.chmod(0o755)
+    late = {"lanes": {"embed": {"depth": 7, "oldest_age_seconds": 300.0}}, "dead_letters": 2}
+    api.replies["GET /readyz"] = Reply(503, SICK)
+    api.replies["GET /v1/stats"] = Reply(200, NUMBERS | late)
+    api.replies["GET /metrics"] = Reply(200, HEARD)
+    done = cli("doctor")
+    assert done.code == 1
+    for line in ("✗ api ", "✗ api: redis", "✗ lane embed", "! lane embed", "! dead letters", "! home", "✓ lane ingest"):
+        assert line in done.out, line
+    assert "chmod 700" in done.out
+    assert "start `ebbing worker --lane embed`" in done.out
+
+
+def test_a_refused_key_is_a_fail(cli: Cli, api: Stub) -> None:
+    api.replies["GET /readyz"] = Reply(200, READY)
+    api.replies["GET /v1/stats"] = Reply(401, problem(401, "not-authenticated"))
+    api.replies["GET /metrics"] = Reply(200, b"")
+    code, found = levels(cli)
+    assert code == 1
+    assert found["api key"] == "fail"
+
+
+@pytest.fixture
+def service_url(database_url: str) -> Iterator[str]:
+    """URL of the database for a login that can't pass by row-level security, as the service's is."""
+    login = f"doctor_{token_hex(4)}"
+    with psycopg.connect(database_url, autocommit=True) as owner:
+        owner.execute(f"create role {login} login password 'doctor' noinherit in role ebbing_app, ebbing_drain")
+        url = urlsplit(database_url)
+        yield urlunsplit(url._replace(netloc=f"{login}:doctor@{url.netloc.rpartition('@')[2]}"))
+        owner.execute(f"drop role {login}")
+
+
+def test_databases_by_url_are_asked_directly(cli: Cli, service_url: str, redis_url: str) -> None:
+    with redis.Redis.from_url(redis_url) as server:
+        durable = server.config_get("appendonly")["appendonly"] == "yes"
+    code, found = levels(
+        cli, EBBING_DATABASE_URL=service_url, EBBING_REDIS_URL=redis_url, EBBING_API_URL="http://127.0.0.1:9"
+    )
+    assert code == 1  # there is no API
+    for name in ("postgresql", "pgvector", "schema", "row-level security", "redis"):
+        assert found[name] == "ok", name
+    assert found["redis settings"] == ("ok" if durable else "fail")
+    assert found["lane ingest"] == "fail"
+    stream.close()
+    database.close()
+
+
+def test_databases_that_are_away_are_said_to_be(cli: Cli) -> None:
+    done = cli(
+        "doctor",
+        EBBING_DATABASE_URL="postgresql://nobody@127.0.0.1:9/none",
+        EBBING_REDIS_URL="redis://127.0.0.1:9/0",
+        EBBING_API_URL="http://127.0.0.1:9",
+    )
+    assert done.code == 1
+    assert "✗ postgresql" in done.out
+    assert "EBBING_DATABASE_URL" in done.out
+    assert "✗ redis" in done.out
+    assert "EBBING_REDIS_URL" in done.out
+    stream.close()
+    database.close()

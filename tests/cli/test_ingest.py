@@ -1,0 +1,131 @@
+"""Files become requests that may be sent twice, and what is wrong is named by file and line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from tests.cli.conftest import Cli
+from tests.cli.stub import Asked, Reply, Stub, problem
+
+
+def accept(asked: Asked) -> Reply:
+    return Reply(202, {"ids": [str(uuid4()) for _ in asked.lines], "request_id": "r"})
+
+
+@pytest.fixture(autouse=True)
+def _accepting(api: Stub) -> None:
+    api.replies["POST /v1/memories"] = accept
+
+
+def lines(path: Path, *memories: object) -> str:
+    path.write_text("".join(f"{json.dumps(memory)}\n" for memory in memories))
+    return str(path)
+
+
+def test_a_file_is_sent_in_batches_as_it_is(cli: Cli, api: Stub, folder: Path) -> None:
+    memories = [{"text": f"number {n}", "metadata": {"n": n}} for n in range(5)]
+    done = cli("ingest", lines(folder / "a.jsonl", *memories), "--batch", "2", "--json")
+    assert done.code == 0, done
+    assert [asked.lines for asked in api.asked] == [memories[:2], memories[2:4], memories[4:]]
+    assert {asked.headers["content-type"] for asked in api.asked} == {"application/x-ndjson"}
+    summary = json.loads(done.out)
+    assert (summary["memories"], summary["requests"]) == (5, 3)
+    assert done.err == ""
+
+
+def test_another_run_sends_the_same_keys_and_a_changed_batch_another(cli: Cli, api: Stub, folder: Path) -> None:
+    def keys() -> list[str]:
+        api.asked.clear()
+        assert cli("ingest", "a.jsonl", "--batch", "1").code == 0
+        return [asked.headers["idempotency-key"] for asked in api.asked]
+
+    lines(folder / "a.jsonl", {"text": "one"}, {"text": "same"}, {"text": "same"})
+    first = keys()
+    assert len(set(first)) == 3
+    assert keys() == first
+    lines(folder / "a.jsonl", {"text": "one"}, {"text": "Same"}, {"text": "same"})
+    second = keys()
+    assert [before == after for before, after in zip(first, second, strict=True)] == [True, False, True]
+
+
+def test_thread_and_subject_are_for_memories_that_name_none(cli: Cli, api: Stub, folder: Path) -> None:
+    name = lines(folder / "a.jsonl", {"text": "a"}, {"text": "b", "subject": "lena"})
+    assert cli("ingest", name, "--subject", "orla", "--thread", "t1").code == 0
+    assert api.asked[0].lines == [
+        {"text": "a", "subject": "orla", "thread": "t1"},
+        {"text": "b", "subject": "lena", "thread": "t1"},
+    ]
+
+
+def test_lines_of_text_are_memories_and_empty_ones_are_not(cli: Cli, api: Stub) -> None:
+    done = cli("ingest", "-", "--text", given="\ufeffTea at four\r\n\n  \nGrüße 🎉\n")
+    assert done.code == 0, done
+    assert api.asked[0].lines == [{"text": "Tea at four"}, {"text": "Grüße 🎉"}]
+    assert "2 memories accepted in 1 requests" in done.out
+
+
+def test_a_batch_ends_before_it_gets_too_large(cli: Cli, api: Stub, folder: Path) -> None:
+    name = lines(folder / "a.jsonl", *({"text": "x" * 30_000} for _ in range(300)))
+    assert cli("ingest", name).code == 0
+    assert sum(len(asked.lines) for asked in api.asked) == 300
+    assert all(len(asked.body) <= 4 * 1024 * 1024 for asked in api.asked)
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("tea at four", "a.jsonl:2: isn't JSON"),
+        ('{"text": "x"', "a.jsonl:2: isn't JSON"),
+        ("[1, 2]", "a.jsonl:2: a memory is an object"),
+        ("x" * 1_100_000, "a.jsonl:2: the line is too long"),
+    ],
+)
+def test_a_line_that_is_no_memory_is_named_before_its_batch_is_sent(
+    cli: Cli, api: Stub, folder: Path, line: str, said: str
+) -> None:
+    (folder / "a.jsonl").write_text(f'{{"text": "fine"}}\n{line}\n')
+    done = cli("ingest", "a.jsonl")
+    assert done.code == 1
+    assert said in done.err
+    assert api.asked == []
+
+
+def test_a_refused_memory_is_named_by_file_line_field_limit_and_value(cli: Cli, api: Stub, folder: Path) -> None:
+    wrong = {"field": "[1].text", "message": "is too long in bytes", "value": 40000, "limit": 32768}
+    api.replies["POST /v1/memories"] = [accept(Asked("", "", {}, b"{}")), Reply(422, problem(422, "invalid", wrong))]
+    name = lines(folder / "a.jsonl", {"text": "1"}, {"text": "2"}, {"text": "3"}, {"text": "4"})
+    done = cli("ingest", name, "--batch", "2")
+    assert done.code == 1
+    assert f"{name}:4: " in done.err
+    assert "[1].text: is too long in bytes (value 40000, limit 32768)" in done.err
+    assert "2 memories before this request were accepted" in done.err
+    assert done.err.count("\n") == 1
+
+
+def test_a_full_backlog_is_waited_out(cli: Cli, api: Stub, folder: Path, pauses: list[float]) -> None:
+    full = Reply(429, problem(429, "backlog-full"), {"Retry-After": "3"})
+    api.replies["POST /v1/memories"] = [full, accept(Asked("", "", {}, b"{}"))]
+    assert cli("ingest", lines(folder / "a.jsonl", {"text": "1"})).code == 0
+    assert pauses == [3]
+
+
+def test_wait_ends_when_nothing_waits(cli: Cli, api: Stub, folder: Path, pauses: list[float]) -> None:
+    def pending(ingest: int, index: int, embed: int) -> Reply:
+        return Reply(200, {"pending": {"ingest": ingest, "index": index, "embed": embed, "score": 7}})
+
+    api.replies["GET /v1/stats"] = [pending(1, 0, 0), pending(0, 1, 1), pending(0, 0, 1), pending(0, 0, 0)]
+    done = cli("ingest", lines(folder / "a.jsonl", {"text": "1"}), "--wait")
+    assert done.code == 0, done
+    assert "all searchable" in done.out
+    assert len(pauses) == 3
+
+
+@pytest.mark.parametrize(("name", "said"), [("gone.jsonl", "no such file"), (".", "is a folder")])
+def test_a_file_that_cannot_be_read_ends_with_2(cli: Cli, name: str, said: str) -> None:
+    done = cli("ingest", name)
+    assert done.code == 2
+    assert said in done.err
