@@ -25,24 +25,25 @@ for module in (run, demo, ingest, search, stats, doctor, admin, processes):
     app.add_typer(module.router)
 
 
-@app.callback()
-def options(
-    _version: Annotated[
-        bool, typer.Option("--version", callback=lambda wanted: _print_version(wanted=wanted), is_eager=True)
-    ] = False,
-) -> None:
-    """Ebbing: a memory service for AI agents."""
-
-
-def _print_version(*, wanted: bool) -> None:
+def _print_version(wanted: bool) -> None:
     if wanted:
         from importlib.metadata import PackageNotFoundError, version
 
         try:
             typer.echo(f"ebbing {version('ebbing')}")
         except PackageNotFoundError:
-            typer.echo("ebbing (not installed: run from its sources)")
+            typer.echo("ebbing, run from its sources")
         raise typer.Exit
+
+
+Version = Annotated[
+    bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+]
+
+
+@app.callback()
+def options(_version: Version = False) -> None:
+    """Ebbing: a memory service for AI agents."""
 
 
 def main() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import tempfile
 import threading
@@ -54,7 +55,7 @@ def demo(
         )
         _tour(config, locked, as_json=as_json)
         if keep:
-            show(f"Kept: ebbing run --home {locked}", err=as_json)
+            show(f"Kept: ebbing run --home {shlex.quote(str(locked))}", err=as_json)
 
 
 def _tour(config: Settings, home: Path, *, as_json: bool) -> None:

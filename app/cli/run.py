@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -116,7 +117,7 @@ def show(text: str, *, err: bool = False) -> None:
 def banner(config: Settings, service: Service, home: Path, seconds: float) -> str:
     """What runs, where, and how to go on."""
     docs = f"{service.api_url}/docs" if config.docs_enabled else "off (EBBING_DOCS_ENABLED)"
-    where = "" if home == Path(".ebbing").resolve() else f"EBBING_HOME={home} "
+    where = "" if home == Path(".ebbing").resolve() else f"EBBING_HOME={shlex.quote(str(home))} "
     lines = {
         "API": service.api_url,
         "Docs": docs,
