@@ -120,6 +120,6 @@ _PURGE = text("""
 DELETE FROM envelopes WHERE tenant_id = :tenant_id AND base IN (
   SELECT base FROM envelopes
   WHERE tenant_id = :tenant_id AND base < :boundary
-  ORDER BY base LIMIT :limit FOR UPDATE SKIP LOCKED
+  ORDER BY base LIMIT :limit
 )
 """)
