@@ -1,0 +1,121 @@
+"""One running service for the whole tutorial, and a tenant of its own for each test."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
+from secrets import token_hex
+from urllib.parse import urlsplit, urlunsplit
+
+import psycopg
+import pytest
+import redis
+from celery import Celery
+from psycopg import sql
+
+from app import queues
+from app.domain.keys import SCOPES
+from app.embedded import free_ports
+from app.services import tenants
+from app.settings import settings
+from app.store import database
+from tests.fundamentals.client import Client
+from tests.fundamentals.service import BACKLOG_ENTRIES, Service, Tenant
+from tests.processes import Processes
+from tests.servers import Servers
+
+# Other tests empty the first logical databases of the same Redis.
+FIRST_LOGICAL_DATABASE = 8
+
+
+@pytest.fixture(scope="session")
+def service(servers: Servers, template: str) -> Iterator[Service]:
+    """The API, a worker for each lane and beat, started as in production."""
+    with ExitStack() as undo:
+        folder = Path(tempfile.mkdtemp(prefix="ebbing-fundamentals-"))
+        undo.callback(shutil.rmtree, folder, ignore_errors=True)
+        database_url = undo.enter_context(_database(servers.database_url, template))
+        redis_url = _logical_database(servers.redis_url)
+        client = undo.enter_context(closing(redis.Redis.from_url(redis_url, protocol=2)))
+        _keep_a_log(client, undo)
+        [port] = free_ports(1)
+        processes = Processes(
+            folder,
+            {
+                "EBBING_HOME": str(folder),
+                "EBBING_DATABASE_URL": database_url,
+                "EBBING_REDIS_URL": redis_url,
+                "EBBING_PORT": str(port),
+                "EBBING_TENANT_BACKLOG_ENTRIES": str(BACKLOG_ENTRIES),
+                "EBBING_KEY_CACHE_SECONDS": "1",
+            },
+        )
+        undo.callback(processes.close)
+        processes.start("api", "api")
+        for lane in queues.LANES:
+            processes.start(f"worker-{lane}", "worker", "--lane", lane, "--concurrency", "1")
+        processes.start("beat", "beat")
+        key = _operators_key(database_url)
+        url = f"http://127.0.0.1:{port}"
+        sender = undo.enter_context(Celery(broker=redis_url, set_as_current=False))
+        sender.conf.broker_transport_options = queues.broker_options()
+        processes.wait_until_answers("api", f"{url}/readyz")
+        operator = Client(url, key)
+        undo.callback(operator.http.close)
+        yield Service(url, operator, database_url, client, sender, processes)
+
+
+@pytest.fixture
+def tenant(service: Service) -> Iterator[Tenant]:
+    """A new tenant with its first key."""
+    yield service.new_tenant()
+    while service.clients:
+        service.clients.pop().http.close()
+
+
+@pytest.fixture
+def ebbing(service: Service, tenant: Tenant) -> Client:
+    """The new tenant's client."""
+    return service.client(tenant.api_key)
+
+
+@contextmanager
+def _database(server_url: str, template: str) -> Iterator[str]:
+    name = f"fundamentals_{token_hex(6)}"
+    create = sql.SQL("create database {} template {} strategy wal_log")
+    with psycopg.connect(server_url, autocommit=True) as server:
+        server.execute(create.format(sql.Identifier(name), sql.Identifier(template)))
+        try:
+            yield urlunsplit(urlsplit(server_url)._replace(path=f"/{name}"))
+        finally:
+            server.execute(sql.SQL("drop database {} with (force)").format(sql.Identifier(name)))
+
+
+def _logical_database(redis_url: str) -> str:
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    return urlunsplit(urlsplit(redis_url)._replace(path=f"/{FIRST_LOGICAL_DATABASE + worker}"))
+
+
+def _keep_a_log(client: redis.Redis, undo: ExitStack) -> None:
+    """The service refuses a Redis that keeps no append-only file; that of the tests doesn't need one."""
+    client.flushdb()
+    undo.callback(client.flushdb)
+    before = client.config_get("appendonly")["appendonly"] or "no"
+    client.config_set("appendonly", "yes")
+    undo.callback(client.config_set, "appendonly", before)
+
+
+def _operators_key(database_url: str) -> str:
+    """The first key of an installation, as `ebbing run` leaves it in its home: it may do everything."""
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("EBBING_DATABASE_URL", database_url)
+        settings.cache_clear()
+        try:
+            return tenants.create("operator", scopes=SCOPES)[1]
+        finally:
+            database.close()
+            settings.cache_clear()
