@@ -32,7 +32,7 @@ def _print_version(wanted: bool) -> None:
         try:
             typer.echo(f"ebbing {version('ebbing')}")
         except PackageNotFoundError:
-            typer.echo("ebbing, run from its sources")
+            typer.echo("ebbing (not installed: no version is known)")
         raise typer.Exit
 
 
