@@ -7,14 +7,17 @@ reported with every figure, since it shares the machine with what it measures.
 from __future__ import annotations
 
 import multiprocessing
+import os
 import resource
 import selectors
 import socket
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Self
 
-_RECEIVE_BYTES = 65_536
+_RECEIVE_BYTES = 262_144
+_SILENCE_SECONDS = 10
 
 
 @dataclass(frozen=True)
@@ -39,6 +42,11 @@ class Load:
         """Requests a second."""
         return self.requests / self.seconds
 
+    @property
+    def generator(self) -> float:
+        """The generator's own share of all cores' time, 0 to 1."""
+        return self.generator_cpu_seconds / (self.seconds * (os.cpu_count() or 1))
+
     def percentile_ms(self, share: float) -> float:
         """The latency that this share of the requests stayed under."""
         return self.latencies_ms[min(int(len(self.latencies_ms) * share), len(self.latencies_ms) - 1)]
@@ -52,7 +60,11 @@ def request(method: str, path: str, body: bytes = b"", headers: Sequence[tuple[s
 
 
 def run(host: str, port: int, requests: Sequence[bytes], connections: int, seconds: float) -> Load:
-    """Send the requests round and round over so many connections for so long, in a process of its own."""
+    """Send the requests round and round over so many connections for so long, in a process of its own.
+
+    Raises:
+        ConnectionError: The server closed a connection, or said nothing for ten seconds.
+    """
     context = multiprocessing.get_context("fork")
     ours, theirs = context.Pipe(duplex=False)
     process = context.Process(target=_send_to, args=(theirs, host, port, requests, connections, seconds))
@@ -60,8 +72,11 @@ def run(host: str, port: int, requests: Sequence[bytes], connections: int, secon
     theirs.close()
     try:
         load: Load = ours.recv()
+    except EOFError:
+        raise ConnectionError(f"the load on {host}:{port} broke off: see the lines above") from None
     finally:
         process.join(timeout=10)
+        ours.close()
     return load
 
 
@@ -69,14 +84,36 @@ def _send_to(pipe: object, *arguments: object) -> None:
     pipe.send(_send(*arguments))  # type: ignore[attr-defined,arg-type]  # the pipe's type is private
 
 
-class _Connection:
+class Connection:
+    """A keep-alive connection with at most one request under way."""
+
     def __init__(self, host: str, port: int) -> None:
+        """Connect."""
         self.socket = socket.create_connection((host, port))
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.received = b""
         self.sent_at = 0.0
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.socket.close()
+
+    def ask(self, data: bytes, status: int) -> None:
+        """Send a request and wait for its answer.
+
+        Raises:
+            RuntimeError: The answer has another status.
+        """
+        self.send(data)
+        while (answered := self.receive()) is None:
+            pass
+        if answered != status:
+            raise RuntimeError(f"answered {answered}, should be {status}")
+
     def send(self, data: bytes) -> None:
+        """Send a request."""
         self.received = b""
         self.sent_at = time.perf_counter()
         self.socket.sendall(data)
@@ -86,19 +123,19 @@ class _Connection:
         data = self.socket.recv(_RECEIVE_BYTES)
         if not data:
             raise ConnectionError("the server closed the connection")
-        self.received += data
-        end = self.received.find(b"\r\n\r\n")
-        if end < 0:
+        if self.received:
+            data = self.received + data
+        end = data.find(b"\r\n\r\n")
+        start = data.find(b"content-length: ", 0, end) + 16  # the server writes names in lower case
+        if end < 0 or len(data) < end + 4 + (int(data[start : data.find(b"\r", start)]) if start >= 16 else 0):
+            self.received = data
             return None
-        head = self.received[:end].lower()
-        start = head.find(b"content-length: ") + 16
-        length = int(head[start:].split(b"\r", 1)[0]) if start >= 16 else 0
-        return int(head[9:12]) if len(self.received) >= end + 4 + length else None
+        return int(data[9:12])
 
 
 def _send(host: str, port: int, requests: Sequence[bytes], connections: int, seconds: float) -> Load:
     selector = selectors.DefaultSelector()
-    opened = [_Connection(host, port) for _ in range(connections)]
+    opened = [Connection(host, port) for _ in range(connections)]
     for connection in opened:
         selector.register(connection.socket, selectors.EVENT_READ, connection)
     latencies: list[float] = []
@@ -112,7 +149,10 @@ def _send(host: str, port: int, requests: Sequence[bytes], connections: int, sec
         following += 1
     open_requests = connections
     while open_requests:
-        for key, _ in selector.select(timeout=10):
+        readable = selector.select(timeout=_SILENCE_SECONDS)
+        if not readable:
+            raise ConnectionError(f"no answer for {_SILENCE_SECONDS} s")
+        for key, _ in readable:
             connection = key.data
             status = connection.receive()
             if status is None:

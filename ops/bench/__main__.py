@@ -1,0 +1,89 @@
+"""`python -m ops.bench`: measure, print a table, write JSON."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NoReturn
+
+from rich.console import Console
+
+from ops.bench import drain, ingest, search, stages, startup
+from ops.bench.figures import Figure, Plan, result, show
+from ops.bench.place import Place
+
+BENCHMARKS: dict[str, Callable[[Place, Plan], Iterator[Figure]]] = {
+    "ingest": ingest.measure,
+    "drain": drain.measure,
+    "stages": stages.measure,
+    "search": search.measure,
+    "startup": startup.measure,
+}
+
+EXAMPLES = """examples:
+  make bench                                      everything, about five minutes
+  make bench ARGS="--quick"                       small sizes, two rounds: whether it runs, not how fast
+  make bench ARGS="drain search --repeats 9"      two of them, with more rounds
+  python -m ops.bench ingest --json ingest.json   the figures of every round as JSON too
+"""
+
+
+def main(arguments: list[str]) -> int:
+    """Measure what is wanted; 0 unless something can't be measured."""
+    wanted = _arguments(arguments)
+    repeats = wanted.repeats or (2 if wanted.quick else 5)
+    err = Console(stderr=True, highlight=False, markup=False)
+    plan = Plan(repeats, wanted.quick, say=lambda text: err.print(f"… {text}"))
+    signal.signal(signal.SIGTERM, _end)
+    started = time.monotonic()
+    figures: list[Figure] = []
+    with Place() as place:
+        for name in wanted.names or BENCHMARKS:
+            for figure in BENCHMARKS[name](place, plan):
+                figures.append(figure)
+                plan.say(f"{time.monotonic() - started:5.0f} s  {figure.work}: {figure.value:,.4g} {figure.unit}")
+    # Into a file or a pipe, lines are as long as they are.
+    show(figures, Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else 220))
+    if wanted.json:
+        document = result(figures, plan, time.monotonic() - started)
+        wanted.json.write_text(json.dumps(document, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+    return 0
+
+
+def _arguments(arguments: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        "python -m ops.bench",
+        description="Speed of the service as ratios to the bare cost of the same work, measured in one run.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help=f"which to run, all by default: {', '.join(BENCHMARKS)}"
+    )
+    parser.add_argument("--quick", action="store_true", help="small sizes, two rounds, no figure to rely on")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures with all rounds there too")
+    parser.add_argument("--repeats", type=_count, metavar="N", help="rounds of each figure; 5, or 2 with --quick")
+    given = parser.parse_args(arguments)
+    if unknown := [name for name in given.names if name not in BENCHMARKS]:
+        parser.error(f"no such benchmark: {', '.join(unknown)}; there are: {', '.join(BENCHMARKS)}")
+    return given
+
+
+def _count(text: str) -> int:
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"must be a whole number above 0, not {text!r}")
+    return int(text)
+
+
+def _end(*_: object) -> NoReturn:
+    """Leave through every `finally`, so that all that was started is stopped."""
+    sys.exit(143)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,65 @@
+"""Synthetic memories and queries: a seeded vocabulary of Zipf's shape, short texts in threads.
+
+Real text would do as well, but not in any size; what costs time (lengths, how often words repeat, how long
+threads are) is set here to what conversations have.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from itertools import accumulate, pairwise
+
+import msgspec
+
+VOCABULARY = 20_000
+WORDS_A_TEXT = (8, 26)  # about 120 bytes in the middle
+TURNS_A_THREAD = 20
+SPEAKERS = ("Ada", "Ben", "Cleo", "Dan")
+_SYLLABLES = tuple(a + b for a in (*"bcdfghjklmnprstvwz", "ch", "st", "tr") for b in "aeiou")
+# The commonest words of English come first, as stop words do in any text.
+_COMMON = """
+the and to of a in is that for it was on are with as at be this have from or by not but what all were when we there
+can an your which their said if do will each about how up out them then she many some so these
+"""
+
+
+class Corpus:
+    """Texts by number: the same seed gives the same texts."""
+
+    def __init__(self, seed: int = 7) -> None:
+        """Make the vocabulary."""
+        self._random = random.Random(seed)  # noqa: S311 - made-up texts, no secret
+        made = dict.fromkeys(_COMMON.split())
+        while len(made) < VOCABULARY:
+            made["".join(self._random.choices(_SYLLABLES, k=self._random.randint(2, 4)))] = None
+        self._words = list(made)
+        self._weights = list(accumulate(1 / (rank + 2.7) for rank in range(VOCABULARY)))
+
+    def texts(self, count: int) -> Iterator[str]:
+        """So many texts of about 120 bytes."""
+        lengths = self._random.choices(range(*WORDS_A_TEXT), k=count)
+        words = self._random.choices(self._words, cum_weights=self._weights, k=sum(lengths))
+        ends = [0, *accumulate(lengths)]
+        return (" ".join(words[start:end]).capitalize() + "." for start, end in pairwise(ends))
+
+    def memories(self, count: int, first_thread: int = 0) -> list[dict[str, str]]:
+        """So many memories as a caller gives them, thread by thread."""
+        return [
+            {
+                "text": text,
+                "thread": f"thread-{first_thread + place // TURNS_A_THREAD}",
+                "speaker": SPEAKERS[place % len(SPEAKERS)],
+            }
+            for place, text in enumerate(self.texts(count))
+        ]
+
+    def queries(self, count: int) -> list[str]:
+        """Questions of three to seven words, common and rare ones."""
+        return [" ".join(text.split()[: self._random.randint(3, 7)]) for text in self.texts(count)]
+
+    def bodies(self, requests: int, memories: int) -> list[bytes]:
+        """Request bodies of so many memories each: an object for one, an array for more."""
+        given = self.memories(requests * memories)
+        lots = [given[start : start + memories] for start in range(0, len(given), memories)]
+        return [msgspec.json.encode(lot[0] if memories == 1 else lot) for lot in lots]

@@ -1,0 +1,175 @@
+"""Drain: from the stream into the tables, in a real worker and by a plain call, beside a raw COPY of the same rows."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from uuid import UUID
+
+from app import queues
+from app.clients import redis as keys
+from app.clients import stream
+from app.domain.envelope import pack as envelope
+from app.domain.ids import RANDOM_BYTES, new_base
+from app.services import ingest
+from ops.bench import load
+from ops.bench.corpus import Corpus
+from ops.bench.figures import NO_GOAL, Figure, Goal, Plan
+from ops.bench.ingest import posts
+from ops.bench.lots import Lot
+from ops.bench.place import Place, Running
+
+PIPELINED = 2000
+PATIENCE_SECONDS = 60
+REST_SECONDS = 0.03
+FLOOR = "raw COPY, packed before"
+ROWS = {1: 15_000, 10: 50_000, 100: 100_000, 1000: 100_000}
+GOALS = {1: Goal(least=60_000), 10: NO_GOAL, 100: Goal(ratio_least=0.6), 1000: NO_GOAL}
+GROWTH = 10
+
+
+def measure(place: Place, plan: Plan) -> Iterator[Figure]:
+    """Throughput by size of entry, its growth with the work, and latencies from POST to stored and searchable."""
+    with place.workers("ingest"):
+        for memories, rows in ROWS.items():
+            yield from _throughput(place, plan, memories, plan.size(rows, max(rows // 50, memories)))
+        yield _growth(place, plan)
+    place.empty()
+    with place.workers("ingest", "embed"), place.api() as api:
+        yield from _stored_latency(place, plan, api)
+        yield from _searchable_latency(place, plan, api)
+    place.empty()
+
+
+def fill(tenant_id: UUID, bodies: Sequence[bytes], memories: int) -> None:
+    """Put bodies into the tenant's stream through the door's own script, many to a round trip."""
+    client = stream.client()
+    accept = client.script_load(keys.script("accept"))
+    names = [
+        keys.stream_key(tenant_id),
+        keys.idempotency_key(tenant_id, ""),
+        keys.RING,
+        keys.RING_MEMBERS,
+        keys.HELD,
+        keys.BACKLOG,
+        f"{keys.NUDGE_PREFIX}{queues.DRAIN}",
+    ]
+    endless = 2**40
+    for start in range(0, len(bodies), PIPELINED):
+        with client.pipeline(transaction=False) as pipe:
+            for body in bodies[start : start + PIPELINED]:
+                base = new_base(time.time_ns() // 1_000_000, os.urandom(RANDOM_BYTES))
+                fields = envelope(base, memories, "json", "bench", "", body)
+                limits = [endless] * 4
+                pipe.evalsha(
+                    accept, len(names), *names, str(tenant_id), memories, len(body), *limits, "", 0, 600_000, *fields
+                )
+            pipe.execute()
+
+
+def _throughput(place: Place, plan: Plan, memories: int, rows: int) -> Iterator[Figure]:
+    lot = Lot.make(place.tenant_id, rows, memories)
+    runs = (partial(_by_worker, place, lot), partial(_by_call, place, lot), partial(_by_copy, place, lot))
+    runs[0]()  # its connections and statements are there from now on
+    worker, call, raw = plan.rounds(*runs)
+    note = "index stage held back, so that nothing else runs" if memories == 1 else ""
+    yield Figure(f"drain, {memories:,} an entry, in Celery", "rows/s", worker, FLOOR, raw, GOALS[memories], note=note)
+    yield Figure(f"drain, {memories:,} an entry, plain call", "rows/s", call, FLOOR, raw)
+
+
+def _growth(place: Place, plan: Plan) -> Figure:
+    """Whether a row costs the same when there are ten times as many."""
+    rows = plan.size(20_000, 1_000)
+    small, large = (Lot.make(place.tenant_id, size, 100) for size in (rows, rows * GROWTH))
+    great, little = plan.rounds(partial(_by_worker, place, large), partial(_by_worker, place, small))
+    return Figure(f"drain, growth: {rows * GROWTH:,} rows", "rows/s", great, f"{rows:,} rows", little)
+
+
+def _by_worker(place: Place, lot: Lot) -> float:
+    """Rows a second from the nudge until the stream is empty."""
+    _prepare(place, lot)
+    started = time.perf_counter()
+    queues.enqueue(queues.DRAIN)
+    _until(lambda: stream.backlog().entries() == 0, pause_seconds=0.002)
+    return _checked(place, lot, time.perf_counter() - started)
+
+
+def _by_call(place: Place, lot: Lot) -> float:
+    """The same work without Celery, in this process."""
+    _prepare(place, lot)
+    started = time.perf_counter()
+    ingest.drain()
+    return _checked(place, lot, time.perf_counter() - started)
+
+
+def _by_copy(place: Place, lot: Lot) -> float:
+    """The floor: bytes that are ready, into the same two tables, over one connection."""
+    place.empty()
+    return _checked(place, lot, lot.copy(place.owner_url))
+
+
+def _prepare(place: Place, lot: Lot) -> None:
+    place.empty()
+    place.hold_back(queues.DRAIN, queues.INDEX, queues.EMBED_MEMORIES)
+    fill(place.tenant_id, lot.bodies, lot.memories)
+
+
+def _checked(place: Place, lot: Lot, seconds: float) -> float:
+    [[stored]] = place.owner.execute("SELECT count(*) FROM memories").fetchall()
+    if stored != lot.rows:
+        raise RuntimeError(f"{stored} rows were stored, {lot.rows} should be")
+    return lot.rows / seconds
+
+
+def _until(condition: Callable[[], bool], pause_seconds: float) -> None:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not condition():
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"not done after {PATIENCE_SECONDS} s; the log of the worker may say why")
+        time.sleep(pause_seconds)
+
+
+def _stored_latency(place: Place, plan: Plan, api: Running) -> Iterator[Figure]:
+    """From the answer 202 until another connection sees the row, one request at a time, all else idle."""
+    seen = "SELECT count(*) FROM envelopes"
+
+    def stored(wanted: int) -> bool:
+        [[rows]] = place.owner.execute(seen).fetchall()
+        return bool(rows >= wanted)
+
+    rounds = []
+    with load.Connection(api.host, api.port) as connection:
+        for _ in range(plan.repeats):
+            place.empty()
+            took: list[float] = []
+            for request in posts(place.key, Corpus().bodies(plan.size(40, 8), 1)):
+                time.sleep(REST_SECONDS)  # what the one before has set off comes to rest
+                connection.ask(request, status=202)
+                started = time.perf_counter()
+                _until(partial(stored, len(took) + 1), pause_seconds=0.0002)
+                took.append((time.perf_counter() - started) * 1000)
+            rounds.append(sorted(took))
+    yield from _latencies("accepted → stored, at idle", rounds, Goal(most=5))
+
+
+def _searchable_latency(place: Place, plan: Plan, api: Running) -> Iterator[Figure]:
+    headers = [("authorization", f"Bearer {place.key}"), ("content-type", "application/json"), ("prefer", "wait=10")]
+    rounds = []
+    with load.Connection(api.host, api.port) as connection:
+        for _ in range(plan.repeats):
+            took = []
+            for body in Corpus().bodies(plan.size(15, 4), 1):
+                started = time.perf_counter()
+                connection.ask(load.request("POST", "/v1/memories", body, headers), status=200)
+                took.append((time.perf_counter() - started) * 1000)
+            rounds.append(sorted(took))
+    yield from _latencies("POST with Prefer: wait → searchable", rounds, NO_GOAL)
+
+
+def _latencies(work: str, rounds: Sequence[Sequence[float]], goal: Goal) -> Iterator[Figure]:
+    """Median and 99th percentile; the latter of all rounds together, since one has too few for it."""
+    yield Figure(f"{work}: p50", "ms", [took[len(took) // 2] for took in rounds], goal=goal)
+    together = sorted(one for took in rounds for one in took)
+    yield Figure(f"{work}: p99", "ms", [together[int(len(together) * 0.99)]])

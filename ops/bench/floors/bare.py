@@ -1,0 +1,74 @@
+"""The floor of ingest: a server that reads and parses the body and answers a constant. Nothing else.
+
+It runs under granian with the very settings of `ebbing api`. `python -m ops.bench.floors.bare PORT` serves it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import msgspec
+from granian import Granian
+from granian.constants import HTTPModes, Interfaces, Loops
+from granian.http import HTTP1Settings
+from granian.log import LogLevels
+
+from app.cli.processes import BACKLOG, CONNECTIONS, HEADER_TIMEOUT_MILLISECONDS
+from app.deathwatch import die_with_parent
+
+_START = {
+    "type": "http.response.start",
+    "status": 202,
+    "headers": [(b"content-type", b"application/json"), (b"content-length", b"2")],
+}
+_BODY = {"type": "http.response.body", "body": b"{}"}
+
+
+async def app(scope: dict[str, Any], receive: Callable[[], Any], send: Callable[[Any], Any]) -> None:
+    """Read, parse, answer."""
+    if scope["type"] != "http":
+        return
+    message = await receive()
+    body = message.get("body", b"")
+    while message.get("more_body"):
+        message = await receive()
+        body += message.get("body", b"")
+    if body:
+        msgspec.json.decode(body)
+        await send(_START)
+    else:
+        await send(_START | {"status": 200})
+    await send(_BODY)
+
+
+def _load(server: int) -> Callable[..., Any]:
+    die_with_parent(server)
+    return app
+
+
+def main() -> None:
+    """Serve on the port given."""
+    server = Granian(
+        "ops.bench.floors.bare:app",
+        address="127.0.0.1",
+        port=int(sys.argv[1]),
+        interface=Interfaces.ASGINL,
+        workers=1,
+        loop=Loops.uvloop,
+        http=HTTPModes.http1,
+        http1_settings=HTTP1Settings(header_read_timeout=HEADER_TIMEOUT_MILLISECONDS),
+        websockets=False,
+        backlog=BACKLOG,
+        backpressure=CONNECTIONS,
+        log_access=False,
+        log_level=LogLevels.warning,
+    )
+    server.serve(target_loader=partial(_load, os.getpid()), wrap_loader=False)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,78 @@
+"""The same memories as request bodies, and packed for COPY: what the drain does, and its floor."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+import psycopg
+
+from app.domain.ids import RANDOM_BYTES, memory_uuids, new_base
+from app.domain.memory import decode
+from app.store import copying
+from app.store.copying import Arrival
+from ops.bench.corpus import Corpus
+
+ROWS_A_TRANSACTION = 5000
+
+
+@dataclass(frozen=True)
+class Lot:
+    """Memories in entries of a size.
+
+    Attributes:
+        bodies: One an entry.
+        packed: What COPY takes: rows of `memories` and of `memory_state`, a transaction each.
+        ids: Of the packed memories, in the order of speaking.
+    """
+
+    tenant_id: UUID
+    rows: int
+    memories: int
+    bodies: Sequence[bytes]
+    packed: Sequence[tuple[bytes, bytes]]
+    ids: list[UUID]
+
+    @staticmethod
+    def make(tenant_id: UUID, rows: int, memories: int) -> Lot:
+        """So many rows, in entries of so many memories."""
+        bodies = Corpus().bodies(rows // memories, memories)
+        now = time.time_ns() // 1_000_000
+        # Entry ids as Redis would give them, a thousand a millisecond.
+        arrivals = [
+            Arrival(
+                f"{now + n // 1000}-{n % 1000}",
+                new_base(now, os.urandom(RANDOM_BYTES)),
+                now,
+                decode(body, "json", None),
+            )
+            for n, body in enumerate(bodies)
+        ]
+        lot = max(ROWS_A_TRANSACTION // memories, 1)
+        packed = [_packed(tenant_id, arrivals[start : start + lot], now) for start in range(0, len(arrivals), lot)]
+        ids = [UUID(text) for arrival in arrivals for text in memory_uuids(arrival.base, memories)]
+        return Lot(tenant_id, rows, memories, bodies, packed, ids)
+
+    def copy(self, owner_url: str) -> float:
+        """Store the packed rows over one connection, as fast as PostgreSQL takes them. Returns the seconds."""
+        with psycopg.connect(owner_url) as connection:
+            connection.execute("SET ROLE ebbing_drain")
+            connection.commit()
+            started = time.perf_counter()
+            for memories, states in self.packed:
+                with connection.cursor() as cursor:
+                    with cursor.copy(copying.MEMORIES_COPY) as copy:
+                        copy.write(memories)
+                    with cursor.copy(copying.STATE_COPY) as copy:
+                        copy.write(states)
+                connection.commit()
+            return time.perf_counter() - started
+
+
+def _packed(tenant_id: UUID, arrivals: Sequence[Arrival], now_ms: int) -> tuple[bytes, bytes]:
+    pieces = list(copying.pack(tenant_id, arrivals, now_ms))
+    memories, states = (b"".join(piece[n] for piece in pieces) for n in (0, 1))
+    return copying.HEADER + memories + copying.TRAILER, copying.HEADER + states + copying.TRAILER

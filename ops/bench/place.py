@@ -1,0 +1,260 @@
+"""Where a benchmark runs: its own PostgreSQL and Redis, durable and on disk, and the service's real processes."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Self
+from uuid import UUID
+
+import psycopg
+
+from app import queues
+from app.clients import stream
+from app.clients.redis import BACKLOG, HEARTBEATS, HELD, NUDGE_PREFIX, RING, RING_MEMBERS, STREAM_PREFIX, TURNS
+from app.embedded import Postgres, Program, Redis, free_ports, has_ended, kill_session, log_tail, secret, spawn
+from app.services import tenants
+from app.settings import settings
+from app.store import database
+from app.store.migrate import upgrade
+from app.store.provision import create_database
+
+ROOT = Path(__file__).resolve().parents[2]
+DATABASE, ROLE = "ebbing", "ebbing_service"
+READY_SECONDS = 30
+STOP_SECONDS = 15
+REDIS_BYTES = 2 * 1024**3
+
+# The door mustn't be what stops a load.
+OPEN_DOOR = {
+    "EBBING_TENANT_BACKLOG_ENTRIES": "10000000",
+    "EBBING_TENANT_BACKLOG_BYTES": str(REDIS_BYTES),
+    "EBBING_BACKLOG_ENTRIES": "10000000",
+    "EBBING_BACKLOG_BYTES": str(REDIS_BYTES),
+    "EBBING_LOG_LEVEL": "error",
+}
+
+
+@dataclass(frozen=True)
+class Running:
+    """A process that serves HTTP on a port of 127.0.0.1."""
+
+    process: subprocess.Popen[bytes]
+    port: int
+
+    host = "127.0.0.1"
+
+
+class Place:
+    """Servers, a migrated database, a tenant with a key. `close` stops all of it by process and removes its files."""
+
+    def __init__(self) -> None:
+        """Start PostgreSQL and Redis, as `ebbing run` does, and point this process's settings at them."""
+        self._open = ExitStack()
+        try:
+            self._set_up()
+        except BaseException:
+            self._open.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._open.close()
+
+    def _set_up(self) -> None:
+        self.home = Path(tempfile.mkdtemp(prefix="ebbing-bench-", dir=os.environ.get("TMPDIR", "/var/tmp")))  # noqa: S108
+        self._open.callback(shutil.rmtree, self.home, ignore_errors=True)
+        self.home.chmod(0o711)  # as root, the servers' own user must get through to its folder
+        postgres_port, redis_port = free_ports(2)
+        postgres = Postgres(self.home, postgres_port)
+        self.postgres = postgres.start()
+        self._open.callback(postgres.stop, self.postgres)
+        redis = Redis(self.home, redis_port, maxmemory_bytes=REDIS_BYTES)
+        self.redis = redis.start()
+        self._open.callback(redis.stop, self.redis)
+        role_password = secret(self.home / "service-password")
+        create_database(postgres.url, DATABASE, ROLE, role_password)
+        self.owner_url = postgres.database_url(DATABASE)
+        upgrade(self.owner_url)
+        self.environment = plain_environment() | {
+            "EBBING_HOME": str(self.home),
+            "EBBING_DATABASE_URL": postgres.database_url(DATABASE, ROLE, role_password),
+            "EBBING_REDIS_URL": redis.url,
+            **OPEN_DOOR,
+        }
+        self._open.enter_context(_environment(self.environment | {"EBBING_SLICE_SECONDS": "60"}))
+        self._open.callback(database.close)
+        self._open.callback(stream.close)
+        tenant, self.key = tenants.create("bench")
+        self.tenant_id: UUID = tenant.tenant_id
+        self.owner = self._open.enter_context(psycopg.connect(self.owner_url, autocommit=True))
+
+    @contextmanager
+    def api(self, **settings: str) -> Iterator[Running]:
+        """The real API, as `ebbing api` runs it."""
+        [port] = free_ports(1)
+        given = {"EBBING_HOST": "127.0.0.1", "EBBING_PORT": str(port)} | settings
+        with self._serving("api", ["-m", "app.cli", "api"], given, port) as running:
+            yield running
+
+    @contextmanager
+    def bare(self) -> Iterator[Running]:
+        """The floor's routes, under the same server."""
+        [port] = free_ports(1)
+        with self._serving("bare", ["-m", "ops.bench.floors.bare", str(port)], {}, port) as running:
+            yield running
+
+    @contextmanager
+    def workers(self, *lanes: str) -> Iterator[dict[str, subprocess.Popen[bytes]]]:
+        """A real worker for each lane, as `ebbing worker` runs it; all have carried out a task."""
+        with ExitStack() as opened:
+            stream.client().delete(HEARTBEATS)
+            running = {
+                lane: opened.enter_context(
+                    self._running(f"worker-{lane}", ["-m", "app.cli", "worker", "--lane", lane], {}, kill=True)
+                )
+                for lane in lanes
+            }
+            for lane in lanes:
+                queues.enqueue(queues.HEARTBEATS[lane])
+            for lane, process in running.items():
+                self._wait(partial(stream.client().hexists, HEARTBEATS, lane), process, f"worker-{lane}")
+            yield running
+
+    def empty(self) -> None:
+        """Forget all memories and all that waits; as good as new, checkpoint included."""
+        self.empty_stream()
+        self.owner.execute(
+            "TRUNCATE memories, memory_state, envelopes, tenant_work, memory_words, words, embeddings, dead_letters"
+        )
+        self.owner.execute("CHECKPOINT")
+
+    def settled(self, seconds: float) -> None:
+        """Wait until nothing waits any more: not in the stream, not for a stage.
+
+        Raises:
+            RuntimeError: Something still does after so long.
+        """
+        deadline = time.monotonic() + seconds
+        while stream.backlog().entries() or self.owner.execute("SELECT FROM tenant_work LIMIT 1").rowcount:
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"memories still wait after {seconds:.0f} s")
+            time.sleep(0.05)
+
+    @staticmethod
+    def empty_stream() -> None:
+        """Drop what waits in Redis, and all that is known of it; Celery's own keys stay."""
+        streams = stream.client().scan_iter(f"{STREAM_PREFIX}*", count=1000)
+        nudges = stream.client().scan_iter(f"{NUDGE_PREFIX}*", count=1000)
+        stream.client().unlink(*streams, *nudges, RING, RING_MEMBERS, HELD, TURNS, BACKLOG)
+
+    def hold_back(self, *tasks: str) -> None:
+        """Have nudges for these tasks come to nothing, for ten minutes: the flag says that one is on its way."""
+        for task in tasks:
+            stream.client().set(f"{NUDGE_PREFIX}{task}", "1", px=600_000)
+
+    def _wait(self, condition: Callable[[], object], process: subprocess.Popen[bytes], name: str) -> None:
+        deadline = time.monotonic() + READY_SECONDS
+        while not condition():
+            if has_ended(process) or time.monotonic() > deadline:
+                end = log_tail(self._log(name))
+                raise RuntimeError(f"{name} ended, or wasn't ready after {READY_SECONDS} s; the end of its log:\n{end}")
+            time.sleep(0.02)
+
+    def _log(self, name: str) -> Path:
+        return self.home / "logs" / f"{name}.log"
+
+    @contextmanager
+    def _serving(self, name: str, arguments: list[str], given: Mapping[str, str], port: int) -> Iterator[Running]:
+        with self._running(name, arguments, given) as process:
+            self._wait(partial(answers, f"http://127.0.0.1:{port}/healthz"), process, name)
+            yield Running(process, port)
+
+    @contextmanager
+    def _running(
+        self, name: str, arguments: list[str], given: Mapping[str, str], *, kill: bool = False
+    ) -> Iterator[subprocess.Popen[bytes]]:
+        program = Program([sys.executable, *arguments], {**self.environment, **given}, folder=ROOT)
+        process = spawn(program, log=self._log(name), death_signal=signal.SIGKILL)
+        try:
+            yield process
+        finally:
+            if kill:  # a worker would finish its slice first
+                kill_session(process)
+            stop(process)
+
+
+def stop(process: subprocess.Popen[bytes]) -> None:
+    """End a process we started, by force if need be, and whatever it left in its session."""
+    process.send_signal(signal.SIGTERM)
+    try:
+        process.wait(STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        kill_session(process)
+        process.wait()
+
+
+def answers(url: str) -> bool:
+    """Whether a GET gives 200."""
+    try:
+        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(url, timeout=1) as answer:
+            return bool(answer.status == 200)
+    except OSError:
+        return False
+
+
+def resident_mib(pid: int) -> float:
+    """Resident memory of a process in MiB, pages shared with others included."""
+    return _kib(Path(f"/proc/{pid}/smaps_rollup"), "Rss:") / 1024
+
+
+def own_mib(pid: int) -> float:
+    """Its memory in MiB, of shared pages only its share (PSS), so that processes can be added up."""
+    return _kib(Path(f"/proc/{pid}/smaps_rollup"), "Pss:") / 1024
+
+
+def _kib(numbers: Path, name: str) -> int:
+    lines = numbers.read_text(encoding="ascii").splitlines()
+    return next((int(line.split()[1]) for line in lines if line.startswith(name)), 0)
+
+
+def descendants(pid: int) -> list[int]:
+    """The processes that a process started, and those that they did."""
+    children = [
+        int(child)
+        for task in Path(f"/proc/{pid}/task").iterdir()
+        for child in (task / "children").read_text(encoding="ascii").split()
+    ]
+    return children + [below for child in children for below in descendants(child)]
+
+
+def plain_environment() -> dict[str, str]:
+    """The environment without any setting of the service: a benchmark measures the defaults."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("EBBING_")}
+
+
+@contextmanager
+def _environment(wanted: Mapping[str, str]) -> Iterator[None]:
+    kept = dict(os.environ)
+    os.environ.clear()
+    os.environ.update(wanted)
+    settings.cache_clear()
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(kept)
+        settings.cache_clear()

@@ -1,0 +1,128 @@
+"""The two stages between stored and found: words into the index, texts into vectors."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from functools import partial
+from typing import LiteralString
+from uuid import UUID, uuid4
+
+import psycopg
+
+from app.clients.embedder import embedder
+from app.domain.ids import array_literal
+from app.domain.policy import Policy
+from app.services.embed import embed
+from app.services.index import index
+from app.settings import settings
+from app.store import database, embeddings
+from ops.bench.figures import NO_GOAL, Figure, Goal, Plan
+from ops.bench.floors import statements
+from ops.bench.lots import Lot
+from ops.bench.place import Place
+
+ENTRY = 100  # memories a request, as the stages' memories came
+ROWS = (1_000, 10_000)
+INDEX_GOAL, EMBED_GOAL = Goal(ratio_least=0.7), Goal(ratio_least=0.7)
+_SQL = statements("index")
+
+
+def measure(place: Place, plan: Plan) -> Iterator[Figure]:
+    """Rows a second of each stage called plainly, as a worker calls it, in its own batches."""
+    for rows in ROWS:
+        yield from _index(place, plan, plan.size(rows, rows // 10), main=rows == ROWS[-1])
+    for rows in ROWS:
+        yield _embed(place, plan, plan.size(rows, rows // 10))
+    place.empty()
+
+
+def _index(place: Place, plan: Plan, rows: int, *, main: bool) -> Iterator[Figure]:
+    lot = _stored(place, rows)
+    _index_all(lot)
+    with psycopg.connect(place.owner_url, autocommit=True) as connection:
+        connection.execute(_filled("prepare", tenant=str(lot.tenant_id)))
+        real, insert, make = plan.rounds(
+            partial(_by_stage, place, lot),
+            partial(_by_insert, connection, lot),
+            partial(_by_to_tsvector, connection, lot),
+        )
+        connection.execute(_SQL["drop"])
+    goal = INDEX_GOAL if main else NO_GOAL
+    yield Figure(f"index stage, {rows:,} memories", "rows/s", real, "INSERT of ready tsvectors", insert, goal)
+    yield Figure(f"index stage, {rows:,} memories", "rows/s", real, "INSERT … to_tsvector(text)", make)
+
+
+def _embed(place: Place, plan: Plan, rows: int) -> Figure:
+    lot = _stored(place, rows)
+    real, alone = plan.rounds(partial(_by_embed_stage, place, lot), partial(_by_embedder, lot))
+    goal = EMBED_GOAL if rows >= ROWS[-1] or plan.quick else NO_GOAL
+    return Figure(f"embed stage, {rows:,} memories", "rows/s", real, "embedder alone, texts read", alone, goal)
+
+
+def _stored(place: Place, rows: int) -> Lot:
+    """Memories of a new tenant that no stage has seen; statistics are as after a first analyze."""
+    place.empty()
+    lot = Lot.make(uuid4(), rows, ENTRY)
+    lot.copy(place.owner_url)
+    return lot
+
+
+def _index_all(lot: Lot) -> None:
+    for ids in lots(lot.ids, settings().index_rows):
+        index(lot.tenant_id, ids, Policy())
+
+
+def _by_stage(place: Place, lot: Lot) -> float:
+    place.owner.execute("TRUNCATE memory_words, words")
+    started = time.perf_counter()
+    _index_all(lot)
+    return lot.rows / (time.perf_counter() - started)
+
+
+def _by_insert(connection: psycopg.Connection, lot: Lot) -> float:
+    connection.execute("TRUNCATE bench.written")
+    step = settings().index_rows
+    started = time.perf_counter()
+    for after in range(0, lot.rows, step):
+        connection.execute(_filled("insert", after=after, until=after + step))
+    return lot.rows / (time.perf_counter() - started)
+
+
+def _by_to_tsvector(connection: psycopg.Connection, lot: Lot) -> float:
+    connection.execute("TRUNCATE bench.written")
+    texts = [array_literal([str(memory_id) for memory_id in ids]) for ids in lots(lot.ids, settings().index_rows)]
+    started = time.perf_counter()
+    for ids in texts:
+        connection.execute(_filled("to_tsvector", tenant=str(lot.tenant_id), ids=ids))
+    return lot.rows / (time.perf_counter() - started)
+
+
+def _by_embed_stage(place: Place, lot: Lot) -> float:
+    place.owner.execute("TRUNCATE embeddings")
+    started = time.perf_counter()
+    for ids in lots(lot.ids, settings().embed_rows):
+        embed(lot.tenant_id, ids)
+    return lot.rows / (time.perf_counter() - started)
+
+
+def _by_embedder(lot: Lot) -> float:
+    batches = []
+    for ids in lots(lot.ids, settings().embed_rows):
+        with database.tenant(lot.tenant_id) as tx:
+            batches.append(embeddings.read_texts(tx, lot.tenant_id, ids).memories)
+    model = embedder()
+    started = time.perf_counter()
+    for batch in batches:
+        model.embed_memories(batch)
+    return lot.rows / (time.perf_counter() - started)
+
+
+def lots(ids: list[UUID], size: int) -> list[list[UUID]]:
+    """The ids in batches of a size."""
+    return [ids[start : start + size] for start in range(0, len(ids), size)]
+
+
+def _filled(name: str, **values: object) -> LiteralString:
+    """A statement with values made here put in: ids and numbers, never a caller's text."""
+    return _SQL[name].format(**values)

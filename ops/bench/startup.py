@@ -1,0 +1,103 @@
+"""What it takes to run: seconds until ready, memory of each process, bytes of Redis a memory that waits."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from app.clients import stream
+from app.clients.redis import stream_key
+from app.embedded import Program, free_ports, has_ended, log_tail, spawn
+from ops.bench import load
+from ops.bench.corpus import Corpus
+from ops.bench.drain import fill
+from ops.bench.figures import Figure, Goal, Plan
+from ops.bench.ingest import posts
+from ops.bench.place import ROOT, Place, answers, descendants, own_mib, plain_environment, resident_mib, stop
+
+LANES = ("ingest", "embed", "maintain")
+READY_SECONDS = 60
+API_GOAL, WORKER_GOAL = Goal(most=200), Goal(most=300)
+
+
+def measure(place: Place, plan: Plan) -> Iterator[Figure]:
+    """`ebbing run` from nothing and again, then the memory of busy processes, then Redis."""
+    yield from _seconds(place, plan)
+    if Path("/proc/self/smaps_rollup").exists():
+        yield from _memory(place, plan)
+    for memories in (1, 100):
+        yield _waiting_bytes(place, plan, memories)
+    place.empty()
+
+
+def _seconds(place: Place, plan: Plan) -> Iterator[Figure]:
+    cold, warm = [], []
+    for turn in range(1 if plan.quick else min(plan.repeats, 3)):
+        home = place.home / f"run-{turn}"
+        home.mkdir(mode=0o711)  # as root, the servers' own user must get through to its folder
+        cold.append(_run(home))
+        warm.append(_run(home))
+        shutil.rmtree(home)
+    yield Figure("`ebbing run` to ready, empty home", "s", cold)
+    yield Figure("`ebbing run` to ready, warm", "s", warm, goal=Goal(most=5))
+
+
+def _run(home: Path) -> float:
+    """Start the whole service and stop it. Returns the seconds until its API says that all is there."""
+    [port] = free_ports(1)
+    command = [sys.executable, "-m", "app.cli", "run", "--home", str(home), "--port", str(port)]
+    log = home / "logs" / "run.log"
+    started = time.perf_counter()
+    process = spawn(Program(command, plain_environment(), folder=ROOT), log=log, death_signal=signal.SIGTERM)
+    try:
+        while not answers(f"http://127.0.0.1:{port}/readyz"):
+            took = time.perf_counter() - started
+            if has_ended(process) or took > READY_SECONDS:
+                raise RuntimeError(
+                    f"`ebbing run` wasn't ready after {took:.0f} s; the end of its log:\n{log_tail(log)}"
+                )
+            time.sleep(0.01)
+        return time.perf_counter() - started
+    finally:
+        stop(process)
+
+
+def _memory(place: Place, plan: Plan) -> Iterator[Figure]:
+    """Resident memory after every process has done its work for a while."""
+    with place.api() as api, place.workers(*LANES) as workers:
+        requests = posts(place.key, Corpus().bodies(16, 100))
+        with load.Connection(api.host, api.port) as connection:
+            for turn in range(plan.size(50, 4)):
+                connection.ask(requests[turn % len(requests)], status=202)
+            for turn in range(plan.size(50, 4)):
+                query = b'{"query": "what was said number %d"}' % turn
+                headers = [("authorization", f"Bearer {place.key}")]
+                connection.ask(load.request("POST", "/v1/search", query, headers), status=200)
+        place.settled(60)
+        processes = [api.process.pid, *descendants(api.process.pid)]
+        note = "RSS counts pages that processes share in each of them, PSS only the process's share"
+        rss, pss = max(map(resident_mib, processes)), sum(map(own_mib, processes))
+        yield Figure("memory, API: the process that serves, RSS", "MiB", [rss], goal=API_GOAL, note=note)
+        yield Figure(f"memory, API: all {len(processes)} processes, PSS", "MiB", [pss], goal=API_GOAL)
+        for lane, process in workers.items():
+            each = [resident_mib(pid) for pid in (process.pid, *descendants(process.pid))]
+            yield Figure(f"memory, worker {lane}: largest of {len(each)}, RSS", "MiB", [max(each)], goal=WORKER_GOAL)
+
+
+def _waiting_bytes(place: Place, plan: Plan, memories: int) -> Figure:
+    place.empty_stream()
+    bodies = Corpus().bodies(plan.size(20_000, 1_000) // memories, memories)
+    fill(place.tenant_id, bodies, memories)
+    used = stream.client().memory_usage(stream_key(place.tenant_id), samples=0) or 0
+    rows = len(bodies) * memories
+    return Figure(
+        f"Redis a waiting memory, {memories} a request",
+        "bytes",
+        [used / rows],
+        "its share of the body",
+        [sum(map(len, bodies)) / rows],
+    )

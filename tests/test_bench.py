@@ -1,0 +1,90 @@
+"""`make bench` runs and says what it must. How fast anything is, is no matter of a test."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ops.bench.corpus import Corpus
+from ops.bench.figures import Figure, Goal, Plan
+from ops.bench.floors import statements
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def bench(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "ops.bench", *arguments],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+@pytest.mark.slow
+def test_a_quick_run_prints_a_table_and_writes_json(tmp_path: Path) -> None:
+    written = tmp_path / "bench.json"
+    done = bench("stages", "search", "--quick", "--repeats", "1", "--json", str(written))
+    assert done.returncode == 0, done.stderr
+    assert "ratio" in done.stdout
+    assert "rows/s" in done.stderr  # progress
+    document = json.loads(written.read_text())
+    assert document["quick"] is True
+    assert document["repeats"] == 1
+    works = [figure["work"] for figure in document["figures"]]
+    for work in ("index stage", "embed stage", "search"):
+        assert any(name.startswith(work) for name in works), works
+    for figure in document["figures"]:
+        assert figure["unit"]
+        assert figure["value"] > 0
+        assert len(figure["values"]) == 1
+        assert (figure["floor"] is None) == (figure["ratio"] is None)
+        assert figure["spread"][0] <= figure["spread"][1]
+
+
+def test_help_has_examples_and_names_the_benchmarks() -> None:
+    done = bench("--help")
+    assert done.returncode == 0
+    assert "make bench ARGS=" in done.stdout
+    for name in ("ingest", "drain", "stages", "search", "startup"):
+        assert name in done.stdout
+
+
+def test_an_unknown_benchmark_is_named_with_the_known_ones() -> None:
+    done = bench("speed")
+    assert done.returncode == 2
+    assert "no such benchmark: speed; there are: ingest" in done.stderr
+
+
+def test_rounds_alternate_and_turn_round() -> None:
+    order: list[str] = []
+    plan = Plan(repeats=2, quick=True)
+    given = plan.rounds(lambda: order.append("work"), lambda: order.append("floor"))
+    assert order == ["work", "floor", "floor", "work"]
+    assert [len(runs) for runs in given] == [2, 2]
+
+
+def test_a_ratio_is_the_median_of_the_rounds_own() -> None:
+    # The second round ran on a machine half as fast, for both.
+    figure = Figure("work", "rows/s", [60, 30, 90], "floor", [100, 50, 100], Goal(ratio_least=0.6, least=70))
+    assert figure.ratio == 0.6
+    assert figure.spread == (0.6, 0.9)
+    row = figure.row()
+    assert row["met"] is False  # the ratio would do, the median of 60 doesn't
+    assert row["goal"] == {"ratio_least": 0.6, "least": 70}
+
+
+def test_texts_are_the_same_each_time() -> None:
+    assert Corpus().bodies(3, 10) == Corpus().bodies(3, 10)
+    assert Corpus(seed=1).bodies(1, 1) != Corpus(seed=2).bodies(1, 1)
+
+
+@pytest.mark.parametrize(("name", "known"), [("search", "vectors"), ("index", "to_tsvector")])
+def test_floors_are_found_by_name(name: str, known: str) -> None:
+    assert known in statements(name)
