@@ -84,7 +84,7 @@ def connect_async(connections: int = 64) -> redis.asyncio.Redis:
         socket_timeout=SOCKET_TIMEOUT_SECONDS,
         socket_connect_timeout=CONNECT_TIMEOUT_SECONDS,
     )
-    return redis.asyncio.Redis(connection_pool=pool)
+    return redis.asyncio.Redis.from_pool(pool)  # which closes the pool with the client
 
 
 def check_settings(client: redis.Redis) -> list[str]:

@@ -29,7 +29,7 @@ from app.clients.redis import (
     script,
     stream_key,
 )
-from app.domain.envelope import Envelope, Malformed, pack, unpack
+from app.domain.envelope import Envelope, Malformed, pack, read_count, unpack
 from app.domain.memory import Format
 from app.errors import BacklogFull, Unavailable
 from app.settings import settings
@@ -54,7 +54,7 @@ class Entry(NamedTuple):
     @property
     def memories(self) -> int:
         """Memories it says it holds, 0 where that can't be read."""
-        return int(self.number) if self.number.isdigit() else 0
+        return read_count(self.number) or 0
 
 
 @dataclass(frozen=True, slots=True)

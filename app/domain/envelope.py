@@ -9,6 +9,7 @@ from app.domain.memory import Format
 VERSION = b"1"
 _FORMS: dict[bytes, Format] = {b"j": "json", b"n": "ndjson"}
 _BASE_BYTES = 16
+_COUNT_DIGITS = 4
 
 
 class Malformed(Exception):
@@ -59,7 +60,13 @@ def unpack(entry_id: str, count: bytes, header: bytes, body: bytes) -> Envelope:
         raise Malformed("unknown envelope version")
     form = _FORMS.get(header[1:2])
     base, names = header[2:18], header[18:]
-    if form is None or len(base) != _BASE_BYTES or not count.isdigit():
+    memories = read_count(count)
+    if form is None or len(base) != _BASE_BYTES or memories is None:
         raise Malformed("envelope header out of shape")
     request_id, _, trace = names.decode("latin-1").partition(" ")
-    return Envelope(entry_id, base, int(count), form, request_id, trace, body)
+    return Envelope(entry_id, base, memories, form, request_id, trace, body)
+
+
+def read_count(count: bytes) -> int | None:
+    """The number of memories an entry says it holds; None where it isn't one that the door writes."""
+    return int(count) if count.isdigit() and len(count) <= _COUNT_DIGITS else None

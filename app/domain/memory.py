@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Annotated, Any, Literal, cast
 
 import msgspec
@@ -22,6 +22,7 @@ LABEL_MAX_CHARACTERS = 256
 NAME_MAX_CHARACTERS = 512
 EMBEDDING_MAX_DIMENSIONS = 16_000
 METADATA_MAX_DEPTH = 32
+_EDGES = (1, 9999)
 
 KINDS = ("episodic", "semantic", "procedural", "emotional", "system")
 Kind = Literal["episodic", "semantic", "procedural", "emotional", "system"]
@@ -114,6 +115,8 @@ def decode(body: bytes, form: Format, dimensions: int | None) -> list[MemoryIn]:
             raise Invalid(errors=[FieldError(_field(where, "text"), "is blank")])
         if exotic or memory.metadata is not None or memory.embedding is not None:
             _check_closely(memory, where, dimensions)
+        if memory.occurred_at is not None:
+            _check_moment(memory.occurred_at, where)
     return memories
 
 
@@ -131,6 +134,8 @@ def decode_patch(body: bytes) -> MemoryPatch:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Unreadable(_reason(error)) from None
     _check_closely(patch, None, None)
+    if isinstance(patch.occurred_at, datetime):
+        _check_moment(patch.occurred_at, None)
     if isinstance(patch.text, str) and patch.text.isspace():
         raise Invalid(errors=[FieldError("text", "is blank")])
     return patch
@@ -162,22 +167,31 @@ def _check_closely(memory: MemoryIn | MemoryPatch, place: int | None, dimensions
         size = len(text.encode())
         if size > TEXT_MAX_BYTES:
             raise Invalid(errors=[FieldError(_field(place, "text"), "is too long in bytes", size, TEXT_MAX_BYTES)])
-    for name in memory.__struct_fields__:
-        value = getattr(memory, name)
-        if isinstance(value, str | tuple | list | dict) and _has_nul(value):
-            raise Invalid(errors=[FieldError(_field(place, name), "holds a NUL character, which can't be stored")])
     if isinstance(memory.metadata, dict):
         _check_metadata(memory.metadata, _field(place, "metadata"))
+    for name in memory.__struct_fields__:
+        if name != "embedding" and _has_nul(getattr(memory, name)):
+            raise Invalid(errors=[FieldError(_field(place, name), "holds a NUL character, which can't be stored")])
     if isinstance(memory, MemoryIn) and memory.embedding is not None:
         _check_embedding(memory.embedding, _field(place, "embedding"), dimensions)
 
 
 def _check_metadata(metadata: dict[str, Any], field: str) -> None:
+    if _is_deeper(metadata, METADATA_MAX_DEPTH):
+        raise Invalid(errors=[FieldError(field, "is nested too deeply", None, METADATA_MAX_DEPTH)])
     size = len(msgspec.json.encode(metadata))
     if size > METADATA_MAX_BYTES:
         raise Invalid(errors=[FieldError(field, "is too large in bytes", size, METADATA_MAX_BYTES)])
-    if _depth(metadata) > METADATA_MAX_DEPTH:
-        raise Invalid(errors=[FieldError(field, "is nested too deeply", None, METADATA_MAX_DEPTH)])
+
+
+def _check_moment(moment: datetime, place: int | None) -> None:
+    """PostgreSQL stores moments that Python's calendar lacks, and they couldn't be read back."""
+    if moment.year in _EDGES:
+        try:
+            moment.astimezone(UTC)
+        except OverflowError:
+            message = "is outside of the years 1 to 9999 in UTC"
+            raise Invalid(errors=[FieldError(_field(place, "occurred_at"), message)]) from None
 
 
 def _check_embedding(embedding: Sequence[float], field: str, dimensions: int | None) -> None:
@@ -194,18 +208,15 @@ def _has_nul(value: object) -> bool:
         return "\0" in value
     if isinstance(value, dict):
         return any(_has_nul(key) or _has_nul(item) for key, item in value.items())
-    if isinstance(value, list | tuple):
-        # A vector is the one long list: its first item tells that none of them is text.
-        return not (value and isinstance(value[0], float)) and any(_has_nul(item) for item in value)
-    return False
+    return isinstance(value, list | tuple) and any(_has_nul(item) for item in value)
 
 
-def _depth(value: object) -> int:
-    if isinstance(value, dict):
-        return 1 + max(map(_depth, value.values()), default=0)
-    if isinstance(value, list):
-        return 1 + max(map(_depth, value), default=0)
-    return 0
+def _is_deeper(value: object, levels: int) -> bool:
+    """Whether containers lie within one another deeper than this; looks no further."""
+    if not isinstance(value, dict | list):
+        return False
+    inner = value.values() if isinstance(value, dict) else value
+    return levels == 0 or any(_is_deeper(item, levels - 1) for item in inner)
 
 
 def _field(place: int | None, name: str) -> str:
@@ -249,13 +260,16 @@ def field_error(message: str, body: bytes, form: Format) -> FieldError:
 
 
 def _measure(body: bytes, form: Format, path: str) -> int | float | None:
-    """The length or the number at `path` of the body."""
-    value: object = msgspec.json.Decoder().decode_lines(body) if form == "ndjson" else msgspec.json.decode(body)
-    for index, name in _STEP.findall(path):
-        if index and isinstance(value, list):
-            value = value[int(index)]
-        elif name and isinstance(value, dict):
-            value = value.get(name)
+    """The length or the number at `path` of the body; None where what follows it can't be read."""
+    try:
+        value: object = msgspec.json.Decoder().decode_lines(body) if form == "ndjson" else msgspec.json.decode(body)
+        for index, name in _STEP.findall(path):
+            if index and isinstance(value, list):
+                value = value[int(index)]
+            elif name and isinstance(value, dict):
+                value = value.get(name)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, IndexError):
+        return None
     if isinstance(value, str | list | dict):
         return len(value)
     return value if isinstance(value, int | float) else None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from struct import Struct
 from typing import Final
 from uuid import UUID
@@ -31,7 +31,8 @@ HEADER: Final = b"PGCOPY\n\xff\r\n\0" + bytes(8)
 TRAILER: Final = b"\xff\xff"
 PIECE_ROWS: Final = 500
 
-_POSTGRES_EPOCH_SECONDS = 946_684_800  # 2000-01-01
+_POSTGRES_EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
+_POSTGRES_EPOCH_SECONDS = 946_684_800
 _TEXT_OID = 25
 _INT = Struct(">i")
 _LENGTH_AND_LONG = Struct(">iq")
@@ -136,7 +137,9 @@ def _json(value: object) -> bytes:
 
 
 def _moment(value: datetime) -> bytes:
-    return _LENGTH_AND_LONG.pack(8, _microseconds(value.timestamp()))
+    """In whole numbers: a float of seconds loses microseconds some centuries away."""
+    since = value - _POSTGRES_EPOCH
+    return _LENGTH_AND_LONG.pack(8, (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds)
 
 
 def _microseconds(unix_seconds: float) -> int:
