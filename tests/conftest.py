@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from secrets import token_hex
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit, urlunsplit
 
 import psycopg
@@ -13,6 +14,9 @@ import redis
 from psycopg import sql
 
 from tests.servers import Servers
+
+if TYPE_CHECKING:
+    from tests.service import Service
 
 _SERVERS = pytest.StashKey[Servers]()
 
@@ -68,6 +72,38 @@ def redis_url(servers: Servers) -> str:
     with redis.Redis.from_url(own) as client:
         client.flushdb()
     return own
+
+
+@pytest.fixture(scope="session")
+def standing_database(servers: Servers, template: str) -> Iterator[str]:
+    """URL of the owner of the one database that tests of services share, each with its rows deleted before."""
+    name = f"standing_{token_hex(6)}"
+    create = sql.SQL("create database {} template {} strategy wal_log")
+    with psycopg.connect(servers.database_url, autocommit=True) as server:
+        server.execute(create.format(sql.Identifier(name), sql.Identifier(template)))
+        yield _on_database(servers.database_url, name)
+        server.execute(sql.SQL("drop database {} with (force)").format(sql.Identifier(name)))
+
+
+@pytest.fixture(scope="session")
+def logged_redis(servers: Servers) -> Iterator[None]:
+    """Redis with an append-only file, without which the service refuses to start."""
+    with redis.Redis.from_url(servers.redis_url) as client:
+        before = client.config_get("appendonly")["appendonly"]
+        client.config_set("appendonly", "yes")
+        yield
+        client.config_set("appendonly", before)
+
+
+@pytest.fixture
+def service(
+    standing_database: str, redis_url: str, logged_redis: None, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Service]:
+    """The service's insides, without any rows or waiting requests; see `tests/service.py`."""
+    from tests.service import inside  # noqa: PLC0415  # tests of pure rules don't wait for its imports
+
+    with inside(standing_database, redis_url, monkeypatch) as opened:
+        yield opened
 
 
 def _on_database(url: str, name: str) -> str:

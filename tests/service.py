@@ -1,0 +1,218 @@
+"""The service's insides in this process: an empty database, an empty Redis, and ways to look behind the door."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any, TypeVar, cast
+from uuid import UUID
+
+import msgspec
+import psycopg
+import pytest
+import redis
+from psycopg import sql
+
+from app import failpoints, queues
+from app.api.auth import cache
+from app.clients import stream
+from app.clients.redis import BACKLOG, RING, RING_MEMBERS, connect_async, stream_key
+from app.clients.stream import Accepted, Door
+from app.domain import keys
+from app.domain.ids import RANDOM_BYTES, memory_uuids, new_base
+from app.domain.memory import Format
+from app.domain.policy import Policy
+from app.services import enrichment, ingest, tenants
+from app.settings import settings
+from app.store import database
+
+T = TypeVar("T")
+_NUMBERS = count(1)
+
+
+@dataclass(frozen=True)
+class Tenant:
+    """A tenant and its key, which has every scope but `admin`."""
+
+    tenant_id: UUID
+    key: str
+
+    @property
+    def key_id(self) -> str:
+        parsed = keys.parse(self.key)
+        assert parsed is not None
+        return parsed.key_id
+
+
+@dataclass
+class Service:
+    """What tests of services and of the API start from."""
+
+    database_url: str
+    redis_url: str
+    redis: redis.Redis
+    monkeypatch: pytest.MonkeyPatch
+    _owner: list[psycopg.Connection[Any]] = field(default_factory=list)
+
+    def configure(self, **values: object) -> None:
+        """Change settings, by their names in lower case."""
+        for name, value in values.items():
+            self.monkeypatch.setenv(f"EBBING_{name.upper()}", str(value))
+        settings.cache_clear()
+
+    def tenant(self, policy: Policy | None = None, scopes: Sequence[str] = tenants.TENANT_SCOPES) -> Tenant:
+        made, key = tenants.create(f"tenant {next(_NUMBERS)}", policy, scopes)
+        return Tenant(made.tenant_id, key)
+
+    def rows(self, statement: str, *values: object) -> list[Any]:
+        """What the owner of the database sees; `%s` for values."""
+        if not self._owner:
+            self._owner.append(psycopg.connect(self.database_url, autocommit=True))
+        done = self._owner[0].execute(statement.encode(), values)
+        return done.fetchall() if done.description else []
+
+    def one(self, statement: str, *values: object) -> Any:
+        """The single value of a single row."""
+        [[value]] = self.rows(statement, *values)
+        return value
+
+    def send(self, tenant_id: UUID, *memories: str | dict[str, Any]) -> list[UUID]:
+        """Put one request's memories into the tenant's stream, as the door does. Returns their ids."""
+        bodies = [{"text": memory} if isinstance(memory, str) else memory for memory in memories]
+        base = new_base(time.time_ns() // 1_000_000, os.urandom(RANDOM_BYTES))
+        self.post(tenant_id, msgspec.json.encode(bodies), memories=len(bodies), base=base)
+        return [UUID(memory_id) for memory_id in memory_uuids(base, len(bodies))]
+
+    def post(
+        self,
+        tenant_id: UUID,
+        body: bytes,
+        *,
+        memories: int = 1,
+        base: bytes | None = None,
+        form: Format = "json",
+        idempotency: tuple[str, str] | None = None,
+    ) -> Accepted:
+        """Put bytes into the tenant's stream unchecked, counted as the door counts."""
+        base = base or new_base(time.time_ns() // 1_000_000, os.urandom(RANDOM_BYTES))
+
+        async def knock(door: Door) -> Accepted:
+            return await door.accept(
+                tenant_id,
+                base=base,
+                memories=memories,
+                form=form,
+                request_id="test",
+                trace="",
+                body=body,
+                idempotency=idempotency,
+            )
+
+        return at_door(knock)
+
+    def push(self, tenant_id: UUID, fields: dict[bytes, bytes]) -> None:
+        """Put an entry of any shape into the tenant's stream, and the tenant onto the ring."""
+        self.redis.xadd(stream_key(tenant_id), fields)  # type: ignore[arg-type]  # redis-py's dict is invariant
+        self.redis.hincrby(BACKLOG, "entries", 1)
+        if self.redis.sadd(RING_MEMBERS, str(tenant_id)):
+            self.redis.rpush(RING, str(tenant_id))
+
+    def work(self) -> None:
+        """Store, index and embed what waits."""
+        ingest.drain()
+        enrichment.index()
+        enrichment.embed()
+
+    def texts(self, tenant_id: UUID) -> list[str]:
+        """What is stored of a tenant, in the order of speaking."""
+        found = self.rows("SELECT text FROM memories WHERE tenant_id = %s ORDER BY seq", tenant_id)
+        return [text for (text,) in found]
+
+    def letters(self, tenant_id: UUID) -> list[tuple[str, str, int]]:
+        """Stage, reason and attempts of a tenant's dead letters, oldest first."""
+        return [
+            tuple(row)
+            for row in self.rows(
+                "SELECT stage, reason, attempts FROM dead_letters WHERE tenant_id = %s ORDER BY created_at", tenant_id
+            )
+        ]
+
+    def backlog(self) -> dict[str, int]:
+        """The counters of what waits."""
+        held = cast("dict[bytes, bytes]", self.redis.hgetall(BACKLOG))
+        return {name.decode(): int(value) for name, value in held.items()}
+
+    def close(self) -> None:
+        for connection in self._owner:
+            connection.close()
+
+
+def at_door(knock: Callable[[Door], Awaitable[T]]) -> T:
+    """Run a coroutine function with a door that is open for as long."""
+
+    async def open_and_close() -> T:
+        client = connect_async()
+        try:
+            return await knock(Door(client))
+        finally:
+            await client.aclose()
+
+    return asyncio.run(open_and_close())
+
+
+def until(happened: Callable[[], object], seconds: float = 10) -> None:
+    """Wait for a condition, at most so long."""
+    deadline = time.monotonic() + seconds
+    while not happened():
+        assert time.monotonic() < deadline, "it didn't happen in time"
+        time.sleep(0.01)
+
+
+def empty(database_url: str) -> None:
+    """Delete every row but the schema's revision."""
+    with psycopg.connect(database_url, autocommit=True) as owner:
+        found = owner.execute(
+            "SELECT tablename FROM pg_tables WHERE schemaname = 'public' AND tablename <> 'alembic_version'"
+        )
+        names = [sql.Identifier(name) for (name,) in found]
+        holds = sql.SQL("SELECT EXISTS (SELECT FROM {})")
+        filled = [name for name in names if owner.execute(holds.format(name)).fetchone() == (True,)]
+        if filled:
+            owner.execute(sql.SQL("TRUNCATE {} CASCADE").format(sql.SQL(", ").join(filled)))
+
+
+@contextmanager
+def inside(database_url: str, redis_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Service]:
+    """The service with these servers and the defaults of every other setting; nothing stays open afterwards."""
+    for name in os.environ:
+        if name.startswith("EBBING_") and not name.startswith("EBBING_TEST_"):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("EBBING_DATABASE_URL", database_url)
+    monkeypatch.setenv("EBBING_REDIS_URL", redis_url)
+    # Otherwise loggers would hold on to the output of the test that was the first to log.
+    monkeypatch.setattr("app.logs.configure", lambda _: None)
+    forget()
+    empty(database_url)
+    with redis.Redis.from_url(redis_url) as client:
+        service = Service(database_url, redis_url, client, monkeypatch)
+        yield service
+        service.close()
+    forget()
+
+
+def forget() -> None:
+    """Drop what the process has cached and opened."""
+    settings.cache_clear()
+    failpoints._planned.cache_clear()
+    database.close()
+    stream.close()
+    if queues._sender.cache_info().currsize:
+        queues._sender().close()
+    queues._sender.cache_clear()
+    cache._held.clear()
+    cache._underway.clear()
