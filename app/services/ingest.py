@@ -136,6 +136,7 @@ def _store_together(tenant_id: UUID, entries: Sequence[Entry], *, free: bool = T
 
 
 def _read(entry: Entry) -> Arrival:
+    failpoints.reach("drain.read", entry.entry_id)
     envelope = unpack(*entry)
     memories = decode(envelope.body, envelope.form, dimensions=None)
     if len(memories) != envelope.memories:
