@@ -69,9 +69,7 @@ def test_a_first_start_makes_postgresql_with_pgvector_and_a_second_keeps_its_row
             tx.execute("create table note as select '[1,2,3]'::vector as place")
             assert tx.execute("show timezone").fetchone() == ("UTC",)
             # Words beyond ASCII are folded and split as in other installations.
-            assert tx.execute("select to_tsvector('simple', '“ÄPFEL” — ok')::text").fetchone() == (
-                "'ok':2 'äpfel':1",
-            )
+            assert tx.execute("select to_tsvector('simple', '“ÄPFEL” — ok')::text").fetchone() == ("'ok':2 'äpfel':1",)
     finally:
         assert server.stop(process) == 0
 
@@ -233,9 +231,7 @@ def test_programs_out_of_reach_are_copied_once(
         Redis(home, 1, options).command()
 
 
-def test_data_left_by_another_start_is_taken_over_or_refused_with_a_reason(
-    home: Path, hasty: ServerOptions
-) -> None:
+def test_data_left_by_another_start_is_taken_over_or_refused_with_a_reason(home: Path, hasty: ServerOptions) -> None:
     server = Postgres(home, 1, hasty)
     server.prepare()
 

@@ -156,9 +156,7 @@ def test_the_wait_before_a_restart_doubles_up_to_its_limit() -> None:
     assert [policy.delay_seconds(deaths) for deaths in range(1, 8)] == [0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0]
 
 
-def test_a_child_that_dies_is_started_again_later_and_later(
-    folder: Path, child: Callable[..., Child]
-) -> None:
+def test_a_child_that_dies_is_started_again_later_and_later(folder: Path, child: Callable[..., Child]) -> None:
     script = """
         import pathlib, signal, sys
         lives = pathlib.Path("lives")
@@ -180,14 +178,10 @@ def test_a_child_that_dies_is_started_again_later_and_later(
     weak = child("weak", script, ready=lambda _process: (folder / "well").exists())
     supervisor = Supervisor([weak], note, RestartPolicy(first_seconds=0.05))
     assert supervisor.run() == 0
-    waits = [
-        restarted - died for died, restarted in zip(times[What.DIED], times[What.RESTARTED], strict=True)
-    ]
+    waits = [restarted - died for died, restarted in zip(times[What.DIED], times[What.RESTARTED], strict=True)]
     assert len(waits) == 3
     assert all(wait >= least for wait, least in zip(waits, (0.05, 0.1, 0.2), strict=True))
-    assert [event.message for event in events if event.what == What.DIED] == [
-        "weak ended with exit code 3."
-    ] * 3
+    assert [event.message for event in events if event.what == What.DIED] == ["weak ended with exit code 3."] * 3
 
 
 def test_five_deaths_in_a_minute_stop_all(child: Callable[..., Child]) -> None:
@@ -242,9 +236,7 @@ def test_who_does_not_stop_in_time_is_killed_with_all_that_it_started(
         while True:
             signal.pause()
     """
-    stubborn = child(
-        "stubborn", script, ready=lambda _process: (folder / "other").exists(), stop_timeout_seconds=0.2
-    )
+    stubborn = child("stubborn", script, ready=lambda _process: (folder / "other").exists(), stop_timeout_seconds=0.2)
     code, events = run([stubborn])
     assert code == 0
     assert told(events, What.KILLED) == [("stubborn", "killed")]
@@ -359,17 +351,12 @@ class Run:
     def events(self) -> list[list[Any]]:
         if not self.events_file.exists():
             return []
-        return [
-            json.loads(line)
-            for line in self.events_file.read_text().splitlines(keepends=True)
-            if line[-1] == "\n"
-        ]
+        return [json.loads(line) for line in self.events_file.read_text().splitlines(keepends=True) if line[-1] == "\n"]
 
     def wait_for(self, what: What, child: str = "", times: int = 1) -> None:
         wait_until(
             lambda: (
-                sum(event[:2] == [what, child] for event in self.events()) >= times
-                or self.process.poll() is not None
+                sum(event[:2] == [what, child] for event in self.events()) >= times or self.process.poll() is not None
             ),
             lambda: f"no {what} of {child!r}: {self.events()} {self.output.read_text()}",
         )

@@ -173,9 +173,7 @@ class Supervisor:
         began = time.monotonic()
         patience = min(self._wishes, 1)
         alive = [running for running in reversed(self._running) if running.process and not running.completed]
-        for _, stage in itertools.groupby(
-            alive, key=lambda running: running.child.stage or running.child.name
-        ):
+        for _, stage in itertools.groupby(alive, key=lambda running: running.child.stage or running.child.name):
             self._stop_together(list(stage), patience)
         self._on_event(Event(What.DOWN, seconds=time.monotonic() - began))
 

@@ -101,9 +101,7 @@ def service_children(
 
     def ebbing(name: str, *arguments: str, **more: str) -> Child:
         command = [sys.executable, "-m", "app.cli", *arguments]
-        return Child(
-            name, Program(command, environment | more, folder=Path.cwd()), home / "logs" / f"{name}.log"
-        )
+        return Child(name, Program(command, environment | more, folder=Path.cwd()), home / "logs" / f"{name}.log")
 
     migrate = ebbing("migrate", "migrate", **{OWNER_URL: owner_url})
     children.append(replace(migrate, prepare=prepare_migration, one_shot=True))

@@ -1,6 +1,7 @@
 """A running service as a retriever: what an evidence-recall script needs to index a conversation and ask.
 
-    EBBING_API_URL=http://127.0.0.1:8000 EBBING_API_KEY=ebb_… python recall_script.py --callable ops.bench.recall:factory
+    export EBBING_API_URL=http://127.0.0.1:8000 EBBING_API_KEY=ebb_…
+    python recall_script.py --callable ops.bench.recall:factory
 
 The key needs the scope `admin`: every conversation becomes a tenant of its own.
 """

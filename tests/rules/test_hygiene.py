@@ -52,9 +52,7 @@ def test_sql_is_spoken_only_in_the_store() -> None:
     store = ROOT / "app" / "store"
     code = [path for folder in ("app", "workers") for path in sorted((ROOT / folder).rglob("*.py"))]
     strays = [
-        str(path.relative_to(ROOT))
-        for path in code
-        if store not in path.parents and SQL.search(path.read_text())
+        str(path.relative_to(ROOT)) for path in code if store not in path.parents and SQL.search(path.read_text())
     ]
     assert strays == []
 
@@ -70,9 +68,7 @@ def test_locks_hold_hashes_and_no_host() -> None:
 
 def test_locks_agree_on_versions() -> None:
     pinned = {
-        path.name: dict(
-            re.findall(r"^([A-Za-z0-9._-]+)(?:\[[^\]]*\])?==(\S+)", path.read_text(), flags=re.MULTILINE)
-        )
+        path.name: dict(re.findall(r"^([A-Za-z0-9._-]+)(?:\[[^\]]*\])?==(\S+)", path.read_text(), flags=re.MULTILINE))
         for path in LOCKS
     }
     for name, pins in pinned.items():
@@ -80,9 +76,7 @@ def test_locks_agree_on_versions() -> None:
 
 
 def test_no_package_index_is_named() -> None:
-    named = [
-        str(path.relative_to(ROOT)) for path in tracked() if INDEX.search(path.read_text(errors="ignore"))
-    ]
+    named = [str(path.relative_to(ROOT)) for path in tracked() if INDEX.search(path.read_text(errors="ignore"))]
     assert named == []
 
 
