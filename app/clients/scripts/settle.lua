@@ -20,17 +20,20 @@ if entries < asked then
   bytes, memories = math.floor(bytes * entries / asked), math.floor(memories * entries / asked)
 end
 
+-- Subtracted from 0, since older versions of Redis read a negated 0 as "-0", which they refuse.
 local left = redis.call('XLEN', KEYS[1])
 if left == 0 then
   -- Whatever rounding there was: an empty stream holds nothing, and nothing of it is kept.
   bytes = tonumber(redis.call('HGET', KEYS[6], tenant .. ':bytes') or 0)
+  memories = tonumber(redis.call('HGET', KEYS[6], tenant .. ':memories') or 0)
   redis.call('HDEL', KEYS[6], tenant .. ':bytes', tenant .. ':memories')
 else
-  redis.call('HINCRBY', KEYS[6], tenant .. ':bytes', -bytes)
-  redis.call('HINCRBY', KEYS[6], tenant .. ':memories', -memories)
+  redis.call('HINCRBY', KEYS[6], tenant .. ':bytes', 0 - bytes)
+  redis.call('HINCRBY', KEYS[6], tenant .. ':memories', 0 - memories)
 end
-redis.call('HINCRBY', KEYS[6], 'entries', -entries)
-redis.call('HINCRBY', KEYS[6], 'bytes', -bytes)
+redis.call('HINCRBY', KEYS[6], 'entries', 0 - entries)
+redis.call('HINCRBY', KEYS[6], 'bytes', 0 - bytes)
+redis.call('HINCRBY', KEYS[6], 'memories', 0 - memories)
 
 if ARGV[2] == 'free' then
   redis.call('ZREM', KEYS[4], tenant)
