@@ -17,12 +17,25 @@ from app.api.guard import Guard
 from app.api.ingest import Ingest
 from app.clients import stream
 from app.clients.embedder import embedder
-from app.clients.redis import check_settings, connect, connect_async
+from app.clients.redis import RedisError, check_settings, connect, connect_async
 from app.clients.stream import Door
+from app.errors import Misconfigured
 from app.settings import settings
 from app.store import database
 
 log = structlog.get_logger(__name__)
+
+
+def _check_redis() -> None:
+    """Refuse to serve on a Redis that would lose memories; one that is away now is asked by `/readyz`."""
+    try:
+        for remark in check_settings(connect()):
+            log.warning("redis_settings", remark=remark)
+    except RedisError as error:
+        log.warning("redis_away", error=type(error).__name__)
+    except Misconfigured as error:
+        log.critical("misconfigured", what=str(error))
+        raise
 
 
 def build() -> ASGIApp:
@@ -33,8 +46,7 @@ def build() -> ASGIApp:
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        for remark in await run_in_threadpool(lambda: check_settings(connect())):
-            log.warning("redis_settings", remark=remark)
+        await run_in_threadpool(_check_redis)
         await run_in_threadpool(embedder)  # loaded now, so that the first search needn't wait
         yield
         nudger.close()

@@ -10,7 +10,8 @@ from kombu.entity import Exchange, Queue
 
 from app import logs, queues
 from app.clients import stream
-from app.clients.redis import check_settings, connect, redis_url
+from app.clients.redis import RedisError, check_settings, connect, redis_url
+from app.errors import Misconfigured
 from app.settings import settings
 from app.store import database
 from workers.schedule import beat_entries
@@ -50,8 +51,17 @@ celery.conf.update(
 
 @signals.worker_init.connect
 def _check_redis(**_: Any) -> None:
-    for remark in check_settings(connect()):
-        structlog.get_logger(__name__).warning("redis_settings", remark=remark)
+    """Refuse to work on a Redis that would lose memories; one that is away now is waited for by Celery."""
+    logs.configure("worker")
+    log = structlog.get_logger(__name__)
+    try:
+        for remark in check_settings(connect()):
+            log.warning("redis_settings", remark=remark)
+    except RedisError as error:
+        log.warning("redis_away", error=type(error).__name__)
+    except Misconfigured as error:
+        log.critical("misconfigured", what=str(error))
+        raise SystemExit(1) from None  # anything else is swallowed by Celery's signals
 
 
 @signals.setup_logging.connect

@@ -76,7 +76,7 @@ class _Shared(Collector):
         age = GaugeMetricFamily(
             "ebbing_lane_oldest_age_seconds", "Age of the oldest that waits in a lane.", labels=["lane"]
         )
-        for name, lane in stats.lanes().items():
+        for name, lane in stats.of_lanes().items():
             depth.add_metric([name], lane.depth)
             age.add_metric([name], lane.oldest_age_seconds)
         silent = GaugeMetricFamily(

@@ -235,9 +235,9 @@ class Backlog:
                 return None
             start = "(" + page[-1][0].decode()
 
-    def memories(self, tenant_id: UUID) -> int:
-        """Memories of a tenant that wait to be stored."""
-        return int(self._client.hget(BACKLOG, f"{tenant_id}:memories") or 0)
+    def memories(self, tenant_id: UUID | None = None) -> int:
+        """Memories that wait to be stored, of a tenant or of all."""
+        return int(self._client.hget(BACKLOG, f"{tenant_id}:memories" if tenant_id else "memories") or 0)
 
     def entries(self, tenant_id: UUID | None = None) -> int:
         """Requests that wait to be stored, of a tenant or of all."""

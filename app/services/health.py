@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from app import queues
 from app.clients.redis import HEARTBEATS, RedisError
 from app.clients.stream import backlog, client
-from app.store import database, migrate
+from app.store import database
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,8 @@ def dependencies() -> list[Dependency]:
 
 
 def _database() -> list[Dependency]:
+    from app.store import migrate  # noqa: PLC0415 - Alembic takes a while to import, and no worker needs it
+
     try:
         with database.shared() as tx:
             revision = migrate.current(tx)

@@ -7,13 +7,13 @@ from uuid import UUID
 
 from app import queues
 from app.clients.stream import backlog
-from app.store import database, dead_letters, memories, work
+from app.store import database, dead_letters, memories, schedules, work
 from app.store.work import Waiting
 
 
 @dataclass(frozen=True)
 class Lane:
-    """What waits in a lane: `depth` in memories, and the seconds since the oldest came."""
+    """What waits in a lane: memories (in `maintain`: runs), and the seconds since the oldest came."""
 
     depth: int
     oldest_age_seconds: float
@@ -40,6 +40,7 @@ def of_tenant(tenant_id: UUID) -> Stats:
     with database.tenant(tenant_id) as tx:
         tiers = memories.counts_by_tier(tx, tenant_id)
         waiting = work.waiting(tx, tenant_id)
+        runs = schedules.unfinished(tx, tenant_id)
         letters = dead_letters.count(tx, tenant_id)
     queue = backlog()
     pending = {
@@ -47,23 +48,25 @@ def of_tenant(tenant_id: UUID) -> Stats:
         **{stage: held.memories for stage, held in waiting.items()},
     }
     pending.setdefault("score", 0)
-    return Stats(tiers, pending, letters, _lanes(pending["ingest"], _age(queue.oldest_ms([tenant_id])), waiting))
+    lanes = _lanes(pending["ingest"], _age(queue.oldest_ms([tenant_id])), waiting, runs)
+    return Stats(tiers, pending, letters, lanes)
 
 
-def lanes() -> dict[str, Lane]:
-    """What waits in each lane, of all tenants; ingest is counted in requests."""
+def of_lanes() -> dict[str, Lane]:
+    """What waits in each lane, of all tenants."""
     with database.shared() as tx:
         waiting = work.waiting(tx)
+        runs = schedules.unfinished(tx)
     queue = backlog()
-    return _lanes(queue.entries(), _age(queue.oldest_ms()), waiting)
+    return _lanes(queue.memories(), _age(queue.oldest_ms()), waiting, runs)
 
 
-def _lanes(entries: int, age: float, waiting: dict[str, Waiting]) -> dict[str, Lane]:
+def _lanes(unstored: int, age: float, waiting: dict[str, Waiting], runs: tuple[int, float]) -> dict[str, Lane]:
     index, embed = waiting[work.INDEX], waiting[work.EMBED]
     return {
-        queues.INGEST: Lane(entries + index.memories, max(age, index.oldest_age_seconds)),
+        queues.INGEST: Lane(unstored + index.memories, max(age, index.oldest_age_seconds)),
         queues.EMBED: Lane(embed.memories, embed.oldest_age_seconds),
-        queues.MAINTAIN: Lane(0, 0.0),
+        queues.MAINTAIN: Lane(*runs),
     }
 
 

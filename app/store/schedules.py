@@ -169,6 +169,21 @@ RETURNING run_id, task
 """)
 
 
+def unfinished(tx: Connection, tenant_id: UUID | None = None) -> tuple[int, float]:
+    """Runs that wait or go on, of a tenant or of all, and the seconds since the oldest was due."""
+    row = tx.execute(_UNFINISHED, {"tenant_id": tenant_id}).one()
+    return row.runs, row.age
+
+
+_UNFINISHED = text("""
+SELECT count(*) AS runs,
+  CAST(greatest(coalesce(extract(epoch FROM now() - min(scheduled_for)), 0), 0) AS double precision) AS age
+FROM runs
+WHERE status IN ('queued', 'running')
+  AND (CAST(:tenant_id AS uuid) IS NULL OR tenant_id = CAST(:tenant_id AS uuid))
+""")
+
+
 def start(tx: Connection, run_id: UUID) -> Run | None:
     """Claim a run. None when it is done, or another worker has it."""
     row = tx.execute(_START, {"run_id": run_id, "lease": RUN_LEASE_SECONDS}).one_or_none()

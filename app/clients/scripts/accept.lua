@@ -22,6 +22,7 @@ if mine + size > tonumber(ARGV[5]) then return {-1, 'tenant_bytes', mine, tonumb
 local id = redis.call('XADD', KEYS[1], '*', unpack(ARGV, 11))
 redis.call('HINCRBY', KEYS[6], 'entries', 1)
 redis.call('HINCRBY', KEYS[6], 'bytes', size)
+redis.call('HINCRBY', KEYS[6], 'memories', memories)
 redis.call('HINCRBY', KEYS[6], tenant .. ':bytes', size)
 redis.call('HINCRBY', KEYS[6], tenant .. ':memories', memories)
 if value ~= '' then redis.call('SET', KEYS[2], value, 'EX', ARGV[9]) end
