@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -128,6 +129,8 @@ def test_a_service_of_its_own(start: Callable[..., Run], cli: Cli, folder: Path)
     assert json.loads(cli("stats", "--json", EBBING_API_KEY=tenant["api_key"]).out)["memories"]["active"] == 0
     assert cli("tenants", "list", EBBING_API_KEY=tenant["api_key"]).code == 4  # a tenant's key isn't an admin's
 
+    try_the_readme(run, folder)
+
     # A second one in the same home is refused.
     second = subprocess.run(
         [*EBBING, "run", "--home", str(home)], env=environment(), capture_output=True, text=True, check=False
@@ -155,6 +158,37 @@ def test_a_service_of_its_own(start: Callable[..., Run], cli: Cli, folder: Path)
     found = json.loads(cli("search", "What tea does Orla drink?", "--json", EBBING_API_KEY=key.strip()).out)
     assert found["results"][0]["text"] == "Orla drinks mint tea"
     assert run.stop(signal.SIGINT) == 0
+
+
+def try_the_readme(run: Run, folder: Path) -> None:
+    """Type what the README shows under "Use it", in a folder that is laid out like a clone."""
+    (folder / ".ebbing").symlink_to(run.home)
+    (folder / ".venv" / "bin").mkdir(parents=True)
+    command = folder / ".venv" / "bin" / "ebbing"
+    command.write_text(f'#!/bin/sh\nexec {" ".join(EBBING)} "$@"\n')
+    command.chmod(0o755)
+    chapter = (ROOT / "README.md").read_text().split("## Use it")[1].split("\n## ")[0]
+    first, *blocks = re.findall(r"^```bash\n(.*?)^```", chapter, re.MULTILINE | re.DOTALL)
+    assert first.startswith("make run")
+    address = (run.home / "api-url").read_text().strip()
+    answers = []
+    for block in blocks:
+        typed = block.replace("http://127.0.0.1:8000", address)
+        done = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", typed],  # noqa: S607 - whichever bash there is
+            env=environment(EBBING_HOME=str(run.home)),
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            timeout=DEADLINE_SECONDS,
+            check=False,
+        )
+        assert done.returncode == 0, done
+        answers.append(done.stdout)
+    by_command, over_http = answers
+    assert "Ann likes her tea green" in by_command
+    assert '"ids":[' in over_http
+    assert "We ship on Friday" in over_http
 
 
 def kill_a_second_api(run: Run) -> None:
