@@ -114,12 +114,12 @@ def _store_together(tenant_id: UUID, entries: Sequence[Entry], *, free: bool = T
         free: Whether the tenant's turn ends with it.
     """
     readable: list[Arrival] = []
+    unreadable: list[tuple[Entry, str]] = []
     for entry in entries:
         try:
             readable.append(_read(entry))
         except (Malformed, Unreadable, Invalid) as error:
-            # Reading it again can't help: what the door didn't let in was put there by something else.
-            _set_aside(tenant_id, entry, str(error) if isinstance(error, Malformed) else type(error).__name__, 1)
+            unreadable.append((entry, str(error) if isinstance(error, Malformed) else type(error).__name__))
     plain = [arrival for arrival in readable if not keyed.needs_care(arrival)]
     careful = [arrival for arrival in readable if keyed.needs_care(arrival)]
     stored = 0
@@ -130,6 +130,10 @@ def _store_together(tenant_id: UUID, entries: Sequence[Entry], *, free: bool = T
             failpoints.reach("drain.before_commit")
     if careful:
         stored += keyed.store(tenant_id, careful)
+    # Last, so that it is done once when the others have to be tried again. Reading it again can't help: what
+    # the door didn't let in was put there by something else.
+    for entry, reason in unreadable:
+        _set_aside(tenant_id, entry, reason, 1)
     failpoints.reach("drain.before_settle")
     drainage().settle(tenant_id, entries, free=free)
     return stored

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from uuid import UUID, uuid4
+from uuid import UUID, uuid4, uuid5
 
 from sqlalchemy import Connection, text
 
@@ -19,13 +19,13 @@ def add(
     memory_ids: Sequence[UUID] = (),
     payload: bytes | None = None,
 ) -> UUID:
-    """Keep what failed.
+    """Keep what failed. An entry of the stream is kept once, however often that is asked for.
 
     Args:
         reason: A fixed phrase or an error's type; never content.
         payload: The envelope's body, where the failure is before storing.
     """
-    letter_id = uuid4()
+    letter_id = uuid4() if entry_id is None else uuid5(tenant_id, entry_id)
     values = {
         "tenant_id": tenant_id,
         "letter_id": letter_id,
@@ -43,6 +43,7 @@ def add(
 _ADD = text("""
 INSERT INTO dead_letters (tenant_id, letter_id, stage, reason, attempts, entry_id, memory_ids, payload)
 VALUES (:tenant_id, :letter_id, :stage, :reason, :attempts, :entry_id, CAST(:memory_ids AS uuid[]), :payload)
+ON CONFLICT DO NOTHING
 """)
 
 
