@@ -16,12 +16,13 @@ import msgspec
 import psycopg
 import pytest
 import redis
+import structlog
 from psycopg import sql
 
 from app import failpoints, queues
 from app.api.auth import cache
 from app.clients import stream
-from app.clients.redis import BACKLOG, RING, RING_MEMBERS, connect_async, stream_key
+from app.clients.redis import BACKLOG, HELD, RING, RING_MEMBERS, connect_async, stream_key
 from app.clients.stream import Accepted, Door
 from app.domain import keys
 from app.domain.ids import RANDOM_BYTES, memory_uuids, new_base
@@ -147,6 +148,10 @@ class Service:
         held = cast("dict[bytes, bytes]", self.redis.hgetall(BACKLOG))
         return {name.decode(): int(value) for name, value in held.items()}
 
+    def is_idle(self) -> bool:
+        """Whether nothing waits, nobody is held, and every counter says so."""
+        return not any(self.backlog().values()) and not any(map(self.redis.exists, (RING, RING_MEMBERS, HELD)))
+
     def close(self) -> None:
         for connection in self._owner:
             connection.close()
@@ -196,6 +201,7 @@ def inside(database_url: str, redis_url: str, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("EBBING_REDIS_URL", redis_url)
     # Otherwise loggers would hold on to the output of the test that was the first to log.
     monkeypatch.setattr("app.logs.configure", lambda _: None)
+    structlog.configure(processors=[structlog.processors.JSONRenderer(default=repr)])
     forget()
     empty(database_url)
     with redis.Redis.from_url(redis_url) as client:
@@ -203,6 +209,7 @@ def inside(database_url: str, redis_url: str, monkeypatch: pytest.MonkeyPatch) -
         yield service
         service.close()
     forget()
+    structlog.reset_defaults()
 
 
 def forget() -> None:

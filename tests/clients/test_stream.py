@@ -36,6 +36,12 @@ def lapse(service: Service) -> None:
         service.redis.zadd(HELD, {tenant: 0})
 
 
+def counted(service: Service, tenant_id: UUID) -> tuple[int, ...]:
+    """Entries and bytes of all, bytes and memories of the tenant."""
+    held = service.backlog()
+    return tuple(held[name] for name in ("entries", "bytes", f"{tenant_id}:bytes", f"{tenant_id}:memories"))
+
+
 @pytest.fixture
 def tenant_id() -> UUID:
     return uuid4()
@@ -182,6 +188,7 @@ def test_settled_entries_are_gone_and_the_counters_exact(service: Service, tenan
     assert service.backlog() == {
         "entries": 5,
         "bytes": 15,
+        "memories": 15,
         f"{tenant_id}:bytes": 15,
         f"{tenant_id}:memories": 15,
     }
@@ -190,12 +197,13 @@ def test_settled_entries_are_gone_and_the_counters_exact(service: Service, tenan
     assert service.backlog() == {
         "entries": 3,
         "bytes": 12,
+        "memories": 12,
         f"{tenant_id}:bytes": 12,
         f"{tenant_id}:memories": 12,
     }
     assert (view().memories(tenant_id), view().entries(tenant_id), view().entries()) == (12, 3, 3)
     assert drainage().settle(tenant_id, turn.fresh[2:], free=True) == 0
-    assert service.backlog() == {"entries": 0, "bytes": 0}
+    assert service.backlog() == {"entries": 0, "bytes": 0, "memories": 0}
     for key in (RING, RING_MEMBERS, HELD, TURNS, ATTEMPTS):
         assert not service.redis.exists(key), key
 
@@ -210,12 +218,13 @@ def test_to_settle_twice_counts_once(service: Service, tenant_id: UUID) -> None:
     assert service.backlog() == {
         "entries": 1,
         "bytes": 4,
+        "memories": 2,
         f"{tenant_id}:bytes": 4,
         f"{tenant_id}:memories": 2,
     }
     drainage().settle(tenant_id, entries, free=True)
     drainage().settle(tenant_id, entries, free=True)
-    assert service.backlog() == {"entries": 0, "bytes": 0}
+    assert service.backlog() == {"entries": 0, "bytes": 0, "memories": 0}
 
 
 def test_more_entries_than_lua_can_unpack_are_settled_at_once(service: Service, tenant_id: UUID) -> None:
@@ -268,7 +277,7 @@ def test_a_flood_of_one_tenant_costs_the_other_one_turn(service: Service) -> Non
     assert served[:3] == [flood, quiet, flood]
     assert served.count(quiet) == 1
     assert len(served) >= 20
-    assert service.backlog() == {"entries": 0, "bytes": 0}
+    assert service.backlog() == {"entries": 0, "bytes": 0, "memories": 0}
 
 
 def test_a_tenant_is_in_one_pair_of_hands(service: Service, tenant_id: UUID) -> None:
@@ -413,4 +422,4 @@ def test_whatever_happens_nothing_is_lost_and_the_counters_are_exact(
     while done := turn(end=True, most=1000) or service.redis.zcard(HELD):
         settled += done
     assert settled == posted
-    assert service.backlog() in ({}, {"entries": 0, "bytes": 0})
+    assert service.backlog() in ({}, {"entries": 0, "bytes": 0, "memories": 0})
