@@ -2,8 +2,9 @@
 
 `EBBING_FAILPOINTS=drain.before_settle` kills the process there with SIGKILL. More can be said, in this order:
 `name@this` only when it comes there about this, such as an entry; `name*3` only the third time; `name~0.5`
-sleeps half a second instead; `name!file` only if the file isn't there, which is made first, so that of all
-processes one dies once. Without the setting, reaching a place costs a set look-up.
+sleeps half a second instead; `name!file` only while the file isn't there, which is made first, so that of all
+processes one dies, and one more each time the file is removed. Without the setting, reaching a place costs a
+look-up.
 """
 
 from __future__ import annotations
@@ -44,8 +45,14 @@ def reach(name: str, about: str = "") -> None:
     _reached[name] += 1
     if plan.sleep_seconds:
         time.sleep(plan.sleep_seconds)
-    elif _reached[name] == plan.on_visit and (plan.once is None or _is_first(plan.once)):
+    elif _is_due(plan, _reached[name]):
         os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _is_due(plan: _Plan, visit: int) -> bool:
+    if plan.once is None:
+        return visit == plan.on_visit
+    return visit >= plan.on_visit and _is_first(plan.once)
 
 
 def _is_first(mark: Path) -> bool:
