@@ -12,6 +12,7 @@ from typing import Any
 import structlog
 
 from app import queues
+from app.services import health
 from app.services.passing import is_passing
 from workers.celery_app import celery
 
@@ -28,6 +29,7 @@ def task(name: str) -> Callable[[Callable[..., None]], Any]:
     def register(function: Callable[..., None]) -> Any:
         def run(*arguments: str) -> None:
             try:
+                health.beat(queue)  # a busy lane lets its heartbeat tasks expire unread
                 function(*arguments)
             except Exception as error:  # noqa: BLE001 - logged; beat takes the work up again
                 passing = is_passing(error)

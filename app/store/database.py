@@ -118,8 +118,9 @@ def close() -> None:
 def _open(role: Role) -> Engine:
     config = settings()
     milliseconds = int(config.statement_timeout_seconds * 1000)
+    # A plan kept from when a table was empty is ruinous once it isn't, so plans are made for each call.
     options = (
-        f"-c role={role} -c jit=off -c statement_timeout={milliseconds} "
+        f"-c role={role} -c jit=off -c plan_cache_mode=force_custom_plan -c statement_timeout={milliseconds} "
         f"-c idle_in_transaction_session_timeout={milliseconds} -c timezone=UTC"
     )
     return create_engine(

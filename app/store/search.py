@@ -19,11 +19,8 @@ from app.domain.retrieval import Candidate, SearchRequest
 
 CANDIDATES = 200
 
-# The plan depends on the tenant's size and the filters, so it is made anew for each search (0.4 ms). Loops
-# over all pairs, which the planner likes while it has no statistics of a new tenant, took seconds instead.
-_PLAN = text(
-    "SELECT set_config('plan_cache_mode', 'force_custom_plan', true), set_config('enable_nestloop', 'off', true)"
-)
+# Loops over all pairs, which the planner likes while it has no statistics of a new tenant, took seconds.
+_PLAN = text("SELECT set_config('enable_nestloop', 'off', true)")
 
 
 @dataclass(frozen=True, slots=True)

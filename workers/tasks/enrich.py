@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from app import queues
-from app.services import enrichment, health
+from app.services import enrichment
 from workers.base import task
 
 
@@ -15,5 +15,4 @@ def embed() -> None:
 
 @task(queues.HEARTBEATS[queues.EMBED])
 def heartbeat() -> None:
-    """Say that this lane is alive."""
-    health.beat(queues.EMBED)
+    """Say that this lane is alive: so does every task before it starts."""

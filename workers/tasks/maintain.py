@@ -5,7 +5,7 @@ from __future__ import annotations
 from uuid import UUID
 
 from app import queues
-from app.services import health, retention, schedule
+from app.services import retention, schedule
 from workers.base import task
 from workers.schedule import DEFAULT_SCHEDULE
 
@@ -24,5 +24,4 @@ def purge_ledger(run_id: str) -> None:
 
 @task(queues.HEARTBEATS[queues.MAINTAIN])
 def heartbeat() -> None:
-    """Say that this lane is alive."""
-    health.beat(queues.MAINTAIN)
+    """Say that this lane is alive: so does every task before it starts."""
