@@ -13,6 +13,7 @@ from uuid import UUID, uuid4
 import structlog
 
 from app import failpoints, metrics, queues
+from app.clients.stream import backlog
 from app.services import policies
 from app.services.embed import embed as embed_memories
 from app.services.index import index as index_memories
@@ -51,7 +52,8 @@ def _slice(stage: str, process: Process, limit: int, counter: str, task: str) ->
     while (claim := _claim(stage, after, limit)) is not None:
         done += _see_to(claim, process)
         after = claim.tenant_id
-        if time.monotonic() >= deadline:
+        # The lane is also the drain's: with requests waiting to be stored, a batch at a time is enough.
+        if time.monotonic() >= deadline or (stage == work.INDEX and backlog().entries()):
             queues.nudge(task)
             break
     metrics.count(counter, done)
