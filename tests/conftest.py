@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 _SERVERS = pytest.StashKey[Servers]()
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--rounds", type=int, default=3, help="rounds of killing in tests/faults")
+
+
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[_SERVERS] = Servers()
 

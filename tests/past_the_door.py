@@ -31,7 +31,7 @@ def push_raw(client: redis.Redis, tenant_id: str, number: bytes, header: bytes, 
         names.RING_MEMBERS,
         names.HELD,
         names.BACKLOG,
-        f"{names.NUDGE_PREFIX}ingest.drain",
+        f"{names.NUDGE_PREFIX}nobody",  # else the door would think that a worker has been woken
     ]
     limits = [PLENTY] * 4
     said = int(number) if number.isdigit() and len(number) < 10 else 0

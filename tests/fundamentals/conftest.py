@@ -20,11 +20,9 @@ from psycopg import sql
 from app import queues
 from app.domain.keys import SCOPES
 from app.embedded import free_ports
-from app.services import tenants
-from app.settings import settings
-from app.store import database
 from tests.fundamentals.client import Client
 from tests.fundamentals.service import BACKLOG_ENTRIES, Service, Tenant
+from tests.installation import make_tenant
 from tests.processes import Processes
 from tests.servers import Servers
 
@@ -33,7 +31,7 @@ FIRST_LOGICAL_DATABASE = 8
 
 
 @pytest.fixture(scope="session")
-def service(servers: Servers, template: str) -> Iterator[Service]:
+def service(servers: Servers, template: str, logged_redis: None) -> Iterator[Service]:
     """The API, a worker for each lane and beat, started as in production."""
     with ExitStack() as undo:
         folder = Path(tempfile.mkdtemp(prefix="ebbing-fundamentals-"))
@@ -41,7 +39,8 @@ def service(servers: Servers, template: str) -> Iterator[Service]:
         database_url = undo.enter_context(_database(servers.database_url, template))
         redis_url = _logical_database(servers.redis_url)
         client = undo.enter_context(closing(redis.Redis.from_url(redis_url, protocol=2)))
-        _keep_a_log(client, undo)
+        client.flushdb()
+        undo.callback(client.flushdb)
         [port] = free_ports(1)
         processes = Processes(
             folder,
@@ -59,7 +58,8 @@ def service(servers: Servers, template: str) -> Iterator[Service]:
         for lane in queues.LANES:
             processes.start(f"worker-{lane}", "worker", "--lane", lane, "--concurrency", "1")
         processes.start("beat", "beat")
-        key = _operators_key(database_url)
+        # As `ebbing run` leaves it in its home: it may do everything.
+        _, key = make_tenant(database_url, "operator", SCOPES)
         url = f"http://127.0.0.1:{port}"
         sender = undo.enter_context(Celery(broker=redis_url, set_as_current=False))
         sender.conf.broker_transport_options = queues.broker_options()
@@ -98,24 +98,3 @@ def _database(server_url: str, template: str) -> Iterator[str]:
 def _logical_database(redis_url: str) -> str:
     worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
     return urlunsplit(urlsplit(redis_url)._replace(path=f"/{FIRST_LOGICAL_DATABASE + worker}"))
-
-
-def _keep_a_log(client: redis.Redis, undo: ExitStack) -> None:
-    """The service refuses a Redis that keeps no append-only file; that of the tests doesn't need one."""
-    client.flushdb()
-    undo.callback(client.flushdb)
-    before = client.config_get("appendonly")["appendonly"] or "no"
-    client.config_set("appendonly", "yes")
-    undo.callback(client.config_set, "appendonly", before)
-
-
-def _operators_key(database_url: str) -> str:
-    """The first key of an installation, as `ebbing run` leaves it in its home: it may do everything."""
-    with pytest.MonkeyPatch.context() as environment:
-        environment.setenv("EBBING_DATABASE_URL", database_url)
-        settings.cache_clear()
-        try:
-            return tenants.create("operator", scopes=SCOPES)[1]
-        finally:
-            database.close()
-            settings.cache_clear()

@@ -1,0 +1,64 @@
+"""One plant for the folder, whole again before each test."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.faults.load import Caller
+from tests.faults.plant import Plant
+
+
+@pytest.fixture(scope="session")
+def rounds(pytestconfig: pytest.Config) -> int:
+    """How many rounds of chance; `make test-faults` has 60."""
+    return int(pytestconfig.getoption("rounds"))
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A folder on disk that the servers' users may enter."""
+    path = Path(tempfile.mkdtemp(prefix="ebbing-faults-"))
+    path.chmod(0o711)
+    yield path
+    shutil.rmtree(path, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def standing_plant() -> Iterator[Plant]:
+    """Servers, API, workers and beat for all tests that don't need their own."""
+    path = Path(tempfile.mkdtemp(prefix="ebbing-faults-"))
+    path.chmod(0o711)
+    plant = Plant(path)
+    try:
+        plant.set_up()
+        yield plant
+    finally:
+        plant.close()
+        shutil.rmtree(path, ignore_errors=True)
+
+
+@pytest.fixture
+def plant(standing_plant: Plant) -> Plant:
+    """The plant with everything running."""
+    standing_plant.mend()
+    return standing_plant
+
+
+@pytest.fixture
+def callers(plant: Plant) -> Iterator[Callable[[int], list[Caller]]]:
+    """Makes clients of so many new tenants."""
+    made: list[Caller] = []
+
+    def make(count: int) -> list[Caller]:
+        fresh = [plant.caller() for _ in range(count)]
+        made.extend(fresh)
+        return fresh
+
+    yield make
+    for caller in made:
+        caller.close()

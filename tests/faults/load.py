@@ -1,0 +1,119 @@
+"""A client that doesn't give up: it repeats a request under the same key until it has an answer, and notes it."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx
+
+GIVE_UP_SECONDS = 60
+PAUSE_SECONDS = 0.05
+BATCH_MAX = 20
+THREADS = 4
+# One batch in so many has ids of the caller's own, which take another way into the database.
+KEYED_BATCHES = 8
+
+
+class Unexpected(Exception):
+    """An answer that no fault excuses."""
+
+
+@dataclass
+class Caller:
+    """One tenant's client. `accepted` is what it was promised: text by id of each memory answered with 202."""
+
+    url: str
+    tenant_id: str
+    key: str
+    seed: int = 0
+    accepted: dict[str, str] = field(default_factory=dict)
+    answers: Counter[str] = field(default_factory=Counter)
+
+    def __post_init__(self) -> None:
+        self.random = random.Random(f"{self.seed} {self.tenant_id}")
+        # The environment's proxies are for others.
+        self.http = httpx.Client(
+            base_url=self.url, headers={"Authorization": f"Bearer {self.key}"}, timeout=20, trust_env=False
+        )
+
+    def close(self) -> None:
+        self.http.close()
+
+    def batch(self, size: int | None = None) -> list[dict[str, Any]]:
+        """Memories that can be told from all others by a word of their own."""
+        keyed = self.random.randrange(KEYED_BATCHES) == 0
+        memories = []
+        for _ in range(size or self.random.randint(1, BATCH_MAX)):
+            word = f"w{self.random.getrandbits(60):015x}"
+            memory = {"text": f"We spoke about {word} again.", "thread": f"thread {self.random.randrange(50)}"}
+            memories.append(memory | {"external_id": word} if keyed else memory)
+        return memories
+
+    def send(self, memories: Sequence[dict[str, Any]] | None = None) -> list[str]:
+        """Send memories, over and over until they are accepted. Returns their ids."""
+        memories = self.batch() if memories is None else memories
+        key = f"{self.random.getrandbits(80):020x}"
+        deadline = time.monotonic() + GIVE_UP_SECONDS
+        while time.monotonic() < deadline:
+            ids = self.try_once(memories, key)
+            if ids is not None:
+                return ids
+            time.sleep(PAUSE_SECONDS)
+        raise Unexpected(f"no answer in {GIVE_UP_SECONDS} s: {dict(self.answers)}")
+
+    def try_once(self, memories: Sequence[dict[str, Any]], key: str) -> list[str] | None:
+        """Send memories once. Returns their ids, or None when the client should come again."""
+        try:
+            answer = self.http.post("/v1/memories", json=list(memories), headers={"Idempotency-Key": key})
+        except httpx.TransportError as error:
+            self.answers[type(error).__name__] += 1
+            return None
+        self.answers[str(answer.status_code)] += 1
+        if answer.status_code in {429, 503}:
+            return None
+        if answer.status_code != 202:
+            raise Unexpected(f"{answer.status_code}: {answer.text}")
+        ids: list[str] = answer.json()["ids"]
+        self.accepted.update(zip(ids, (memory["text"] for memory in memories), strict=True))
+        return ids
+
+    def finds(self, memory_id: str) -> bool:
+        """Whether a search for the word of its own finds an accepted memory."""
+        word = self.accepted[memory_id].split()[3]
+        answer = self.http.post("/v1/search", json={"query": word, "limit": 5})
+        return answer.status_code == 200 and any(found["id"] == memory_id for found in answer.json()["results"])
+
+
+@contextmanager
+def load(callers: Sequence[Caller], pause_seconds: float = 0.01) -> Iterator[None]:
+    """Meanwhile, every caller sends batch after batch. Raises what one of them ran into."""
+    stop = threading.Event()
+    failures: list[BaseException] = []
+
+    def send_on(caller: Caller) -> None:
+        try:
+            while not stop.is_set():
+                caller.send()
+                stop.wait(pause_seconds)
+        except BaseException as failure:  # noqa: BLE001 - raised below, in the test's own thread
+            failures.append(failure)
+
+    threads = [threading.Thread(target=send_on, args=(caller,), daemon=True) for caller in callers]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join(GIVE_UP_SECONDS + 25)
+    if failures:
+        raise failures[0]
+    assert not any(thread.is_alive() for thread in threads)

@@ -1,0 +1,176 @@
+"""The service on servers that flush what they write, and the means to break it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from secrets import token_hex
+
+import httpx
+import psycopg
+
+from app.embedded import Postgres, Redis, Server, free_ports, has_ended
+from app.store.migrate import upgrade
+from app.store.provision import create_database
+from tests.faults.conservation import Books
+from tests.faults.load import Caller
+from tests.installation import make_tenant
+from tests.processes import Processes
+
+CLAIM_IDLE_SECONDS = 2
+LEASE_SECONDS = 3
+SHUTDOWN_SECONDS = 3
+
+DATABASE = "ebbing"
+ROLE = "ebbing_service"
+ROLE_PASSWORD = "of-a-throw-away-server"
+# Where an armed process dies.
+PLACES = (
+    "api.before_accept",
+    "api.after_accept",
+    "drain.before_store",
+    "drain.before_commit",
+    "drain.before_settle",
+    "index.before",
+    "index.before_finish",
+    "embed.before",
+    "embed.before_finish",
+)
+WORKERS = {"worker-ingest": ("ingest", 2), "worker-embed": ("embed", 1)}
+
+
+class Plant:
+    """PostgreSQL, Redis, the API, workers and beat, each to be killed by itself.
+
+    The embedded servers are used whatever URLs the tests were given: nobody else's server is killed.
+    """
+
+    def __init__(self, home: Path) -> None:
+        """Lay everything out in a folder that the servers' users may enter; nothing is started."""
+        postgres_port, redis_port, api_port = free_ports(3)
+        self.postgres = Postgres(home, postgres_port)
+        self.redis = Redis(home, redis_port)
+        self.servers: dict[str, subprocess.Popen[bytes]] = {}
+        self.url = f"http://127.0.0.1:{api_port}"
+        self.database_url = self.postgres.database_url(DATABASE, ROLE, ROLE_PASSWORD)
+        self.owner_url = self.postgres.database_url(DATABASE)
+        self.books = Books(self.owner_url, self.redis.url)
+        self._marks = home / "marks"
+        self._marks.mkdir()
+        for place in PLACES:
+            self._mark(place).touch()
+        self.processes = Processes(
+            home,
+            {
+                "EBBING_HOME": str(home),
+                "EBBING_DATABASE_URL": self.database_url,
+                "EBBING_REDIS_URL": self.redis.url,
+                "EBBING_PORT": str(api_port),
+                "EBBING_CLAIM_IDLE_SECONDS": str(CLAIM_IDLE_SECONDS),
+                "EBBING_LEASE_SECONDS": str(LEASE_SECONDS),
+                "EBBING_SHUTDOWN_SECONDS": str(SHUTDOWN_SECONDS),
+                "EBBING_FAILPOINTS": ",".join(f"{place}!{self._mark(place)}" for place in PLACES),
+            },
+        )
+
+    def set_up(self) -> None:
+        """Start the servers and make the database."""
+        for server in (self.postgres, self.redis):
+            self.start_server(server)
+        create_database(self.postgres.url, DATABASE, ROLE, ROLE_PASSWORD)
+        upgrade(self.owner_url)
+
+    def mend(self) -> None:
+        """Start whatever isn't running, and wait until all is well."""
+        for server in (self.postgres, self.redis):
+            if server.name not in self.servers or has_ended(self.servers[server.name]):
+                self.start_server(server)
+        for name, process in list(self.processes.running.items()):
+            if has_ended(process):
+                self.processes.kill(name)
+        if "api" not in self.processes.running:
+            self.processes.start("api", "api")
+        if "beat" not in self.processes.running:
+            self.processes.start("beat", "beat")
+        for name in WORKERS:
+            if name not in self.processes.running:
+                self.start_worker(name)
+        self.processes.wait_until_answers("api", f"{self.url}/readyz")
+
+    def start_server(self, server: Server) -> None:
+        self.servers[server.name] = server.start()
+
+    def kill_server(self, server: Server) -> None:
+        """Kill the server's main process alone, as an operator's kill -9 or the kernel would."""
+        process = self.servers[server.name]
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+
+    def arm(self, place: str) -> None:
+        """Have the next process that comes to this place die there, once."""
+        self._mark(place).unlink()
+
+    def died_at(self, place: str) -> float:
+        """When the process died that came to the armed place, in seconds since 1970; 0 while none has."""
+        mark = self._mark(place)
+        return mark.stat().st_mtime if mark.exists() else 0
+
+    def _mark(self, place: str) -> Path:
+        """The file that disarms the place."""
+        return self._marks / place
+
+    def start_worker(self, name: str) -> None:
+        lane, processes = WORKERS[name]
+        self.processes.start(name, "worker", "--lane", lane, "--concurrency", str(processes))
+
+    @contextmanager
+    def paused(self, name: str) -> Iterator[None]:
+        """Hold a worker still meanwhile, so that another does its work."""
+        self.processes.signal_all_of(name, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self.processes.signal_all_of(name, signal.SIGCONT)
+
+    @contextmanager
+    def replaced(self, name: str, failpoint: str) -> Iterator[None]:
+        """Meanwhile, a worker that dies at this failpoint whenever it can does the work of this one."""
+        frail = f"frail-{name}"
+        lane, processes = WORKERS[name]
+        arguments = ["worker", "--lane", lane, "--concurrency", str(processes)]
+        with self.paused(name):
+            self.processes.start(frail, *arguments, EBBING_FAILPOINTS=failpoint)
+            try:
+                yield
+            finally:
+                self.processes.kill(frail)
+
+    def caller(self) -> Caller:
+        """A new tenant's client."""
+        tenant_id, key = make_tenant(self.database_url, f"tenant {token_hex(6)}")
+        return Caller(self.url, tenant_id, key)
+
+    def readiness(self) -> dict[str, bool]:
+        """Which of what the service needs is well, by `/readyz`; empty when there is no answer."""
+        with suppress(httpx.TransportError):
+            answer = httpx.get(f"{self.url}/readyz", timeout=20, trust_env=False)
+            found = {str(one["name"]): bool(one["well"]) for one in answer.json()["dependencies"]}
+            assert answer.status_code == (200 if all(found.values()) else 503)
+            return found
+        return {}
+
+    def cut_connections(self) -> None:
+        """Have PostgreSQL drop every connection of the service."""
+        with psycopg.connect(self.owner_url, autocommit=True) as server:
+            server.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = %s", [ROLE])
+
+    def close(self) -> None:
+        """Stop everything."""
+        self.processes.close()
+        for name, process in self.servers.items():
+            server = self.postgres if name == self.postgres.name else self.redis
+            server.stop(process)

@@ -1,0 +1,87 @@
+"""Workers are killed at the places where a crash hurts most, and by what they are given to do."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from typing import Final
+
+import pytest
+
+from app.services.ingest import KILLED
+from tests.faults.load import Caller, load
+from tests.faults.plant import CLAIM_IDLE_SECONDS, LEASE_SECONDS, Plant
+from tests.waiting import until
+
+# Place: what it is on the way to do, and how long whoever dies there holds it.
+PLACES: Final = {
+    "drain.before_store": ("drain", CLAIM_IDLE_SECONDS),
+    "drain.before_commit": ("drain", CLAIM_IDLE_SECONDS),
+    "drain.before_settle": ("drain", CLAIM_IDLE_SECONDS),
+    "index.before": ("index", LEASE_SECONDS),
+    "index.before_finish": ("index", LEASE_SECONDS),
+    "embed.before": ("embed", LEASE_SECONDS),
+    "embed.before_finish": ("embed", LEASE_SECONDS),
+}
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_what_a_killed_worker_had_in_hand_is_done_once_and_soon(
+    plant: Plant, callers: Callable[[int], list[Caller]], rounds: int, place: str
+) -> None:
+    stage, held_seconds = PLACES[place]
+    for _ in range(max(1, rounds // 10)):
+        [caller] = callers(1)
+        with load([caller]):
+            goal = random.randint(1, 100)
+            until(lambda caller=caller, goal=goal: len(caller.accepted) > goal, "some are accepted")  # type: ignore[misc]
+            plant.arm(place)
+            died = until(lambda: plant.died_at(place), f"a worker dies at {place}")
+        until(lambda caller=caller: not plant.books.waiting(caller).get(stage), f"{stage} is done")  # type: ignore[misc]
+        recovered_seconds = time.time() - died
+
+        plant.books.wait_until_settled([caller])
+        plant.books.check([caller])
+        assert recovered_seconds < 2 * held_seconds
+    plant.books.check_backlog_is_nought()
+
+
+def test_an_entry_that_kills_whoever_reads_it_is_set_aside_after_three_tries(
+    plant: Plant, callers: Callable[[int], list[Caller]]
+) -> None:
+    sick, well = callers(2)
+    with plant.paused("worker-ingest"):
+        sick.send()
+        poison = sick.send()
+        sick.send()
+        entry_id = plant.books.entries(sick)[1]
+        with plant.replaced("worker-ingest", f"drain.read@{entry_id}"):
+            turns = 0
+            while not (letters := plant.books.dead_letters(sick)):
+                assert turns < 100
+                ids = well.send()
+                until(lambda ids=ids: plant.books.stored(well).issuperset(ids), "others are stored", 5)  # type: ignore[misc]
+                turns += 1
+
+            assert letters == [("drain", KILLED, 3)]
+            assert turns > 3  # nobody waited for it
+            for memory_id in poison:
+                del sick.accepted[memory_id]
+            plant.books.wait_until_settled([sick, well])
+    plant.books.check([sick], dead_letters=1)  # all of its neighbours are stored
+    plant.books.check([well])
+
+
+def test_a_worker_killed_whole_loses_nothing(plant: Plant, callers: Callable[[int], list[Caller]]) -> None:
+    tenants = callers(2)
+    with load(tenants):
+        for name in ("worker-ingest", "worker-embed"):
+            count = len(tenants[0].accepted)
+            until(lambda count=count: len(tenants[0].accepted) > count + 100, "more is accepted")  # type: ignore[misc]
+            plant.processes.kill(name)
+            plant.start_worker(name)
+
+    plant.books.wait_until_settled(tenants)
+    plant.books.check(tenants)
+    plant.books.check_backlog_is_nought()

@@ -1,0 +1,25 @@
+"""What an operator does by hand in a new installation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from app.services import tenants
+from app.settings import settings
+from app.store import database
+
+
+def make_tenant(database_url: str, name: str, scopes: Sequence[str] = tenants.TENANT_SCOPES) -> tuple[str, str]:
+    """Make a tenant in the database. Returns its id, and its first key."""
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("EBBING_DATABASE_URL", database_url)
+        settings.cache_clear()
+        database.close()
+        try:
+            tenant, key = tenants.create(name, scopes=scopes)
+            return str(tenant.tenant_id), key
+        finally:
+            database.close()
+            settings.cache_clear()
