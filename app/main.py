@@ -8,7 +8,6 @@ from contextlib import asynccontextmanager
 import structlog
 from fastapi import FastAPI
 from starlette.concurrency import run_in_threadpool
-from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from app import logs, queues
@@ -63,10 +62,8 @@ def build() -> ASGIApp:
         redoc_url=None,
         openapi_url="/openapi.json" if shown else None,
     )
-    # First, and bare: the hot path needs nothing of what FastAPI does for a route.
-    app.router.routes.insert(0, Route("/v1/memories", Ingest(Door(redis), nudger), methods=["POST"]))
     for module in (memories, search, status, admin):
         app.include_router(module.router)
     problems.install(app)
     openapi.install(app)
-    return Guard(app)
+    return Guard(app, Ingest(Door(redis), nudger))
