@@ -36,7 +36,7 @@ class Books:
 
     def __init__(self, database_url: str, redis_url: str) -> None:
         """Take the URL of a superuser, who sees all tenants' rows."""
-        self._database_url = database_url
+        self.database_url = database_url
         self._redis_url = redis_url
 
     def wait_until_settled(self, callers: Sequence[Caller], seconds: float = SETTLE_SECONDS) -> None:
@@ -97,5 +97,5 @@ class Books:
         return Figures(len(caller.accepted), len(stored), pending, twice, len(self.dead_letters(caller)))
 
     def _rows(self, statement: str, caller: Caller) -> list[tuple[Any, ...]]:
-        with psycopg.connect(self._database_url) as tx:
+        with psycopg.connect(self.database_url) as tx:
             return tx.execute(statement.encode(), [caller.tenant_id]).fetchall()

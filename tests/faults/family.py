@@ -19,17 +19,6 @@ def descendants(pid: int) -> list[int]:
     return found + [further for child in found for further in descendants(child)]
 
 
-def command(pid: int) -> str:
-    """What a process was started with; empty when it has ended."""
-    with suppress(OSError):
-        return Path("/proc", str(pid), "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-    return ""
-
-
-def is_alive(pid: int) -> bool:
-    return _all().get(pid, (0, "Z"))[1] != "Z"
-
-
 def kill(pid: int, forebear: int) -> bool:
     """Kill a process at once, if it still descends from `forebear`, which is ours. False where it is gone."""
     if pid != forebear and pid not in descendants(forebear):

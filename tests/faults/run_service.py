@@ -1,0 +1,51 @@
+"""`ebbing run`, but what dies is started again however often, and each event is noted as a line of JSON.
+
+    python -m tests.faults.run_service HOME PORT EVENTS
+
+With each start come the URLs of its servers, which have new ports.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import msgspec
+
+from app.cli.place import configuration
+from app.cli.run import announced, lay_out
+from app.embedded import EmbeddedError
+from app.supervisor import Event, RestartPolicy, Supervisor, lock_home
+
+PATIENT = RestartPolicy(deaths_max=1_000_000)
+
+
+class Line(msgspec.Struct):
+    """What is noted: an event, or the URLs of a start, by which supervisor."""
+
+    supervisor: int
+    event: Event | None = None
+    owner_url: str = ""
+    redis_url: str = ""
+
+
+def main(home: Path, port: int, events: Path) -> int:
+    config = configuration().model_copy(update={"home": home, "port": port})
+
+    def note(line: Line) -> None:
+        with events.open("ab") as file:
+            file.write(msgspec.json.encode(line) + b"\n")
+
+    with lock_home(home) as locked:
+        service = lay_out(config, locked)
+        note(Line(os.getpid(), None, service.owner_database_url, service.redis_url))
+        with announced(service, locked):
+            return Supervisor(service.children, lambda event: note(Line(os.getpid(), event)), PATIENT).run()
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(Path(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3])))
+    except EmbeddedError as error:
+        sys.exit(str(error))
