@@ -133,7 +133,8 @@ def migrate(
 
 
 def _become_celery(*arguments: str) -> NoReturn:
-    command = [sys.executable, "-m", "celery", "--quiet", "--app", "workers.celery_app", *arguments]
+    # -P: never from the current folder, where somebody's own `app` or `workers` may lie.
+    command = [sys.executable, "-P", "-m", "workers", "--quiet", *arguments]
     os.execv(sys.executable, [*command, "--loglevel", "WARNING"])  # noqa: S606 - a list of arguments, no shell
 
 

@@ -100,7 +100,8 @@ def service_children(
     api_url = _api_url(settings.host, api_port)
 
     def ebbing(name: str, *arguments: str, **more: str) -> Child:
-        command = [sys.executable, "-m", "app.cli", *arguments]
+        # -P: never from the current folder, where somebody's own `app` may lie.
+        command = [sys.executable, "-P", "-m", "app.cli", *arguments]
         return Child(name, Program(command, environment | more, folder=Path.cwd()), home / "logs" / f"{name}.log")
 
     migrate = ebbing("migrate", "migrate", **{OWNER_URL: owner_url})

@@ -45,7 +45,7 @@ def executed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 @pytest.mark.parametrize("lane", LANES)
 def test_a_worker_becomes_celery_on_the_queues_of_its_lane(cli: Cli, executed: list[str], lane: str) -> None:
     assert cli("worker", "--lane", lane).code == 0
-    assert executed[:3] == [sys.executable, "-m", "celery"]
+    assert executed[:4] == [sys.executable, "-P", "-m", "workers"]
     given = dict(pairwise(executed))
     assert given["--queues"] == ",".join(LANES[lane])
     assert given["--hostname"] == f"{lane}@%h"

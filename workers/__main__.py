@@ -1,0 +1,13 @@
+"""Celery's own command line on this application: `python -m workers worker …`, `python -m workers beat …`.
+
+Celery's `--app` would look for `workers` in the current folder first, where somebody else's may lie.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from workers.celery_app import celery
+
+if __name__ == "__main__":
+    celery.start(sys.argv[1:])
