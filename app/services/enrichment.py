@@ -29,6 +29,10 @@ log = structlog.get_logger(__name__)
 
 Process = Callable[[UUID, Sequence[UUID]], int]
 
+# Whose turn was the last of each stage in this process: the next slice goes on from there, so that slices which
+# end early don't always serve the same tenants.
+_last_turns: dict[str, UUID] = {}
+
 
 def index() -> int:
     """Index what waits, for one slice. Returns the memories indexed."""
@@ -48,10 +52,10 @@ def _index(tenant_id: UUID, memory_ids: Sequence[UUID]) -> int:
 
 def _slice(stage: str, process: Process, limit: int, counter: str, task: str) -> int:
     deadline = time.monotonic() + settings().slice_seconds
-    after, done = work.NIL, 0
-    while (claim := _claim(stage, after, limit)) is not None:
+    done = 0
+    while (claim := _claim(stage, _last_turns.get(stage, work.NIL), limit)) is not None:
+        _last_turns[stage] = claim.tenant_id
         done += _see_to(claim, process)
-        after = claim.tenant_id
         # The lane is also the drain's: with requests waiting to be stored, a batch at a time is enough.
         if time.monotonic() >= deadline or (stage == work.INDEX and backlog().entries()):
             queues.nudge(task)
