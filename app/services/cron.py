@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from uuid import UUID
 from zoneinfo import ZoneInfo
@@ -13,11 +13,15 @@ from apscheduler.triggers.cron import CronTrigger
 _FIELDS = ("minute", "hour", "day", "month", "day_of_week")
 _WEEKDAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat", "sun")
 
+_LONGEST_CHANGE = timedelta(hours=3)
+
 
 def next_time(cron: str, time_zone: str, after: datetime) -> datetime | None:
-    """The first moment later than `after` that the expression names, None if there is none.
+    """The first moment later than `after` that the expression names, in UTC; None if there is none.
 
-    A job at a fixed hour runs once on the night in autumn that has that hour twice: the second is skipped.
+    A job at fixed hours runs once a date: on the night in autumn that has its hour twice, the first time; on the
+    one in spring that lacks it, as much later as the clock is put forward. A job of every hour, or of every so
+    many, runs in the hours that there are.
 
     Args:
         cron: Five fields; days of the week are 0 to 7 from Sunday to Sunday, or names. Day of month and day of
@@ -28,11 +32,55 @@ def next_time(cron: str, time_zone: str, after: datetime) -> datetime | None:
     Raises:
         ValueError: The expression can't be read; names the field.
     """
-    trigger = _trigger(cron, time_zone)
-    fixed_hour = cron.split()[1].isdigit()
-    moment: datetime | None = trigger.get_next_fire_time(None, after + timedelta(microseconds=1))
-    while moment is not None and fixed_hour and moment.fold:
-        moment = trigger.get_next_fire_time(None, moment + timedelta(minutes=1))
+    trigger, zone = _trigger(cron), ZoneInfo(time_zone)
+    start = after.astimezone(UTC) + timedelta(microseconds=1)
+    if cron.split()[1].startswith("*"):
+        return _as_time_passes(trigger, zone, start)
+    return _on_the_wall(trigger, zone, start)
+
+
+def _on_the_wall(trigger: CronTrigger, zone: ZoneInfo, start: datetime) -> datetime | None:
+    wall = _first(trigger, start + _offset(zone, start) - _LONGEST_CHANGE)
+    while wall is not None:
+        # The first of two; one that the clock leaves out is read by the offset before, and so comes later.
+        moment = wall.replace(tzinfo=zone).astimezone(UTC)
+        if moment >= start:
+            return moment
+        wall = _first(trigger, wall + timedelta(microseconds=1))
+    return None
+
+
+def _as_time_passes(trigger: CronTrigger, zone: ZoneInfo, start: datetime) -> datetime | None:
+    while True:
+        offset = _offset(zone, start)
+        wall = _first(trigger, start + offset)
+        if wall is None or _offset(zone, wall - offset) == offset:
+            return None if wall is None else wall - offset
+        start = _change(zone, start, wall - offset)
+
+
+def _change(zone: ZoneInfo, start: datetime, end: datetime) -> datetime:
+    """When the offset of `start` ends, to the second; `end` has another."""
+    before = start
+    while end - before > timedelta(seconds=1):
+        middle = before + (end - before) / 2
+        if _offset(zone, middle) == _offset(zone, start):
+            before = middle
+        else:
+            end = middle
+    return end.replace(microsecond=0)
+
+
+def _offset(zone: ZoneInfo, moment: datetime) -> timedelta:
+    return moment.astimezone(zone).utcoffset() or timedelta()
+
+
+def _first(trigger: CronTrigger, wall: datetime) -> datetime | None:
+    """The first time from then on by a clock on the wall, which is written as if it were UTC.
+
+    In a zone with changes of its clock, APScheduler leaves out nights, and doesn't come back from some.
+    """
+    moment: datetime | None = trigger.get_next_fire_time(None, wall)
     return moment
 
 
@@ -45,7 +93,7 @@ def jitter(tenant_id: UUID, task: str, most_seconds: int) -> timedelta:
 
 
 @lru_cache(maxsize=1024)
-def _trigger(cron: str, time_zone: str) -> CronTrigger:
+def _trigger(cron: str) -> CronTrigger:
     parts = cron.split()
     if len(parts) != len(_FIELDS):
         raise ValueError(f"cron expression {cron!r} has {len(parts)} fields, not {len(_FIELDS)}")
@@ -53,13 +101,15 @@ def _trigger(cron: str, time_zone: str) -> CronTrigger:
     if fields["day"] != "*" and fields["day_of_week"] != "*":
         raise ValueError(f"cron expression {cron!r} names both a day of the month and a day of the week")
     fields["day_of_week"] = _named_weekdays(fields["day_of_week"])
-    return CronTrigger(**fields, timezone=ZoneInfo(time_zone))
+    return CronTrigger(**fields, timezone=UTC)
 
 
 def _named_weekdays(field: str) -> str:
     """Numbers as names: APScheduler counts from Monday, cron from Sunday."""
-    if field.startswith("*"):
+    if field == "*":
         return field
+    if field.startswith("*/") and field[2:].isdigit() and int(field[2:]):
+        return ",".join(_WEEKDAYS[: 7 : int(field[2:])])
     days: list[str] = []
     for part in field.lower().split(","):
         first, _, last = part.partition("-")
