@@ -6,9 +6,10 @@ All keys share one hash tag, so that a cluster keeps them in one slot and one sc
 from __future__ import annotations
 
 from importlib import resources
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
 
+import hiredis
 import redis
 import redis.asyncio
 from redis.backoff import ExponentialBackoff
@@ -74,10 +75,20 @@ def connect() -> redis.Redis:
     )
 
 
+class _Connection(redis.asyncio.Connection):
+    """Packs commands in C, as the synchronous client does by itself: half of what a call of the door cost."""
+
+    def pack_command(self, *args: Any) -> list[bytes]:
+        if isinstance(args[0], str) and " " in args[0]:  # "CLIENT SETINFO" and the like are two arguments
+            args = (*args[0].split(), *args[1:])
+        return [hiredis.pack_command(args)]
+
+
 def connect_async(connections: int = 64) -> redis.asyncio.Redis:
     """A client for the ingest path. A retried script is harmless: the ledger stores an envelope once."""
     pool = redis.asyncio.BlockingConnectionPool.from_url(
         redis_url(),
+        connection_class=_Connection,  # a URL with TLS or a socket brings its own
         protocol=2,
         max_connections=connections,
         timeout=SOCKET_TIMEOUT_SECONDS,

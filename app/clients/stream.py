@@ -15,6 +15,7 @@ from uuid import UUID
 import redis
 import redis.asyncio
 
+from app.clients.batched import BatchedScript
 from app.clients.redis import (
     ATTEMPTS,
     BACKLOG,
@@ -79,7 +80,7 @@ class Door:
 
     def __init__(self, client: redis.asyncio.Redis) -> None:
         """Take a client made by `connect_async`."""
-        self._accept = client.register_script(script("accept"))
+        self._accept = BatchedScript(client, script("accept"))
         config = settings()
         self._limits = (
             config.tenant_backlog_entries,
@@ -124,7 +125,7 @@ class Door:
         arguments += [outcome, self._idempotency_seconds, NUDGE_MILLISECONDS]
         fields = pack(base, memories, form, request_id, trace, body)
         try:
-            answer = await self._accept(keys=keys, args=[*arguments, *fields])
+            answer = await self._accept(keys, [*arguments, *fields])
         except redis.RedisError as error:
             raise unavailable(error) from None
         if answer[0] == 1:
