@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from uuid import UUID
 
 import numpy as np
+from msgspec.structs import replace
 
 from app.clients.embedder import embedder
 from app.domain.ids import first_seq, memory_uuids
@@ -51,8 +52,10 @@ def store(tenant_id: UUID, careful: Sequence[Arrival]) -> int:
         }
         vectors = {key: given_vectors[key] for key in written.changed if key in given_vectors}
         _write_vectors(tx, tenant_id, written.changed, vectors)
+        # A new memory is the last of its thread, one that was there before may be in the midst of another now.
+        near = words.neighbours(tx, tenant_id, [memory_id for memory_id in known if memory_id in written.changed])
         work.add(tx, [work.INDEX], tenant_id, [*written.changed, *former])
-        work.add(tx, [work.EMBED], tenant_id, [*(written.changed.keys() - vectors.keys()), *former])
+        work.add(tx, [work.EMBED], tenant_id, list({*(written.changed.keys() - vectors.keys()), *former, *near}))
     return len(written.changed)
 
 
@@ -73,6 +76,8 @@ def _latest(
         key = row.given.external_id or row.memory_id
         if key in latest:
             overtaken.append((key, latest[key]))
+            if row.given.salience is None:  # an update that leaves it out keeps it
+                row = replace(row, given=replace(row.given, salience=latest[key].given.salience))  # noqa: PLW2901
         latest[key] = row
     return latest, overtaken
 
@@ -86,6 +91,7 @@ def _write_vectors(
     model = embedder()
     space = embeddings.ensure_space(tx, model.model, model.dimensions, normalised=True)
     matrix = np.array(list(vectors.values()), dtype=np.float64)
+    matrix /= np.abs(matrix).max(axis=1, keepdims=True)  # first, since squares of large numbers overflow
     matrix /= np.linalg.norm(matrix, axis=1, keepdims=True)
     texts = Texts(list(vectors), [versions[memory_id] for memory_id in vectors], [])
     embeddings.write(tx, tenant_id, space, texts, matrix.astype(np.float32))
