@@ -106,16 +106,18 @@ def enter_runs(tx: Connection, runs: Sequence[NewRun]) -> None:
         "moments": [run.scheduled_for for run in runs],
         "coalesced": [run.coalesced for run in runs],
         "statuses": ["skipped" if run.late else "queued" for run in runs],
+        "resend_after": RESEND_AFTER_SECONDS,
     }
     tx.execute(_ENTER, values)
 
 
 _ENTER = text("""
 WITH entered AS (
-  INSERT INTO runs (run_id, schedule_id, tenant_id, task, kind, scheduled_for, coalesced, status)
-  SELECT * FROM unnest(
+  INSERT INTO runs (run_id, schedule_id, tenant_id, task, kind, scheduled_for, coalesced, status, claimed_until)
+  SELECT given.*, now() + make_interval(secs => :resend_after) FROM unnest(
     CAST(:run_ids AS uuid[]), CAST(:schedule_ids AS uuid[]), CAST(:tenant_ids AS uuid[]), CAST(:tasks AS text[]),
-    CAST(:kinds AS text[]), CAST(:moments AS timestamptz[]), CAST(:coalesced AS int[]), CAST(:statuses AS text[]))
+    CAST(:kinds AS text[]), CAST(:moments AS timestamptz[]), CAST(:coalesced AS int[]), CAST(:statuses AS text[])
+  ) AS given
   ON CONFLICT (schedule_id, scheduled_for, kind) DO NOTHING
   RETURNING run_id, task, status
 )
@@ -158,11 +160,10 @@ def unstarted(tx: Connection, limit: int) -> list[tuple[UUID, str]]:
 
 
 _UNSTARTED = text("""
-UPDATE runs SET claimed_until = now() + make_interval(secs => :after)
+UPDATE runs SET status = 'queued', claimed_until = now() + make_interval(secs => :after)
 WHERE run_id IN (
   SELECT run_id FROM runs
-  WHERE status IN ('queued', 'running')
-    AND coalesce(claimed_until, scheduled_for + make_interval(secs => :after)) < now()
+  WHERE status IN ('queued', 'running') AND coalesce(claimed_until, scheduled_for) < now()
   ORDER BY scheduled_for LIMIT :limit FOR UPDATE SKIP LOCKED
 )
 RETURNING run_id, task
