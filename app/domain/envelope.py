@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from app.domain.memory import Format
 
@@ -16,8 +16,7 @@ class Malformed(Exception):
     """The entry can't be an envelope of ours. The message is a fixed reason, never its content."""
 
 
-@dataclass(frozen=True, slots=True)
-class Envelope:
+class Envelope(msgspec.Struct, frozen=True, gc=False):
     """One entry of a tenant's stream.
 
     Attributes:

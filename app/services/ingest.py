@@ -120,8 +120,10 @@ def _store_together(tenant_id: UUID, entries: Sequence[Entry], *, free: bool = T
             readable.append(_read(entry))
         except (Malformed, Unreadable, Invalid) as error:
             unreadable.append((entry, str(error) if isinstance(error, Malformed) else type(error).__name__))
-    plain = [arrival for arrival in readable if not keyed.needs_care(arrival)]
-    careful = [arrival for arrival in readable if keyed.needs_care(arrival)]
+    plain: list[Arrival] = []
+    careful: list[Arrival] = []
+    for arrival in readable:
+        (careful if keyed.needs_care(arrival) else plain).append(arrival)
     stored = 0
     failpoints.reach("drain.before_store")
     if plain:

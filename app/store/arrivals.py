@@ -32,16 +32,18 @@ def copy_fresh(tx: Connection, tenant_id: UUID, arrivals: Sequence[Arrival]) -> 
     by_base = {arrival.base: arrival for arrival in arrivals}
     bases = array_literal([base.hex() for base in by_base])
     sizes = [len(arrival.memories) for arrival in by_base.values()]
-    ledger = connection.execute(_LEDGER, (tenant_id, bases, sizes)).fetchall()
-    if not ledger:
+    [(now_ms, fresh)] = connection.execute(_LEDGER, (tenant_id, bases, sizes, len(sizes))).fetchall()
+    storing = list(by_base.values())
+    if fresh is not None:
+        entered = {base.bytes for base in fresh}
+        storing = [arrival for arrival in storing if arrival.base in entered]
+    if not storing:
         return 0
-    fresh = {base.bytes for base, _ in ledger}
-    storing = [arrival for base, arrival in by_base.items() if base in fresh]
     states = []
     with connection.cursor() as cursor:
         with cursor.copy(MEMORIES_COPY) as copy:
             copy.write(HEADER)
-            for rows, state in pack(tenant_id, storing, now_ms=ledger[0][1]):
+            for rows, state in pack(tenant_id, storing, now_ms=now_ms):
                 copy.write(rows)
                 states.append(state)
             copy.write(TRAILER)
@@ -51,18 +53,23 @@ def copy_fresh(tx: Connection, tenant_id: UUID, arrivals: Sequence[Arrival]) -> 
     return sum(len(arrival.memories) for arrival in storing)
 
 
+# Bases are told only where some weren't fresh: as a rule all are, and a thousand UUIDs take a while to read.
 _LEDGER = """
 WITH fresh AS (
   INSERT INTO envelopes (tenant_id, base, memories)
   SELECT %s, base, memories FROM unnest(%s::uuid[], %s::int[]) AS given (base, memories)
   ON CONFLICT DO NOTHING RETURNING base
 )
-SELECT base, CAST(extract(epoch FROM clock_timestamp()) * 1000 AS bigint) FROM fresh
+SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000 AS bigint),
+  CASE WHEN count(*) < %s THEN coalesce(array_agg(base), '{}') END
+FROM fresh
 """
 
 _WORK = """
 INSERT INTO tenant_work (stage, tenant_id, memory_ids)
-SELECT stage, %s, CAST(ids AS uuid[]) FROM unnest(%s::text[]) AS ids CROSS JOIN unnest(%s::text[]) AS stage
+SELECT stage, %s, ids
+FROM (SELECT CAST(item AS uuid[]) AS ids FROM unnest(%s::text[]) AS item OFFSET 0) AS items
+CROSS JOIN unnest(%s::text[]) AS stage
 """
 
 

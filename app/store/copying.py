@@ -7,7 +7,6 @@ a driver's row writer, and this is the busiest code of the drain.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from struct import Struct
 from typing import Final
@@ -47,8 +46,7 @@ _MEMORIES_COLUMNS = 14
 _STATE_COLUMNS = 6
 
 
-@dataclass(frozen=True, slots=True)
-class Arrival:
+class Arrival(msgspec.Struct, frozen=True, gc=False):
     """An envelope's memories, checked and ready to be stored.
 
     Attributes:
@@ -93,10 +91,10 @@ def pack(tenant_id: UUID, arrivals: Iterable[Arrival], now_ms: int) -> Iterator[
                         memories_start,
                         memory_id,
                         _LENGTH_AND_LONG.pack(8, seq + place),
-                        _name(memory.subject),
-                        _name(memory.thread),
-                        _name(memory.speaker),
-                        _name(memory.kind),
+                        _name(memory.subject) if memory.subject is not None else _NULL,
+                        _name(memory.thread) if memory.thread is not None else _NULL,
+                        _name(memory.speaker) if memory.speaker is not None else _NULL,
+                        _name(memory.kind) if memory.kind is not None else _NULL,
                         _INT.pack(len(text)),
                         text,
                         _labels(memory.tags) if memory.tags else _NO_LABELS,
@@ -119,9 +117,7 @@ def pack(tenant_id: UUID, arrivals: Iterable[Arrival], now_ms: int) -> Iterator[
     yield b"".join(rows), b"".join(states)
 
 
-def _name(value: str | None) -> bytes:
-    if value is None:
-        return _NULL
+def _name(value: str) -> bytes:
     encoded = value.encode()
     return _INT.pack(len(encoded)) + encoded
 
