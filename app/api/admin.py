@@ -52,6 +52,8 @@ def create_tenant(_: Admin, body: Body) -> Response:
 @router.get("/tenants", summary="List tenants by name")
 def list_tenants(_: Admin, cursor: str = "", limit: Annotated[int, Query(ge=1, le=500)] = 100) -> Response:
     """Tenants, by cursor."""
+    if "\0" in cursor:
+        raise Invalid(errors=[FieldError("cursor", "isn't one that a list has given")])
     found = tenants.listed(cursor, limit)
     following = found[-1].name if len(found) == limit else None
     return shapes.answer({"tenants": [asdict(tenant) for tenant in found], "next_cursor": following})

@@ -7,13 +7,14 @@ from typing import TypeVar
 
 import msgspec
 from fastapi import Request
-from starlette.types import Message, Receive, Scope
+from starlette.types import Receive, Scope
 
 from app.domain.memory import field_error
 from app.errors import EbbingError, FieldError, Invalid, TooLarge, Unreadable
 from app.settings import settings
 
 T = TypeVar("T")
+_DIGITS = 20  # of a length in 64 bits
 
 
 class TooSlow(EbbingError):
@@ -22,8 +23,10 @@ class TooSlow(EbbingError):
     status, type, title = 408, "too-slow", "The body took too long to arrive"
 
 
-class Gone(Exception):
-    """The client closed the connection before its body was complete."""
+class Gone(EbbingError):
+    """The client closed the connection before its body was complete; nobody reads the answer."""
+
+    status, type, title = 499, "gone", "The client closed the connection"
 
 
 def header(scope: Scope, name: bytes) -> str | None:
@@ -49,44 +52,27 @@ async def read(scope: Scope, receive: Receive) -> bytes:
         raise Unreadable("compressed bodies aren't taken: send it as it is")
     declared = header(scope, b"content-length")
     if declared is not None:
-        if not declared.isdigit():
+        if not (declared.isascii() and declared.isdigit() and len(declared) < _DIGITS):
             raise Unreadable("content-length isn't a number")
         if int(declared) > limit:
             raise _too_large(int(declared), limit)
-    message = await _next(receive, config.request_body_timeout_seconds)
-    if not message.get("more_body"):
-        return _checked(message.get("body", b""), limit)
-    parts, size = [message.get("body", b"")], len(message.get("body", b""))
+    parts: list[bytes] = []
+    size, more = 0, True
     try:
         async with asyncio.timeout(config.request_body_timeout_seconds):
-            while message.get("more_body"):
+            while more:
                 message = await receive()
                 if message["type"] == "http.disconnect":
                     raise Gone
-                parts.append(message.get("body", b""))
-                size += len(parts[-1])
+                part = message.get("body", b"")
+                size += len(part)
                 if size > limit:
                     raise _too_large(size, limit)
+                parts.append(part)
+                more = message.get("more_body", False)
     except TimeoutError:
         raise TooSlow from None
-    return b"".join(parts)
-
-
-async def _next(receive: Receive, seconds: float) -> Message:
-    try:
-        async with asyncio.timeout(seconds):
-            message = await receive()
-    except TimeoutError:
-        raise TooSlow from None
-    if message["type"] == "http.disconnect":
-        raise Gone
-    return message
-
-
-def _checked(body: bytes, limit: int) -> bytes:
-    if len(body) > limit:
-        raise _too_large(len(body), limit)
-    return body
+    return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
 def _too_large(size: int, limit: int) -> TooLarge:

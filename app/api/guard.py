@@ -8,7 +8,7 @@ from uuid import uuid4
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app import metrics
-from app.api.body import Gone, header
+from app.api.body import header
 
 INGEST_PATH = "/v1/memories"
 _GIVEN_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
@@ -44,7 +44,4 @@ class Guard:
             await send(message)
 
         is_ingest = scope["path"] == INGEST_PATH and scope["method"] == "POST"
-        try:
-            await (self._ingest if is_ingest else self._inner)(scope, receive, answered)
-        except Gone:
-            return  # nobody is there to be answered
+        await (self._ingest if is_ingest else self._inner)(scope, receive, answered)

@@ -103,7 +103,7 @@ class Ingest:
 
     def _count(self, body: bytes, form: Format) -> int:
         """How many memories the body holds, all of them checked."""
-        memories = decode(body, form, self._space_dimensions() if b'"embedding"' in body else None)
+        memories = decode(body, form, self._space_dimensions())
         most = settings().request_memories_max
         if not memories:
             raise Invalid(errors=[FieldError("body", "holds no memories", 0, most)])

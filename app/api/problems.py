@@ -80,7 +80,9 @@ def install(app: FastAPI) -> None:
         made = EbbingError(str(error.detail))
         made.status = error.status_code
         made.type, made.title = _TITLES.get(error.status_code, ("http", "The request can't be served"))
-        return respond(made, request.state.request_id)
+        response = respond(made, request.state.request_id)
+        response.headers.update(error.headers or {})  # such as `Allow`, which a 405 must have
+        return response
 
     async def parameters(request: Request, error: Exception) -> Response:
         if not isinstance(error, RequestValidationError):

@@ -44,7 +44,7 @@ def parse(text: str) -> PresentedKey | None:
         return None
     key_id, separator, rest = text[4 : 4 + _ID_LENGTH], text[4 + _ID_LENGTH], text[5 + _ID_LENGTH :]
     secret, checksum = rest[:_SECRET_LENGTH], rest[_SECRET_LENGTH:]
-    if separator != "_" or checksum != _checksum(key_id, secret):
+    if separator != "_" or not key_id.isalnum() or checksum != _checksum(key_id, secret):
         return None
     return PresentedKey(key_id, secret)
 

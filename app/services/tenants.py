@@ -29,8 +29,7 @@ def create(name: str, policy: Policy | None = None, scopes: Sequence[str] = TENA
         Conflict: The name is taken.
         Invalid: The name is empty or too long.
     """
-    if not 0 < len(name) <= NAME_MAX_CHARACTERS:
-        raise Invalid(errors=[FieldError("name", "has the wrong length", len(name), NAME_MAX_CHARACTERS)])
+    _check_name(name)
     tenant_id = uuid4()
     with database.tenant(tenant_id) as tx:
         if not rows.add(tx, tenant_id, name):
@@ -62,8 +61,9 @@ def issue_key(
 
     Raises:
         NotFound: There is no such tenant.
-        Invalid: A scope is unknown, or none is given.
+        Invalid: A scope is unknown, or none is given; or the name is empty or too long.
     """
+    _check_name(name)
     unknown = [scope for scope in scopes if scope not in keys.SCOPES]
     if unknown or not scopes:
         raise Invalid(errors=[FieldError("scopes", "must be some of the known scopes", None, ", ".join(keys.SCOPES))])
@@ -92,8 +92,15 @@ def revoke_key(key_id: str) -> None:
         NotFound: There is no such key.
     """
     with database.shared() as tx:
-        if not rows.revoke_key(tx, key_id):
+        if not key_id.isalnum() or not rows.revoke_key(tx, key_id):
             raise NotFound("there is no such key")
+
+
+def _check_name(name: str) -> None:
+    if not 0 < len(name) <= NAME_MAX_CHARACTERS:
+        raise Invalid(errors=[FieldError("name", "has the wrong length", len(name), NAME_MAX_CHARACTERS)])
+    if "\0" in name:
+        raise Invalid(errors=[FieldError("name", "holds a NUL character, which can't be stored")])
 
 
 def _issue(
