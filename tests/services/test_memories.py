@@ -222,8 +222,7 @@ def test_the_list_is_from_newest_to_oldest_and_filtered(service: Service, tenant
         {"text": "b", "subject": "ann", "occurred_at": (NOON - timedelta(days=9)).isoformat()},
         {"text": "c", "subject": "bob", "thread": "t", "tags": ["y"], "occurred_at": NOON.isoformat()},
     ]
-    for row in rows:
-        service.send(tenant.tenant_id, row)
+    service.send(tenant.tenant_id, *rows)
     ingest.drain()
     assert listed(tenant) == ["c", "b", "a"]
     assert listed(tenant, subject="ann") == ["b", "a"]

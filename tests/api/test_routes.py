@@ -1,0 +1,184 @@
+"""Every route against every kind of caller: a route that isn't in the table fails the test."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from fastapi.openapi.models import OpenAPI
+
+from app.domain import keys
+from app.domain.keys import SCOPES
+from app.services import tenants
+from tests.api.caller import Api, fields
+from tests.service import Service
+
+OPEN = "open"
+
+# Method and path → the scope it needs, what to send, and the status for a caller who may.
+TABLE: dict[tuple[str, str], tuple[str, dict[str, Any], int]] = {
+    ("GET", "/healthz"): (OPEN, {}, 200),
+    ("GET", "/readyz"): (OPEN, {}, 200),
+    ("GET", "/metrics"): (OPEN, {}, 200),
+    ("POST", "/v1/memories"): ("ingest", {"json": {"text": "x"}}, 202),
+    ("GET", "/v1/memories"): ("read", {}, 200),
+    ("GET", "/v1/memories/{memory_id}"): ("read", {}, 200),
+    ("PATCH", "/v1/memories/{memory_id}"): ("ingest", {"json": {"text": "y"}}, 200),
+    ("DELETE", "/v1/memories/{memory_id}"): ("ingest", {}, 204),
+    ("POST", "/v1/search"): ("read", {"json": {"query": "x"}}, 200),
+    ("GET", "/v1/stats"): ("read", {}, 200),
+    ("POST", "/v1/admin/tenants"): ("admin", {"json": {"name": "new"}}, 201),
+    ("GET", "/v1/admin/tenants"): ("admin", {}, 200),
+    ("POST", "/v1/admin/keys"): ("admin", {"json": {"name": "new"}}, 201),
+    ("GET", "/v1/admin/keys"): ("admin", {}, 200),
+    ("DELETE", "/v1/admin/keys/{key_id}"): ("admin", {}, 204),
+}
+GUARDED = {route: needs for route, needs in TABLE.items() if needs[0] != OPEN}
+NAMES = [" ".join(route) for route in TABLE]
+GUARDED_NAMES = [" ".join(route) for route in GUARDED]
+
+
+def path_of(api: Api, path: str) -> str:
+    """The path with ids of things that are there, of the caller's tenant."""
+    if "{memory_id}" in path:
+        [memory_id] = api.remember("mine")
+        return path.format(memory_id=memory_id)
+    if "{key_id}" in path:
+        read = keys.parse(tenants.issue_key(api.tenant.tenant_id, "another"))
+        assert read is not None
+        return path.format(key_id=read.key_id)
+    return path
+
+
+def key_with(api: Api, *scopes: str) -> str:
+    return tenants.issue_key(api.tenant.tenant_id, "-".join(scopes), scopes)
+
+
+def described(api: Api) -> dict[str, Any]:
+    answer = api.get("/openapi.json", key=None)
+    assert answer.status_code == 200
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+def test_every_route_is_in_the_table(api: Api) -> None:
+    operations = {(method.upper(), path) for path, methods in described(api)["paths"].items() for method in methods}
+    assert operations == set(TABLE), "add a row to TABLE for each new route"
+
+
+def test_no_route_is_left_out_of_the_description(api: Api) -> None:
+    shown = {path for _, path in TABLE} | {"/docs", "/docs/oauth2-redirect", "/openapi.json"}
+    assert set(api.paths()) <= shown
+
+
+@pytest.mark.parametrize(("method", "path"), TABLE, ids=NAMES)
+def test_a_caller_who_may_is_served(api: Api, method: str, path: str) -> None:
+    scope, given, status = TABLE[method, path]
+    key = None if scope == OPEN else key_with(api, scope)
+    answer = api.request(method, path_of(api, path), key=key, **given)
+    assert answer.status_code == status, answer.text
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert answer.headers["cache-control"] == "no-store"
+    assert answer.headers["x-request-id"]
+
+
+@pytest.mark.parametrize(("method", "path"), GUARDED, ids=GUARDED_NAMES)
+def test_a_caller_who_may_not_is_refused(api: Api, method: str, path: str) -> None:
+    scope, given, _ = GUARDED[method, path]
+    path = path_of(api, path)
+    own = api.tenant.key
+    wrong_secret = keys.make(b"123456789", b"x" * 32)
+    as_basic = {"headers": {"authorization": f"Basic {own}"}}
+    refused = {
+        "none": (None, {}),
+        "no key": ("x", {}),
+        "a character wrong": (own[:-1] + ("A" if own[-1] != "A" else "B"), {}),
+        "unknown": (wrong_secret, {}),
+        "another scheme": (None, as_basic),
+    }
+    for name, (key, more) in refused.items():
+        answer = api.request(method, path, key=key, **given, **more)
+        assert answer.status_code == 401, name
+        assert answer.headers["www-authenticate"] == "Bearer"
+        fields(answer)
+    for other in set(SCOPES) - {scope}:
+        answer = api.request(method, path, key=key_with(api, other), **given)
+        assert answer.status_code == 403, other
+        assert scope in answer.json()["detail"]
+        fields(answer)
+    everything_else = key_with(api, *(other for other in SCOPES if other != scope))
+    assert api.request(method, path, key=everything_else, **given).status_code == 403
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [route for route in GUARDED if "{memory_id}" in route[1]],
+    ids=[name for name in GUARDED_NAMES if "{memory_id}" in name],
+)
+@pytest.mark.parametrize("state", ["pending", "stored"])
+def test_another_tenants_memory_is_404_on_every_route(api: Api, method: str, path: str, state: str) -> None:
+    [memory_id] = api.remember("mine", work=state == "stored")
+    other = api.service.tenant()
+    answer = api.request(method, path.format(memory_id=memory_id), key=other.key, **GUARDED[method, path][1])
+    assert answer.status_code == 404
+    nobodys = api.request(method, path.format(memory_id=uuid4()), key=other.key, **GUARDED[method, path][1])
+    assert {**answer.json(), "request_id": ""} == {**nobodys.json(), "request_id": ""}, "it tells nothing"
+    assert api.get(f"/v1/memories/{memory_id}").json()["text"] == "mine"
+
+
+def test_lists_searches_and_numbers_are_of_the_own_tenant(api: Api) -> None:
+    api.remember("mine", {"text": "also mine", "external_id": "k", "subject": "ann", "thread": "t"})
+    other = api.service.tenant()
+    assert api.get("/v1/memories", key=other.key).json()["memories"] == []
+    assert api.get("/v1/memories", key=other.key, params={"subject": "ann"}).json()["memories"] == []
+    assert api.post("/v1/search", key=other.key, json={"query": "mine"}).json()["results"] == []
+    stats = api.get("/v1/stats", key=other.key).json()
+    assert set(stats["memories"].values()) == {0}
+    cursor = api.get("/v1/memories", params={"limit": 1}).json()["next_cursor"]
+    assert api.get("/v1/memories", key=other.key, params={"cursor": cursor}).json()["memories"] == []
+
+
+# --- The description ---
+
+
+def references(value: object) -> set[str]:
+    if isinstance(value, dict):
+        own = {value["$ref"]} if isinstance(value.get("$ref"), str) else set()
+        return own.union(*map(references, value.values()))
+    if isinstance(value, list):
+        return set().union(*map(references, value))
+    return set()
+
+
+def test_the_description_is_valid_and_whole(api: Api) -> None:
+    document = described(api)
+    OpenAPI.model_validate(document)
+    schemas = {f"#/components/schemas/{name}" for name in document["components"]["schemas"]}
+    assert references(document) <= schemas
+    operations = [operation for path in document["paths"].values() for operation in path.values()]
+    ids = [operation["operationId"] for operation in operations]
+    assert len(set(ids)) == len(ids)
+    assert all(operation["summary"] and operation["responses"] for operation in operations)
+
+
+@pytest.mark.parametrize(("method", "path"), TABLE, ids=NAMES)
+def test_the_description_tells_parameters_key_and_answer(api: Api, method: str, path: str) -> None:
+    scope, given, status = TABLE[method, path]
+    operation = described(api)["paths"][path][method.lower()]
+    assert str(status) in operation["responses"]
+    assert "application/problem+json" in operation["responses"]["default"]["content"]
+    assert ("security" in operation) == (scope != OPEN)
+    assert ("requestBody" in operation) == ("json" in given)
+    in_path = {parameter["name"] for parameter in operation.get("parameters", []) if parameter["in"] == "path"}
+    assert in_path == {part[1:-1] for part in path.split("/") if part.startswith("{")}
+
+
+def test_the_description_may_be_off(service: Service) -> None:
+    service.configure(docs_enabled=False)
+    with Api(service) as api:
+        for path in ("/docs", "/openapi.json", "/redoc"):
+            answer = api.get(path)
+            assert answer.status_code == 404
+            fields(answer)
+        assert api.get("/healthz").status_code == 200
