@@ -1,0 +1,251 @@
+"""The real server: bodies that are too large, endless, slow or cut off, and headers that are too many."""
+
+from __future__ import annotations
+
+import re
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import pytest
+
+from app.embedded import free_ports
+from tests.installation import make_tenant
+from tests.processes import Processes
+from tests.servers import Servers
+from tests.service import empty
+from tests.waiting import until
+
+LIMIT = 1024 * 1024
+SECONDS = 1.0
+
+
+@dataclass
+class Server:
+    """An API process of its own."""
+
+    port: int
+    key: str
+    group: int
+    log: Path
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def head(self, *headers: str, method: str = "POST", path: str = "/v1/memories") -> bytes:
+        """The start of a request, up to its body."""
+        lines = [f"{method} {path} HTTP/1.1", "Host: test", f"Authorization: Bearer {self.key}", *headers]
+        return "\r\n".join([*lines, "", ""]).encode()
+
+    @contextmanager
+    def talk(self) -> Iterator[socket.socket]:
+        with socket.create_connection(("127.0.0.1", self.port), timeout=20) as connection:
+            yield connection
+
+    def resident_bytes(self) -> int:
+        """Memory of the server and of its workers."""
+        total = 0
+        for stat in Path("/proc").glob("[0-9]*/stat"):
+            with suppress(OSError):
+                fields = stat.read_text().rpartition(")")[2].split()
+                if int(fields[2]) == self.group:
+                    total += int(fields[21]) * 4096
+        return total
+
+    def counted(self, status: str) -> float:
+        text = httpx.get(f"{self.url}/metrics", trust_env=False).text
+        found = re.search(rf'^ebbing_http_requests_total{{status="{status}"}} (\S+)$', text, re.MULTILINE)
+        assert found
+        return float(found[1])
+
+
+@pytest.fixture(scope="module")
+def server(
+    servers: Servers, standing_database: str, logged_redis: None, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Server]:
+    """With a limit of 1 MiB and one second for a body."""
+    empty(standing_database)
+    _, key = make_tenant(standing_database, "server")
+    [port] = free_ports(1)
+    environment = {
+        "EBBING_DATABASE_URL": standing_database,
+        "EBBING_REDIS_URL": servers.redis_url,
+        "EBBING_PORT": str(port),
+        "EBBING_REQUEST_BODY_MAX_BYTES": str(LIMIT),
+        "EBBING_REQUEST_BODY_TIMEOUT_SECONDS": str(SECONDS),
+    }
+    processes = Processes(tmp_path_factory.mktemp("server"), environment)
+    try:
+        process = processes.start("api", "api")
+        processes.wait_until_answers("api", f"http://127.0.0.1:{port}/healthz")
+        yield Server(port, key, process.pid, processes.log("api"))
+    finally:
+        processes.close()
+
+
+def answer(connection: socket.socket) -> tuple[int, bytes]:
+    """Status and all else that comes until the connection ends or the body is complete."""
+    received = b""
+    with suppress(ConnectionError, TimeoutError):
+        while not complete(received):
+            more = connection.recv(65536)
+            if not more:
+                break
+            received += more
+    return int(received.split(b" ", 2)[1]), received
+
+
+def complete(received: bytes) -> bool:
+    head, end, body = received.partition(b"\r\n\r\n")
+    length = re.search(rb"content-length: (\d+)", head, re.IGNORECASE)
+    return bool(end) and length is not None and len(body) >= int(length[1])
+
+
+def memory(size: int) -> bytes:
+    """A body of exactly so many bytes."""
+    lines = [b'{"text":"' + b"x" * 30_000 + b'"}'] * (size // 30_100)
+    body = b"[" + b",".join(lines) + b"]"
+    return body + b" " * (size - len(body))
+
+
+def test_a_body_at_the_limit_is_taken_declared_or_in_chunks(server: Server) -> None:
+    body = memory(LIMIT)
+    headers = {"authorization": f"Bearer {server.key}"}
+    for content in (body, iter([body[:1000], body[1000:500_000], body[500_000:]])):
+        found = httpx.post(f"{server.url}/v1/memories", content=content, headers=headers, trust_env=False)
+        assert found.status_code == 202
+
+
+def test_a_body_that_declares_too_much_is_refused_before_it_is_sent(server: Server) -> None:
+    for length in (LIMIT + 1, 10**12):
+        with server.talk() as connection:
+            connection.sendall(server.head(f"Content-Length: {length}"))
+            status, text = answer(connection)
+        assert status == 413
+        assert f'"limit":{LIMIT}'.encode() in text
+
+
+@pytest.mark.parametrize("path", ["/v1/memories", "/v1/search"])
+def test_an_endless_body_is_refused_and_the_memory_stays_flat(server: Server, path: str) -> None:
+    before = server.resident_bytes()
+    assert before > 10 * LIMIT, "its memory isn't found"
+    chunk = b"10000\r\n" + b" " * 65536 + b"\r\n"
+    sent = 0
+    with server.talk() as connection:
+        connection.sendall(server.head("Transfer-Encoding: chunked", path=path))
+        connection.settimeout(0.2)
+        with suppress(ConnectionError, TimeoutError):
+            while sent < 256 * LIMIT:
+                connection.sendall(chunk)
+                sent += 65536
+        connection.settimeout(10)
+        with suppress(IndexError):  # the connection was reset before the answer could be read
+            assert answer(connection)[0] == 413
+    assert sent < 64 * LIMIT, "it went on reading"
+    assert server.resident_bytes() - before < 32 * LIMIT
+
+
+def test_a_chunked_body_over_the_limit_is_told_so(server: Server) -> None:
+    body = memory(LIMIT) + b" "
+    with server.talk() as connection:
+        connection.sendall(server.head("Transfer-Encoding: chunked"))
+        connection.sendall(f"{len(body):x}\r\n".encode() + body + b"\r\n0\r\n\r\n")
+        status, text = answer(connection)
+    assert status == 413
+    assert b'"field":"body"' in text
+
+
+def test_a_compressed_body_is_refused(server: Server) -> None:
+    for encoding in ("gzip", "br", "deflate"):
+        with server.talk() as connection:
+            connection.sendall(server.head(f"Content-Encoding: {encoding}", "Content-Length: 2") + b"{}")
+            assert answer(connection)[0] == 400
+
+
+@pytest.mark.parametrize("path", ["/v1/memories", "/v1/search"])
+def test_a_body_that_stops_is_refused_in_time(server: Server, path: str) -> None:
+    started = time.monotonic()
+    with server.talk() as connection:
+        connection.sendall(server.head("Content-Length: 100", path=path) + b'{"text":')
+        status, _ = answer(connection)
+    assert status == 408
+    assert SECONDS * 0.9 <= time.monotonic() - started < SECONDS + 5
+
+
+def test_a_body_that_drips_has_no_more_time_than_one_that_stops(server: Server) -> None:
+    started = time.monotonic()
+    with server.talk() as connection:
+        connection.sendall(server.head("Content-Length: 1000"))
+        connection.settimeout(0.05)
+        status = 0
+        while not status and time.monotonic() - started < 20:
+            connection.sendall(b" ")
+            with suppress(IndexError):
+                status, _ = answer(connection)
+    assert status == 408
+    assert time.monotonic() - started < SECONDS + 5
+
+
+def test_slow_bodies_hold_up_nobody_else(server: Server) -> None:
+    with server.talk() as slow:
+        slow.sendall(server.head("Content-Length: 100"))
+        found = httpx.get(f"{server.url}/v1/stats", headers={"authorization": f"Bearer {server.key}"}, trust_env=False)
+        assert found.status_code == 200
+        assert answer(slow)[0] == 408
+
+
+@pytest.mark.parametrize("path", ["/v1/memories", "/v1/search"])
+def test_a_client_that_goes_away_is_no_failure_of_ours(server: Server, path: str) -> None:
+    refused, failed = server.counted("4xx"), server.counted("5xx")
+    with server.talk() as connection:
+        connection.sendall(server.head("Content-Length: 100", path=path) + b'{"text":')
+    until(lambda: server.counted("4xx") > refused, "the request is counted")
+    assert server.counted("5xx") == failed
+    assert '"unexpected"' not in server.log.read_text()
+
+
+@pytest.mark.parametrize("headers", [[f"X-{n}: x" for n in range(300)], ["X: " + "x" * 2**20]], ids=["many", "long"])
+def test_too_many_headers_are_refused(server: Server, headers: list[str]) -> None:
+    with server.talk() as connection:
+        with suppress(ConnectionError):
+            connection.sendall(server.head(*headers, method="GET", path="/healthz"))
+        try:
+            status, _ = answer(connection)
+        except IndexError:  # closed without a word
+            status = 431
+    assert status in {400, 413, 431}
+    assert httpx.get(f"{server.url}/healthz", trust_env=False).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "request_bytes",
+    [
+        b"\r\n\r\n",
+        b"garbage\r\n\r\n",
+        b"GET / HTTP/9.9\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+        b"\0" * 100,
+    ],
+    ids=["empty", "garbage", "version", "TLS", "NUL"],
+)
+def test_what_is_no_http_harms_nobody(server: Server, request_bytes: bytes) -> None:
+    with server.talk() as connection:
+        connection.sendall(request_bytes)
+        connection.shutdown(socket.SHUT_WR)
+        with suppress(ConnectionError):
+            reply = connection.recv(100)
+            assert not reply or b" 400 " in reply or b" 505 " in reply
+    assert httpx.get(f"{server.url}/healthz", trust_env=False).status_code == 200
+
+
+def test_a_length_that_is_no_number_is_refused(server: Server) -> None:
+    for length in ("-1", "x", "9" * 30, "1, 2"):
+        with server.talk() as connection:
+            connection.sendall(server.head(f"Content-Length: {length}") + b"{}")
+            with suppress(IndexError):
+                assert answer(connection)[0] in {400, 413}
