@@ -81,6 +81,8 @@ CREATE TABLE tenant_work (
   attempts smallint NOT NULL DEFAULT 0,
   PRIMARY KEY (stage, tenant_id, work_id)
 ) WITH (fillfactor = 70);
+-- Short-lived: packing the ids would cost more than it saves.
+ALTER TABLE tenant_work ALTER COLUMN memory_ids SET STORAGE EXTERNAL;
 
 CREATE TABLE schedules (
   schedule_id uuid PRIMARY KEY,
@@ -203,7 +205,7 @@ CREATE TABLE words (
   word text NOT NULL,
   documents integer NOT NULL CHECK (documents >= 0),
   PRIMARY KEY (tenant_id, word)
-);
+) WITH (fillfactor = 50);
 
 CREATE TABLE embeddings (
   tenant_id uuid NOT NULL,
