@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from uuid import uuid4
 
+import structlog
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app import metrics
@@ -17,6 +18,8 @@ _HEADERS = [
     (b"cache-control", b"no-store"),
     (b"referrer-policy", b"no-referrer"),
 ]
+
+log = structlog.get_logger(__name__)
 
 
 class Guard:
@@ -44,4 +47,7 @@ class Guard:
             await send(message)
 
         is_ingest = scope["path"] == INGEST_PATH and scope["method"] == "POST"
-        await (self._ingest if is_ingest else self._inner)(scope, receive, answered)
+        try:
+            await (self._ingest if is_ingest else self._inner)(scope, receive, answered)
+        except Exception as error:  # noqa: BLE001 - answered already; the server's log would quote its message
+            log.info("request_failed", request_id=request_id, error=type(error).__name__)
