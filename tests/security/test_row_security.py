@@ -1,0 +1,230 @@
+"""Tenants are kept apart by the database itself: policies, roles, grants, and any order of two tenants' work."""
+
+from __future__ import annotations
+
+import random
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from uuid import UUID, uuid4
+
+import pytest
+from sqlalchemy import text
+from sqlalchemy.exc import DBAPIError
+
+from app.store import database
+from tests.service import Service
+
+# Ids and times, no content: any worker may look for work here.
+SHARED = {"tenants", "api_keys", "tenant_work", "schedules", "runs", "outbox"}
+WITHOUT_TENANT = {"embedding_spaces", "alembic_version"}
+
+DRAIN_MAY = {
+    "envelopes": {"SELECT", "INSERT"},
+    "memories": {"INSERT"},
+    "memory_state": {"INSERT"},
+    "dead_letters": {"INSERT"},
+    "tenant_work": {"SELECT", "INSERT", "UPDATE"},
+    "policies": {"SELECT"},
+}
+
+
+@pytest.fixture
+def guarded(service: Service) -> list[str]:
+    """The tables that hold rows of tenants."""
+    found = service.rows(
+        "SELECT table_name FROM information_schema.columns "
+        "WHERE table_schema = 'public' AND column_name = 'tenant_id' ORDER BY 1"
+    )
+    return [table for (table,) in found if table not in SHARED]
+
+
+def test_every_table_is_guarded_or_known_to_be_shared(service: Service, guarded: list[str]) -> None:
+    tables = {table for (table,) in service.rows("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")}
+    assert tables - set(guarded) == SHARED | WITHOUT_TENANT
+    found = service.rows(
+        "SELECT relname, relrowsecurity, relforcerowsecurity FROM pg_class JOIN pg_namespace n ON n.oid = relnamespace "
+        "WHERE relkind IN ('r', 'p') AND nspname = 'public'"
+    )
+    security = {table: (enabled, forced) for table, enabled, forced in found}
+    assert {table for table in guarded if security[table] != (True, True)} == set()
+
+
+def test_every_policy_is_for_all_commands_and_checks_what_is_written(service: Service, guarded: list[str]) -> None:
+    found = service.rows("SELECT tablename, permissive, roles::text, cmd, qual, with_check FROM pg_policies")
+    policies = {table: rest for table, *rest in found}
+    assert set(policies) == set(guarded)
+    assert len(found) == len(guarded)
+    [same] = {tuple(rest) for rest in policies.values()}
+    permissive, roles, command, reads, writes = same
+    assert (permissive, roles, command) == ("PERMISSIVE", "{public}", "ALL")
+    assert reads == writes
+    assert "NULLIF(current_setting('ebbing.tenant'::text, true), ''::text)" in reads
+
+
+def test_no_role_of_the_service_can_pass_by_but_the_drain(service: Service) -> None:
+    found = service.rows(
+        "SELECT rolname, rolsuper, rolbypassrls, rolcreaterole, rolcreatedb, rolcanlogin FROM pg_roles "
+        "WHERE rolname IN ('ebbing_owner', 'ebbing_app', 'ebbing_drain', 'ebbing_ops')"
+    )
+    roles = {name: tuple(attributes) for name, *attributes in found}
+    nothing = (False, False, False, False, False)
+    for name in ("ebbing_owner", "ebbing_app", "ebbing_ops"):
+        assert roles[name] == nothing, name
+    assert roles["ebbing_drain"] == (False, True, False, False, False)
+
+
+def test_the_service_owns_nothing(service: Service) -> None:
+    owners = service.rows(
+        "SELECT DISTINCT tableowner FROM pg_tables WHERE tablename <> 'alembic_version' AND schemaname = 'public'"
+    )
+    assert owners == [("ebbing_owner",)]
+    members = service.rows(
+        "SELECT 1 FROM pg_auth_members m JOIN pg_roles r ON r.oid = m.roleid JOIN pg_roles w ON w.oid = m.member "
+        "WHERE r.rolname = 'ebbing_owner' AND w.rolname IN ('ebbing_app', 'ebbing_drain', 'ebbing_ops')"
+    )
+    assert members == []
+
+
+def grants(service: Service, role: str) -> dict[str, set[str]]:
+    """What a role may do with each table, its columns' grants included."""
+    found = service.rows(
+        "SELECT table_name, privilege_type FROM information_schema.table_privileges "
+        "WHERE table_schema = 'public' AND grantee = %s "
+        "UNION SELECT table_name, privilege_type FROM information_schema.column_privileges "
+        "WHERE table_schema = 'public' AND grantee = %s",
+        role,
+        role,
+    )
+    by_table: dict[str, set[str]] = {}
+    for table, privilege in found:
+        by_table.setdefault(table, set()).add(privilege)
+    return by_table
+
+
+def test_the_drain_may_do_its_work_and_nothing_else(service: Service) -> None:
+    assert grants(service, "ebbing_drain") == DRAIN_MAY
+
+
+def test_the_ops_role_only_reads_and_no_content(service: Service, guarded: list[str]) -> None:
+    may = grants(service, "ebbing_ops")
+    assert set().union(*may.values()) == {"SELECT"}
+    assert not may.keys() & {"api_keys", "memories", "memory_words", "embeddings", "dead_letters", "policies"}
+
+
+def test_nobody_else_may_do_anything(service: Service) -> None:
+    assert grants(service, "PUBLIC") == {}
+    for privilege in ("TRUNCATE", "REFERENCES", "TRIGGER"):
+        assert not any(privilege in may for may in grants(service, "ebbing_app").values())
+    assert "DELETE" not in grants(service, "ebbing_app")["memories"]
+
+
+# --- Without a tenant ---
+
+ROW = {
+    "tenant_id": "00000000-0000-0000-0000-000000000001",
+    "memory_id": "00000000-0000-0000-0000-000000000002",
+}
+
+
+@pytest.fixture
+def filled(service: Service) -> Service:
+    tenant = service.tenant()
+    service.send(tenant.tenant_id, {"text": "x", "thread": "t", "external_id": "k"}, "y")
+    service.work()
+    service.send(tenant.tenant_id, {"text": "z", "external_id": "k"})
+    service.post(tenant.tenant_id, b"no JSON")
+    service.work()
+    return service
+
+
+def test_without_a_tenant_there_are_no_rows(filled: Service, guarded: list[str]) -> None:
+    for table in guarded:
+        rows = f"SELECT count(*) FROM {table}"  # noqa: S608 - a name out of the catalogue
+        assert filled.one(rows) > 0, f"the test puts nothing into {table}"
+        with database.shared() as tx:
+            assert tx.execute(text(rows)).scalar() == 0, table
+
+
+INSERT = text("INSERT INTO memory_state (tenant_id, memory_id, anchored_at) VALUES (:tenant_id, :memory_id, now())")
+
+
+def insert_as(tenant: UUID | None) -> None:
+    """Insert the row in a transaction of this tenant."""
+    transaction = database.shared() if tenant is None else database.tenant(tenant)
+    with transaction as tx:
+        tx.execute(INSERT, ROW)
+
+
+@pytest.mark.parametrize("tenant", [None, uuid4()], ids=["no tenant", "another tenant"])
+def test_a_foreign_row_cant_be_written(service: Service, tenant: UUID | None) -> None:
+    with pytest.raises(DBAPIError, match="row-level security"):
+        insert_as(tenant)
+    insert_as(UUID(ROW["tenant_id"]))
+    with pytest.raises(DBAPIError, match="row-level security"), database.tenant(UUID(ROW["tenant_id"])) as tx:
+        tx.execute(text("UPDATE memory_state SET tenant_id = :other"), {"other": uuid4()})
+
+
+def see_and_fail(tenant_id: UUID) -> None:
+    with database.tenant(tenant_id) as tx:
+        assert tx.execute(text("SELECT count(*) FROM memories")).scalar_one() > 0
+        tx.execute(text("SELECT 1 / 0"))
+
+
+def test_after_a_failed_transaction_the_tenant_is_forgotten(filled: Service) -> None:
+    filled.configure(database_pool_size=1)
+    database.close()
+    tenant_id = filled.one("SELECT tenant_id FROM tenants LIMIT 1")
+    for _ in range(3):
+        with pytest.raises(DBAPIError):
+            see_and_fail(tenant_id)
+        with database.shared() as tx:
+            assert tx.execute(text("SELECT count(*) FROM memories")).scalar() == 0
+        with pytest.raises(DBAPIError, match="row-level security"):
+            insert_as(None)
+
+
+@pytest.mark.parametrize("poison", ["", "x", "' OR true --"])
+def test_a_tenant_of_another_form_sees_nothing(filled: Service, poison: str) -> None:
+    with database.shared() as tx:
+        tx.execute(text("SELECT set_config('ebbing.tenant', :poison, true)"), {"poison": poison})
+        try:
+            rows = tx.execute(text("SELECT count(*) FROM memories")).scalar()
+        except DBAPIError:
+            rows = 0
+            tx.rollback()
+    assert rows == 0
+
+
+# --- Two tenants over two connections ---
+
+
+@pytest.fixture
+def two(service: Service) -> list[UUID]:
+    service.configure(database_pool_size=2)
+    database.close()
+    tenants = [service.tenant().tenant_id for _ in range(2)]
+    for tenant_id in tenants:
+        with database.tenant(tenant_id) as tx:
+            tx.execute(INSERT, [{"tenant_id": tenant_id, "memory_id": UUID(int=n)} for n in range(5)])
+    return tenants
+
+
+def test_in_any_order_of_two_tenants_work_no_foreign_row_is_seen(two: list[UUID]) -> None:
+    def work(turn: int) -> set[UUID]:
+        chance = random.Random(turn)
+        tenant_id = two[turn % 2]
+        seen: set[UUID] = set()
+        with suppress(DBAPIError), database.tenant(tenant_id) as tx:
+            seen = set(tx.execute(text("SELECT tenant_id FROM memory_state")).scalars())
+            if chance.random() < 0.3:
+                tx.execute(text("UPDATE memory_state SET access_count = access_count + 1"))
+            if chance.random() < 0.2:
+                tx.execute(text("SELECT 1 / 0"))
+        assert seen, "the transaction failed before it had seen anything"
+        with database.shared() as tx:
+            assert tx.execute(text("SELECT count(*) FROM memory_state")).scalar() == 0
+        return seen - {tenant_id}
+
+    with ThreadPoolExecutor(4) as pool:
+        foreign = list(pool.map(work, range(1000)))
+    assert foreign == [set()] * 1000
