@@ -75,7 +75,7 @@ class Service:
         if not self._owner:
             self._owner.append(psycopg.connect(self.database_url, autocommit=True))
         done = self._owner[0].execute(statement.encode(), values)
-        return done.fetchall() if done.description else []
+        return done.fetchall() if done.description is not None else []
 
     def one(self, statement: str, *values: object) -> Any:
         """The single value of a single row."""

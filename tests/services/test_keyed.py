@@ -182,7 +182,7 @@ def test_an_edit_replaces_the_callers_vector_by_the_embedders(service: Service, 
     service.work()
     memories.edit(tenant.tenant_id, memory_id, MemoryPatch(text="A dog barks at night"))
     assert not stored(tenant, memory_id).embedded
-    assert service.rows("SELECT FROM embeddings") == []
+    assert service.rows("SELECT 1 FROM embeddings") == []
     enrichment.embed()
     assert stored(tenant, memory_id).embedded
     assert vector(service, memory_id)[0] != pytest.approx(1, abs=0.01)

@@ -1,0 +1,111 @@
+"""No transaction is open across a call to a client: not to Redis, not to the broker, not to the embedder."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import wraps
+from typing import Any
+
+import pytest
+import redis
+from sqlalchemy import Connection
+
+from app import queues
+from app.clients.embedder import StaticEmbedder
+from app.services import retention, schedule
+from app.services.schedule import Row
+from app.store import database
+from tests.api.caller import Api
+
+open_here = threading.local()
+
+
+class Watch:
+    """Notes the calls to clients, and those of them that a transaction of the same thread was open across."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.called: set[str] = set()
+        self.wrong: list[str] = []
+        for name in ("tenant", "shared", "drain"):
+            monkeypatch.setattr(database, name, self._noting(getattr(database, name)))
+        for owner, method in (
+            (redis.Redis, "execute_command"),
+            (redis.client.Pipeline, "execute"),
+            (StaticEmbedder, "embed_memories"),
+            (StaticEmbedder, "embed_query"),
+            (queues, "enqueue"),
+        ):
+            name = f"{owner.__name__}.{method}"
+            monkeypatch.setattr(owner, method, self._watched(name, getattr(owner, method)))
+
+    def _noting(self, opened: Callable[..., Any]) -> Callable[..., Any]:
+        @contextmanager
+        def transaction(*given: Any) -> Iterator[Connection]:
+            with opened(*given) as tx:
+                open_here.count = getattr(open_here, "count", 0) + 1
+                try:
+                    yield tx
+                finally:
+                    open_here.count -= 1
+
+        return transaction
+
+    def _watched(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(call)
+        def watched(*given: Any, **more: Any) -> Any:
+            self.called.add(name)
+            if getattr(open_here, "count", 0):
+                self.wrong.append(name)
+            return call(*given, **more)
+
+        return watched
+
+
+@pytest.fixture
+def watch(api: Api, monkeypatch: pytest.MonkeyPatch) -> Watch:
+    return Watch(monkeypatch)
+
+
+def everything(api: Api) -> None:
+    """Each way through the service, failures included."""
+    ids = api.remember(
+        {"text": "the cat", "thread": "t"},
+        {"text": "the dog", "thread": "t", "external_id": "k"},
+        {"text": "a vector", "embedding": [1.0] * 256},
+        "plain",
+    )
+    api.remember({"text": "the dog again", "thread": "u", "external_id": "k"})
+    api.post("/v1/memories", json={"text": "waits"}, headers={"prefer": "wait=0", "idempotency-key": "k"})
+    pending = api.post("/v1/memories", json={"text": "pending"}).json()["ids"][0]
+    for memory_id in (ids[0], pending):
+        api.get(f"/v1/memories/{memory_id}")
+        api.patch(f"/v1/memories/{memory_id}", json={"text": "another", "thread": "u"})
+        api.delete(f"/v1/memories/{memory_id}")
+    api.get("/v1/memories")
+    api.post("/v1/search", json={"query": "cat"})
+    for path in ("/v1/stats", "/readyz", "/metrics"):
+        assert api.get(path).status_code == 200
+    api.post("/v1/admin/keys", json={"name": "x"}, key=api.admin.key)
+    api.service.post(api.tenant.tenant_id, b"no JSON")
+    api.service.work()
+
+
+def test_no_call_to_a_client_is_made_in_a_transaction(api: Api, watch: Watch) -> None:
+    everything(api)
+    row = Row(queues.PURGE_LEDGER, cron="* * * * *", jitter_seconds=0, grace_seconds=60)
+    schedule.tick([row])
+    api.service.rows("UPDATE schedules SET run_now = true")
+    assert schedule.tick([row]) == len(api.service.rows("SELECT 1 FROM schedules"))
+    for (run_id,) in api.service.rows("SELECT run_id FROM runs"):
+        schedule.carry_out(run_id, retention.purge_ledger)
+    assert len(watch.called) == 5, watch.called
+    assert watch.wrong == []
+
+
+def test_a_call_in_a_transaction_would_be_seen(api: Api, watch: Watch) -> None:
+    """Else the test above proved nothing."""
+    with database.shared():
+        queues.nudge(queues.DRAIN)
+    assert "Redis.execute_command" in watch.wrong

@@ -1,0 +1,182 @@
+"""Migrations: from nothing, down and up again, without drift, one at a time, and never in the way for long."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from secrets import token_hex
+from typing import Any
+
+import psycopg
+import pytest
+import sqlalchemy
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from psycopg import sql
+from sqlalchemy import create_engine
+from sqlalchemy.exc import OperationalError
+
+from app.errors import Misconfigured
+from app.store import migrate
+from app.store.database import driver_url
+from app.store.tables import metadata
+from tests.servers import Servers
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture
+def empty_url(servers: Servers) -> Iterator[str]:
+    """URL of the owner of a database without anything in it."""
+    name = f"empty_{token_hex(6)}"
+    with psycopg.connect(servers.database_url, autocommit=True) as server:
+        server.execute(sql.SQL("create database {}").format(sql.Identifier(name)))
+        yield servers.database_url.rpartition("/")[0] + f"/{name}"
+        server.execute(sql.SQL("drop database {} with (force)").format(sql.Identifier(name)))
+
+
+@contextmanager
+def connected(url: str) -> Iterator[sqlalchemy.Connection]:
+    engine = create_engine(driver_url(url), poolclass=sqlalchemy.NullPool)
+    with engine.connect() as connection:
+        yield connection
+
+
+def revision(url: str) -> str | None:
+    with connected(url) as connection:
+        return migrate.current(connection)
+
+
+def schema(url: str) -> list[tuple[Any, ...]]:
+    """Columns, indexes, policies and grants, as the catalogue has them."""
+    queries = (
+        (
+            "SELECT table_name, column_name, data_type, is_nullable, column_default FROM information_schema.columns "
+            "WHERE table_schema = 'public'"
+        ),
+        "SELECT tablename, indexname, indexdef FROM pg_indexes WHERE schemaname = 'public'",
+        "SELECT tablename, policyname, cmd, qual, with_check FROM pg_policies",
+        (
+            "SELECT grantee, table_name, privilege_type FROM information_schema.table_privileges "
+            "WHERE table_schema = 'public'"
+        ),
+        (
+            "SELECT conrelid::regclass::text, pg_get_constraintdef(oid) FROM pg_constraint "
+            "WHERE connamespace = 'public'::regnamespace"
+        ),
+        (
+            "SELECT relname, relrowsecurity, relforcerowsecurity, reloptions FROM pg_class "
+            "WHERE relnamespace = 'public'::regnamespace AND relkind = 'r'"
+        ),
+    )
+    with psycopg.connect(url) as connection:
+        return [tuple(map(str, row)) for query in queries for row in sorted(connection.execute(query), key=str)]
+
+
+def test_an_empty_database_gets_the_newest_schema(empty_url: str) -> None:
+    assert revision(empty_url) is None
+    migrate.upgrade(empty_url)
+    assert revision(empty_url) == migrate.head()
+    migrate.upgrade(empty_url)
+    assert revision(empty_url) == migrate.head()
+
+
+def test_every_step_goes_down_and_up_again_to_the_same(empty_url: str) -> None:
+    migrate.upgrade(empty_url)
+    before = schema(empty_url)
+    steps = [step.revision for step in ScriptDirectory(str(migrate.MIGRATIONS)).walk_revisions()]
+    for step in [*steps[1:], "base"]:
+        migrate.downgrade(empty_url, step)
+        assert revision(empty_url) == (None if step == "base" else step)
+    left = {row[0] for row in schema(empty_url)} - {"alembic_version"}
+    assert not left & set(metadata.tables)
+    for step in reversed(steps):
+        migrate.upgrade(empty_url, step)
+    assert schema(empty_url) == before
+
+
+def test_there_is_one_newest_revision() -> None:
+    assert ScriptDirectory(str(migrate.MIGRATIONS)).get_heads() == [migrate.head()]
+
+
+def test_the_tables_of_the_code_are_those_of_the_migrations(database_url: str) -> None:
+    with connected(database_url) as connection:
+        context = MigrationContext.configure(connection, opts={"compare_type": True, "compare_server_default": True})
+        assert compare_metadata(context, metadata) == []
+
+
+def test_drift_would_be_seen(database_url: str) -> None:
+    """Else the test above proved nothing."""
+    with psycopg.connect(database_url) as owner:
+        owner.execute("ALTER TABLE memories ADD COLUMN extra text")
+        owner.execute("ALTER TABLE memories ALTER COLUMN speaker SET NOT NULL")
+        owner.execute("DROP INDEX memories_subject")
+    with connected(database_url) as connection:
+        context = MigrationContext.configure(connection, opts={"compare_type": True})
+        assert len(compare_metadata(context, metadata)) == 3
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Migrations wait for a lock a tenth of the time; the options that they asked for."""
+    asked: list[str] = []
+    create = sqlalchemy.create_engine
+
+    def create_engine(url: str, *, connect_args: dict[str, str], **given: Any) -> sqlalchemy.Engine:
+        asked.append(connect_args["options"])
+        options = connect_args["options"].replace("lock_timeout=5s", "lock_timeout=500ms")
+        return create(url, connect_args={"options": options}, **given)
+
+    monkeypatch.setattr("sqlalchemy.create_engine", create_engine)
+    return asked
+
+
+def test_a_lock_that_is_held_makes_it_fail_in_time_and_leaves_nothing_half_done(
+    empty_url: str, impatient: list[str]
+) -> None:
+    migrate.upgrade(empty_url)
+    before = schema(empty_url)
+    with psycopg.connect(empty_url) as holder:
+        holder.execute("SELECT count(*) FROM memories")  # a plain read holds off whoever wants to drop the table
+        started = time.monotonic()
+        with pytest.raises(OperationalError) as raised:
+            migrate.downgrade(empty_url, "base")
+        assert isinstance(raised.value.orig, psycopg.errors.LockNotAvailable)
+        assert time.monotonic() - started < 6
+    assert all("lock_timeout=5s" in options and "statement_timeout=" in options for options in impatient)
+    assert revision(empty_url) == migrate.head()
+    assert schema(empty_url) == before
+
+
+UPGRADE = "import sys; from app.store.migrate import upgrade; upgrade(sys.argv[1])"
+
+
+def test_two_upgrades_at_once_are_one_after_the_other(empty_url: str) -> None:
+    upgrades = [
+        subprocess.Popen([sys.executable, "-c", UPGRADE, empty_url], cwd=ROOT, env=os.environ, stderr=subprocess.PIPE)
+        for _ in range(2)
+    ]
+    failures = [upgrade.communicate(timeout=60)[1] for upgrade in upgrades]
+    assert [upgrade.returncode for upgrade in upgrades] == [0, 0], failures
+    assert revision(empty_url) == migrate.head()
+
+
+def test_a_login_without_the_rights_is_told_which_it_needs(empty_url: str) -> None:
+    name = f"weak_{token_hex(4)}"
+    with psycopg.connect(empty_url, autocommit=True) as server:
+        server.execute(sql.SQL("CREATE ROLE {} LOGIN PASSWORD 'weak'").format(sql.Identifier(name)))
+        server.execute(sql.SQL("GRANT CREATE ON SCHEMA public TO {}").format(sql.Identifier(name)))
+        try:
+            host = empty_url.rpartition("@")[2]
+            with pytest.raises(Misconfigured, match="EBBING_OWNER_DATABASE_URL"):
+                migrate.upgrade(f"postgresql://{name}:weak@{host}")
+        finally:
+            server.execute(sql.SQL("DROP OWNED BY {}").format(sql.Identifier(name)))
+            server.execute(sql.SQL("DROP ROLE {}").format(sql.Identifier(name)))
+    assert "memories" not in {row[0] for row in schema(empty_url)}
