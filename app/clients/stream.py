@@ -6,6 +6,7 @@ tenants that have something waiting. Each is one Lua call. See `scripts/`.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -42,6 +43,12 @@ _NUDGE = f"{NUDGE_PREFIX}ingest.drain"
 CLOCK_SLACK_MS = 10_000
 _FIND_PAGE = 200
 SUSPECTS_A_TURN = 50
+# The door takes no more than this share of Redis's memory, and looks after so long or so much. What is left is for
+# what empties the queue: the answers to drains (`drain_bytes` for each process, twice while Lua builds them), the
+# broker's messages, the drain's own notes. Celery's workers end when Redis refuses them theirs.
+DOOR_SHARE = 0.8
+LOOK_SECONDS = 0.25
+LOOK_BYTES = 1 << 20
 
 
 class Entry(NamedTuple):
@@ -80,6 +87,8 @@ class Door:
 
     def __init__(self, client: redis.asyncio.Redis) -> None:
         """Take a client made by `connect_async`."""
+        self._client = client
+        self._looked_at, self._taken_bytes, self._is_full = 0.0, 0, False
         self._accept = BatchedScript(client, script("accept"))
         config = settings()
         self._limits = (
@@ -125,6 +134,7 @@ class Door:
         arguments += [outcome, self._idempotency_seconds, NUDGE_MILLISECONDS]
         fields = pack(base, memories, form, request_id, trace, body)
         try:
+            await self._check_room(len(body))
             answer = await self._accept(keys, [*arguments, *fields])
         except redis.RedisError as error:
             raise unavailable(error) from None
@@ -133,6 +143,19 @@ class Door:
         if answer[0] == 0:
             return Accepted(nudge=False, earlier=answer[1].decode())
         raise _refusal(answer[1].decode(), int(answer[2]), int(answer[3]))
+
+    async def _check_room(self, size: int) -> None:
+        now = time.monotonic()
+        self._taken_bytes += size
+        if now - self._looked_at >= LOOK_SECONDS or self._taken_bytes >= LOOK_BYTES:
+            self._looked_at, self._taken_bytes = now, 0  # first, so that of many requests one asks
+            try:
+                memory = await self._client.info("memory")
+            except redis.ResponseError:  # not allowed to us here: then Redis itself refuses
+                return
+            self._is_full = 0 < memory["maxmemory"] * DOOR_SHARE < memory["used_memory"]
+        if self._is_full:
+            raise Unavailable("the queue's memory is full", retry_after_seconds=5)
 
 
 def unavailable(error: redis.RedisError) -> Unavailable:
