@@ -12,6 +12,7 @@ from secrets import token_hex
 
 import httpx
 import psycopg
+import redis
 
 from app.embedded import Postgres, Redis, Server, free_ports, has_ended
 from app.store.migrate import upgrade
@@ -24,6 +25,7 @@ from tests.processes import Processes
 CLAIM_IDLE_SECONDS = 2
 LEASE_SECONDS = 3
 SHUTDOWN_SECONDS = 3
+DRAIN_BYTES = 1 << 20
 
 DATABASE = "ebbing"
 ROLE = "ebbing_service"
@@ -72,6 +74,7 @@ class Plant:
                 "EBBING_PORT": str(api_port),
                 "EBBING_CLAIM_IDLE_SECONDS": str(CLAIM_IDLE_SECONDS),
                 "EBBING_LEASE_SECONDS": str(LEASE_SECONDS),
+                "EBBING_DRAIN_BYTES": str(DRAIN_BYTES),
                 "EBBING_SHUTDOWN_SECONDS": str(SHUTDOWN_SECONDS),
                 "EBBING_FAILPOINTS": ",".join(f"{place}!{self._mark(place)}" for place in PLACES),
             },
@@ -162,6 +165,11 @@ class Plant:
             assert answer.status_code == (200 if all(found.values()) else 503)
             return found
         return {}
+
+    def flush_redis(self, often: str) -> None:
+        """Have Redis flush its log `everysec` or `always`, until it is started again."""
+        with redis.Redis.from_url(self.redis.url) as server:
+            server.config_set("appendfsync", often)
 
     def cut_connections(self) -> None:
         """Have PostgreSQL drop every connection of the service."""

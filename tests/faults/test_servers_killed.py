@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
+
 from tests.faults.load import Caller, load
 from tests.faults.plant import Plant
 from tests.waiting import until
@@ -21,7 +23,11 @@ def answers(tenants: list[Caller], kind: str) -> int:
     return sum(caller.answers[kind] for caller in tenants)
 
 
-def test_nothing_accepted_is_lost_when_redis_is_killed(plant: Plant, callers: Callable[[int], list[Caller]]) -> None:
+@pytest.mark.parametrize("flushed", ["everysec", "always"])
+def test_nothing_accepted_is_lost_when_redis_is_killed(
+    plant: Plant, callers: Callable[[int], list[Caller]], flushed: str
+) -> None:
+    plant.flush_redis(flushed)
     tenants = callers(3)
     with load(tenants):
         for _ in range(2):
@@ -31,6 +37,7 @@ def test_nothing_accepted_is_lost_when_redis_is_killed(plant: Plant, callers: Ca
             until(lambda: plant.readiness().get("redis") is False, "readiness names Redis")
             until(lambda refused=refused: answers(tenants, "503") > refused, "clients are told to come again")  # type: ignore[misc]
             plant.start_server(plant.redis)
+            plant.flush_redis(flushed)
         more_is_accepted(tenants)
 
     plant.books.wait_until_settled(tenants)
