@@ -61,7 +61,7 @@ def test_an_entry_that_kills_whoever_reads_it_is_set_aside_after_three_tries(
             while not (letters := plant.books.dead_letters(sick)):
                 assert time.monotonic() < deadline, "nothing is set aside"
                 ids = well.send()
-                until(lambda ids=ids: plant.books.stored(well).issuperset(ids), "others are stored", 5)  # type: ignore[misc]
+                until(lambda ids=ids: plant.books.stored(well).issuperset(ids), "others are stored")  # type: ignore[misc]
                 turns += 1
 
             assert letters == [("drain", KILLED, 3)]
