@@ -9,15 +9,16 @@ from typing import cast
 from uuid import UUID, uuid4
 
 import pytest
+import redis
 from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from app.clients.redis import ATTEMPTS, BACKLOG, HELD, RING, RING_MEMBERS, TURNS, stream_key
+from app.clients.redis import ATTEMPTS, BACKLOG, HELD, RING, RING_MEMBERS, TURNS, check_settings, stream_key
 from app.clients.stream import Accepted, Door, Turn, drainage
 from app.clients.stream import backlog as view
 from app.domain.ids import new_base
-from app.errors import BacklogFull, Unavailable
+from app.errors import BacklogFull, Misconfigured, Unavailable
 from tests.service import Service, at_door, until
 
 ONE = b'{"text":"x"}'
@@ -173,6 +174,30 @@ def test_nudges_are_sent_once_until_one_is_answered(service: Service, tenant_id:
     assert [service.post(tenant_id, ONE).nudge for _ in range(3)] == [True, False, False]
     take()
     assert service.post(tenant_id, ONE).nudge
+
+
+@pytest.mark.parametrize(("name", "value"), [("maxmemory-policy", "allkeys-lru"), ("appendonly", "no")])
+def test_a_redis_that_would_lose_what_was_accepted_is_refused(service: Service, name: str, value: str) -> None:
+    assert check_settings(service.redis) == []
+    before = str(service.redis.config_get(name)[name])
+    service.redis.config_set(name, value)
+    try:
+        with pytest.raises(Misconfigured, match=before):
+            check_settings(service.redis)
+    finally:
+        service.redis.config_set(name, before)
+
+
+def test_a_redis_that_doesnt_tell_its_settings_is_remarked_on(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise redis.ResponseError("NOPERM")
+
+    monkeypatch.setattr(service.redis, "config_get", refuse)
+    [remark] = check_settings(service.redis)
+    assert "noeviction" in remark
+    assert "appendonly" in remark
 
 
 # --- Turns ---
