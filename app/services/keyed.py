@@ -45,17 +45,16 @@ def store(tenant_id: UUID, careful: Sequence[Arrival]) -> int:
         through = {row.memory_id: latest[key].memory_id for key, row in overtaken}
         final = {row: written.aliases.get(stored, stored) for row, stored in through.items()}
         memories.add_aliases(tx, tenant_id, {**written.aliases, **final})
-        given_vectors = {
+        vectors = {
             written.aliases.get(row.memory_id, row.memory_id): row.given.embedding
             for row in latest.values()
             if row.given.embedding is not None
         }
-        vectors = {key: given_vectors[key] for key in written.changed if key in given_vectors}
-        _write_vectors(tx, tenant_id, written.changed, vectors)
+        _write_vectors(tx, tenant_id, written.versions, vectors)
         # A new memory is the last of its thread, one that was there before may be in the midst of another now.
         near = words.neighbours(tx, tenant_id, [memory_id for memory_id in known if memory_id in written.changed])
         work.add(tx, [work.INDEX], tenant_id, [*written.changed, *former])
-        work.add(tx, [work.EMBED], tenant_id, list({*(written.changed.keys() - vectors.keys()), *former, *near}))
+        work.add(tx, [work.EMBED], tenant_id, list({*(written.changed - vectors.keys()), *former, *near}))
     return len(written.changed)
 
 
@@ -94,4 +93,4 @@ def _write_vectors(
     matrix /= np.abs(matrix).max(axis=1, keepdims=True)  # first, since squares of large numbers overflow
     matrix /= np.linalg.norm(matrix, axis=1, keepdims=True)
     texts = Texts(list(vectors), [versions[memory_id] for memory_id in vectors], [])
-    embeddings.write(tx, tenant_id, space, texts, matrix.astype(np.float32))
+    embeddings.write(tx, tenant_id, space, texts, matrix.astype(np.float32), by_caller=True)

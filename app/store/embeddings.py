@@ -67,8 +67,8 @@ ORDER BY thread, seq, memory_id
 # A version that an edit has overtaken isn't written: the edit has queued the memory again.
 _WRITE = text(
     """
-INSERT INTO embeddings AS known (tenant_id, space_id, memory_id, text_version, embedding)
-SELECT :tenant, :space, memory_id, text_version, embedding
+INSERT INTO embeddings AS known (tenant_id, space_id, memory_id, text_version, embedding, by_caller)
+SELECT :tenant, :space, memory_id, text_version, embedding, :by_caller
 FROM unnest(CAST(:ids AS uuid[]), CAST(:versions AS integer[]), CAST(:vectors AS halfvec[]))
   AS ready (memory_id, text_version, embedding)
 WHERE text_version = (
@@ -76,8 +76,9 @@ WHERE text_version = (
   WHERE memories.tenant_id = :tenant AND memories.memory_id = ready.memory_id AND deleted_at IS NULL)
 ORDER BY memory_id
 ON CONFLICT (tenant_id, space_id, memory_id) DO UPDATE
-SET text_version = excluded.text_version, embedding = excluded.embedding
-WHERE known.text_version <= excluded.text_version
+SET text_version = excluded.text_version, embedding = excluded.embedding, by_caller = excluded.by_caller
+WHERE known.text_version < excluded.text_version
+  OR (known.text_version = excluded.text_version AND (excluded.by_caller OR NOT known.by_caller))
 """
 )
 
@@ -131,8 +132,18 @@ def read_texts(tx: Connection, tenant_id: UUID, ids: Sequence[UUID]) -> Texts:
     return texts
 
 
-def write(tx: Connection, tenant_id: UUID, space_id: int, texts: Texts, vectors: NDArray[np.float32]) -> int:
+def write(
+    tx: Connection,
+    tenant_id: UUID,
+    space_id: int,
+    texts: Texts,
+    vectors: NDArray[np.float32],
+    *,
+    by_caller: bool = False,
+) -> int:
     """Write the memories' vectors where their texts are still the ones read.
+
+    A caller's own vector stays until its memory's text changes, or the caller gives another.
 
     Args:
         tx: The tenant's transaction.
@@ -140,6 +151,7 @@ def write(tx: Connection, tenant_id: UUID, space_id: int, texts: Texts, vectors:
         space_id: The vectors' embedding space.
         texts: What was read.
         vectors: shape (len(texts.ids), dimensions), within the range of half precision (±65,504).
+        by_caller: Whether they are the caller's own.
 
     Returns:
         How many were written.
@@ -156,6 +168,7 @@ def write(tx: Connection, tenant_id: UUID, space_id: int, texts: Texts, vectors:
         "ids": texts.ids,
         "versions": texts.versions,
         "vectors": _Halfvecs(vectors),
+        "by_caller": by_caller,
     }
     return tx.execute(_WRITE, values).rowcount
 

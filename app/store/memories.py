@@ -190,11 +190,13 @@ class Written:
     """What an upsert did.
 
     Attributes:
-        changed: Memories that are new or changed, with the version of their text.
+        versions: All of the memories, with the version of their text.
+        changed: Those that are new or changed.
         aliases: Given ids that stand for memories which were there before.
     """
 
-    changed: dict[UUID, int]
+    versions: dict[UUID, int]
+    changed: set[UUID]
     aliases: dict[UUID, UUID]
 
 
@@ -225,7 +227,8 @@ def upsert(tx: Connection, tenant_id: UUID, rows: Sequence[NewMemory]) -> Writte
         for row in rows
         if row.given.external_id is not None and known[row.given.external_id] != row.memory_id
     }
-    return Written({row.memory_id: row.text_version for row in written if row.is_changed}, aliases)
+    versions = {row.memory_id: row.text_version for row in written}
+    return Written(versions, {row.memory_id for row in written if row.is_changed}, aliases)
 
 
 _UPSERT = text("""

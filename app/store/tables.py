@@ -232,6 +232,7 @@ embeddings = Table(
     Column("memory_id", Uuid, primary_key=True),
     Column("text_version", Integer, nullable=False),
     Column("embedding", HALFVEC, nullable=False),
+    Column("by_caller", Boolean, nullable=False, server_default=text("false")),
 )
 
 dead_letters = Table(

@@ -213,6 +213,7 @@ CREATE TABLE embeddings (
   space_id smallint NOT NULL REFERENCES embedding_spaces,
   text_version integer NOT NULL,
   embedding halfvec NOT NULL,
+  by_caller boolean NOT NULL DEFAULT false,
   PRIMARY KEY (tenant_id, space_id, memory_id)
 );
 

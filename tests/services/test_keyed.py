@@ -203,6 +203,27 @@ def test_an_update_may_bring_a_vector_and_the_next_may_not(service: Service, ten
     assert vector(service, memory_id)[5] != pytest.approx(1, abs=1e-2)
 
 
+def test_an_edit_of_a_neighbour_leaves_the_callers_vector_alone(service: Service, tenant: Tenant) -> None:
+    [said, memory_id] = service.send(
+        tenant.tenant_id,
+        {"text": "cat", "thread": "pets"},
+        {"text": "dog", "thread": "pets", "embedding": direction(p0=1)},
+    )
+    service.work()
+    memories.edit(tenant.tenant_id, said, MemoryPatch(text="A parrot that swears"))
+    service.work()
+    assert vector(service, memory_id)[0] == pytest.approx(1, abs=1e-3)
+
+
+def test_another_vector_for_the_same_text_is_taken(service: Service, tenant: Tenant) -> None:
+    [memory_id] = service.send(tenant.tenant_id, keyed("one", embedding=direction(p5=1)))
+    service.work()
+    service.send(tenant.tenant_id, keyed("one", embedding=direction(p6=1)))
+    service.work()
+    assert vector(service, memory_id)[5:7] == pytest.approx([0, 1], abs=1e-3)
+    assert stored(tenant, memory_id).embedded
+
+
 def words(service: Service, memory_id: UUID) -> set[str]:
     """All words of a memory's row: its own and its neighbours'."""
     found = service.rows("SELECT unnest(tsvector_to_array(words)) FROM memory_words WHERE memory_id = %s", memory_id)
