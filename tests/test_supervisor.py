@@ -58,7 +58,7 @@ options = ServerOptions(data_root=folder / "data", cache_root=folder / "cache")
 def note(event):
     with events.open("a") as file:
         file.write(json.dumps([event.what, event.child, event.pid, event.message]) + "\\n")
-os.chdir(folder)
+os.environ["PYTHONPATH"] = str(folder)  # where the children find the stand-in
 try:
     with lock_home(home) as home:
         service = service_children(Settings(port=0), home, ["drain", "index"], options)
@@ -272,7 +272,7 @@ def test_a_home_is_private_and_used_by_one_process_at_a_time(folder: Path) -> No
 
 
 def test_the_whole_service_on_its_own_servers(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(folder)
+    monkeypatch.setenv("PYTHONPATH", str(folder))
     monkeypatch.setenv("EBBING_OWNER_DATABASE_URL", "postgresql://somebody:else@localhost/elsewhere")
     options = ServerOptions(durable=False, data_root=folder / "data", cache_root=folder / "cache")
     seen: dict[str, Any] = {}
