@@ -5,6 +5,7 @@ Read from the database and from Redis themselves, not through the service.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -13,9 +14,9 @@ import redis
 
 from app.clients.redis import BACKLOG, stream_key
 from tests.faults.load import Caller
-from tests.waiting import until
+from tests.waiting import POLL_SECONDS
 
-SETTLE_SECONDS = 60
+SETTLE_SECONDS = 30
 
 
 class Figures(NamedTuple):
@@ -40,9 +41,28 @@ class Books:
         self._redis_url = redis_url
 
     def wait_until_settled(self, callers: Sequence[Caller], seconds: float = SETTLE_SECONDS) -> None:
-        """Wait until nothing of these callers waits to be stored, indexed or embedded."""
-        for caller in callers:
-            until(lambda caller=caller: not any(self.waiting(caller).values()), "nothing waits", seconds)  # type: ignore[misc]
+        """Wait until nothing of these callers waits to be stored, indexed or embedded.
+
+        Fails when nothing has become less for so many seconds, and says what is left.
+        """
+        least, deadline = self._left(callers), time.monotonic() + seconds
+        while least:
+            assert time.monotonic() < deadline, f"{least} wait: {[self._details(caller) for caller in callers]}"
+            time.sleep(POLL_SECONDS)
+            left = self._left(callers)
+            if left < least:
+                least, deadline = left, time.monotonic() + seconds
+
+    def _left(self, callers: Sequence[Caller]) -> int:
+        return sum(sum(self.waiting(caller).values()) for caller in callers)
+
+    def _details(self, caller: Caller) -> dict[str, Any]:
+        claims = self._rows(
+            "SELECT stage, attempts, claimed_until > now(), count(*) FROM tenant_work WHERE tenant_id = %s "
+            "GROUP BY 1, 2, 3",
+            caller,
+        )
+        return {**self.waiting(caller), "stage, attempts, claimed, items": claims}
 
     def waiting(self, caller: Caller) -> dict[str, int]:
         """What of a caller's waits: requests to be stored, and items of enrichment by stage."""
