@@ -1,0 +1,49 @@
+"""Names, dates and handles in a text, found by their form."""
+
+from __future__ import annotations
+
+import re
+
+ENTITIES_MAX = 20
+ENTITY_MAX_CHARACTERS = 80
+
+_MONTH = (
+    r"(?:Jan(?:uary)?|Feb(?:ruary)?|Mar(?:ch)?|Apr(?:il)?|May|June?|July?|Aug(?:ust)?|Sept?(?:ember)?|Oct(?:ober)?|Nov(?:ember)?"
+    r"|Dec(?:ember)?)\b"
+)
+_DATE = re.compile(
+    rf"\b\d{{4}}-\d\d-\d\d\b|\b\d{{1,2}}(?:st|nd|rd|th)? (?:of )?{_MONTH}(?: \d{{4}})?"
+    rf"|\b{_MONTH} \d{{1,2}}(?:st|nd|rd|th)?\b(?:,? \d{{4}})?"
+)
+_HANDLE = re.compile(r"(?<![\w.])[@#][^\W\d]\w+|\b[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,4}")
+_NAME = re.compile(
+    r"(?<=[\w,;] )[A-Z][^\W\d_]+(?:['’-][A-Z]?[^\W\d_]+)*(?: [A-Z][^\W\d_]+(?:['’-][A-Z][^\W\d_]+)*){0,3}"
+)
+_NO_NAME = "I I'm I've I'll I'd I’m I’ve I’ll I’d OK TV AM PM January February March April June July"
+_NO_NAMES = frozenset(_NO_NAME.split())
+_DIGIT = re.compile(r"\d")
+_POSSESSIVE = re.compile(r"['’]s$")
+
+
+def entities(text: str, *, foreign: bool) -> tuple[str, ...]:
+    """Names (capitalised, not at the start of a sentence), dates and handles, in order, each once.
+
+    Args:
+        text: Any text.
+        foreign: Leave out names: other languages write nouns and titles with capitals too.
+    """
+    found = [(match.start(), match[0]) for match in _DATE.finditer(text)] if _DIGIT.search(text) else []
+    if "@" in text or "#" in text:
+        found += [(match.start(), match[0]) for match in _HANDLE.finditer(text)]
+    if not foreign:
+        found += [(match.start(), _POSSESSIVE.sub("", match[0])) for match in _NAME.finditer(text)]
+    found = [(at, entity) for at, entity in found if _is_worth(entity)]
+    if len(found) > 1:
+        found.sort()
+    return tuple(dict.fromkeys(entity for _, entity in found))[:ENTITIES_MAX]
+
+
+def _is_worth(entity: str) -> bool:
+    return (
+        len(entity) <= ENTITY_MAX_CHARACTERS and entity not in _NO_NAMES and not (entity.isupper() and len(entity) > 5)
+    )

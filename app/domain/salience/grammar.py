@@ -1,0 +1,48 @@
+"""Words that bend others, and orders that are not heard. Data alone."""
+
+from __future__ import annotations
+
+import re
+
+_NEGATIONS = """
+    not no never nobody none nothing neither nor without hardly barely isn't aren't wasn't weren't don't doesn't didn't
+    won't wouldn't can't cannot couldn't haven't hasn't hadn't ain't no-one longer
+"""
+NEGATIONS = frozenset(_NEGATIONS.split())
+_MORE = "so very really extremely incredibly absolutely completely utterly deeply terribly badly such"
+_LESS = "slightly somewhat little bit mildly fairly kinda"
+DEGREES = {**dict.fromkeys(_MORE.split(), 1.25), **dict.fromkeys(_LESS.split(), 0.7)}
+"""How a word bends the feeling that follows it."""
+_RESETS = ". ! ? ; : , but stop stopped help only just"
+RESETS = frozenset(_RESETS.split())
+"""What ends a negation's reach ("can't stop crying" is crying)."""
+_COMMON = """
+    the and a is to of i my for it was on at you not that with we have are this but be me in no he she
+"""
+COMMON = frozenset(_COMMON.split())
+"""English words; a text without any is likely in another language."""
+ORDER_HINTS = (
+    "scor",
+    "rate",
+    "rating",
+    "criteri",
+    "salien",
+    "forget",
+    "instruction",
+    "memor",
+    "marks",
+    "prompt",
+    "guide",
+)
+"""One of these is in every text that `ORDERS` can match."""
+ORDERS = re.compile(
+    r"\bscor(?:e|es|er|ing)\b.{0,30}\b(?:this|these|everything|rules?|policy|10|ten|the|as|is)\b|\bscor(?:e|er|ing)\b:"
+    r"|\brat(?:e[sdr]?|ing)\b.{0,20}\b(?:this|it|these|memory|text|10|ten|the max)|\bsalience"
+    r"|\b(?:highest|maximum|top|full) (?:score|rating|marks)\b"
+    r"|criteri.{0,30}\b(?:10|ten)\b|\b(?:10|ten|highest|maximum|each|every|all)\b.{0,30}criteri"
+    r"|\bnever[- ]forget\b.{0,3}(?:this|[,:!.\"]|$)"
+    r"|\b(?:ignor|disregard|forget|overrid|supersede|repeat)\w*\b.{0,40}\b(?:instruction|prompt|rule|guide)s?\b"
+    r"|\b(?:this|these|every|all|other) (?:\w+ )?memor(?:y|ies)\b",
+    re.IGNORECASE,
+)
+"""A sentence that gives orders to whoever scores, keeps or sums up memories says nothing of what it means."""

@@ -1,0 +1,77 @@
+"""The rules themselves: evidence in, judgements out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from app.domain.salience.criteria import Criteria, Evidence, Judgement
+from app.domain.salience.entities import entities
+from app.domain.salience.reading import FORMS, FOUND, PLACE, Floats, read
+from app.domain.salience.weights import KEPT, POINTS, UNSURE, UNSURE_AT_LEAST
+
+_ADDED = np.log1p(-np.array([POINTS[name] for name in FOUND]) / 10)
+_LEFT = np.log(np.array([KEPT[name] for name in FORMS]))
+_DOUBTS = np.array([UNSURE.get(name, 0.0) for name in PLACE])
+
+
+def judge(batch: Sequence[Evidence]) -> list[Judgement]:
+    """How much each memory matters by the rules alone, in the order given.
+
+    A criterion is `10 · (1 - Π (1 - points/10) ^ strength) · Π kept ^ strength`: features add up like chances, so
+    that one that is plain is enough and no heap of them passes 10; the form of the text then takes away.
+    """
+    rows = read(batch)
+    criteria = _criteria(rows)
+    saliences = criteria.sum(axis=1) / 40
+    doubts = _uncertainty(rows)
+    return [
+        Judgement(
+            criteria=Criteria(*scores),
+            salience=salience,
+            uncertainty=doubt,
+            kind=None if evidence.kind else _kind(row, scores[0]),
+            entities=entities(evidence.text, foreign=bool(row[_FOREIGN])),
+        )
+        for evidence, row, scores, salience, doubt in zip(
+            batch, rows.tolist(), criteria.tolist(), saliences.tolist(), doubts.tolist(), strict=True
+        )
+    ]
+
+
+def _criteria(rows: Floats) -> Floats:
+    """The four criteria, shape (n, 4), each 0 to 10."""
+    found, forms = rows[:, : len(FOUND)], rows[:, len(FOUND) : len(FOUND) + len(FORMS)]
+    added: Floats = 10 * (1 - np.exp(found @ _ADDED)) * np.exp(forms @ _LEFT)
+    return added.clip(0, 10)
+
+
+def _uncertainty(rows: Floats) -> Floats:
+    """How far a careful reader may differ, shape (n,), 0 to 1."""
+    doubts: Floats = UNSURE_AT_LEAST + rows @ _DOUBTS
+    return doubts.clip(0, 1)
+
+
+_FOREIGN = PLACE["foreign"]
+_SELF, _STEP, _DUTY, _WHEN = (PLACE[name] for name in ("self", "step", "duty", "when"))
+_FEELINGS = tuple(PLACE[name] for name in ("mild", "clear", "strong", "body"))
+_LASTING = tuple(PLACE[name] for name in ("identity", "liking"))
+_HAPPENED = tuple(
+    PLACE[name] for name in ("death", "joy", "bond", "career", "danger", "decision", "commitment", "when")
+)
+
+
+def _kind(row: Sequence[float], emotional: float) -> str | None:
+    """A kind where something speaks for one, the most particular first; never `system`, and none for a machine."""
+    if row[PLACE["machine"]]:
+        return None
+    statement = not row[PLACE["question"]]
+    guesses = (
+        ("emotional", emotional >= 5 and max(row[place] for place in _FEELINGS) >= 0.9),
+        ("procedural", row[_STEP] + row[_DUTY] >= 1.2 and row[_SELF] <= 0.5 and not row[_WHEN]),
+        ("semantic", statement and max(row[place] for place in _LASTING) >= 0.6),
+        ("episodic", row[_SELF] > 0 or max(row[place] for place in _HAPPENED) >= 0.5),
+        ("semantic", statement and row[PLACE["text"]] >= 0.3 and not row[PLACE["greets"]]),
+    )
+    return next((kind for kind, speaks in guesses if speaks), None)

@@ -1,0 +1,334 @@
+"""How a text reads: strengths of the features that the weights turn into criteria. One pass over its words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from app.domain.salience import english, feelings, grammar, tongues
+from app.domain.salience.criteria import Evidence
+
+Floats = npt.NDArray[np.float64]
+
+LISTED = {**feelings.FEATURES, **english.FEATURES}
+FOUND = (*LISTED, "text", "plain", "number", "denial", "loss", "emotional_kind", "procedural_kind", "tagged")
+_SHAPES = "impersonal machine assistant code question thin greets unreal jests plays repeats of_others worn near_copy"
+FORMS = tuple(_SHAPES.split())
+"""FOUND add to a criterion, FORMS take away from it; each is 0 where absent and about 1 where plain."""
+FACTS = ("foreign", "unknown", "long", "told")
+"""What makes the rules more or less sure; counts in no criterion."""
+PLACE = {name: place for place, name in enumerate((*FOUND, *FORMS, *FACTS))}
+
+_TOKEN = re.compile(r"[^\W_]+(?:['\-][^\W_]+)*|[.!?;:,\"\n]|…")
+_SENTENCE = re.compile(r"[^.!?\n。\uff01\uff1f]*[.!?\n。\uff01\uff1f]*")
+_DATED = re.compile(
+    r"\d{4}-\d\d-\d\d|\b\d{1,2}[:.h]\d\d\b|\b\d{1,2}(?:st|nd|rd|th)\b|\d ?[ap]m\b|[0-9一二三四五六七八九十]+[月日時]"
+    r"|\b\d{1,2}\.? (?:de |of )?(?:jan|feb|mar|apr|avr|abr|ma[iy]|ju[nl]|ago?|a[ou][uû]g?|sep|o[ck]t|nov|d[eé][cz])",
+    re.IGNORECASE,
+)
+_JAPANESE_LETTERS = re.compile("[\u3040-\u30ff]")
+_ASKS = re.compile(
+    r"(?:how|what|which|who|why|where|when|is there|are there|do you|does|can you|could you)\b", re.IGNORECASE
+)
+_EFFECTIVE = re.compile(
+    r"\b(?:from|as of|starting|effective|ab dem|à partir du|a partir del?) (?:the )?"
+    r"(?:\d|(?:jan|feb|mar|apr|may|ju[nl]|aug|sep|oct|nov|dec)\w*\b)",
+    re.IGNORECASE,
+)
+_STAGED = re.compile(r"\*[^*\n]{3,}\*|chapter \d|scene \d|act [ivx\d]+\b", re.IGNORECASE)
+_DIGIT = re.compile(r"\d")
+_CODE = re.compile(r"[{}<>=\\|\[\]_#/`;]")
+_MACHINE = "tool system agent bot monitor ci cron sensor scheduler thermostat webhook printer calendar"
+_MACHINES = frozenset(_MACHINE.split())
+_ASSISTANT = "assistant ai model claude gpt copilot helper"
+_ASSISTANTS = frozenset(_ASSISTANT.split())
+_LETTERS = str.maketrans(
+    {"’": "'", "\u2018": "'", "“": '"', "”": '"', "„": '"', "«": '"', "»": '"', "\u200b": None, "\u00ad": None}
+)
+_MILD_EMOJI = frozenset("😂🤣😀😃😄😁😊🙂😍🥰😘😢😭😞😔😟😡😠🤬😱😨😰🥳🎉😤💔❤😩😫🥺")
+_TAG = "decision commitment promise user_preference preference personal_fact legal privacy deadline consent"
+_TAGS = frozenset(_TAG.split())
+
+_QUOTE = '"'
+
+REACH = 3
+"""Words after a negation that it can turn."""
+MORE = 0.25
+"""What a second find of a feature adds, as a share of its strength."""
+MOST = 1.5
+"""Bound of a feature's strength."""
+_TURNED = 0.15
+_QUOTED = 0.5
+
+Strength = tuple[int, float]
+"""A feature's place and how strong the word makes it."""
+
+
+class Words(NamedTuple):
+    """What a first word means alone, and in phrases, by their second word: what follows that, place, strength."""
+
+    alone: tuple[Strength, ...]
+    phrases: Mapping[str, tuple[tuple[tuple[str, ...], int, float], ...]]
+
+
+def _forms(word: str) -> set[str]:
+    """The regular forms of an English verb or noun, and some that don't exist and do no harm."""
+    stem = word.removesuffix("e")
+    forms = {word, f"{word}s", f"{word}es", f"{stem}ed", f"{stem}ing", f"{word}{word[-1]}ed", f"{word}{word[-1]}ing"}
+    return forms | {f"{word[:-1]}ies", f"{word[:-1]}ied"} if word.endswith("y") else forms
+
+
+def _listed(listed: str) -> Iterator[tuple[str, float]]:
+    for item in listed.split():
+        word, colon, strength = item.rpartition(":")
+        yield (word, float(strength)) if colon else (item, 1.0)
+
+
+def _lexicon(features: Mapping[str, str]) -> dict[str, Words]:
+    """The lists by first word; where a word is listed twice for a feature, the stronger holds."""
+    known: dict[str, dict[tuple[tuple[str, ...], int], float]] = {}
+    for feature, listed in features.items():
+        place = PLACE[feature]
+        for item, strength in _listed(listed):
+            first, *tail = item.split("_")
+            for form in _forms(first[:-1]) if first.endswith("~") else {first}:
+                senses, key = known.setdefault(form, {}), (tuple(tail), place)
+                senses[key] = max(strength, senses.get(key, 0.0))
+    return {first: _by_second(senses) for first, senses in known.items()}
+
+
+def _by_second(senses: Mapping[tuple[tuple[str, ...], int], float]) -> Words:
+    phrases: dict[str, tuple[tuple[tuple[str, ...], int, float], ...]] = {}
+    for (tail, place), strength in senses.items():
+        if tail:
+            phrases[tail[0]] = (*phrases.get(tail[0], ()), (tail[1:], place, strength))
+    return Words(tuple((place, strength) for (tail, place), strength in senses.items() if not tail), phrases)
+
+
+_ENGLISH = _lexicon(LISTED)
+_FOREIGN = _lexicon(tongues.FEATURES)
+_STEMS: dict[str, list[tuple[str, Words]]] = {}
+for _first, _meaning in _FOREIGN.items():
+    if _first.endswith("…"):
+        _STEMS.setdefault(_first[:3], []).append((_first[:-1], _meaning))
+_JAPANESE = {
+    word: (PLACE[feature], strength)
+    for feature, listed in tongues.JAPANESE.items()
+    for word, strength in _listed(listed)
+}
+_JAPANESE_WORD = re.compile("|".join(sorted(map(re.escape, _JAPANESE), key=len, reverse=True)))
+_TURNABLE = frozenset(
+    PLACE[name] for name in ("mild", "clear", "strong", "death", "joy", "decision", "career", "danger", "health")
+)
+_FEELINGS = frozenset(PLACE[name] for name in ("mild", "clear", "strong", "body"))
+_SPOKEN = _FEELINGS | {PLACE["self"]}
+_TELLING = tuple(
+    PLACE[name]
+    for name in (
+        "clear",
+        "strong",
+        "body",
+        "death",
+        "joy",
+        "bond",
+        "career",
+        "danger",
+        "health",
+        "decision",
+        "commitment",
+    )
+)
+
+
+_MILD, _DENIAL, _SELF = PLACE["mild"], PLACE["denial"], PLACE["self"]
+
+
+def read(batch: Sequence[Evidence]) -> Floats:
+    """Strengths of `FOUND`, `FORMS` and `FACTS`, shape (n, `PLACE`), each 0 to `MOST`."""
+    return np.array([_row(evidence) for evidence in batch], dtype=np.float64).reshape(len(batch), len(PLACE))
+
+
+def meant(text: str) -> str:
+    """The text without the sentences that give orders to whoever scores or keeps it, and with plain quotation marks."""
+    if not text.isascii():
+        text = text.translate(_LETTERS)
+    low = text.lower()
+    if not any(hint in low for hint in grammar.ORDER_HINTS):
+        return text
+    return "".join(sentence for sentence in _SENTENCE.findall(text) if not grammar.ORDERS.search(sentence))
+
+
+def is_foreign(tokens: Iterable[str]) -> bool:
+    """Whether the commonest words are those of another language that the lists know, rather than English."""
+    seen = set(tokens)
+    return len(seen & tongues.COMMON) > len(seen & grammar.COMMON)
+
+
+def tokens_of(text: str) -> list[str]:
+    """Words in lower case and the marks that end a clause."""
+    return _TOKEN.findall(text.lower())
+
+
+def _row(evidence: Evidence) -> list[float]:
+    text = meant(evidence.text)
+    tokens = tokens_of(text)
+    row = [0.0] * len(PLACE)
+    japanese = not text.isascii() and _JAPANESE_LETTERS.search(text) is not None
+    whole = tokens if text is evidence.text else tokens_of(evidence.text)
+    foreign = japanese or is_foreign(whole)
+    if japanese:
+        for word in set(_JAPANESE_WORD.findall(text)):
+            _add(row, *_JAPANESE[word])
+    elif foreign:
+        _find(tokens, row, _FOREIGN, tongues.NEGATIONS)
+        _find_stems(tokens, row)
+    else:
+        _find(tokens, row, _ENGLISH, grammar.NEGATIONS)
+    if foreign:  # these languages may leave out the one who speaks
+        row[_SELF] = max(row[_SELF], 0.7)
+        row[PLACE["foreign"]] = 1.0
+    elif len(tokens) > 5 and grammar.COMMON.isdisjoint(tokens):
+        strange = len(text) - len(text.encode("ascii", "ignore"))
+        row[PLACE["unknown"]] = 1.0 if strange * 5 > len(text) else 0.4
+    elif not tokens:
+        row[PLACE["unknown"]] = 0.4
+    row[PLACE["long"]] = _ramp(len(text), 300, 2000)
+    content = len(text) / 8 if japanese else sum([len(token) > 3 for token in whole])
+    _weigh_form(text, tokens, row, content)
+    _weigh_circumstances(evidence, row)
+    return row
+
+
+def _add(row: list[float], place: int, strength: float) -> None:
+    """The strongest find counts in full, each other a little."""
+    known = row[place]
+    if not known:
+        row[place] = min(strength, MOST)
+    elif known < strength:
+        row[place] = min(strength + MORE * known, MOST)
+    else:
+        row[place] = min(known + MORE * strength, MOST)
+
+
+def _find(tokens: list[str], row: list[float], lexicon: Mapping[str, Words], negations: frozenset[str]) -> None:
+    """Add what the lists know of these words, turned by negations, bent by degrees and halved in quotations."""
+    negated, quoted = -99, False
+    for at, token in enumerate(tokens):
+        words = lexicon.get(token)
+        if words is not None:
+            finds = words.alone
+            if words.phrases:
+                finds = (*finds, *_phrases(tokens, at, words))
+            near = at - negated <= REACH
+            for place, strength in finds:
+                if near and place in _TURNABLE:
+                    if place in _FEELINGS and not quoted:
+                        row[_DENIAL] = 1.0
+                    _add(row, place, strength * _TURNED)
+                elif place in _SPOKEN:
+                    degree = grammar.DEGREES.get(tokens[at - 1], 1.0) if at else 1.0
+                    _add(row, place, strength * degree * (_QUOTED if quoted else 1.0))
+                else:
+                    _add(row, place, strength)
+        if token in negations:
+            negated = at
+        elif token in grammar.RESETS:
+            negated = -99
+        quoted ^= token == _QUOTE
+
+
+def _find_stems(tokens: list[str], row: list[float]) -> None:
+    """Add what the lists know by the beginning of a word (compounds, endings)."""
+    for at, token in enumerate(tokens):
+        for stem, words in _STEMS.get(token[:3], ()):
+            if token.startswith(stem):
+                for place, strength in words.alone:
+                    _add(row, place, strength)
+                for place, strength in _phrases(tokens, at, words):
+                    _add(row, place, strength)
+
+
+def _phrases(tokens: list[str], at: int, words: Words) -> Iterator[Strength]:
+    """The phrases that begin with the word at this place and go on as the text does."""
+    if at + 1 < len(tokens):
+        for tail, place, strength in (*words.phrases.get(tokens[at + 1], ()), *words.phrases.get("*", ())):
+            if not tail or _follows(tokens, at + 2, tail):
+                yield place, strength
+
+
+def _follows(tokens: list[str], start: int, tail: tuple[str, ...]) -> bool:
+    for ahead, want in enumerate(tail, start):
+        if ahead >= len(tokens) or (tokens[ahead] != want and want != "*"):
+            return False
+    return True
+
+
+def _weigh_form(text: str, tokens: list[str], row: list[float], content: float) -> None:
+    """What kind of text it is, by its shape."""
+    digits = _DIGIT.search(text) is not None
+    if (digits or not text.isascii()) and _DATED.search(text):
+        _add(row, PLACE["when"], 0.7)
+    if (digits or row[PLACE["when"]]) and _EFFECTIVE.search(text):
+        _add(row, PLACE["duty"], 0.6)
+    if not text.isascii() and not _MILD_EMOJI.isdisjoint(text):
+        _add(row, _MILD, 0.5)
+    row[PLACE["number"]] = float(digits)
+    signs = len(_CODE.findall(text))
+    if signs > 3 and signs * 20 > len(text):
+        row[PLACE["code"]] = 1.0
+    stripped = text.strip()
+    if stripped.endswith(("?", "\uff1f")):
+        alone = not any(mark in tokens[:-1] for mark in ".;")
+        row[PLACE["question"]] = 1.0 if alone else 0.4
+    elif "?" in text:
+        row[PLACE["question"]] = 0.3
+    elif _ASKS.match(stripped) and "." not in stripped:
+        row[PLACE["question"]] = 1.0
+    if _STAGED.match(stripped):
+        row[PLACE["unreal"]] = 1.0
+    row[PLACE["thin"]] = max(0.0, 1 - content / 5)
+    row[PLACE["text"]] = min(1.0, content / 14)
+
+
+def _weigh_circumstances(evidence: Evidence, row: list[float]) -> None:
+    """Who says it to whom, what the caller calls it, and how near it is to what was said before."""
+    speaker = (evidence.speaker or "").lower()
+    own = min(1.0, row[PLACE["self"]] + row[PLACE["near"]])
+    if speaker in _MACHINES or speaker.endswith("bot") or evidence.kind == "system":
+        row[PLACE["machine"]] = 1.0
+        own = 0.0
+    elif speaker in _ASSISTANTS:
+        row[PLACE["assistant"]] = 1.0
+        own *= 0.3
+    elif speaker:
+        own = max(own, 0.4)
+    row[PLACE["impersonal"]] = 1.0 - own
+    row[PLACE["plain"]] = 1.0
+    row[PLACE["emotional_kind"]] = float(evidence.kind == "emotional")
+    row[PLACE["procedural_kind"]] = float(evidence.kind == "procedural")
+    row[PLACE["tagged"]] = min(1.0, 0.6 * sum(tag.lower() in _TAGS for tag in evidence.tags))
+    told = min(MOST, sum([row[place] for place in _TELLING]))
+    row[PLACE["told"]] = told
+    row[PLACE["thin"]] *= max(0.0, 1 - told)
+    row[PLACE["greets"]] = min(MOST, row[PLACE["filler"]]) * max(0.0, 1 - told / 1.5)
+    row[PLACE["unreal"]] = max(row[PLACE["unreal"]], min(1.0, max(0.0, row[PLACE["fiction"]] - 0.4) * 2))
+    row[PLACE["loss"]] = min(1.0, row[PLACE["death"]]) * own
+    row[PLACE["jests"]] = row[PLACE["joke"]]
+    row[PLACE["plays"]] = row[PLACE["game"]]
+    row[PLACE["of_others"]] = row[PLACE["others"]]
+    row[PLACE["repeats"]] = row[PLACE["again"]]
+    if evidence.rarity is not None:
+        row[PLACE["worn"]] = _ramp(evidence.rarity, 0.6, 0.2)
+    if (
+        evidence.nearest is not None
+    ):  # word vectors hold texts of one language together, where they know few of its words
+        row[PLACE["near_copy"]] = _ramp(evidence.nearest, 0.85 if row[PLACE["foreign"]] else 0.6, 0.95)
+
+
+def _ramp(value: float, none: float, full: float) -> float:
+    """0 at `none`, 1 at `full`, straight between, flat beyond."""
+    return min(max((value - none) / (full - none), 0.0), 1.0)
