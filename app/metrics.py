@@ -38,6 +38,7 @@ WORK: Final[dict[str, str]] = {
     "stored_memories": "Memories stored.",
     "indexed_memories": "Memories that can be found by their words.",
     "embedded_memories": "Memories that can be found by meaning.",
+    "scored_memories": "Memories whose salience was judged.",
     "dead_letters": "Dead letters written.",
     "ledger_purged_rows": "Ledger rows deleted when no replay could need them.",
     "runs_done": "Scheduled runs that finished.",

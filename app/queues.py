@@ -18,6 +18,7 @@ from app.clients.stream import NUDGE_MILLISECONDS, client
 
 INGEST: Final = "ingest"
 EMBED: Final = "embed"
+SCORE: Final = "score"
 MAINTAIN: Final = "maintain"
 
 # Each lane is a worker process of its own, and each queue belongs to one lane: shared workers let ingest wait
@@ -25,17 +26,20 @@ MAINTAIN: Final = "maintain"
 LANES: Final[dict[str, tuple[str, ...]]] = {
     "ingest": (INGEST,),
     "embed": (EMBED,),
+    "score": (SCORE,),
     "maintain": (MAINTAIN,),
 }
 
 DRAIN: Final = "ingest.drain"
 INDEX: Final = "ingest.index"
 EMBED_MEMORIES: Final = "enrich.embed"
+SCORE_MEMORIES: Final = "enrich.score"
 TICK: Final = "maintain.tick"
 PURGE_LEDGER: Final = "maintain.purge_ledger"
 HEARTBEATS: Final[dict[str, str]] = {
     INGEST: "ingest.heartbeat",
     EMBED: "enrich.embed_heartbeat",
+    SCORE: "enrich.score_heartbeat",
     MAINTAIN: "maintain.heartbeat",
 }
 
@@ -44,6 +48,7 @@ TASKS: Final[dict[str, str]] = {
     DRAIN: INGEST,
     INDEX: INGEST,
     EMBED_MEMORIES: EMBED,
+    SCORE_MEMORIES: SCORE,
     TICK: MAINTAIN,
     PURGE_LEDGER: MAINTAIN,
     **{task: queue for queue, task in HEARTBEATS.items()},

@@ -74,6 +74,7 @@ class Settings(BaseSettings):
     lease_seconds: float = Field(30, gt=0, description="How long an enrichment claim holds before another may take it.")
     index_rows: int = Field(2000, ge=1, description="Memories in one index transaction.")
     embed_rows: int = Field(1000, ge=1, description="Memories in one embedding batch.")
+    score_rows: int = Field(1000, ge=1, description="Memories in one scoring batch.")
 
     # Limits on connections and time
     database_pool_size: int = Field(8, ge=1, description="Connections of the API; each worker process has 2.")

@@ -27,6 +27,7 @@ SAFETY_NETS: Final = (
     Net(queues.DRAIN, 1),
     Net(queues.INDEX, 2),
     Net(queues.EMBED_MEMORIES, 2),
+    Net(queues.SCORE_MEMORIES, 2),
     Net(queues.TICK, 5),
     *(Net(task, 5) for task in queues.HEARTBEATS.values()),
 )

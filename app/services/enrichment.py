@@ -17,6 +17,7 @@ from app.clients.stream import backlog
 from app.services import policies
 from app.services.embed import embed as embed_memories
 from app.services.index import index as index_memories
+from app.services.score import score as score_memories
 from app.services.passing import is_passing
 from app.settings import settings
 from app.store import database, dead_letters, work
@@ -43,7 +44,16 @@ def index() -> int:
 def embed() -> int:
     """Embed what waits, for one slice. Returns the memories embedded."""
     queues.nudged(queues.EMBED_MEMORIES)
-    return _slice(work.EMBED, embed_memories, settings().embed_rows, "embedded_memories", queues.EMBED_MEMORIES)
+    done = _slice(work.EMBED, embed_memories, settings().embed_rows, "embedded_memories", queues.EMBED_MEMORIES)
+    if done:
+        queues.nudge(queues.SCORE_MEMORIES)  # novelty is judged by vectors
+    return done
+
+
+def score() -> int:
+    """Score what waits, for one slice. Returns the memories looked at."""
+    queues.nudged(queues.SCORE_MEMORIES)
+    return _slice(work.SCORE, score_memories, settings().score_rows, "scored_memories", queues.SCORE_MEMORIES)
 
 
 def _index(tenant_id: UUID, memory_ids: Sequence[UUID]) -> int:

@@ -54,6 +54,7 @@ def store(tenant_id: UUID, careful: Sequence[Arrival]) -> int:
         # A new memory is the last of its thread, one that was there before may be in the midst of another now.
         near = words.neighbours(tx, tenant_id, [memory_id for memory_id in known if memory_id in written.changed])
         work.add(tx, [work.INDEX], tenant_id, [*written.changed, *former])
+        work.add(tx, [work.SCORE], tenant_id, list(written.changed))
         work.add(tx, [work.EMBED], tenant_id, list({*(written.changed - vectors.keys()), *former, *near}))
     return len(written.changed)
 

@@ -17,7 +17,7 @@ from app.domain.ids import base_of, place_of, unix_ms_of
 from app.domain.memory import MemoryIn, MemoryPatch, decode
 from app.errors import EbbingError, NotFound, Unavailable
 from app.services import policies
-from app.store import arrivals, database, embeddings, memories, words, work
+from app.store import arrivals, database, embeddings, memories, scores, words, work
 from app.store.memories import Filters, Stored
 
 
@@ -83,6 +83,8 @@ def edit(tenant_id: UUID, memory_id: UUID, patch: MemoryPatch) -> Stored:
             words.index(tx, tenant_id, [stored_id, *former], policy.language, policy.time_zone)
             near = words.neighbours(tx, tenant_id, [stored_id])
             work.add(tx, [work.EMBED], tenant_id, list({stored_id, *former, *near}))
+        if again or "salience" in given:
+            work.add(tx, [work.SCORE], tenant_id, [stored_id])
         edited = memories.get(tx, tenant_id, stored_id)
     if again:
         queues.nudge(queues.EMBED_MEMORIES)
@@ -103,6 +105,7 @@ def delete(tenant_id: UUID, memory_id: UUID) -> None:
         near = words.neighbours(tx, tenant_id, [stored_id])
         words.remove(tx, tenant_id, [stored_id])
         embeddings.remove(tx, tenant_id, [stored_id])
+        scores.remove(tx, tenant_id, [stored_id])
         memories.mark_deleted(tx, tenant_id, [stored_id])
         work.add(tx, [work.EMBED], tenant_id, near)
     if near:

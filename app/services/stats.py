@@ -47,7 +47,6 @@ def of_tenant(tenant_id: UUID) -> Stats:
         "ingest": queue.memories(tenant_id),
         **{stage: held.memories for stage, held in waiting.items()},
     }
-    pending.setdefault("score", 0)
     lanes = _lanes(pending["ingest"], _age(queue.oldest_ms([tenant_id])), waiting, runs)
     return Stats(tiers, pending, letters, lanes)
 
@@ -62,10 +61,11 @@ def of_lanes() -> dict[str, Lane]:
 
 
 def _lanes(unstored: int, age: float, waiting: dict[str, Waiting], runs: tuple[int, float]) -> dict[str, Lane]:
-    index, embed = waiting[work.INDEX], waiting[work.EMBED]
+    index, embed, score = (waiting[stage] for stage in (work.INDEX, work.EMBED, work.SCORE))
     return {
         queues.INGEST: Lane(unstored + index.memories, max(age, index.oldest_age_seconds)),
         queues.EMBED: Lane(embed.memories, embed.oldest_age_seconds),
+        queues.SCORE: Lane(score.memories, score.oldest_age_seconds),
         queues.MAINTAIN: Lane(*runs),
     }
 

@@ -25,6 +25,8 @@ class Stored:
     Attributes:
         indexed: Whether search finds it by the words it has now.
         embedded: Whether search finds it by the meaning it has now.
+        criteria: The four parts of its salience, 0 to 10 each; None where the caller gave it, or until it is judged.
+        inferred: What was worked out in place of what the caller left out: `kind`, `entities`.
     """
 
     memory_id: UUID
@@ -49,6 +51,8 @@ class Stored:
     accessed_at: datetime | None
     indexed: bool
     embedded: bool
+    criteria: dict[str, float] | None
+    inferred: dict[str, Any] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +80,14 @@ _COLUMNS = """
   EXISTS (
     SELECT FROM embeddings AS known WHERE known.tenant_id = :tenant AND known.memory_id = memory.memory_id
       AND known.space_id IN (SELECT space_id FROM embedding_spaces) AND known.text_version = memory.text_version
-  ) AS embedded
+  ) AS embedded,
+  CASE WHEN state.salience_source <> 'caller' THEN jsonb_build_object('emotional', score.emotional,
+    'novelty', score.novelty, 'actionable', score.actionable, 'personal', score.personal) END AS criteria,
+  CASE WHEN score.memory_id IS NOT NULL THEN jsonb_build_object('kind', score.inferred_kind,
+    'entities', score.inferred_entities) END AS inferred
 FROM memories AS memory
+LEFT JOIN scores AS score ON score.tenant_id = :tenant AND score.memory_id = memory.memory_id
+  AND score.text_version = memory.text_version
 JOIN memory_state AS state ON state.tenant_id = :tenant AND state.memory_id = memory.memory_id
 """
 

@@ -235,6 +235,23 @@ embeddings = Table(
     Column("by_caller", Boolean, nullable=False, server_default=text("false")),
 )
 
+scores = Table(
+    "scores",
+    metadata,
+    _tenant(),
+    Column("memory_id", Uuid, primary_key=True),
+    Column("text_version", Integer, nullable=False),
+    Column("scorer", Text, nullable=False),
+    Column("emotional", REAL, nullable=False),
+    Column("novelty", REAL, nullable=False),
+    Column("actionable", REAL, nullable=False),
+    Column("personal", REAL, nullable=False),
+    Column("uncertainty", REAL, nullable=False),
+    Column("inferred_kind", Text),
+    _labels("inferred_entities"),
+    _moment("scored_at", needed=True, default="now()"),
+)
+
 dead_letters = Table(
     "dead_letters",
     metadata,

@@ -15,7 +15,10 @@ from sqlalchemy import Connection, text
 
 INDEX: Final = "index"
 EMBED: Final = "embed"
-STAGES: Final = (INDEX, EMBED)
+SCORE: Final = "score"
+STAGES: Final = (INDEX, EMBED, SCORE)
+# After these a memory is found by everything that search has.
+SEARCHED_BY: Final = (INDEX, EMBED)
 
 NIL = UUID(int=0)
 _ITEMS_LOOKED_AT = 64
@@ -186,8 +189,8 @@ GROUP BY stage
 
 
 def any_waiting(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> bool:
-    """Whether any of these memories, given by their ids or aliases, still waits for a stage."""
-    values = {"tenant_id": tenant_id, "memory_ids": list(memory_ids), "stages": list(STAGES)}
+    """Whether any of these memories, given by their ids or aliases, still waits for a stage that search needs."""
+    values = {"tenant_id": tenant_id, "memory_ids": list(memory_ids), "stages": list(SEARCHED_BY)}
     return bool(tx.execute(_ANY_WAITING, values).scalar())
 
 

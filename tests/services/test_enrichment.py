@@ -13,8 +13,8 @@ from app.services import enrichment, ingest
 from app.store import database, work
 from tests.service import Service, Tenant
 
-STAGES = {"index": enrichment.index, "embed": enrichment.embed}
-TARGETS = {"index": "_index", "embed": "embed_memories"}
+STAGES = {"index": enrichment.index, "embed": enrichment.embed, "score": enrichment.score}
+TARGETS = {"index": "_index", "embed": "embed_memories", "score": "score_memories"}
 
 
 @pytest.fixture(params=STAGES)
@@ -197,14 +197,14 @@ def test_a_slice_ends_in_time_and_asks_for_another(
         service.send(service.tenant().tenant_id, "x")
     ingest.drain()
     nudges: list[str] = []
-    monkeypatch.setattr("app.queues.enqueue", lambda task, *_, **__: nudges.append(task))
+    monkeypatch.setattr("app.queues.enqueue", lambda task, *_, **__: nudges.append(task.rpartition(".")[2]))
     service.redis.flushdb()
     service.configure(slice_seconds=0.000001)
     assert STAGES[stage]() == 1
-    assert len(nudges) == 1
+    assert nudges.count(stage) == 1
     service.configure(slice_seconds=5)
     assert STAGES[stage]() == 2
-    assert len(nudges) == 1
+    assert nudges.count(stage) == 1
 
 
 def test_the_other_stage_goes_on_while_one_fails(

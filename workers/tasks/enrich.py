@@ -1,4 +1,4 @@
-"""Lane `embed`: what stored memories mean."""
+"""Lanes `embed` and `score`: what stored memories mean, and what they are worth."""
 
 from __future__ import annotations
 
@@ -15,4 +15,15 @@ def embed() -> None:
 
 @task(queues.HEARTBEATS[queues.EMBED])
 def heartbeat() -> None:
+    """Say that this lane is alive: so does every task before it starts."""
+
+
+@task(queues.SCORE_MEMORIES)
+def score() -> None:
+    """Judge what was stored."""
+    enrichment.score()
+
+
+@task(queues.HEARTBEATS[queues.SCORE])
+def score_heartbeat() -> None:
     """Say that this lane is alive: so does every task before it starts."""

@@ -1,0 +1,175 @@
+"""What memories are worth: what a scorer is given, and writing what it found."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+from uuid import UUID
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+from sqlalchemy import Connection, text
+
+HEURISTIC: Final = "heuristic"
+
+
+@dataclass(frozen=True, slots=True)
+class Unscored:
+    """A memory whose salience the caller left to us.
+
+    Attributes:
+        rarity: Mean rarity of its own words among the tenant's memories, 0 (everywhere) to 1 (nowhere else);
+            None while it isn't indexed.
+    """
+
+    memory_id: UUID
+    text_version: int
+    text: str
+    speaker: str | None
+    kind: str | None
+    tags: list[str]
+    rarity: float | None
+
+
+class Scored(msgspec.Struct, frozen=True):
+    """A scorer's finding: the criteria are 0 to 10, salience and uncertainty 0 to 1."""
+
+    memory_id: UUID
+    text_version: int
+    emotional: float
+    novelty: float
+    actionable: float
+    personal: float
+    salience: float
+    uncertainty: float
+    inferred_kind: str | None
+    inferred_entities: tuple[str, ...]
+
+
+def read(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> list[Unscored]:
+    """These memories without those that the caller has scored, or that were deleted; in id order."""
+    values = {"tenant": tenant_id, "memory_ids": list(memory_ids)}
+    return [Unscored(*row) for row in tx.execute(_READ, values)]
+
+
+_READ = text("""
+WITH wanted AS MATERIALIZED (
+  SELECT memory.memory_id, text_version, text, speaker, kind, tags
+  FROM memories AS memory JOIN memory_state AS state USING (tenant_id, memory_id)
+  WHERE tenant_id = :tenant AND memory_id = ANY (CAST(:memory_ids AS uuid[]))
+    AND deleted_at IS NULL AND salience_source IS DISTINCT FROM 'caller'
+), total AS (
+  SELECT ln(coalesce(max(documents), 0) + 1) AS log_memories FROM words WHERE tenant_id = :tenant AND word = ''
+), lexemes AS (
+  SELECT memory_id, unnest(tsvector_to_array(own)) AS word
+  FROM memory_words WHERE tenant_id = :tenant AND memory_id IN (SELECT memory_id FROM wanted)
+), rarities AS (
+  SELECT memory_id,
+    avg(1 - ln(documents) / nullif((SELECT log_memories FROM total), 0)) AS rarity
+  FROM lexemes JOIN words ON words.tenant_id = :tenant AND words.word = lexemes.word
+  GROUP BY memory_id
+)
+SELECT memory_id, text_version, text, speaker, kind, tags,
+  CAST(least(greatest(rarity, 0), 1) AS double precision) AS rarity
+FROM wanted LEFT JOIN rarities USING (memory_id)
+ORDER BY memory_id
+""")
+
+
+def vectors(
+    tx: Connection, tenant_id: UUID, space_id: int, memory_ids: Sequence[UUID], before: int
+) -> tuple[list[UUID], NDArray[np.float32]]:
+    """Vectors of these memories and of the last `before` ones that came earlier, in id order.
+
+    Args:
+        tx: The tenant's transaction.
+        tenant_id: The tenant.
+        space_id: The embedding space.
+        memory_ids: At least one.
+        before: Most earlier memories.
+
+    Returns:
+        The ids, and their vectors: shape (n, dimensions). Memories without a vector yet are left out.
+    """
+    values = {
+        "tenant": tenant_id,
+        "space": space_id,
+        "memory_ids": list(memory_ids),
+        "first": min(memory_ids),
+        "before": before,
+    }
+    rows = tx.execute(_VECTORS, values).all()
+    if not rows:
+        return [], np.empty((0, 0), dtype=np.float32)
+    return [row.memory_id for row in rows], np.array([row.embedding for row in rows], dtype=np.float32)
+
+
+_VECTORS = text("""
+WITH earlier AS (
+  SELECT memory_id, embedding FROM embeddings
+  WHERE tenant_id = :tenant AND space_id = :space
+    AND memory_id < :first
+  ORDER BY memory_id DESC LIMIT :before
+)
+SELECT memory_id, CAST(embedding AS real[]) AS embedding FROM (
+  SELECT memory_id, embedding FROM earlier
+  UNION ALL
+  SELECT memory_id, embedding FROM embeddings
+  WHERE tenant_id = :tenant AND space_id = :space AND memory_id = ANY (CAST(:memory_ids AS uuid[]))
+) AS near ORDER BY memory_id
+""")
+
+
+def write(tx: Connection, tenant_id: UUID, scorer: str, found: Sequence[Scored]) -> int:
+    """Write what was found of memories whose text is still the one read and which the caller hasn't scored since.
+
+    Returns:
+        How many were written.
+    """
+    if not found:
+        return 0
+    rows = msgspec.json.encode(found).decode()
+    return len(tx.execute(_WRITE, {"tenant": tenant_id, "scorer": scorer, "rows": rows}).all())
+
+
+_WRITE = text("""
+WITH found AS MATERIALIZED (
+  SELECT * FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS found (
+    memory_id uuid, text_version integer, emotional real, novelty real, actionable real, personal real,
+    salience real, uncertainty real, inferred_kind text, inferred_entities text[])
+), valid AS MATERIALIZED (
+  SELECT found.*
+  FROM found JOIN memories AS memory ON memory.tenant_id = :tenant AND memory.memory_id = found.memory_id
+  WHERE memory.text_version = found.text_version AND memory.deleted_at IS NULL
+), locked AS MATERIALIZED (
+  SELECT state.memory_id FROM memory_state AS state
+  WHERE state.tenant_id = :tenant AND state.memory_id IN (SELECT memory_id FROM valid)
+    AND state.salience_source IS DISTINCT FROM 'caller'
+  ORDER BY state.memory_id FOR UPDATE
+), state AS (
+  UPDATE memory_state AS state SET salience = valid.salience, salience_source = :scorer
+  FROM valid JOIN locked USING (memory_id)
+  WHERE state.tenant_id = :tenant AND state.memory_id = valid.memory_id
+)
+INSERT INTO scores (tenant_id, memory_id, text_version, scorer, emotional, novelty, actionable, personal,
+  uncertainty, inferred_kind, inferred_entities)
+SELECT :tenant, memory_id, text_version, :scorer, emotional, novelty, actionable, personal, uncertainty,
+  inferred_kind, coalesce(inferred_entities, '{}')
+FROM valid JOIN locked USING (memory_id) ORDER BY memory_id
+ON CONFLICT (tenant_id, memory_id) DO UPDATE
+SET text_version = excluded.text_version, scorer = excluded.scorer, emotional = excluded.emotional,
+  novelty = excluded.novelty, actionable = excluded.actionable, personal = excluded.personal,
+  uncertainty = excluded.uncertainty, inferred_kind = excluded.inferred_kind,
+  inferred_entities = excluded.inferred_entities, scored_at = now()
+RETURNING memory_id
+""")
+
+
+def remove(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> None:
+    """Delete what was found of these memories."""
+    tx.execute(_REMOVE, {"tenant": tenant_id, "memory_ids": list(memory_ids)})
+
+
+_REMOVE = text("DELETE FROM scores WHERE tenant_id = :tenant AND memory_id = ANY (CAST(:memory_ids AS uuid[]))")
