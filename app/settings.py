@@ -70,11 +70,49 @@ class Settings(BaseSettings):
     slice_seconds: float = Field(5, gt=0, description="Longest slice of work of one task.")
 
     # Enrichment
-    embedder: Literal["local"] = Field("local", description="`local`: a static model bundled by its package, offline.")
+    embedder: Literal["local", "openai"] = Field(
+        "local", description="`local`: a static model bundled by its package, offline; `openai`: `EMBEDDING_MODEL`."
+    )
     lease_seconds: float = Field(30, gt=0, description="How long an enrichment claim holds before another may take it.")
     index_rows: int = Field(2000, ge=1, description="Memories in one index transaction.")
     embed_rows: int = Field(1000, ge=1, description="Memories in one embedding batch.")
     score_rows: int = Field(1000, ge=1, description="Memories in one scoring batch.")
+
+    # A provider of models: OpenAI, or any server that speaks its protocol. Only operators choose it.
+    openai_api_key: SecretStr | None = Field(
+        None, description="The provider's key. Without it and without `OPENAI_BASE_URL`, no model is asked."
+    )
+    openai_base_url: str | None = Field(
+        None, description="Where the provider is, such as `http://127.0.0.1:11434/v1`; else OpenAI's own address."
+    )
+    llm_hosts: Annotated[frozenset[str], NoDecode] = Field(
+        frozenset(), description="Hosts that memories may be sent to; empty means the host of `OPENAI_BASE_URL` alone."
+    )
+    llm_private_addresses: bool = Field(
+        False,
+        description="Whether a host's name may lead to a private address, as in a container network; `localhost` and "
+        "numeric addresses always may.",
+    )
+    salience_model: str = Field("gpt-5.4-mini", min_length=1, description="Model that scores memories.")
+    embedding_model: str = Field(
+        "text-embedding-3-small", min_length=1, description="Model of the `openai` embedder; each has its own space."
+    )
+    embedding_dimensions: int = Field(
+        768, ge=0, le=16_000, description="Size asked of `EMBEDDING_MODEL`; 0 asks for none and takes what it gives."
+    )
+    llm_timeout_seconds: float = Field(30, gt=0, description="Longest time of one call, to the answer's last byte.")
+    llm_query_timeout_seconds: float = Field(3, gt=0, description="The same for a query's vector, tried once.")
+    llm_tries: int = Field(3, ge=1, description="Tries of a call that fails in a passing way.")
+    llm_wait_max_seconds: float = Field(
+        10, ge=0, description="Longest wait between tries, in all; what asks for longer is put off."
+    )
+    llm_concurrency: int = Field(4, ge=1, description="Calls at once of one process.")
+    llm_breaker_failures: int = Field(5, ge=1, description="Failures in a row after which the provider is left alone.")
+    llm_breaker_seconds: float = Field(30, gt=0, description="How long it is left alone, doubling up to 5 minutes.")
+    score_batch_tokens: int = Field(4000, ge=100, description="Tokens of memories in one call for scores.")
+    score_batch_memories: int = Field(20, ge=1, le=100, description="Memories in one call for scores.")
+    embed_batch_tokens: int = Field(64_000, ge=100, description="Tokens of memories in one call for vectors.")
+    embed_batch_memories: int = Field(256, ge=1, le=2048, description="Memories in one call for vectors.")
 
     # Limits on connections and time
     database_pool_size: int = Field(8, ge=1, description="Connections of the API; each worker process has 2.")
@@ -87,10 +125,15 @@ class Settings(BaseSettings):
         frozenset(), description="Tests only: named places where the process kills itself."
     )
 
-    @field_validator("failpoints", mode="before")
+    @field_validator("failpoints", "llm_hosts", mode="before")
     @classmethod
     def _by_comma(cls, given: object) -> object:
         return frozenset(filter(None, given.split(","))) if isinstance(given, str) else given
+
+    @property
+    def has_provider(self) -> bool:
+        """Whether a provider of models is named at all."""
+        return self.openai_api_key is not None or self.openai_base_url is not None
 
 
 @lru_cache(maxsize=1)

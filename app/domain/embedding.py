@@ -12,6 +12,10 @@ from app.domain.wording import spoken
 
 CONTEXT_TURNS = 2
 """How many earlier turns of its thread a memory's vector takes in."""
+PASSAGE_VERSION = "passage-1"
+"""Names what `passage` makes of a memory; vectors of another can't be compared."""
+CONTEXT_MAX_CHARACTERS = 240
+"""How much of an earlier turn a passage holds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +39,19 @@ class MemoryText:
     def line(self) -> str:
         """The text with its speaker in front."""
         return spoken(self.text, self.speaker)
+
+
+def passage(memory: MemoryText) -> str:
+    """A memory as one text for a model that reads: date, speaker, text, then the turns before it in short.
+
+    Empty where the memory's own text is blank.
+    """
+    if not memory.text.strip():
+        return ""
+    date = memory.occurred_at.date().isoformat() if memory.occurred_at else ""
+    before = [" ".join(turn.split())[:CONTEXT_MAX_CHARACTERS] for turn in reversed(memory.context[:CONTEXT_TURNS])]
+    said_before = " / ".join(filter(None, before))
+    return f"{date} {memory.line}".strip() + (f"\n(before: {said_before})" if said_before else "")
 
 
 def unit(vectors: NDArray[np.float32]) -> NDArray[np.float32]:

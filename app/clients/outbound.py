@@ -1,0 +1,334 @@
+"""The one way out of the service: HTTP to hosts that the operator allowed, within a time and a size.
+
+Whoever is given memories is decided here, whatever base URL, redirect or DNS answer says otherwise:
+
+- the host is one of the allowed, and a redirect is never followed;
+- its name is resolved once, the addresses are checked, and the connection goes to the address that was checked;
+- a public name that leads to a private address is refused, and link-local and metadata addresses always are;
+- plain HTTP stays on this machine or in its private network;
+- the whole exchange, from connecting to the last byte, fits in the request's time, however slowly bytes trickle;
+- an answer has a largest size, and comes uncompressed, so that it can't grow in memory;
+- nothing is sent but the headers named here, whatever a library or its environment variables would add.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from ssl import SSLContext
+from typing import Any, Final, cast
+
+import httpcore2
+import httpx2
+
+Resolve = Callable[[str, int], Sequence[str]]
+Clock = Callable[[], float]
+
+CONNECT_SECONDS: Final = 5.0
+"""Longest time for one address to take a connection."""
+
+_Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+_SENT_HEADERS = frozenset(
+    {"accept", "authorization", "connection", "content-length", "content-type", "host", "transfer-encoding"}
+)
+# Metadata services of clouds that aren't link-local.
+_METADATA = frozenset({ipaddress.ip_address("100.100.100.200"), ipaddress.ip_address("fd00:ec2::254")})
+_NAT64 = ipaddress.ip_network("64:ff9b::/96")
+
+
+class HostRefused(Exception):
+    """This host, or the address that its name leads to, isn't allowed. The message names the host and the rule."""
+
+
+class AnswerRefused(Exception):
+    """The answer is larger than allowed, or compressed though that wasn't asked for. The message is a fixed reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class Allowed:
+    """Where requests may go.
+
+    Attributes:
+        hosts: Host names or addresses, in lower case.
+        private: Whether a name may lead to a private address.
+    """
+
+    hosts: frozenset[str]
+    private: bool = False
+
+    def check_host(self, host: str) -> None:
+        """Nothing, where the host is one of the allowed.
+
+        Raises:
+            HostRefused: It isn't.
+        """
+        if host.lower() not in self.hosts:
+            raise HostRefused(f"{host} isn't one of the allowed hosts: {', '.join(sorted(self.hosts))}")
+
+    def check_address(self, host: str, address: str, *, plain: bool) -> None:
+        """Nothing, where the host may be at this address.
+
+        Args:
+            host: As the URL has it.
+            address: What it was resolved to.
+            plain: Whether the request is plain HTTP.
+
+        Raises:
+            HostRefused: It mayn't.
+        """
+        where = _plain_form(address)
+        if where.is_link_local or where.is_multicast or where.is_unspecified or where in _METADATA:
+            raise HostRefused(f"{host} leads to {address}, which is no provider's")
+        if not where.is_global and not (self.private or _is_named_local(host)):
+            raise HostRefused(f"{host} leads to {address}, a private address")
+        if where.is_global and plain:
+            raise HostRefused(f"{host} is on the internet, and plain HTTP would show memories to all on the way")
+
+
+def client(
+    allowed: Allowed,
+    *,
+    timeout_seconds: float,
+    answer_max_bytes: int,
+    connections: int,
+    resolve: Resolve | None = None,
+    clock: Clock = time.monotonic,
+) -> httpx2.Client:
+    """An HTTP client that keeps the rules above; its connections are kept open and may be used by many threads.
+
+    Args:
+        allowed: Where requests may go.
+        timeout_seconds: Longest time of a request that names none of its own (its read timeout is the whole).
+        answer_max_bytes: Largest body of an answer.
+        connections: Most connections at once.
+        resolve: Addresses of a host and port; by default the system's resolver.
+        clock: Seconds that never go back.
+    """
+    transport = _Outbound(allowed, answer_max_bytes, connections, resolve or _resolve, clock)
+    return httpx2.Client(transport=transport, trust_env=False, follow_redirects=False, timeout=timeout_seconds)
+
+
+class _Deadline(threading.local):
+    """What this thread's request may still take."""
+
+    at: float | None = None
+    plain: bool = False
+
+
+class _Outbound(httpx2.BaseTransport):
+    def __init__(
+        self, allowed: Allowed, answer_max_bytes: int, connections: int, resolve: Resolve, clock: Clock
+    ) -> None:
+        self._allowed = allowed
+        self._answer_max_bytes = answer_max_bytes
+        self._clock = clock
+        self._deadline = _Deadline()
+        self._pool = httpcore2.ConnectionPool(
+            ssl_context=httpx2.create_ssl_context(),
+            max_connections=connections,
+            max_keepalive_connections=connections,
+            keepalive_expiry=30.0,
+            network_backend=_Network(allowed, resolve, self._deadline, clock),
+        )
+
+    def handle_request(self, request: httpx2.Request) -> httpx2.Response:
+        """The answer, its body yet to be read.
+
+        Raises:
+            HostRefused: The host or its address isn't allowed.
+            AnswerRefused: The answer is too large, or compressed.
+            httpx2.TransportError: The exchange failed; its `TimeoutException` where it took too long.
+        """
+        self._allowed.check_host(request.url.host)
+        timeouts = dict(request.extensions["timeout"])
+        seconds = timeouts["read"]
+        timeouts["connect"] = min(seconds, CONNECT_SECONDS)
+        at, plain = self._clock() + seconds, request.url.scheme == "http"
+        with self._within(at, plain=plain):
+            answer = self._pool.handle_request(
+                httpcore2.Request(
+                    method=request.method,
+                    url=httpcore2.URL(
+                        scheme=request.url.raw_scheme,
+                        host=request.url.raw_host,
+                        port=request.url.port,
+                        target=request.url.raw_path,
+                    ),
+                    headers=[*_sent(request.headers.raw), (b"accept-encoding", b"identity")],
+                    content=cast("Iterable[bytes]", request.stream),
+                    extensions={"timeout": timeouts},
+                )
+            )
+        response = httpx2.Response(
+            answer.status, headers=answer.headers, stream=_Body(self, answer, at), extensions=answer.extensions
+        )
+        if refused := self._refused(response):
+            response.close()
+            raise AnswerRefused(refused)
+        return response
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._pool.close()
+
+    def parts(self, stream: Iterable[bytes], at: float) -> Iterator[bytes]:
+        """The parts of a body, while they come in time and are not too many."""
+        size = 0
+        parts = iter(stream)
+        while True:
+            with self._within(at, plain=False):
+                part = next(parts, None)
+            if part is None:
+                return
+            size += len(part)
+            if size > self._answer_max_bytes:
+                raise AnswerRefused("too large")
+            yield part
+
+    def _refused(self, response: httpx2.Response) -> str | None:
+        if response.headers.get("content-encoding", "identity").lower() != "identity":
+            return "compressed"
+        length = response.headers.get("content-length", "")
+        return "too large" if length.isdigit() and int(length) > self._answer_max_bytes else None
+
+    @contextmanager
+    def _within(self, at: float, *, plain: bool) -> Iterator[None]:
+        """Everything that this thread sends and reads inside happens before `at`; errors are httpx2's."""
+        self._deadline.at, self._deadline.plain = at, plain
+        try:
+            yield
+        except httpcore2.TimeoutException as error:
+            raise httpx2.ReadTimeout(type(error).__name__) from None
+        except httpcore2.ConnectError as error:
+            raise httpx2.ConnectError(type(error).__name__) from None
+        except (httpcore2.NetworkError, httpcore2.ProtocolError, httpcore2.ConnectionNotAvailable) as error:
+            raise httpx2.ReadError(type(error).__name__) from None
+        finally:
+            self._deadline.at = None
+
+
+class _Body(httpx2.SyncByteStream):
+    def __init__(self, outbound: _Outbound, answer: httpcore2.Response, at: float) -> None:
+        self._outbound = outbound
+        self._answer = answer
+        self._at = at
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self._outbound.parts(cast("Iterable[bytes]", self._answer.stream), self._at)
+
+    def close(self) -> None:
+        self._answer.close()
+
+
+class _Network(httpcore2.NetworkBackend):
+    """Connects to addresses that were checked."""
+
+    def __init__(self, allowed: Allowed, resolve: Resolve, deadline: _Deadline, clock: Clock) -> None:
+        self._allowed = allowed
+        self._resolve = resolve
+        self._deadline = deadline
+        self._clock = clock
+        self._system = httpcore2.SyncBackend()
+
+    def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[httpcore2.SOCKET_OPTION] | None = None,
+    ) -> httpcore2.NetworkStream:
+        """A connection to the first address of the host that takes one; all of them must be allowed."""
+        try:
+            addresses = self._resolve(host, port)
+        except OSError as error:
+            raise httpcore2.ConnectError(type(error).__name__) from None
+        for address in addresses:
+            self._allowed.check_address(host, address, plain=self._deadline.plain)
+        failed: httpcore2.ConnectError | httpcore2.ConnectTimeout = httpcore2.ConnectError("no address")
+        for address in addresses:
+            left = _left(self._deadline, self._clock, timeout)
+            try:
+                stream = self._system.connect_tcp(address, port, left, local_address, socket_options)
+            except (httpcore2.ConnectError, httpcore2.ConnectTimeout) as error:
+                failed = error
+            else:
+                return _Stream(stream, self._deadline, self._clock)
+        raise failed
+
+    def sleep(self, seconds: float) -> None:
+        """Wait; the pool asks for it between tries to connect."""
+        self._system.sleep(seconds)
+
+
+class _Stream(httpcore2.NetworkStream):
+    """A connection whose every step ends before the deadline of the thread that uses it."""
+
+    def __init__(self, stream: httpcore2.NetworkStream, deadline: _Deadline, clock: Clock) -> None:
+        self._stream = stream
+        self._deadline = deadline
+        self._clock = clock
+
+    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        return self._stream.read(max_bytes, _left(self._deadline, self._clock, timeout))
+
+    def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        self._stream.write(buffer, _left(self._deadline, self._clock, timeout))
+
+    def close(self) -> None:
+        self._stream.close()
+
+    def start_tls(
+        self, ssl_context: SSLContext, server_hostname: str | None = None, timeout: float | None = None
+    ) -> httpcore2.NetworkStream:
+        left = _left(self._deadline, self._clock, timeout)
+        return _Stream(self._stream.start_tls(ssl_context, server_hostname, left), self._deadline, self._clock)
+
+    def get_extra_info(self, info: str) -> Any:
+        return self._stream.get_extra_info(info)
+
+
+def _left(deadline: _Deadline, clock: Clock, timeout: float | None) -> float | None:
+    """Seconds for the next step: what is left, at most `timeout`."""
+    if deadline.at is None:
+        return timeout
+    left = deadline.at - clock()
+    if left <= 0:
+        raise httpcore2.ReadTimeout
+    return left if timeout is None else min(left, timeout)
+
+
+def _sent(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+    return [(name, value) for name, value in headers if name.decode("latin-1").lower() in _SENT_HEADERS]
+
+
+def _resolve(host: str, port: int) -> list[str]:
+    """Addresses of a host, by the system's resolver, each once."""
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(address[0]) for *_, address in found))
+
+
+def _is_named_local(host: str) -> bool:
+    """Whether the host is said to be here: `localhost`, or an address in its usual form."""
+    if host.lower() == "localhost":
+        return True
+    try:
+        ipaddress.ip_address(host.strip("[]"))
+    except ValueError:
+        return False
+    return True
+
+
+def _plain_form(address: str) -> _Address:
+    """The address, or the IPv4 one that an IPv6 form of it hides."""
+    given = ipaddress.ip_address(address.partition("%")[0])
+    if isinstance(given, ipaddress.IPv6Address):
+        if given in _NAT64:
+            return ipaddress.IPv4Address(int(given) & 0xFFFFFFFF)
+        return given.ipv4_mapped or given.sixtofour or given
+    return given

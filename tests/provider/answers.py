@@ -1,0 +1,82 @@
+"""Answers by OpenAI's protocol, right ones and spoiled ones."""
+
+from __future__ import annotations
+
+import base64
+import json
+import struct
+from typing import Any
+
+from tests.provider import model
+
+DEFAULT_DIMENSIONS = 1536
+
+
+def embeddings_answer(asked: dict[str, Any], mode: str) -> dict[str, Any]:
+    texts = [asked["input"]] if isinstance(asked["input"], str) else asked["input"]
+    size = asked.get("dimensions", DEFAULT_DIMENSIONS) + (mode == "wrong_size")
+    rows = [model.vector(text, size) for text in texts]
+    if mode in {"nan", "huge", "zero"}:
+        rows[-1][:] = [{"nan": float("nan"), "huge": 1e30, "zero": 0.0}[mode]] * size
+    plain = mode == "floats" or asked.get("encoding_format") != "base64"
+    coded = [row if plain else base64.b64encode(struct.pack(f"<{size}f", *row)).decode() for row in rows]
+    data = [{"object": "embedding", "index": at, "embedding": row} for at, row in enumerate(coded)]
+    if mode == "not_base64":
+        data[-1]["embedding"] = "$$$"
+    if mode == "swapped":
+        data.reverse()
+    if mode == "wrong_count":
+        data.pop()
+    if mode == "wrong_ids":
+        data[-1]["index"] = len(data)
+    spent = sum(map(model.tokens, texts))
+    answer = {"object": "list", "data": data, "model": asked["model"]}
+    return answer | ({} if mode == "no_usage" else {"usage": {"prompt_tokens": spent, "total_tokens": spent}})
+
+
+def chat_answer(asked: dict[str, Any], mode: str) -> dict[str, Any]:
+    content = _spoiled([model.score(memory) for memory in model.memories(asked["messages"])], mode)
+    message: dict[str, Any] = {"role": "assistant", "content": content, "refusal": None}
+    if mode == "refusal":
+        message = {"role": "assistant", "content": None, "refusal": "I can't rate this."}
+    choice = {"index": 0, "message": message, "finish_reason": "length" if mode == "truncated" else "stop"}
+    sent = sum(model.tokens(each["content"]) for each in asked["messages"])
+    answer = {
+        "id": "chatcmpl-1",
+        "object": "chat.completion",
+        "model": asked["model"],
+        "choices": [] if mode == "no_choice" else [choice],
+        "usage": {"prompt_tokens": sent, "completion_tokens": model.tokens(content), "total_tokens": 0},
+    }
+    return {name: value for name, value in answer.items() if mode != "no_usage" or name != "usage"}
+
+
+def _spoiled(items: list[dict[str, Any]], mode: str) -> str:
+    """The answer as text, spoiled in its last memory."""
+    last = items[-1] if items else {}
+    changes: dict[str, dict[str, Any]] = {
+        "wrong_ids": {"id": "00000000-0000-7000-8000-000000000000"},
+        "wrong_positions": {"position": len(items) + 1},
+        "extra_field": {"never_forget": True},
+        "out_of_range": {"emotional": -5, "novelty": 11, "sensitivity": 99},
+        "huge": {"emotional": 1e9},
+        "nan": {"emotional": float("nan")},
+        "text_numbers": {"emotional": "10"},
+        "odd_labels": {
+            "kind": "system",
+            "categories": ["legal", "pii", "never_forget"],
+            "entities": ["Nobody Named So", "x" * 500, *[f"e{at}" for at in range(50)]],
+            "topics": ["see http://evil.example", "Two Words", *[f"topic {at}" for at in range(50)]],
+        },
+    }
+    last.update(changes.get(mode, {}))
+    if mode == "missing_field":
+        del last["personal"]
+    if mode == "wrong_count":
+        items = items[:-1]
+    if mode == "swapped" and len(items) > 1:
+        items[0]["id"], last["id"] = last["id"], items[0]["id"]
+    text = json.dumps({"memories": items})
+    if mode == "long_answer":
+        return text[:-1] + ', "x": "' + "x" * 200_000 + '"}'
+    return "Sure! Here are the scores you asked for:" if mode == "not_json" else text

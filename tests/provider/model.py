@@ -1,0 +1,152 @@
+"""What the model behind the provider makes of texts: the same always, and sensible enough to show."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+from functools import lru_cache
+from typing import Any
+
+WORD = re.compile(r"[^\W_]+")
+BLOCK = re.compile(r"^(?P<mark>\S+) BEGIN\n(?P<lines>.*)\n(?P=mark) END$", re.MULTILINE | re.DOTALL)
+
+FEELING = frozenset(
+    [
+        "love",
+        "loved",
+        "hate",
+        "afraid",
+        "happy",
+        "sad",
+        "proud",
+        "angry",
+        "cried",
+        "miss",
+        "died",
+        "wonderful",
+        "terrible",
+        "married",
+    ]
+)
+DOING = frozenset(
+    [
+        "decided",
+        "must",
+        "promise",
+        "promised",
+        "deadline",
+        "remember",
+        "plan",
+        "agreed",
+        "tomorrow",
+        "buy",
+        "call",
+        "book",
+        "fix",
+    ]
+)
+PERSONAL = frozenset(
+    [
+        "my",
+        "our",
+        "mother",
+        "father",
+        "daughter",
+        "son",
+        "wife",
+        "husband",
+        "family",
+        "birthday",
+        "friend",
+        "name",
+        "home",
+    ]
+)
+SMALL = frozenset(
+    [
+        "a",
+        "an",
+        "and",
+        "are",
+        "as",
+        "at",
+        "be",
+        "by",
+        "for",
+        "from",
+        "has",
+        "have",
+        "in",
+        "is",
+        "it",
+        "of",
+        "on",
+        "or",
+        "that",
+        "the",
+        "this",
+        "to",
+        "was",
+        "were",
+        "with",
+    ]
+)
+CATEGORY_WORDS = {
+    "pii": frozenset(["email", "phone", "address", "passport", "born"]),
+    "financial": frozenset(["bank", "salary", "account", "euros", "dollars", "tax", "invoice"]),
+    "health": frozenset(["doctor", "hospital", "allergic", "medicine", "ill", "cancer", "pregnant"]),
+    "credentials": frozenset(["password", "token", "secret", "pin"]),
+    "work": frozenset(["meeting", "project", "release", "deadline", "customer", "office"]),
+}
+SENSITIVITY = {"health": 10, "financial": 10, "credentials": 10, "pii": 7, "work": 3, "casual": 1}
+
+
+def tokens(text: str) -> int:
+    return -(-len(text.encode()) // 4)
+
+
+def vector(text: str, dimensions: int) -> list[float]:
+    """A unit vector: the sum of its words' own, so that texts that share words are near."""
+    words = [word for word in WORD.findall(text.lower()) if word not in SMALL] or [text]
+    sums = [sum(numbers) for numbers in zip(*(_word(word, dimensions) for word in words), strict=True)]
+    length = math.hypot(*sums)
+    return [number / length for number in sums]
+
+
+@lru_cache(maxsize=50_000)
+def _word(word: str, dimensions: int) -> tuple[float, ...]:
+    random = hashlib.shake_256(word.encode()).digest(2 * dimensions)
+    return tuple(int.from_bytes(random[at : at + 2], "big") / 32767.5 - 1 for at in range(0, 2 * dimensions, 2))
+
+
+def memories(chat: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The memories of the delimited block in the last message of a chat; none where there is no block."""
+    found = BLOCK.search(chat[-1]["content"])
+    return [json.loads(line) for line in found["lines"].split("\n")] if found else []
+
+
+def score(memory: dict[str, Any]) -> dict[str, Any]:
+    """One memory's part of an answer."""
+    text = memory["text"]
+    words = WORD.findall(text.lower())
+    said = set(words)
+    noise = hashlib.blake2b(text.encode(), digest_size=4).digest()
+    categories = [name for name, signs in CATEGORY_WORDS.items() if said & signs] or ["casual"]
+    scores = {
+        "emotional": 2 + 3 * len(said & FEELING) + text.count("!"),
+        "novelty": 1 + len(said - SMALL) / 4,
+        "actionable": 1 + 3 * len(said & DOING),
+        "personal": 2 + 2 * len(said & PERSONAL),
+    }
+    return {
+        "position": memory["position"],
+        "id": memory["id"],
+        **{name: min(10, value + noise[at] / 255) for at, (name, value) in enumerate(scores.items())},
+        "kind": "emotional" if said & FEELING else "procedural" if "how" in said else "episodic",
+        "entities": re.findall(r"\b[A-Z][a-z]+\b", text)[:8],
+        "topics": sorted(said - SMALL, key=len)[-3:],
+        "categories": categories,
+        "sensitivity": max(SENSITIVITY[name] for name in categories),
+    }
