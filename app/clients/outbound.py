@@ -261,10 +261,6 @@ class _Network(httpcore2.NetworkBackend):
                 return _Stream(stream, self._deadline, self._clock)
         raise failed
 
-    def sleep(self, seconds: float) -> None:
-        """Wait; the pool asks for it between tries to connect."""
-        self._system.sleep(seconds)
-
 
 class _Stream(httpcore2.NetworkStream):
     """A connection whose every step ends before the deadline of the thread that uses it."""

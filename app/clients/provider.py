@@ -17,7 +17,6 @@ from urllib.parse import urlsplit
 
 import httpx2
 import openai
-from openai.types.chat import ChatCompletionMessageParam
 
 from app.clients import answers, outbound
 from app.clients.answers import Reply, Usage, Vector
@@ -179,7 +178,7 @@ class Provider:
         def ask() -> Reply:
             raw = self._openai.chat.completions.with_raw_response.create(
                 model=model,
-                messages=cast("list[ChatCompletionMessageParam]", list(messages)),
+                messages=cast("Any", list(messages)),
                 response_format={
                     "type": "json_schema",
                     "json_schema": {"name": "answer", "strict": True, "schema": dict(schema)},
@@ -237,8 +236,8 @@ class Provider:
             return ask()
         except ProviderFailed:
             raise
-        except outbound.HostRefused:
-            failure = ProviderFailed(Reason.HOST_REFUSED)
+        except outbound.HostRefused as error:
+            failure = ProviderFailed(Reason.HOST_REFUSED, str(error))
         except outbound.AnswerRefused as error:
             failure = ProviderFailed(Reason.GARBAGE, str(error))
         except openai.APIStatusError as error:

@@ -99,7 +99,7 @@ class ProviderFailed(Exception):
 
     Attributes:
         reason: Why.
-        detail: More of it from a fixed list of ours, such as `wrong count`; may be empty.
+        detail: More of it in our own words, such as `wrong count` or the host that was refused; may be empty.
         status: The HTTP status, where there was one.
         retry_after_seconds: How long the provider, or the breaker, asks to be left alone; 0 or more, or None.
     """
