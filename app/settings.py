@@ -93,7 +93,9 @@ class Settings(BaseSettings):
         description="Whether a host's name may lead to a private address, as in a container network; `localhost` and "
         "numeric addresses always may.",
     )
-    salience_model: str = Field("gpt-5.4-mini", min_length=1, description="Model that scores memories.")
+    salience_model: str = Field(
+        "gpt-5.4-mini", min_length=1, description="Model of the scorer, which no stage uses yet."
+    )
     embedding_model: str = Field(
         "text-embedding-3-small", min_length=1, description="Model of the `openai` embedder; each has its own space."
     )

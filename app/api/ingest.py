@@ -55,7 +55,7 @@ class Ingest:
         except Exception as error:  # noqa: BLE001 - every failure has an answer
             ours = as_ours(error)
             metrics.ACCEPTED.labels(outcome=_outcome(ours)).inc()
-            await respond(ours, request_id)(scope, receive, send)
+            await respond(ours, request_id, "POST /v1/memories")(scope, receive, send)
             return
         metrics.ACK_SECONDS.observe(time.perf_counter() - started)
         await send({"type": "http.response.start", "status": status, "headers": headers})

@@ -43,16 +43,23 @@ def problem(error: EbbingError, request_id: str) -> tuple[bytes, dict[str, str]]
     return msgspec.json.encode(body), headers
 
 
-def respond(error: EbbingError, request_id: str) -> Response:
-    """The answer to a request that failed; says in the log why, by field names and never by their values."""
+def respond(error: EbbingError, request_id: str, asked: str = "") -> Response:
+    """The answer to a request that failed; says in the log why, by field names and never by their values.
+
+    Args:
+        error: Why it failed.
+        request_id: Which request it was.
+        asked: Method and route, without what stood in the path's places.
+    """
     say = log.error if error.status == SERVER_ERROR else log.info
     say(
         "refused",
         request_id=request_id,
+        asked=asked,
         status=error.status,
         problem=error.type,
         fields=[_loggable(field) for field in error.errors],
-        reasons=[field.message for field in error.errors],
+        reasons=[field.message for field in error.errors] or [error.detail or error.title],
     )
     body, headers = problem(error, request_id)
     return Response(body, status_code=error.status, headers=headers, media_type=MEDIA_TYPE)
@@ -72,7 +79,7 @@ def install(app: FastAPI) -> None:
     """Answer every error of the application's routes with problem details."""
 
     async def ours(request: Request, error: Exception) -> Response:
-        return respond(as_ours(error), request.state.request_id)
+        return respond(as_ours(error), request.state.request_id, _asked(request))
 
     async def http(request: Request, error: Exception) -> Response:
         if not isinstance(error, HTTPException):
@@ -80,7 +87,7 @@ def install(app: FastAPI) -> None:
         made = EbbingError(str(error.detail))
         made.status = error.status_code
         made.type, made.title = _TITLES.get(error.status_code, ("http", "The request can't be served"))
-        response = respond(made, request.state.request_id)
+        response = respond(made, request.state.request_id, _asked(request))
         response.headers.update(error.headers or {})  # such as `Allow`, which a 405 must have
         return response
 
@@ -88,7 +95,7 @@ def install(app: FastAPI) -> None:
         if not isinstance(error, RequestValidationError):
             raise error
         fields = [FieldError(str(found["loc"][-1]), str(found["msg"])) for found in error.errors()]
-        return respond(Invalid(errors=fields), request.state.request_id)
+        return respond(Invalid(errors=fields), request.state.request_id, _asked(request))
 
     app.add_exception_handler(HTTPException, http)
     app.add_exception_handler(RequestValidationError, parameters)
@@ -99,6 +106,11 @@ def install(app: FastAPI) -> None:
 def _loggable(field: FieldError) -> str:
     """The field's name; of an unknown one only where it stood, since its name may be anything."""
     return field.field.rpartition(".")[0] or "body" if field.message == UNKNOWN_FIELD else field.field
+
+
+def _asked(request: Request) -> str:
+    route = request.scope.get("route")
+    return f"{request.method} {getattr(route, 'path', '(no route)')}"
 
 
 def _field(field: FieldError) -> dict[str, Any]:

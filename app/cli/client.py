@@ -200,6 +200,8 @@ class Api:
             parts.append(str(detail))
         if response.status_code == httpx.codes.UNAUTHORIZED:
             parts.append("check EBBING_API_KEY, or the key in the home of `ebbing run`")
+        if problem.get("request_id"):
+            parts.append(f"request {problem['request_id']}")  # the log has more of it
         status = response.status_code
         return Refused(": ".join(parts), _code(status), status=status, errors=errors, body=problem)
 

@@ -132,11 +132,12 @@ def _tenant(api: Api) -> Iterator[Finding]:
 
 def _heartbeats(api: Api) -> Iterator[Finding]:
     """When each lane's worker was last heard of, as the API knows it."""
+    from app.queues import LANES
     from app.services import checkup
 
     try:
         heard = {lane: float(seconds) for lane, seconds in SILENCE.findall(api.text("/metrics"))}
     except Failure:
         return
-    for lane, seconds in heard.items():
-        yield checkup.lane(lane, seconds)
+    for lane in LANES:
+        yield checkup.lane(lane, heard.get(lane))

@@ -124,8 +124,11 @@ def banner(config: Settings, service: Service, home: Path, seconds: float) -> st
         "API key": f"in {home / 'api-key'} (all scopes)",
         "PostgreSQL": "by EBBING_DATABASE_URL" if config.database_url else f"embedded, in {home / 'postgres'}",
         "Redis": "by EBBING_REDIS_URL" if config.redis_url else f"embedded, in {home / 'redis'}",
-        "Embedder": "local, bundled, works offline",
-        "Model key": "none needed: nothing in this version calls a language model",
+        "Embedder": "local, bundled, works offline"
+        if config.embedder == "local"
+        else f"{config.embedding_model}, by URL",
+        "Salience": "by rules, works offline",
+        "Provider": "given, for the openai embedder" if config.has_provider else "none, and none is needed",
         "Logs": f"{home / 'logs'}",
         "Try": f"{where}ebbing doctor",
         "Stop": "Ctrl-C",

@@ -227,7 +227,13 @@ UNKNOWN_FIELD = "isn't a known field"
 _PATH = re.compile(r" - at `\$(?P<path>[^`]*)`$")
 _UNKNOWN = re.compile(r"unknown field `(?P<name>.*)`$", re.DOTALL)
 _MISSING = re.compile(r"missing required field `(?P<name>.*)`$")
-_LIMIT = re.compile(r"(?:length )?(?:<=|>=|<|>) (?P<limit>[-\d.]+)$")
+_LIMIT = re.compile(r"(?P<length>length )?(?P<bound><=|>=|<|>) (?P<limit>[-\d.]+)$")
+_OUT_OF_BOUNDS = {
+    (True, "<"): "is too long",
+    (True, ">"): "is too short",
+    (False, "<"): "is too large",
+    (False, ">"): "is too small",
+}
 _STEP = re.compile(r"\[(\d+)\]|\.([^.\[]+)")
 
 
@@ -247,13 +253,13 @@ def field_error(message: str, body: bytes, form: Format) -> FieldError:
     if reason.startswith("Invalid enum value"):  # msgspec quotes the value, which may be anything
         return FieldError(path.lstrip(".") or "body", f"isn't one of {', '.join(KINDS)}")
     limit = _LIMIT.search(reason)
-    reason = reason[0].lower() + reason[1:]
     if not limit:
-        return FieldError(path.lstrip(".") or "body", reason)
+        reason = "needs an offset, such as Z" if "timezone component" in reason else reason[0].lower() + reason[1:]
+        return FieldError(path.lstrip(".") or "body", reason.replace("`", ""))
     number = float(limit["limit"])
     return FieldError(
         path.lstrip(".") or "body",
-        reason,
+        _OUT_OF_BOUNDS[bool(limit["length"]), limit["bound"][0]],
         _measure(body, form, path),
         int(number) if number.is_integer() else number,
     )

@@ -17,8 +17,8 @@ from app.clients.stream import backlog
 from app.services import policies
 from app.services.embed import embed as embed_memories
 from app.services.index import index as index_memories
-from app.services.score import score as score_memories
 from app.services.passing import is_passing
+from app.services.score import score as score_memories
 from app.settings import settings
 from app.store import database, dead_letters, work
 from app.store.work import Claim
@@ -75,9 +75,16 @@ def _slice(stage: str, process: Process, limit: int, counter: str, task: str) ->
 
 
 def _claim(stage: str, after: UUID, limit: int) -> Claim | None:
-    lease = settings().lease_seconds
     with database.shared() as tx:
-        return work.claim(tx, stage, claim_id=uuid4(), after=after, limit=limit, lease_seconds=lease)
+        return work.claim(tx, stage, claim_id=uuid4(), after=after, limit=limit, lease_seconds=_lease_seconds(stage))
+
+
+def _lease_seconds(stage: str) -> float:
+    """How long a claim holds: with a provider that answers slowly, as long as all of its tries may take."""
+    config = settings()
+    if stage != work.EMBED or config.embedder == "local":
+        return config.lease_seconds
+    return config.lease_seconds + config.llm_tries * config.llm_timeout_seconds + config.llm_wait_max_seconds
 
 
 def _see_to(claim: Claim, process: Process) -> int:

@@ -1,11 +1,14 @@
-"""Which failures pass by themselves: those of PostgreSQL and Redis being away, full or restarted."""
+"""Which failures pass by themselves: PostgreSQL, Redis or a provider being away, full or restarted."""
 
 from __future__ import annotations
 
 from app.clients.redis import RedisError
+from app.clients.resilience import ProviderFailed, Verdict
 from app.store import database
 
 
 def is_passing(error: BaseException) -> bool:
     """Whether the same work may succeed later as it is, so that the failure isn't the work's fault."""
+    if isinstance(error, ProviderFailed):
+        return error.treatment.verdict is Verdict.RETRY
     return isinstance(error, RedisError) or database.is_passing(error)

@@ -42,11 +42,11 @@ WITH
   near AS (
     SELECT turn.*, memory_id = ANY (CAST(:ids AS uuid[])) AS is_wanted
     FROM span CROSS JOIN LATERAL (
-      (SELECT * FROM memories
+      (SELECT memory_id, thread, seq, text_version, text, speaker, occurred_at FROM memories
        WHERE tenant_id = :tenant AND thread = span.thread AND seq < span.first_seq AND deleted_at IS NULL
        ORDER BY seq DESC LIMIT :turns)
       UNION ALL
-      (SELECT * FROM memories
+      (SELECT memory_id, thread, seq, text_version, text, speaker, occurred_at FROM memories
        WHERE tenant_id = :tenant AND thread = span.thread AND seq BETWEEN span.first_seq AND span.last_seq
          AND deleted_at IS NULL)
     ) AS turn

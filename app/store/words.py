@@ -31,22 +31,22 @@ _SEW = """
   near AS (
     SELECT turn.*, memory_id = ANY (CAST(:ids AS uuid[])) AS is_fresh
     FROM span CROSS JOIN LATERAL (
-      (SELECT * FROM memories
+      (SELECT memory_id, thread, seq, text_version, speaker, text, occurred_at, created_at FROM memories
        WHERE tenant_id = :tenant AND thread = span.thread AND seq < span.first_seq
          AND deleted_at IS NULL AND memory_id <> ALL (CAST(:gone AS uuid[]))
        ORDER BY seq DESC LIMIT 4)
       UNION ALL
-      (SELECT * FROM memories
+      (SELECT memory_id, thread, seq, text_version, speaker, text, occurred_at, created_at FROM memories
        WHERE tenant_id = :tenant AND thread = span.thread AND seq BETWEEN span.first_seq AND span.last_seq
          AND deleted_at IS NULL AND memory_id <> ALL (CAST(:gone AS uuid[])))
       UNION ALL
-      (SELECT * FROM memories
+      (SELECT memory_id, thread, seq, text_version, speaker, text, occurred_at, created_at FROM memories
        WHERE tenant_id = :tenant AND thread = span.thread AND seq > span.last_seq
          AND deleted_at IS NULL AND memory_id <> ALL (CAST(:gone AS uuid[]))
        ORDER BY seq LIMIT 4)
     ) AS turn
     UNION ALL
-    SELECT memories.*, true FROM memories
+    SELECT memory_id, thread, seq, text_version, speaker, text, occurred_at, created_at, true FROM memories
     WHERE tenant_id = :tenant AND memory_id = ANY (CAST(:ids AS uuid[]))
       AND thread IS NULL AND deleted_at IS NULL
   ),
