@@ -124,10 +124,11 @@ class Service:
             self.redis.rpush(RING, str(tenant_id))
 
     def work(self) -> None:
-        """Store, index and embed what waits."""
+        """Store, index, embed and score what waits."""
         ingest.drain()
         enrichment.index()
         enrichment.embed()
+        enrichment.score()
 
     def texts(self, tenant_id: UUID) -> list[str]:
         """What is stored of a tenant, in the order of speaking."""

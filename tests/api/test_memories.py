@@ -12,7 +12,7 @@ from tests.api.caller import Api, fields
 SHAPE = {
     *("id", "text", "subject", "thread", "speaker", "external_id", "kind", "tags", "categories", "entities"),
     *("metadata", "occurred_at", "created_at", "updated_at", "accessed_at", "access_count", "tier", "strength"),
-    *("importance", "multiplier", "salience", "next_due_at", "next_review_at", "status"),
+    *("importance", "multiplier", "salience", "inferred", "next_due_at", "next_review_at", "status"),
 }
 
 

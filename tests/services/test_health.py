@@ -87,11 +87,12 @@ def test_numbers_follow_a_memory_through_every_stage(service: Service) -> None:
     assert seen.lanes["ingest"].oldest_age_seconds >= 0
     ingest.drain()
     seen = stats.of_tenant(tenant.tenant_id)
-    assert seen.pending == {"ingest": 0, "index": 3, "embed": 3, "score": 0}
+    assert seen.pending == {"ingest": 0, "index": 3, "embed": 3, "score": 3}
     assert seen.memories["active"] == 3
     assert stats.of_lanes()["embed"].depth == 4
     enrichment.index()
     enrichment.embed()
+    enrichment.score()
     seen = stats.of_tenant(tenant.tenant_id)
     assert set(seen.pending.values()) == {0}
     assert {lane.depth for lane in seen.lanes.values()} == {0}

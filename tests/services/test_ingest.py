@@ -96,7 +96,7 @@ def test_stored_memories_wait_for_every_stage(service: Service, tenant: Tenant) 
     found = service.rows(
         "SELECT stage, sum(cardinality(memory_ids))::int FROM tenant_work GROUP BY stage ORDER BY stage"
     )
-    assert found == [("embed", 1500), ("index", 1500)]
+    assert found == [("embed", 1500), ("index", 1500), ("score", 1500)]
 
 
 def test_no_memory_is_created_later_than_the_databases_now(service: Service, tenant: Tenant) -> None:
@@ -158,7 +158,7 @@ def test_an_envelope_that_comes_again_is_stored_once(
     assert ingest.drain() == 0
     assert service.texts(tenant.tenant_id) == ["x"]
     assert service.letters(tenant.tenant_id) == []
-    assert service.one("SELECT count(*) FROM tenant_work") == 2
+    assert service.one("SELECT count(*) FROM tenant_work") == 3
 
 
 class Killed(BaseException):

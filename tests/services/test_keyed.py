@@ -164,7 +164,7 @@ def test_an_external_id_belongs_to_its_tenant(service: Service, tenant: Tenant) 
 def test_the_callers_vector_is_taken_as_a_direction(service: Service, tenant: Tenant) -> None:
     [memory_id] = service.send(tenant.tenant_id, {"text": "cat", "embedding": direction(p0=30.0, p1=-40.0)})
     ingest.drain()
-    assert waiting(service) == {"index": 1}
+    assert waiting(service) == {"index": 1, "score": 1}
     assert stored(tenant, memory_id).embedded
     assert vector(service, memory_id)[:3] == pytest.approx([0.6, -0.8, 0.0], abs=1e-3)
 

@@ -137,6 +137,9 @@ def test_a_kind_is_guessed_only_where_none_was_given(service: Service, tenant: T
 
 def test_waiting_for_a_score_keeps_nobody_from_being_searchable(service: Service, tenant: Tenant) -> None:
     [memory_id] = service.send(tenant.tenant_id, DECISION)
-    service.work()
+    ingest.drain()
+    enrichment.index()
+    enrichment.embed()
+    assert stored(tenant, memory_id).salience is None
     base = memory_id.bytes[:-2] + bytes(2)
     assert memories.are_searchable(tenant.tenant_id, base, [memory_id])
