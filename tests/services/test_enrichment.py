@@ -56,9 +56,7 @@ def release(service: Service) -> None:
     service.rows("UPDATE tenant_work SET claimed_until = '-infinity'")
 
 
-def test_what_is_done_waits_no_more_and_the_other_stages_still_do(
-    service: Service, tenant: Tenant, stage: str
-) -> None:
+def test_what_is_done_waits_no_more_and_the_other_stages_still_do(service: Service, tenant: Tenant, stage: str) -> None:
     service.send(tenant.tenant_id, "one", "two")
     ingest.drain()
     assert STAGES[stage]() == 2
