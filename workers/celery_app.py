@@ -12,6 +12,7 @@ from app import logs, queues
 from app.clients import stream
 from app.clients.redis import RedisError, check_settings, connect, redis_url
 from app.errors import Misconfigured
+from app.services import health
 from app.settings import settings
 from app.store import database
 from workers.schedule import beat_entries
@@ -62,6 +63,16 @@ def _check_redis(**_: Any) -> None:
     except Misconfigured as error:
         log.critical("misconfigured", what=str(error))
         raise SystemExit(1) from None  # anything else is swallowed by Celery's signals
+
+
+@signals.worker_ready.connect
+def _say_so(sender: Any, **_: Any) -> None:
+    """Be heard of at once, not only with the first heartbeat."""
+    try:
+        for queue in sender.app.amqp.queues.consume_from:
+            health.beat(queue)
+    except RedisError as error:
+        structlog.get_logger(__name__).warning("redis_away", error=type(error).__name__)
 
 
 @signals.setup_logging.connect

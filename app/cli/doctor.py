@@ -140,4 +140,8 @@ def _heartbeats(api: Api) -> Iterator[Finding]:
     except Failure:
         return
     for lane in LANES:
-        yield checkup.lane(lane, heard.get(lane))
+        if lane in heard:
+            yield checkup.lane(lane, heard[lane])
+        else:
+            detail = f"not heard of yet: it may be starting, else start `ebbing worker --lane {lane}`"
+            yield checkup.Finding(f"lane {lane}", "warn", detail)

@@ -13,6 +13,7 @@ import pytest
 import redis
 
 from app.clients import stream
+from app.queues import LANES
 from app.store import database
 from tests.cli.conftest import Cli
 from tests.cli.stub import Reply, Stub, problem
@@ -20,7 +21,10 @@ from tests.cli.test_place import NUMBERS
 
 READY = {"status": "ready", "dependencies": [{"name": "redis", "well": True, "detail": "answers"}]}
 SICK = {"status": "not ready", "dependencies": [{"name": "redis", "well": False, "detail": "can't be reached"}]}
-HEARD = b'ebbing_lane_silent_seconds{lane="ingest"} 2.5\nebbing_lane_silent_seconds{lane="embed"} 95.0\n'
+HEARD = b"".join(
+    b'ebbing_lane_silent_seconds{lane="%s"} %s\n' % (lane.encode(), b"95.0" if lane == "embed" else b"2.5")
+    for lane in LANES
+)
 
 
 def levels(cli: Cli, **environment: str) -> tuple[int, dict[str, str]]:
@@ -45,7 +49,7 @@ def test_a_service_that_is_well(cli: Cli, api: Stub, folder: Path) -> None:
     api.replies["GET /metrics"] = Reply(200, HEARD.replace(b"95.0", b"5.0"))
     code, found = levels(cli)
     assert code == 0
-    names = {"python", "home", "embedder", "api", "api: redis", "api key", "lane ingest", "lane embed"}
+    names = {"python", "home", "embedder", "api", "api: redis", "api key", *(f"lane {lane}" for lane in LANES)}
     assert found == dict.fromkeys(names, "ok")
 
 
@@ -63,6 +67,15 @@ def test_what_is_not_well_is_a_fail_each(cli: Cli, api: Stub, folder: Path) -> N
         assert line in done.out, line
     assert "chmod 700" in done.out
     assert "start `ebbing worker --lane embed`" in done.out
+
+
+def test_a_lane_that_was_never_heard_of_is_named(cli: Cli, api: Stub) -> None:
+    api.replies["GET /readyz"] = Reply(200, READY)
+    api.replies["GET /v1/stats"] = Reply(200, NUMBERS)
+    api.replies["GET /metrics"] = Reply(200, HEARD.replace(b'lane="maintain"', b'lane="nobody"'))
+    _, found = levels(cli)
+    assert found["lane maintain"] == "warn"
+    assert "lane nobody" not in found
 
 
 def test_a_refused_key_is_a_fail(cli: Cli, api: Stub) -> None:

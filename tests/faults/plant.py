@@ -42,7 +42,7 @@ PLACES = (
     "embed.before",
     "embed.before_finish",
 )
-WORKERS = {"worker-ingest": ("ingest", 2), "worker-embed": ("embed", 1)}
+WORKERS = {"worker-ingest": ("ingest", 2), "worker-embed": ("embed", 1), "worker-score": ("score", 1)}
 
 
 class Plant:
