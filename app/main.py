@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-import structlog
 from fastapi import FastAPI
 from starlette.concurrency import run_in_threadpool
 from starlette.types import ASGIApp
@@ -16,25 +15,11 @@ from app.api.guard import Guard
 from app.api.ingest import Ingest
 from app.clients import stream
 from app.clients.embedder import embedder
-from app.clients.redis import RedisError, check_settings, connect, connect_async
+from app.clients.redis import connect_async
 from app.clients.stream import Door
-from app.errors import Misconfigured
+from app.services import health
 from app.settings import settings
 from app.store import database
-
-log = structlog.get_logger(__name__)
-
-
-def _check_redis() -> None:
-    """Refuse to serve on a Redis that would lose memories; one that is away now is asked by `/readyz`."""
-    try:
-        for remark in check_settings(connect()):
-            log.warning("redis_settings", remark=remark)
-    except RedisError as error:
-        log.warning("redis_away", error=type(error).__name__)
-    except Misconfigured as error:
-        log.critical("misconfigured", what=str(error))
-        raise
 
 
 def build() -> ASGIApp:
@@ -45,7 +30,7 @@ def build() -> ASGIApp:
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        await run_in_threadpool(_check_redis)
+        await run_in_threadpool(health.check_redis)
         await run_in_threadpool(embedder)  # loaded now, so that the first search needn't wait
         yield
         nudger.close()

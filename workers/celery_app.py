@@ -10,7 +10,7 @@ from kombu.entity import Exchange, Queue
 
 from app import logs, queues
 from app.clients import stream
-from app.clients.redis import RedisError, check_settings, connect, redis_url
+from app.clients.redis import RedisError, redis_url
 from app.errors import Misconfigured
 from app.services import health
 from app.settings import settings
@@ -52,16 +52,10 @@ celery.conf.update(
 
 @signals.worker_init.connect
 def _check_redis(**_: Any) -> None:
-    """Refuse to work on a Redis that would lose memories; one that is away now is waited for by Celery."""
     logs.configure("worker")
-    log = structlog.get_logger(__name__)
     try:
-        for remark in check_settings(connect()):
-            log.warning("redis_settings", remark=remark)
-    except RedisError as error:
-        log.warning("redis_away", error=type(error).__name__)
-    except Misconfigured as error:
-        log.critical("misconfigured", what=str(error))
+        health.check_redis()
+    except Misconfigured:
         raise SystemExit(1) from None  # anything else is swallowed by Celery's signals
 
 

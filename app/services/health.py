@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import structlog
+
 from app import queues
-from app.clients.redis import HEARTBEATS, RedisError
+from app.clients.redis import HEARTBEATS, RedisError, check_settings, connect
 from app.clients.stream import backlog, client
+from app.errors import Misconfigured
 from app.store import database
+
+log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True)
@@ -17,6 +22,22 @@ class Dependency:
     name: str
     well: bool
     detail: str
+
+
+def check_redis() -> None:
+    """Refuse to start on a Redis that would lose memories; one that is away now is waited for.
+
+    Raises:
+        Misconfigured: A setting of it would lose what was accepted; also in the log, with the way out.
+    """
+    try:
+        for remark in check_settings(connect()):
+            log.warning("redis_settings", remark=remark)
+    except RedisError as error:
+        log.warning("redis_away", error=type(error).__name__)
+    except Misconfigured as error:
+        log.critical("misconfigured", what=str(error))
+        raise
 
 
 def beat(queue: str) -> None:

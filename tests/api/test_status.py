@@ -9,6 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from app import metrics
 from app.clients import stream
+from app.queues import LANES
 from app.store import database
 from tests.api.caller import Api, fields
 from tests.service import Service
@@ -85,7 +86,7 @@ def test_every_metric_is_there_from_the_first_scrape_on(api: Api) -> None:
         assert found[f"ebbing_{name}_total"] == {(): 0}
     for name in ("ebbing_ingest_memories_total", "ebbing_ingest_ack_seconds_count", "ebbing_search_seconds_count"):
         assert () in found[name]
-    assert found["ebbing_lane_depth"] == {("ingest",): 0, ("embed",): 0, ("maintain",): 0}
+    assert found["ebbing_lane_depth"] == dict.fromkeys(((lane,) for lane in LANES), 0)
     assert found["ebbing_lane_oldest_age_seconds"].keys() == found["ebbing_lane_depth"].keys()
     assert found["ebbing_stores_reachable"] == {(): 1}
 

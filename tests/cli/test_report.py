@@ -80,7 +80,7 @@ def test_the_banner_says_what_runs_where_and_no_secret() -> None:
         "/srv/a b/api-key",
         "embedded, in /srv/a b/postgres",
         "embedded, in /srv/a b/redis",
-        "none needed",
+        "none is needed",
         "/srv/a b/logs",
         "EBBING_HOME='/srv/a b' ebbing doctor",
         "Ctrl-C",
