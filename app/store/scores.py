@@ -103,7 +103,9 @@ def vectors(
     rows = tx.execute(_VECTORS, values).all()
     if not rows:
         return [], np.empty((0, 0), dtype=np.float32)
-    return [row.memory_id for row in rows], np.array([row.embedding for row in rows], dtype=np.float32)
+    # The binary form: dimensions and an unused field of 16 bits each, then the values; no Python number in between.
+    packed = np.frombuffer(b"".join(row.embedding for row in rows), dtype=">f2").reshape(len(rows), -1)
+    return [row.memory_id for row in rows], packed[:, 2:].astype(np.float32)
 
 
 _VECTORS = text("""
@@ -113,7 +115,7 @@ WITH earlier AS (
     AND memory_id < :first
   ORDER BY memory_id DESC LIMIT :before
 )
-SELECT memory_id, CAST(embedding AS real[]) AS embedding FROM (
+SELECT memory_id, halfvec_send(embedding) AS embedding FROM (
   SELECT memory_id, embedding FROM earlier
   UNION ALL
   SELECT memory_id, embedding FROM embeddings

@@ -68,7 +68,10 @@ class Books:
         """What of a caller's waits: requests to be stored, and items of enrichment by stage."""
         with redis.Redis.from_url(self._redis_url) as queue:
             found = {"drain": queue.xlen(stream_key(caller.tenant_id))}
-        rows = self._rows("SELECT stage, count(*) FROM tenant_work WHERE tenant_id = %s GROUP BY stage", caller)
+        # Scores may come later than all else: nobody waits for them to be found.
+        rows = self._rows(
+            "SELECT stage, count(*) FROM tenant_work WHERE tenant_id = %s AND stage <> 'score' GROUP BY stage", caller
+        )
         return found | {str(stage): int(count) for stage, count in rows}
 
     def entries(self, caller: Caller) -> list[str]:
