@@ -149,7 +149,10 @@ class Place:
             RuntimeError: Something still does after so long.
         """
         deadline = time.monotonic() + seconds
-        while stream.backlog().entries() or self.owner.execute("SELECT FROM tenant_work LIMIT 1").rowcount:
+        while (
+            stream.backlog().entries()
+            or self.owner.execute("SELECT FROM tenant_work WHERE stage IN ('index', 'embed') LIMIT 1").rowcount
+        ):
             if time.monotonic() > deadline:
                 raise RuntimeError(f"memories still wait after {seconds:.0f} s")
             time.sleep(0.05)
