@@ -25,6 +25,9 @@ from app.store.work import Claim
 
 KILLED = "its worker died each time"
 RETRY_SECONDS = 5
+# The drain's lane is shared: while requests wait to be stored, indexing keeps to this much at a time, which is
+# enough for a batch of each of many tenants.
+SHARED_LANE_SECONDS = 1
 
 log = structlog.get_logger(__name__)
 
@@ -61,13 +64,15 @@ def _index(tenant_id: UUID, memory_ids: Sequence[UUID]) -> int:
 
 
 def _slice(stage: str, process: Process, limit: int, counter: str, task: str) -> int:
-    deadline = time.monotonic() + settings().slice_seconds
+    began = time.monotonic()
     done = 0
     while (claim := _claim(stage, _last_turns.get(stage, work.NIL), limit)) is not None:
         _last_turns[stage] = claim.tenant_id
         done += _see_to(claim, process)
-        # The lane is also the drain's: with requests waiting to be stored, a batch at a time is enough.
-        if time.monotonic() >= deadline or (stage == work.INDEX and backlog().entries()):
+        took = time.monotonic() - began
+        if took >= settings().slice_seconds or (
+            stage == work.INDEX and took >= SHARED_LANE_SECONDS and backlog().entries()
+        ):
             queues.nudge(task)
             break
     metrics.count(counter, done)
