@@ -34,7 +34,9 @@ DRAIN: Final = "ingest.drain"
 INDEX: Final = "ingest.index"
 EMBED_MEMORIES: Final = "enrich.embed"
 SCORE_MEMORIES: Final = "enrich.score"
+RATE_MEMORIES: Final = "enrich.rate"
 TICK: Final = "maintain.tick"
+JOB: Final = "maintain.job"
 PURGE_LEDGER: Final = "maintain.purge_ledger"
 HEARTBEATS: Final[dict[str, str]] = {
     INGEST: "ingest.heartbeat",
@@ -49,7 +51,9 @@ TASKS: Final[dict[str, str]] = {
     INDEX: INGEST,
     EMBED_MEMORIES: EMBED,
     SCORE_MEMORIES: SCORE,
+    RATE_MEMORIES: SCORE,
     TICK: MAINTAIN,
+    JOB: MAINTAIN,
     PURGE_LEDGER: MAINTAIN,
     **{task: queue for queue, task in HEARTBEATS.items()},
 }

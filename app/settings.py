@@ -9,11 +9,21 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field, SecretStr, field_validator
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 KIB = 1024
 MIB = 1024 * KIB
+
+
+class Price(BaseModel):
+    """What a model costs: money for a million tokens."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    input: float = Field(ge=0, allow_inf_nan=False)
+    output: float = Field(0, ge=0, allow_inf_nan=False)
+    cached: float | None = Field(None, ge=0, allow_inf_nan=False)
 
 
 class Settings(BaseSettings):
@@ -94,7 +104,7 @@ class Settings(BaseSettings):
         "numeric addresses always may.",
     )
     salience_model: str = Field(
-        "gpt-5.4-mini", min_length=1, description="Model of the scorer, which no stage uses yet."
+        "gpt-5.4-mini", min_length=1, description="Model that rates memories where a provider is given."
     )
     embedding_model: str = Field(
         "text-embedding-3-small", min_length=1, description="Model of the `openai` embedder; each has its own space."
@@ -115,6 +125,22 @@ class Settings(BaseSettings):
     score_batch_memories: int = Field(20, ge=1, le=100, description="Memories in one call for scores.")
     embed_batch_tokens: int = Field(64_000, ge=100, description="Tokens of memories in one call for vectors.")
     embed_batch_memories: int = Field(256, ge=1, le=2048, description="Memories in one call for vectors.")
+
+    # What models may cost. At a hard limit the rules take over until the next day in UTC; nothing is lost.
+    prices: dict[str, Price] = Field(
+        {},
+        description="Money for a million tokens by model, as JSON: "
+        '`{"gpt-5.4-mini": {"input": 0.5, "cached": 0.05, "output": 2}}`; one that isn\'t named costs an unknown sum.',
+    )
+    budget_tokens: int | None = Field(None, ge=0, description="Hard limit of a tenant's tokens a day; none by default.")
+    budget_cost: float | None = Field(
+        None, ge=0, description="Hard limit of a tenant's money a day, in the unit of `PRICES`; none by default."
+    )
+    budget_total_tokens: int | None = Field(None, ge=0, description="The same for all tenants together.")
+    budget_total_cost: float | None = Field(None, ge=0, description="The same for all tenants together.")
+    budget_soft_share: float = Field(
+        0.8, gt=0, le=1, description="Share of a hard limit from which on the log, `/metrics` and `/v1/usage` warn."
+    )
 
     # Limits on connections and time
     database_pool_size: int = Field(8, ge=1, description="Connections of the API; each worker process has 2.")

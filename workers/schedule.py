@@ -28,6 +28,7 @@ SAFETY_NETS: Final = (
     Net(queues.INDEX, 2),
     Net(queues.EMBED_MEMORIES, 2),
     Net(queues.SCORE_MEMORIES, 2),
+    Net(queues.RATE_MEMORIES, 2),
     Net(queues.TICK, 5),
     *(Net(task, 5) for task in queues.HEARTBEATS.values()),
 )

@@ -38,6 +38,17 @@ class Ranking(BaseModel):
     """Worth of a word that only the neighbouring turns say, as a share of one of the memory's own."""
 
 
+class Budget(BaseModel):
+    """A tenant's own hard limits for a day in UTC; the operator's are never exceeded by them."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    tokens: Annotated[int, Field(ge=0)] | None = None
+    """Tokens of all models; 0 keeps memories away from a model that rates."""
+    cost: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
+    """Money, in the unit of the operator's prices."""
+
+
 class Policy(BaseModel):
     """What a tenant may choose; stored as versioned JSON, so every field has a default."""
 
@@ -49,6 +60,8 @@ class Policy(BaseModel):
     """IANA name; the tenant's nights and the dates in its words follow it."""
     ranking: Ranking = Ranking()
     """Weights of the search score."""
+    budget: Budget = Budget()
+    """What models may cost."""
 
     @field_validator("language")
     @classmethod

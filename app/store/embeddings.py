@@ -24,7 +24,8 @@ _FIND_SPACE = text(
 
 _ADD_SPACE = text(
     """
-INSERT INTO embedding_spaces (model, dimensions, normalised) VALUES (:model, :dimensions, :normalised)
+INSERT INTO embedding_spaces (model, dimensions, normalised, embedder)
+VALUES (:model, :dimensions, :normalised, CASE WHEN :model LIKE 'wordllama-%' THEN 'local' ELSE 'openai' END)
 ON CONFLICT (model, dimensions) DO NOTHING
 """
 )

@@ -12,6 +12,7 @@ from sqlalchemy import (
     Column,
     Date,
     DateTime,
+    Double,
     ForeignKey,
     Identity,
     Index,
@@ -72,7 +73,17 @@ embedding_spaces = Table(
     Column("model", Text, nullable=False),
     Column("dimensions", Integer, nullable=False),
     Column("normalised", Boolean, nullable=False),
+    Column("embedder", Text, nullable=False),
     UniqueConstraint("model", "dimensions"),
+)
+
+tenant_spaces = Table(
+    "tenant_spaces",
+    metadata,
+    _tenant(),
+    Column("space_id", SmallInteger, ForeignKey("embedding_spaces.space_id"), nullable=False),
+    Column("target_space_id", SmallInteger, ForeignKey("embedding_spaces.space_id")),
+    _moment("switched_at", needed=True, default="now()"),
 )
 
 tenant_work = Table(
@@ -250,6 +261,74 @@ scores = Table(
     Column("inferred_kind", Text),
     _labels("inferred_entities"),
     _moment("scored_at", needed=True, default="now()"),
+    Column("version", Text),
+    Column("digest", LargeBinary),
+    _labels("inferred_topics"),
+    _labels("inferred_categories"),
+    Column("sensitivity", REAL),
+    Column("asks", SmallInteger, nullable=False, server_default=text("0")),
+    Column("refused_by", Text),
+    Index("scores_unrated", "tenant_id", text("uncertainty DESC"), postgresql_where=text("scorer = 'heuristic'")),
+    Index("scores_known", "tenant_id", "digest", postgresql_where=text("scorer = 'llm'")),
+)
+
+rating_turns = Table(
+    "rating_turns",
+    metadata,
+    _tenant(),
+    Column("wanted", BigInteger, nullable=False, server_default=text("1")),
+    _moment("created_at", needed=True, default="now()"),
+    _moment("claimed_until", needed=True, default="'-infinity'"),
+    Column("claim", Uuid),
+)
+
+usage = Table(
+    "usage",
+    metadata,
+    _tenant(),
+    Column("day", Date, primary_key=True),
+    Column("purpose", Text, primary_key=True),
+    Column("host", Text, primary_key=True),
+    Column("model", Text, primary_key=True),
+    *(
+        Column(name, BigInteger, nullable=False, server_default=text("0"))
+        for name in ("calls", "input_tokens", "cached_tokens", "output_tokens", "memories", "cache_hits")
+    ),
+    Column("cost", Double),
+    Index("usage_day", "day"),
+)
+
+jobs = Table(
+    "jobs",
+    metadata,
+    Column("job_id", Uuid, primary_key=True),
+    Column("tenant_id", Uuid, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("lone", Boolean, nullable=False, server_default=text("false")),
+    Column("status", Text, nullable=False, server_default=text("'queued'")),
+    Column("parameters", JSONB, nullable=False, server_default=text("'{}'")),
+    Column("state", JSONB, nullable=False, server_default=text("'{}'")),
+    Column("total", BigInteger),
+    Column("done", BigInteger, nullable=False, server_default=text("0")),
+    Column("counts", JSONB, nullable=False, server_default=text("'{}'")),
+    Column("log", JSONB, nullable=False, server_default=text("'[]'")),
+    Column("cancel_wanted", Boolean, nullable=False, server_default=text("false")),
+    Column("attempts", SmallInteger, nullable=False, server_default=text("0")),
+    Column("claim", Uuid),
+    _moment("claimed_until"),
+    _moment("created_at", needed=True, default="now()"),
+    _moment("started_at"),
+    _moment("finished_at"),
+    Column("error", Text),
+    Index("jobs_tenant", "tenant_id", text("created_at DESC"), "job_id"),
+    Index("jobs_unfinished", "created_at", postgresql_where=text("status IN ('queued', 'running')")),
+    Index(
+        "jobs_lone",
+        "tenant_id",
+        "kind",
+        unique=True,
+        postgresql_where=text("lone AND status IN ('queued', 'running')"),
+    ),
 )
 
 dead_letters = Table(
@@ -264,4 +343,15 @@ dead_letters = Table(
     Column("memory_ids", ARRAY(Uuid), nullable=False, server_default=text("'{}'")),
     Column("payload", LargeBinary),
     _moment("created_at", needed=True, default="now()"),
+    Column("header", LargeBinary),
+    Column("memories", Integer, nullable=False, server_default=text("0")),
+    _moment("discarded_at"),
+    Column("discard_reason", Text),
+    Index(
+        "dead_letters_waiting",
+        "tenant_id",
+        "created_at",
+        "letter_id",
+        postgresql_where=text("discarded_at IS NULL"),
+    ),
 )

@@ -14,8 +14,11 @@ from sqlalchemy.exc import DBAPIError
 from app.store import database
 from tests.service import Service
 
-# Ids and times, no content: any worker may look for work here.
-SHARED = {"tenants", "api_keys", "tenant_work", "schedules", "runs", "outbox"}
+# Ids, times and numbers, no content: any worker may look for work here.
+SHARED = {
+    *("tenants", "api_keys", "tenant_work", "schedules", "runs", "outbox"),
+    *("rating_turns", "usage", "tenant_spaces", "jobs"),
+}
 WITHOUT_TENANT = {"embedding_spaces", "alembic_version"}
 
 DRAIN_MAY = {

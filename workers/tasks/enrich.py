@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from app import queues
-from app.services import enrichment
+from app.services import enrichment, rate
 from workers.base import task
 
 
@@ -22,6 +22,12 @@ def heartbeat() -> None:
 def score() -> None:
     """Judge what was stored."""
     enrichment.score()
+
+
+@task(queues.RATE_MEMORIES)
+def rate_memories() -> None:
+    """Ask a model about what only the rules have judged."""
+    rate.rate()
 
 
 @task(queues.HEARTBEATS[queues.SCORE])

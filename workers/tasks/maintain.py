@@ -5,7 +5,7 @@ from __future__ import annotations
 from uuid import UUID
 
 from app import queues
-from app.services import retention, schedule
+from app.services import jobs, retention, schedule
 from workers.base import task
 from workers.schedule import DEFAULT_SCHEDULE
 
@@ -14,6 +14,12 @@ from workers.schedule import DEFAULT_SCHEDULE
 def tick() -> None:
     """Start what is due."""
     schedule.tick(DEFAULT_SCHEDULE)
+
+
+@task(queues.JOB)
+def job(job_id: str) -> None:
+    """Go on with a job for a slice."""
+    jobs.carry_on(UUID(job_id))
 
 
 @task(queues.PURGE_LEDGER)
