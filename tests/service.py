@@ -25,8 +25,8 @@ from app.clients import stream
 from app.clients.redis import BACKLOG, HELD, RING, RING_MEMBERS, connect_async, stream_key
 from app.clients.stream import Accepted, Door
 from app.domain import keys
+from app.domain.decoding import Format
 from app.domain.ids import RANDOM_BYTES, memory_uuids, new_base
-from app.domain.memory import Format
 from app.domain.policy import Policy
 from app.services import enrichment, ingest, tenants
 from app.settings import settings

@@ -9,8 +9,8 @@ import msgspec
 from fastapi import Request
 from starlette.types import Receive, Scope
 
-from app.domain.memory import field_error
-from app.errors import EbbingError, FieldError, Invalid, TooLarge, Unreadable
+from app.domain import decoding
+from app.errors import EbbingError, FieldError, TooLarge, Unreadable
 from app.settings import settings
 
 T = TypeVar("T")
@@ -91,13 +91,4 @@ def decode(body: bytes, shape: type[T]) -> T:
         Unreadable: It isn't JSON in UTF-8.
         Invalid: A field is wrong; names it, its limit and its value.
     """
-    try:
-        return msgspec.json.decode(body, type=shape)
-    except msgspec.ValidationError as error:
-        raise Invalid(errors=[field_error(str(error), body, "json")]) from None
-    except UnicodeDecodeError:
-        raise Unreadable("the body isn't UTF-8") from None
-    except RecursionError:
-        raise Unreadable("the JSON is nested too deeply") from None
-    except msgspec.DecodeError as error:
-        raise Unreadable(str(error)) from None
+    return decoding.read(body, msgspec.json.Decoder(shape))

@@ -23,8 +23,9 @@ from app.api.body import header, read
 from app.api.problems import as_ours, respond
 from app.clients.embedder import embedder
 from app.clients.stream import Accepted, Door
+from app.domain.decoding import Format
 from app.domain.ids import RANDOM_BYTES, memory_uuids, new_base
-from app.domain.memory import Format, decode
+from app.domain.memory import decode
 from app.errors import BacklogFull, Conflict, EbbingError, FieldError, Invalid, Unavailable
 from app.queues import Nudger
 from app.services import memories as memory_service

@@ -10,7 +10,7 @@ from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
-from app.domain.memory import UNKNOWN_FIELD
+from app.domain.decoding import UNKNOWN_FIELD
 from app.errors import EbbingError, FieldError, Invalid, Misconfigured, Unavailable
 from app.services.passing import is_passing
 

@@ -31,8 +31,8 @@ from app.clients.redis import (
     script,
     stream_key,
 )
+from app.domain.decoding import Format
 from app.domain.envelope import Envelope, Malformed, pack, read_count, unpack
-from app.domain.memory import Format
 from app.errors import BacklogFull, Unavailable
 from app.settings import settings
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from app.domain.memory import Format
+from app.domain.decoding import Format
 
 VERSION = b"1"
 _FORMS: dict[bytes, Format] = {b"j": "json", b"n": "ndjson"}

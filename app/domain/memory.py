@@ -6,14 +6,15 @@ The same decoder runs at the door and again in the drain, so what was accepted c
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal
 
 import msgspec
 
-from app.errors import FieldError, Invalid, Unreadable
+from app.domain import decoding
+from app.domain.decoding import Format
+from app.errors import FieldError, Invalid
 
 TEXT_MAX_BYTES = 32 * 1024
 METADATA_MAX_BYTES = 16 * 1024
@@ -26,7 +27,7 @@ _EDGES = (1, 9999)
 
 KINDS = ("episodic", "semantic", "procedural", "emotional", "system")
 Kind = Literal["episodic", "semantic", "procedural", "emotional", "system"]
-Format = Literal["json", "ndjson"]
+_CHOICES = {"kind": KINDS}
 
 _Name = Annotated[str, msgspec.Meta(min_length=1, max_length=NAME_MAX_CHARACTERS)]
 _Label = Annotated[str, msgspec.Meta(min_length=1, max_length=LABEL_MAX_CHARACTERS)]
@@ -105,8 +106,10 @@ def decode(body: bytes, form: Format, dimensions: int | None) -> list[MemoryIn]:
         Unreadable: The bytes aren't JSON in UTF-8.
         Invalid: A field is wrong; names it, its limit and its value.
     """
-    decoded = _decode(body, form)
-    memories = cast("list[MemoryIn]", decoded if isinstance(decoded, list) else [decoded])
+    decoded = (
+        decoding.read_lines(body, _line, _CHOICES) if form == "ndjson" else decoding.read(body, _one_or_many, _CHOICES)
+    )
+    memories = decoded if isinstance(decoded, list) else [decoded]
     # Escapes may hide NUL or characters of several bytes; without any, msgspec has checked all there is.
     exotic = not body.isascii() or b"\\u" in body
     for place, memory in enumerate(memories):
@@ -127,37 +130,13 @@ def decode_patch(body: bytes) -> MemoryPatch:
         Unreadable: The bytes aren't JSON in UTF-8.
         Invalid: A field is wrong.
     """
-    try:
-        patch = _patch.decode(body)
-    except msgspec.ValidationError as error:
-        raise Invalid(errors=[field_error(str(error), body, "json")]) from None
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise Unreadable(_reason(error)) from None
+    patch = decoding.read(body, _patch, _CHOICES)
     _check_closely(patch, None, None)
     if isinstance(patch.occurred_at, datetime):
         _check_moment(patch.occurred_at, None)
     if isinstance(patch.text, str) and patch.text.isspace():
         raise Invalid(errors=[FieldError("text", "is blank")])
     return patch
-
-
-def _decode(body: bytes, form: Format) -> object:
-    try:
-        if form == "ndjson":
-            return _line.decode_lines(body)
-        return _one_or_many.decode(body)
-    except msgspec.ValidationError as error:
-        raise Invalid(errors=[field_error(str(error), body, form)]) from None
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise Unreadable(_reason(error)) from None
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, RecursionError):
-        return "the JSON is nested too deeply"
-    if isinstance(error, UnicodeDecodeError):
-        return "the body isn't UTF-8"
-    return str(error)
 
 
 def _check_closely(memory: MemoryIn | MemoryPatch, place: int | None, dimensions: int | None) -> None:
@@ -221,61 +200,3 @@ def _is_deeper(value: object, levels: int) -> bool:
 
 def _field(place: int | None, name: str) -> str:
     return name if place is None else f"[{place}].{name}"
-
-
-UNKNOWN_FIELD = "isn't a known field"
-_PATH = re.compile(r" - at `\$(?P<path>[^`]*)`$")
-_UNKNOWN = re.compile(r"unknown field `(?P<name>.*)`$", re.DOTALL)
-_MISSING = re.compile(r"missing required field `(?P<name>.*)`$")
-_LIMIT = re.compile(r"(?P<length>length )?(?P<bound><=|>=|<|>) (?P<limit>[-\d.]+)$")
-_OUT_OF_BOUNDS = {
-    (True, "<"): "is too long",
-    (True, ">"): "is too short",
-    (False, "<"): "is too large",
-    (False, ">"): "is too small",
-}
-_STEP = re.compile(r"\[(\d+)\]|\.([^.\[]+)")
-
-
-def field_error(message: str, body: bytes, form: Format) -> FieldError:
-    """One field's error out of msgspec's message.
-
-    The value is a length or a number, read from the body; never text.
-    """
-    found = _PATH.search(message)
-    path = found["path"] if found else ""
-    reason = message[: found.start()] if found else message
-    if unknown := _UNKNOWN.search(reason):
-        name = unknown["name"][:NAME_MAX_CHARACTERS]
-        return FieldError(f"{path}.{name}".lstrip("."), UNKNOWN_FIELD)
-    if missing := _MISSING.search(reason):
-        return FieldError(f"{path}.{missing['name']}".lstrip("."), "is missing")
-    if reason.startswith("Invalid enum value"):  # msgspec quotes the value, which may be anything
-        return FieldError(path.lstrip(".") or "body", f"isn't one of {', '.join(KINDS)}")
-    limit = _LIMIT.search(reason)
-    if not limit:
-        reason = "needs an offset, such as Z" if "timezone component" in reason else reason[0].lower() + reason[1:]
-        return FieldError(path.lstrip(".") or "body", reason.replace("`", ""))
-    number = float(limit["limit"])
-    return FieldError(
-        path.lstrip(".") or "body",
-        _OUT_OF_BOUNDS[bool(limit["length"]), limit["bound"][0]],
-        _measure(body, form, path),
-        int(number) if number.is_integer() else number,
-    )
-
-
-def _measure(body: bytes, form: Format, path: str) -> int | float | None:
-    """The length or the number at `path` of the body; None where what follows it can't be read."""
-    try:
-        value: object = msgspec.json.Decoder().decode_lines(body) if form == "ndjson" else msgspec.json.decode(body)
-        for index, name in _STEP.findall(path):
-            if index and isinstance(value, list):
-                value = value[int(index)]
-            elif name and isinstance(value, dict):
-                value = value.get(name)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, IndexError):
-        return None
-    if isinstance(value, str | list | dict):
-        return len(value)
-    return value if isinstance(value, int | float) else None

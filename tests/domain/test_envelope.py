@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.domain.decoding import Format
 from app.domain.envelope import Malformed, pack, unpack
-from app.domain.memory import Format
 
 BASE = bytes(range(16))
 NAMES = st.text(st.characters(codec="ascii", exclude_characters=" "), max_size=64)

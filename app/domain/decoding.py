@@ -1,0 +1,110 @@
+"""JSON that comes in: read as a value of some shape, or refused with the field, its limit and its value."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Final, Literal, TypeVar
+
+import msgspec
+
+from app.errors import FieldError, Invalid, Unreadable
+
+T = TypeVar("T")
+Format = Literal["json", "ndjson"]
+Choices = Mapping[str, Sequence[str]]
+NO_CHOICES: Final[Choices] = MappingProxyType({})
+
+UNKNOWN_FIELD = "isn't a known field"
+_PATH = re.compile(r" - at `\$(?P<path>[^`]*)`$")
+_UNKNOWN = re.compile(r"unknown field `(?P<name>.*)`$", re.DOTALL)
+_MISSING = re.compile(r"missing required field `(?P<name>.*)`$")
+_LIMIT = re.compile(r"(?P<length>length )?(?P<bound><=|>=|<|>) (?P<limit>[-\d.]+)$")
+_OUT_OF_BOUNDS = {
+    (True, "<"): "is too long",
+    (True, ">"): "is too short",
+    (False, "<"): "is too large",
+    (False, ">"): "is too small",
+}
+_STEP = re.compile(r"\[(\d+)\]|\.([^.\[]+)")
+_SHOWN_CHARACTERS = 512  # of a field's name that nobody knows
+
+
+def read(body: bytes, decoder: msgspec.json.Decoder[T], choices: Choices = NO_CHOICES) -> T:
+    """The value that a JSON body holds.
+
+    Args:
+        body: The bytes as they came.
+        decoder: Of the shape wanted.
+        choices: What may be given, by name of field, for the fields that take fixed words.
+
+    Raises:
+        Unreadable: It isn't JSON in UTF-8.
+        Invalid: A field is wrong; names it, its limit and its value, which is never text.
+    """
+    return _attempt(decoder.decode, body, "json", choices)
+
+
+def read_lines(body: bytes, decoder: msgspec.json.Decoder[T], choices: Choices = NO_CHOICES) -> list[T]:
+    """The values that a body of JSON lines holds; else as `read`."""
+    return _attempt(decoder.decode_lines, body, "ndjson", choices)
+
+
+def _attempt(decode: Callable[[bytes], T], body: bytes, form: Format, choices: Choices) -> T:
+    try:
+        return decode(body)
+    except msgspec.ValidationError as error:
+        raise Invalid(errors=[_field_error(str(error), body, form, choices)]) from None
+    except UnicodeDecodeError:
+        raise Unreadable("the body isn't UTF-8") from None
+    except RecursionError:
+        raise Unreadable("the JSON is nested too deeply") from None
+    except msgspec.DecodeError as error:
+        raise Unreadable(str(error)) from None
+
+
+def _field_error(message: str, body: bytes, form: Format, choices: Choices) -> FieldError:
+    """One field's error out of msgspec's message.
+
+    The value is a length or a number, read from the body; never text.
+    """
+    found = _PATH.search(message)
+    path = found["path"] if found else ""
+    reason = message[: found.start()] if found else message
+    if unknown := _UNKNOWN.search(reason):
+        name = unknown["name"][:_SHOWN_CHARACTERS]
+        return FieldError(f"{path}.{name}".lstrip("."), UNKNOWN_FIELD)
+    if missing := _MISSING.search(reason):
+        return FieldError(f"{path}.{missing['name']}".lstrip("."), "is missing")
+    if reason.startswith("Invalid enum value"):  # msgspec quotes the value, which may be anything
+        allowed = choices.get(path.rpartition(".")[2], ())
+        named = ", ".join(allowed) or "the values allowed here"
+        return FieldError(path.lstrip(".") or "body", f"isn't one of {named}")
+    limit = _LIMIT.search(reason)
+    if not limit:
+        reason = "needs an offset, such as Z" if "timezone component" in reason else reason[0].lower() + reason[1:]
+        return FieldError(path.lstrip(".") or "body", reason.replace("`", ""))
+    number = float(limit["limit"])
+    return FieldError(
+        path.lstrip(".") or "body",
+        _OUT_OF_BOUNDS[bool(limit["length"]), limit["bound"][0]],
+        _measure(body, form, path),
+        int(number) if number.is_integer() else number,
+    )
+
+
+def _measure(body: bytes, form: Format, path: str) -> int | float | None:
+    """The length or the number at `path` of the body; None where what follows it can't be read."""
+    try:
+        value: object = msgspec.json.Decoder().decode_lines(body) if form == "ndjson" else msgspec.json.decode(body)
+        for index, name in _STEP.findall(path):
+            if index and isinstance(value, list):
+                value = value[int(index)]
+            elif name and isinstance(value, dict):
+                value = value.get(name)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, IndexError):
+        return None
+    if isinstance(value, str | list | dict):
+        return len(value)
+    return value if isinstance(value, int | float) else None
