@@ -32,13 +32,11 @@ def create(name: str, policy: Policy | None = None, scopes: Sequence[str] = TENA
     _check_name(name)
     tenant_id = uuid4()
     with database.tenant(tenant_id) as tx:
-        if not rows.add(tx, tenant_id, name):
+        tenant = rows.add(tx, tenant_id, name)
+        if tenant is None:
             raise Conflict(f"there is a tenant of the name {name!r} already")
         policies.add(tx, tenant_id, FIRST_POLICY_VERSION, policy or Policy())
         key = _issue(tx, tenant_id, "first", scopes, None)
-        tenant = rows.get(tx, tenant_id)
-    if tenant is None:
-        raise NotFound(str(tenant_id))
     return tenant, key
 
 

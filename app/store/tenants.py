@@ -33,12 +33,16 @@ class Key:
     revoked_at: datetime | None
 
 
-def add(tx: Connection, tenant_id: UUID, name: str) -> bool:
-    """Add a tenant. False where the name is taken."""
-    return tx.execute(_ADD, {"tenant_id": tenant_id, "name": name}).rowcount == 1
+def add(tx: Connection, tenant_id: UUID, name: str) -> Tenant | None:
+    """Add a tenant. None where the name is taken."""
+    row = tx.execute(_ADD, {"tenant_id": tenant_id, "name": name}).one_or_none()
+    return None if row is None else Tenant(*row)
 
 
-_ADD = text("INSERT INTO tenants (tenant_id, name) VALUES (:tenant_id, :name) ON CONFLICT (name) DO NOTHING")
+_ADD = text("""
+INSERT INTO tenants (tenant_id, name) VALUES (:tenant_id, :name) ON CONFLICT (name) DO NOTHING
+RETURNING tenant_id, name, created_at
+""")
 
 
 def get(tx: Connection, tenant_id: UUID) -> Tenant | None:
