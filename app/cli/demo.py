@@ -68,7 +68,7 @@ def _tour(config: Settings, home: Path, *, as_json: bool) -> None:
 
     def visit() -> None:
         try:
-            _visit(service, home, time.monotonic() - began, as_json=as_json)
+            _visit(service, home, time.monotonic() - began, rated=config.has_provider, as_json=as_json)
             ended.append(None)
         except Exception as error:  # noqa: BLE001 - carried over to the main thread
             ended.append(error)
@@ -96,11 +96,11 @@ def _tour(config: Settings, home: Path, *, as_json: bool) -> None:
         raise Failure("the demo was stopped before its end" if not code else "the service didn't keep running")
 
 
-def _visit(service: Service, home: Path, start_seconds: float, *, as_json: bool) -> None:
+def _visit(service: Service, home: Path, start_seconds: float, *, rated: bool, as_json: bool) -> None:
     from app.cli import report, tour
 
     place = Place(service.api_url, noted(home / "api-key"))
-    found = tour.walk(place, quiet=as_json)
+    found = tour.walk(place, rated=rated, quiet=as_json)
     if as_json:
         print_json(
             {

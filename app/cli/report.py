@@ -6,17 +6,19 @@ from typing import Final
 
 from rich.text import Text
 
+from app.cli.judged import Cost, Salience
 from app.cli.output import console, plain
 from app.cli.tour import EDIT_QUERY, RESULTS, Asked, Hit, Report
 
 SHOWN: Final = 3
+NAMES: Final = {"heuristic": "by rules", "llm": "by a model", "caller": "by the caller"}
 
 
 def show_report(report: Report, start_seconds: float) -> None:
     """Print it."""
     screen = console()
     facts = {
-        "Started": f"in {start_seconds:.1f} s: PostgreSQL, Redis, three workers, beat, the API",
+        "Started": f"in {start_seconds:.1f} s: PostgreSQL, Redis, four workers, beat, the API",
         "Sent": (
             f"{report.memories} memories in {report.requests} requests; each was answered 202 in "
             f"{report.accepted_p50_ms:.1f} ms (p50), {report.accepted_p95_ms:.1f} ms (p95)"
@@ -41,6 +43,7 @@ def show_report(report: Report, start_seconds: float) -> None:
             f"{report.found} of {len(report.questions)}; a search takes {report.search_p50_ms:.1f} ms (p50)",
         )
     )
+    _show_salience(report.salience)
     screen.print(
         _check("Edited", f"the next search for “{EDIT_QUERY}” has the new text first", well=report.edit_is_found)
     )
@@ -57,6 +60,31 @@ def show_report(report: Report, start_seconds: float) -> None:
         "Next: `ebbing run` starts a service that keeps its data; "
         "then `ebbing ingest FILE` and `ebbing search QUESTION`."
     )
+
+
+def _show_salience(salience: Salience) -> None:
+    screen = console()
+    judged = _counts({NAMES.get(source, source): count for source, count in salience.sources.items()})
+    if salience.cost is None:
+        screen.print(_fact("Judged", f"{judged}; no model was asked, since none is set (EBBING_OPENAI_API_KEY)"))
+    else:
+        cost = salience.cost
+        where = f" by {cost.model} at {cost.host}" if cost.calls else " (the model has answered nothing so far)"
+        screen.print(_fact("Judged", f"{judged}{where}: {_cost(cost)}"))
+    if salience.again is not None:
+        screen.print(_fact("Again", f"the same words once more: {_cost(salience.again)}"))
+    for one in salience.best:
+        criteria = ", ".join(f"{name} {value:g}" for name, value in one.criteria.items())
+        line = Text(f"    {one.salience:.2f} ", style="bold").append(f"({criteria or one.source}) ", style="dim")
+        line.append(plain(one.text), style="default")
+        if screen.is_terminal:
+            line.truncate(screen.width, overflow="ellipsis")
+        screen.print(line)
+
+
+def _cost(cost: Cost) -> str:
+    money = "no price is set" if cost.cost is None else f"cost {cost.cost:.4f}"
+    return f"{cost.calls} calls, {cost.tokens:,} tokens, {money}, {cost.cache_hits} cache hits"
 
 
 def _show_question(asked: Asked) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from secrets import token_hex
@@ -13,8 +13,10 @@ from statistics import quantiles
 from typing import Any, Final
 
 from app import sample
+from app.cli import judged
 from app.cli.client import Api, pages
 from app.cli.ingest import wait_searchable
+from app.cli.judged import Salience
 from app.cli.output import progress
 from app.cli.place import Place
 
@@ -65,6 +67,7 @@ class Report:
     tiers: dict[str, int]
     questions: tuple[Asked, ...]
     search_p50_ms: float
+    salience: Salience
     edit_is_found: bool
     delete_is_gone: bool
     repeat_gives_same_ids: bool
@@ -89,11 +92,12 @@ class Report:
         return [sentence for sentence, well in checks.items() if not well]
 
 
-def walk(place: Place, *, quiet: bool) -> Report:
-    """Make a tenant, send the sample, ask the questions, edit, delete, repeat.
+def walk(place: Place, *, rated: bool, quiet: bool) -> Report:
+    """Make a tenant, send the sample, ask the questions, look at what was judged, edit, delete, repeat.
 
     Args:
         place: The API, with a key that may make tenants.
+        rated: Whether a model rates memories.
         quiet: No progress bars.
 
     Raises:
@@ -102,10 +106,10 @@ def walk(place: Place, *, quiet: bool) -> Report:
     with Api(place) as admin:
         made = admin.call("POST", "/v1/admin/tenants", json={"name": f"demo-{token_hex(4)}"}).body
     with Api(Place(place.url, made["api_key"]), patience_seconds=PATIENCE_SECONDS) as api:
-        return _walk(api, quiet=quiet)
+        return _walk(api, rated=rated, quiet=quiet)
 
 
-def _walk(api: Api, *, quiet: bool) -> Report:
+def _walk(api: Api, *, rated: bool, quiet: bool) -> Report:
     memories = sample.memories()
     keys: dict[str, str] = {}
     waits: list[float] = []
@@ -147,9 +151,27 @@ def _walk(api: Api, *, quiet: bool) -> Report:
         tiers=dict(Counter(memory["tier"] for memory in kept)),
         questions=tuple(asked),
         search_p50_ms=_quantile([one.milliseconds for one in asked], 50),
+        salience=_salience(api, memories, rated=rated, quiet=quiet),
         **_changes(api, {key: memory_id for memory_id, key in keys.items()}[EDITED]),
         repeat_gives_same_ids=first is not None and api.add(first[0], first[1]).body["ids"] == first[2],
     )
+
+
+def _salience(api: Api, memories: Sequence[dict[str, object]], *, rated: bool, quiet: bool) -> Salience:
+    """Wait until all is judged; with a model, send some of it again to see what the same words cost."""
+    judged.wait_judged(api, quiet=quiet)
+    kept = list(pages(api, "/v1/memories", "memories", {"limit": PAGE}))
+    if not rated:
+        return judged.look(kept, None)
+    cost = judged.spent(api)
+    repeated: list[dict[str, object]] = [
+        {name: memory[name] for name in ("text", "speaker") if name in memory} for memory in memories
+    ]
+    api.add(_ndjson(repeated[:REQUEST_MEMORIES]), f"demo-{token_hex(8)}")
+    with progress("again", REQUEST_MEMORIES, quiet=quiet) as step:
+        wait_searchable(api, step, PATIENCE_SECONDS)
+    judged.wait_judged(api, quiet=quiet)
+    return judged.look(kept, cost, judged.less(judged.spent(api), cost))
 
 
 def _changes(api: Api, memory_id: str) -> dict[str, bool]:

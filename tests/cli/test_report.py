@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
+from app.cli.judged import Cost, Judged, Salience, less
 from app.cli.report import show_report
 from app.cli.run import banner, tell
 from app.cli.tour import Asked, Hit, Report
@@ -30,6 +31,7 @@ REPORT = Report(
         Asked("Why?", ("m9",), "", 5.0, (), found=False),
     ),
     search_p50_ms=5.0,
+    salience=Salience({"heuristic": 3}, (Judged("We moved to Kiel", 0.7, "heuristic", {"emotional": 6.0}),)),
     edit_is_found=True,
     delete_is_gone=True,
     repeat_gives_same_ids=True,
@@ -48,6 +50,27 @@ def test_the_report_shows_the_best_hits_and_the_one_that_answers(capsys: pytest.
     assert "text 5" not in shown
     assert "1 of 2" in shown
     assert "ebbing run" in shown.splitlines()[-1]
+
+
+def test_without_a_model_the_report_says_that_rules_judged(capsys: pytest.CaptureFixture[str]) -> None:
+    show_report(REPORT, 3.2)
+    shown = capsys.readouterr().out
+    assert "by rules 3; no model was asked, since none is set" in shown
+    assert "0.70 (emotional 6) We moved to Kiel" in shown
+
+
+def test_with_a_model_the_report_says_what_it_cost_and_what_the_cache_spared(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    cost = Cost("m-1", "127.0.0.1", calls=11, tokens=12_345, cache_hits=2, cost=0.0123)
+    later = replace(cost, cache_hits=12)
+    salience = Salience({"llm": 3}, (), cost, less(later, cost))
+    show_report(replace(REPORT, salience=salience), 3.2)
+    shown = capsys.readouterr().out
+    assert "by a model 3 by m-1 at 127.0.0.1: 11 calls, 12,345 tokens, cost 0.0123, 2 cache hits" in shown
+    assert "the same words once more: 0 calls, 0 tokens, cost 0.0000, 10 cache hits" in shown
+    show_report(replace(REPORT, salience=Salience({"heuristic": 3}, (), Cost())), 3.2)
+    assert "the model has answered nothing so far" in capsys.readouterr().out
 
 
 def test_a_demo_that_went_well_has_nothing_wrong() -> None:
