@@ -165,7 +165,9 @@ def _salience(api: Api, memories: Sequence[dict[str, object]], *, rated: bool, q
         return judged.look(kept, None)
     cost = judged.spent(api)
     repeated: list[dict[str, object]] = [
-        {name: memory[name] for name in ("text", "speaker") if name in memory} for memory in memories
+        {name: memory[name] for name in ("text", "speaker") if name in memory}
+        for memory in memories
+        if "salience" not in memory
     ]
     api.add(_ndjson(repeated[:REQUEST_MEMORIES]), f"demo-{token_hex(8)}")
     with progress("again", REQUEST_MEMORIES, quiet=quiet) as step:
