@@ -73,7 +73,7 @@ def compose_faults(text: str) -> list[str]:
         found += [
             f"{key} holds a secret: take it from the environment"
             for key, value in dict(service.get("environment", {})).items()
-            if re.search("PASSWORD|SECRET|_KEY$|AUTH$|_URL$", key) and "${" not in str(value)
+            if re.search("PASSWORD|SECRET|_KEY$|AUTH$|_URL$", key) and value is not None and "${" not in str(value)
         ]
         found += [
             f"depends on {other}, which isn't there" for other in service.get("depends_on", {}) if other not in services
