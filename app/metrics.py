@@ -43,6 +43,11 @@ WORK: Final[dict[str, str]] = {
     "ledger_purged_rows": "Ledger rows deleted when no replay could need them.",
     "runs_done": "Scheduled runs that finished.",
     "runs_failed": "Scheduled runs that failed.",
+    "model_calls": "Answers of models that were paid for.",
+    "model_input_tokens": "Tokens sent to models, cached ones included.",
+    "model_output_tokens": "Tokens answered by models.",
+    "budget_soft_reached": "Tenants that came close to a limit of their budget, once a day and process.",
+    "budget_hard_reached": "Tenants that reached a limit of their budget, once a day and process.",
 }
 
 # Started at 0, so that a rate exists from the first scrape on.

@@ -28,7 +28,7 @@ from app.domain import keys
 from app.domain.decoding import Format
 from app.domain.ids import RANDOM_BYTES, memory_uuids, new_base
 from app.domain.policy import Policy
-from app.services import enrichment, ingest, tenants
+from app.services import budget, enrichment, ingest, tenants
 from app.settings import settings
 from app.store import database
 
@@ -224,3 +224,4 @@ def forget() -> None:
     queues._sender.cache_clear()
     cache._held.clear()
     cache._underway.clear()
+    budget._memo = budget._Memo()
