@@ -10,14 +10,14 @@ from starlette.concurrency import run_in_threadpool
 from starlette.types import ASGIApp
 
 from app import logs, queues
-from app.api import admin, memories, openapi, problems, search, status
+from app.api import admin, memories, openapi, problems, search, status, usage
 from app.api.guard import Guard
 from app.api.ingest import Ingest
 from app.clients import stream
 from app.clients.embedder import embedder
 from app.clients.redis import connect_async
 from app.clients.stream import Door
-from app.services import health
+from app.services import budget, health
 from app.settings import settings
 from app.store import database
 
@@ -31,6 +31,7 @@ def build() -> ASGIApp:
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         await run_in_threadpool(health.check_redis)
+        budget.check()
         await run_in_threadpool(embedder)  # loaded now, so that the first search needn't wait
         yield
         nudger.close()
@@ -47,7 +48,7 @@ def build() -> ASGIApp:
         redoc_url=None,
         openapi_url="/openapi.json" if shown else None,
     )
-    for module in (memories, search, status, admin):
+    for module in (memories, search, status, usage, admin):
         app.include_router(module.router)
     problems.install(app)
     openapi.install(app)

@@ -8,9 +8,10 @@ from uuid import uuid4
 import pytest
 from fastapi.openapi.models import OpenAPI
 
+from app.clients.answers import Usage
 from app.domain import keys
 from app.domain.keys import SCOPES
-from app.services import tenants
+from app.services import budget, tenants
 from tests.api.caller import Api, fields
 from tests.service import Service
 
@@ -28,6 +29,7 @@ TABLE: dict[tuple[str, str], tuple[str, dict[str, Any], int]] = {
     ("DELETE", "/v1/memories/{memory_id}"): ("ingest", {}, 204),
     ("POST", "/v1/search"): ("read", {"json": {"query": "x"}}, 200),
     ("GET", "/v1/stats"): ("read", {}, 200),
+    ("GET", "/v1/usage"): ("maintain", {}, 200),
     ("POST", "/v1/admin/tenants"): ("admin", {"json": {"name": "new"}}, 201),
     ("GET", "/v1/admin/tenants"): ("admin", {}, 200),
     ("POST", "/v1/admin/keys"): ("admin", {"json": {"name": "new"}}, 201),
@@ -135,6 +137,9 @@ def test_lists_searches_and_numbers_are_of_the_own_tenant(api: Api) -> None:
     assert api.post("/v1/search", key=other.key, json={"query": "mine"}).json()["results"] == []
     stats = api.get("/v1/stats", key=other.key).json()
     assert set(stats["memories"].values()) == {0}
+    budget.spend(api.tenant.tenant_id, "score", "m", Usage(calls=1, input_tokens=5))
+    assert api.get("/v1/usage").json()["usage"]
+    assert api.get("/v1/usage", key=other.key).json()["usage"] == []
     cursor = api.get("/v1/memories", params={"limit": 1}).json()["next_cursor"]
     assert api.get("/v1/memories", key=other.key, params={"cursor": cursor}).json()["memories"] == []
 

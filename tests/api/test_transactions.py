@@ -13,8 +13,9 @@ import redis
 from sqlalchemy import Connection
 
 from app import queues
+from app.clients.answers import Usage
 from app.clients.embedder import StaticEmbedder
-from app.services import retention, schedule
+from app.services import budget, retention, schedule
 from app.services.schedule import Row
 from app.store import database
 from tests.api.caller import Api
@@ -70,6 +71,7 @@ def watch(api: Api, monkeypatch: pytest.MonkeyPatch) -> Watch:
 
 def everything(api: Api) -> None:
     """Each way through the service, failures included."""
+    api.service.configure(budget_tokens=5)
     ids = api.remember(
         {"text": "the cat", "thread": "t"},
         {"text": "the dog", "thread": "t", "external_id": "k"},
@@ -85,7 +87,9 @@ def everything(api: Api) -> None:
         api.delete(f"/v1/memories/{memory_id}")
     api.get("/v1/memories")
     api.post("/v1/search", json={"query": "cat"})
-    for path in ("/v1/stats", "/readyz", "/metrics"):
+    budget.spend(api.tenant.tenant_id, "score", "m", Usage(calls=1, input_tokens=5))
+    assert budget.state(api.tenant.tenant_id) is budget.State.HARD  # which is counted in Redis
+    for path in ("/v1/stats", "/v1/usage", "/readyz", "/metrics"):
         assert api.get(path).status_code == 200
     api.post("/v1/admin/keys", json={"name": "x"}, key=api.admin.key)
     api.service.post(api.tenant.tenant_id, b"no JSON")
