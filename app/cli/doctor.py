@@ -54,6 +54,7 @@ def _findings(url: str | None) -> Iterator[Finding]:
     yield _home()
     yield checkup.embedder_loads()
     config = configuration()
+    yield from checkup.models(config)
     if config.database_url is not None:
         yield from checkup.postgresql()
     if config.redis_url is not None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Final, Literal
 
 from app.clients.redis import RedisError, check_settings, connect
 from app.errors import Misconfigured
-from app.services import health
+from app.services import budget, health
 from app.services.passing import is_passing
+from app.settings import Settings
 from app.store import database, inspection
 
 Level = Literal["ok", "warn", "fail"]
@@ -102,3 +103,30 @@ def embedder_loads() -> Finding:
         detail = f"doesn't load ({type(error).__name__}: {error}): install Ebbing again"
         return Finding("embedder", "fail", detail)
     return Finding("embedder", "ok", f"{model.model}, {model.dimensions} dimensions, offline")
+
+
+def models(config: Settings) -> Iterator[Finding]:
+    """The provider of models that the settings name, and what holds its cost within limits."""
+    if not config.has_provider:
+        yield Finding("provider", "ok", "none is named, and none needed: memories are rated by rules, offline")
+        return
+    host = budget.host(config)
+    if not host:
+        yield Finding("provider", "fail", "EBBING_OPENAI_BASE_URL isn't an http(s) address such as https://host/v1")
+        return
+    asked = budget.models(config)
+    unpriced = [model for model in asked if model not in config.prices]
+    prices = f"no price in PRICES for {', '.join(unpriced)}" if unpriced else "prices are known"
+    yield Finding("provider", "ok", f"{', '.join(asked)} at {host}; {prices}")
+    yield from _budget(config)
+
+
+def _budget(config: Settings) -> Iterator[Finding]:
+    limits = {name: limit for name, limit in asdict(budget.operators_limits(config)).items() if limit is not None}
+    remarks = budget.remarks(config)
+    for remark in remarks:
+        yield Finding("budget", "fail", remark)
+    if not limits:
+        yield Finding("budget", "warn", "models may cost any sum: set EBBING_BUDGET_TOKENS or EBBING_BUDGET_COST")
+    elif not remarks:
+        yield Finding("budget", "ok", ", ".join(f"{name} {limit:,} a day" for name, limit in limits.items()))

@@ -49,7 +49,16 @@ def test_a_service_that_is_well(cli: Cli, api: Stub, folder: Path) -> None:
     api.replies["GET /metrics"] = Reply(200, HEARD.replace(b"95.0", b"5.0"))
     code, found = levels(cli)
     assert code == 0
-    names = {"python", "home", "embedder", "api", "api: redis", "api key", *(f"lane {lane}" for lane in LANES)}
+    names = {
+        "python",
+        "home",
+        "embedder",
+        "provider",
+        "api",
+        "api: redis",
+        "api key",
+        *(f"lane {lane}" for lane in LANES),
+    }
     assert found == dict.fromkeys(names, "ok")
 
 
@@ -127,3 +136,25 @@ def test_databases_that_are_away_are_said_to_be(cli: Cli) -> None:
     assert "EBBING_REDIS_URL" in done.out
     stream.close()
     database.close()
+
+
+PRICED = '{"gpt-5.4-mini": {"input": 1}}'
+KEYED = {"EBBING_OPENAI_API_KEY": "k"}
+
+
+@pytest.mark.parametrize(
+    ("environment", "lines"),
+    [
+        ({}, ["✓ provider", "none needed"]),
+        (KEYED, ["✓ provider", "gpt-5.4-mini at api.openai.com; no price", "! budget", "EBBING_BUDGET_TOKENS"]),
+        (KEYED | {"EBBING_BUDGET_TOKENS": "5000"}, ["✓ budget", "tokens 5,000 a day"]),
+        (KEYED | {"EBBING_BUDGET_COST": "5"}, ["✗ budget", "BUDGET_COST is set but gpt-5.4-mini has no price"]),
+        (KEYED | {"EBBING_BUDGET_COST": "5", "EBBING_PRICES": PRICED}, ["prices are known", "✓ budget"]),
+        ({"EBBING_OPENAI_BASE_URL": "nowhere"}, ["✗ provider", "EBBING_OPENAI_BASE_URL"]),
+    ],
+    ids=str,
+)
+def test_provider_prices_and_budget_are_looked_at(cli: Cli, environment: dict[str, str], lines: list[str]) -> None:
+    done = cli("doctor", EBBING_API_URL="http://127.0.0.1:9", **environment)
+    for line in lines:
+        assert line in done.out, line

@@ -38,6 +38,7 @@ def test_commands_are_there() -> None:
         "ingest",
         "search",
         "stats",
+        "usage",
         "doctor",
         "tenants",
         "keys",
