@@ -12,7 +12,7 @@ from app import logs, queues
 from app.clients import stream
 from app.clients.redis import RedisError, redis_url
 from app.errors import Misconfigured
-from app.services import health
+from app.services import budget, health
 from app.settings import settings
 from app.store import database
 from workers.schedule import beat_entries
@@ -51,12 +51,13 @@ celery.conf.update(
 
 
 @signals.worker_init.connect
-def _check_redis(**_: Any) -> None:
+def _check(**_: Any) -> None:
     logs.configure("worker")
     try:
         health.check_redis()
     except Misconfigured:
         raise SystemExit(1) from None  # anything else is swallowed by Celery's signals
+    budget.check()
 
 
 @signals.worker_ready.connect
