@@ -28,7 +28,7 @@ from app.domain import keys
 from app.domain.decoding import Format
 from app.domain.ids import RANDOM_BYTES, memory_uuids, new_base
 from app.domain.policy import Policy
-from app.services import budget, enrichment, ingest, tenants
+from app.services import budget, enrichment, ingest, rate, tenants
 from app.settings import settings
 from app.store import database
 
@@ -222,6 +222,9 @@ def forget() -> None:
     if queues._sender.cache_info().currsize:
         queues._sender().close()
     queues._sender.cache_clear()
+    if rate._scorer.cache_info().currsize:
+        rate._scorer().close()
+    rate._scorer.cache_clear()
     cache._held.clear()
     cache._underway.clear()
     budget._memo = budget._Memo()

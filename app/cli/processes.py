@@ -26,6 +26,7 @@ CONNECTIONS: Final = 1024
 HEADER_TIMEOUT_MILLISECONDS: Final = 20_000
 STOP_SECONDS: Final = 8
 INGEST_PROCESSES: Final = 2
+SCORE_PROCESSES_WITH_MODEL: Final = 2  # one may wait for a model, the other has the rules
 
 router = typer.Typer()
 
@@ -81,9 +82,12 @@ def _load(server_process: int) -> Callable[..., Any]:
 
 @router.command(epilog=examples("ebbing worker --lane ingest", "ebbing worker --lane embed --concurrency 2"))
 def worker(
-    lane: Annotated[str, typer.Option("--lane", help="Which work it does: ingest, embed or maintain.")],
+    lane: Annotated[str, typer.Option("--lane", help="Which work it does: ingest, embed, score or maintain.")],
     concurrency: Annotated[
-        int | None, typer.Option("--concurrency", min=1, help="Processes; 2 for ingest, 1 otherwise.")
+        int | None,
+        typer.Option(
+            "--concurrency", min=1, help="Processes; 2 for ingest, 2 for score where a model is asked, else 1."
+        ),
     ] = None,
 ) -> None:
     """Work on one lane's queues."""
@@ -91,18 +95,26 @@ def worker(
 
     if lane not in LANES:
         raise Failure(f"there is no lane {lane}: the lanes are {', '.join(LANES)}", Code.USAGE)
-    _need(configuration(), "database_url", "redis_url")
+    config = configuration()
+    _need(config, "database_url", "redis_url")
     # Celery hands unfinished tasks back on SIGQUIT; its own answer to SIGTERM waits for them.
     os.environ["REMAP_SIGTERM"] = "SIGQUIT"
     _become_celery(
         "worker",
         *("--queues", ",".join(LANES[lane])),
         *("--pool", "prefork"),
-        *("--concurrency", str(concurrency or (INGEST_PROCESSES if lane == "ingest" else 1))),
+        *("--concurrency", str(concurrency or _processes(lane, config))),
         *("--hostname", f"{lane}@%h"),
         "--without-gossip",
         "--without-mingle",
     )
+
+
+def _processes(lane: str, config: Settings) -> int:
+    """How many a lane needs so that one that takes its time doesn't hold up the rest."""
+    if lane == "ingest":
+        return INGEST_PROCESSES
+    return SCORE_PROCESSES_WITH_MODEL if lane == "score" and config.has_provider else 1
 
 
 @router.command(epilog=examples("ebbing beat"))

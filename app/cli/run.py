@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
+from urllib.parse import urlsplit
 
 import typer
 
@@ -118,6 +119,7 @@ def banner(config: Settings, service: Service, home: Path, seconds: float) -> st
     """What runs, where, and how to go on."""
     docs = f"{service.api_url}/docs" if config.docs_enabled else "off (EBBING_DOCS_ENABLED)"
     where = "" if home == Path(".ebbing").resolve() else f"EBBING_HOME={shlex.quote(str(home))} "
+    host = provider_host(config)
     lines = {
         "API": service.api_url,
         "Docs": docs,
@@ -127,10 +129,17 @@ def banner(config: Settings, service: Service, home: Path, seconds: float) -> st
         "Embedder": "local, bundled, works offline"
         if config.embedder == "local"
         else f"{config.embedding_model}, by URL",
-        "Salience": "by rules, works offline",
-        "Provider": "given, for the openai embedder" if config.has_provider else "none, and none is needed",
+        "Salience": f"by {config.salience_model} at {host}, rules until then" if host else "by rules, works offline",
+        "Provider": host or "none, and none is needed",
         "Logs": f"{home / 'logs'}",
         "Try": f"{where}ebbing doctor",
         "Stop": "Ctrl-C",
     }
     return "\n".join([f"Ready in {seconds:.1f} s.", *(f"  {name:<12}{text}" for name, text in lines.items())])
+
+
+def provider_host(config: Settings) -> str | None:
+    """The host that models are asked at; None where no model is asked."""
+    if not config.has_provider:
+        return None
+    return urlsplit(config.openai_base_url).netloc if config.openai_base_url else "api.openai.com"

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import secrets
+import threading
+import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from itertools import count
 from uuid import UUID
 
 from app.clients.answers import Reply, Usage
 from app.clients.provider import Patience, Provider
-from app.clients.resilience import ProviderFailed, Reason
+from app.clients.resilience import Clock, ProviderFailed, Reason
 from app.domain import scoring
-from app.domain.scoring import PROMPT_VERSION, Score, Unscored
+from app.domain.scoring import Score, Unscored
 from app.settings import Settings
 
 
@@ -21,8 +25,8 @@ class Scored:
 
     Attributes:
         scores: By memory id; whatever isn't here has no score.
-        failed: Why a memory that was asked about has none, by memory id. Those that weren't asked about, because
-            the provider fell ill before, are in neither.
+        failed: Why a memory that was asked about has none, by memory id. Those that nothing is known about, because
+            the provider fell ill or the time was over before, are in neither.
         usage: What all calls cost, the useless ones too.
     """
 
@@ -49,6 +53,56 @@ class ScoringFailed(ProviderFailed):
         self.scored = scored or Scored()
 
 
+@dataclass(slots=True)
+class Gathered:
+    """What became of memories that several threads asked about.
+
+    Attributes:
+        scores: By memory id.
+        failed: Why a memory has no score, where that is its own matter, by memory id.
+        spared: Those that are as they were before: not asked about, or only by an ill provider. What is in none of the
+            three made trouble in a batch until the time was over, and should come alone.
+        illness: Why the provider as a whole gave no answer, where it didn't.
+        usage: What all calls cost, the useless ones too.
+    """
+
+    scores: dict[UUID, Score] = field(default_factory=dict)
+    failed: dict[UUID, ProviderFailed] = field(default_factory=dict)
+    spared: set[UUID] = field(default_factory=set)
+    illness: ProviderFailed | None = None
+    usage: Usage = field(default_factory=Usage)
+
+    def add(self, batch: Sequence[Unscored], outcome: Scored | ScoringFailed | None) -> None:
+        """Take in what became of one batch; None is a batch that wasn't asked about."""
+        ids = {memory.memory_id for memory in batch}
+        if outcome is None:
+            self.spared |= ids
+            return
+        scored = outcome.scored if isinstance(outcome, ScoringFailed) else outcome
+        self.scores |= scored.scores
+        self.failed |= scored.failed
+        self.usage += scored.usage
+        if isinstance(outcome, ScoringFailed) and _is_illness(outcome):
+            self.illness = self.illness or outcome
+            self.spared |= ids - scored.scores.keys() - scored.failed.keys()
+
+    def blame_provider(self) -> None:
+        """Take requests that were called bad for the provider's matter: it hasn't understood a single one yet."""
+        bad = {memory_id for memory_id, each in self.failed.items() if each.reason is Reason.BAD_REQUEST}
+        for memory_id in bad:
+            self.illness = self.illness or self.failed[memory_id]
+            del self.failed[memory_id]
+        self.spared |= bad
+
+
+class _OutOfTime(Exception):
+    """A batch made trouble for too long."""
+
+    def __init__(self, failure: ProviderFailed) -> None:
+        super().__init__()
+        self.failure = failure
+
+
 class Scorer:
     """A chat model that scores memories; may be used by many threads.
 
@@ -59,6 +113,7 @@ class Scorer:
         batch_tokens: Tokens of memories in one call.
         batch_memories: Memories in one call.
         random_bytes: Gives so many random bytes, for the marks of the blocks.
+        clock: Seconds that never go back.
     """
 
     def __init__(
@@ -70,6 +125,7 @@ class Scorer:
         batch_tokens: int = 4000,
         batch_memories: int = scoring.MEMORIES_MAX,
         random_bytes: Callable[[int], bytes] = secrets.token_bytes,
+        clock: Clock = time.monotonic,
     ) -> None:
         self._provider = provider
         self._model = model
@@ -77,15 +133,20 @@ class Scorer:
         self._batch_tokens = batch_tokens
         self._batch_memories = batch_memories
         self._random_bytes = random_bytes
+        self._clock = clock
+        self._was_understood = False
 
     @classmethod
     def from_settings(cls, provider: Provider, settings: Settings) -> Scorer:
-        """The scorer that the settings name."""
-        patience = Patience(settings.llm_timeout_seconds, settings.llm_tries, settings.llm_wait_max_seconds)
+        """The scorer that the settings name.
+
+        It tries once: what waits to be rated stands in rows, and comes again by itself. Waiting for the next try here
+        would hold the lane that the rules share.
+        """
         return cls(
             provider,
             settings.salience_model,
-            patience,
+            Patience(settings.llm_timeout_seconds),
             batch_tokens=settings.score_batch_tokens,
             batch_memories=settings.score_batch_memories,
         )
@@ -93,7 +154,48 @@ class Scorer:
     @property
     def version(self) -> str:
         """The model and the prompt: what a score, and a cache of scores, belongs to."""
-        return f"{self._model}/{PROMPT_VERSION}"
+        return scoring.version(self._model)
+
+    @property
+    def is_resting(self) -> bool:
+        """Whether the provider has failed so often that nobody should ask it for now."""
+        return self._provider.health()["chat"] == "open"
+
+    def close(self) -> None:
+        """Close the provider's connections; it can't be used afterwards."""
+        self._provider.close()
+
+    def gather(self, memories: Sequence[Unscored], *, threads: int, seconds: float) -> Gathered:
+        """Scores of the memories, a batch a thread. Raises nothing for a provider that fails.
+
+        Args:
+            memories: Any number.
+            threads: Batches at once, 1 or more.
+            seconds: After these no further batch is begun than the first of each thread; nor after the provider
+                fell ill.
+        """
+        until = self._clock() + seconds
+        is_ill = threading.Event()
+
+        def ask(place: int, batch: Sequence[Unscored]) -> Scored | ScoringFailed | None:
+            if is_ill.is_set() or (place >= threads and self._clock() >= until):
+                return None
+            try:
+                return self.score(batch)
+            except ScoringFailed as failure:
+                if _is_illness(failure):
+                    is_ill.set()
+                return failure
+
+        gathered = Gathered()
+        batches = list(scoring.batches(memories, self._batch_tokens, self._batch_memories))
+        with ThreadPoolExecutor(threads) as pool:
+            for batch, outcome in zip(batches, pool.map(ask, count(), batches), strict=True):
+                gathered.add(batch, outcome)
+        self._was_understood |= bool(gathered.scores)
+        if not self._was_understood:
+            gathered.blame_provider()
+        return gathered
 
     def score(self, memories: Sequence[Unscored]) -> Scored:
         """Scores of all the memories.
@@ -101,19 +203,22 @@ class Scorer:
         An answer that isn't about exactly the memories asked is asked for again in halves. A half that does no
         better, beside one that did, is halved on until the memory that can't be scored stands alone; when both
         halves make no sense, the model is taken at its word. A memory that stands alone is asked about once more.
+        That takes `SETTLE_SECONDS` for a batch at most; what isn't settled by then is in neither.
 
         Raises:
             ScoringFailed: Some have no score; holds those that have, and why the others haven't.
         """
-        work = _Work(self)
-        illness = None
+        work = _Work(self, self._clock)
+        cause = None
         for batch in scoring.batches(memories, self._batch_tokens, self._batch_memories):
             try:
                 work.settle(batch)
+            except _OutOfTime as late:
+                cause = late.failure
             except ProviderFailed as failure:
-                illness = failure
+                cause = failure
                 break
-        cause = illness or next(iter(work.scored.failed.values()), None)
+        cause = cause or next(iter(work.scored.failed.values()), None)
         if cause is not None:
             raise ScoringFailed(cause.reason, cause.detail, cause.status, cause.retry_after_seconds, work.scored)
         return work.scored
@@ -138,8 +243,10 @@ class Scorer:
 class _Work:
     """One call of `Scorer.score`: what has been found so far."""
 
-    def __init__(self, scorer: Scorer) -> None:
+    def __init__(self, scorer: Scorer, clock: Clock) -> None:
         self._scorer = scorer
+        self._clock = clock
+        self._until = 0.0
         self.scored = Scored()
 
     def settle(self, batch: Sequence[Unscored]) -> None:
@@ -147,18 +254,20 @@ class _Work:
 
         Raises:
             ProviderFailed: The provider is ill; what was settled until then stays.
+            _OutOfTime: So does it when the time is over.
         """
+        self._until = self._clock() + scoring.SETTLE_SECONDS
         if failure := self._try(batch):
             self._settle_failed(batch, failure)
 
     def _settle_failed(self, batch: Sequence[Unscored], failure: ProviderFailed) -> None:
         if len(batch) == 1:
-            again = self._try(batch) if failure.reason is Reason.GARBAGE else failure
+            again = self._try(batch, failure) if failure.reason is Reason.GARBAGE else failure
             self._give_up(batch, again)
             return
         middle = len(batch) // 2
         halves = [batch[:middle], batch[middle:]]
-        failures = [self._try(half) for half in halves]
+        failures = [self._try(half, failure) for half in halves]
         senseless = all(each is not None and each.reason is Reason.GARBAGE for each in failures)
         for half, failed in zip(halves, failures, strict=True):
             if senseless:
@@ -166,8 +275,14 @@ class _Work:
             elif failed is not None:
                 self._settle_failed(half, failed)
 
-    def _try(self, batch: Sequence[Unscored]) -> ProviderFailed | None:
-        """Nothing when the batch is scored; else a failure that a smaller batch may not meet."""
+    def _try(self, batch: Sequence[Unscored], before: ProviderFailed | None = None) -> ProviderFailed | None:
+        """Nothing when the batch is scored; else a failure that a smaller batch may not meet.
+
+        Args:
+            before: Why it is asked about once more.
+        """
+        if before is not None and self._clock() >= self._until:
+            raise _OutOfTime(before)
         try:
             reply, mark = self._scorer.ask(batch)
         except ProviderFailed as failure:
@@ -187,3 +302,8 @@ class _Work:
     def _give_up(self, batch: Sequence[Unscored], failure: ProviderFailed | None) -> None:
         if failure is not None:
             self.scored.failed.update((memory.memory_id, failure) for memory in batch)
+
+
+def _is_illness(failure: ProviderFailed) -> bool:
+    """Whether the provider as a whole gave no answer: no memory can be the cause, as it may where halving helps."""
+    return not failure.treatment.halve

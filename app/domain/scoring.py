@@ -40,6 +40,8 @@ ENTITY_MAX_CHARACTERS: Final = 64
 TOPIC_MAX_CHARACTERS: Final = 48
 TEXT_MAX_BYTES: Final = 12_000
 """What the model is shown of a text; the rest is cut off, about 3,000 tokens in."""
+SETTLE_SECONDS: Final = 60.0
+"""How long a batch is asked about in ever smaller parts; a call that has begun by then isn't cut short."""
 DELIMITER_BYTES: Final = 16
 
 _BYTES_A_TOKEN = 4
@@ -136,6 +138,16 @@ class Unusable(Exception):
     """
 
     REASONS = ("too long", "not JSON", "out of shape", "wrong count", "wrong position", "wrong id")
+
+
+def version(model: str) -> str:
+    """The model and the prompt: what a score, and a cache of scores, belongs to."""
+    return f"{model}/{PROMPT_VERSION}"
+
+
+def digest(memory: Unscored) -> bytes:
+    """32 bytes that stand for what a model is shown of a memory; equal ones needn't be asked about twice."""
+    return hashlib.blake2b(clip(memory.text, TEXT_MAX_BYTES).encode(), digest_size=32).digest()
 
 
 def tokens(text: str) -> int:
@@ -318,7 +330,7 @@ def _score(item: _Item, position: int, memory: Unscored, mark: str) -> Score:
         personal=_clamped(item.personal),
         sensitivity=_clamped(item.sensitivity) / CRITERION_MAX,
         kind=cast("Kind", item.kind) if item.kind in KINDS else None,
-        entities=_entities(item.entities, memory.text),
+        entities=_entities(item.entities, clip(memory.text, TEXT_MAX_BYTES)),
         topics=_topics(item.topics),
         categories=tuple(category for category in CATEGORIES if category in item.categories),
     )
@@ -329,7 +341,7 @@ def _clamped(number: float) -> float:
 
 
 def _entities(given: Sequence[str], text: str) -> tuple[str, ...]:
-    """Names that the memory's own text holds, so that no other text can add one."""
+    """Names that the text holds as it was shown, so that no other text can add one."""
     shown = text.casefold()
     names = (" ".join(name.split()) for name in given)
     kept = (name for name in names if 0 < len(name) <= ENTITY_MAX_CHARACTERS and name.casefold() in shown)

@@ -1,4 +1,7 @@
-"""Judge what memories are worth, by rules: read, judge without a transaction, write what is still true."""
+"""Judge what memories are worth, by rules: read, judge without a transaction, write what is still true.
+
+What the rules have scored waits for a model's rating, whether there is one yet or not.
+"""
 
 from __future__ import annotations
 
@@ -8,34 +11,41 @@ from uuid import UUID
 import numpy as np
 from numpy.typing import NDArray
 
+from app import queues
 from app.clients.embedder import embedder
 from app.domain.salience import Evidence, judge
-from app.store import database, embeddings, scores
-from app.store.scores import Scored, Unscored
+from app.settings import settings
+from app.store import database, embeddings, rating_turns, scores
+from app.store.scores import Assessment, Unjudged
 
 # How many earlier memories a new one is compared with for its novelty.
 EARLIER_MEMORIES = 2000
 
 
 def score(tenant_id: UUID, memory_ids: Sequence[UUID]) -> int:
-    """Score these memories, but for those that the caller has scored.
+    """Score these memories, but for those that the caller has scored, or a model as they are now.
 
     Returns:
         How many were scored.
     """
     model = embedder()
     with database.tenant(tenant_id) as tx:
-        unscored = scores.read(tx, tenant_id, memory_ids)
+        unjudged = scores.read(tx, tenant_id, memory_ids)
         space = embeddings.find_space(tx, model.model, model.dimensions)
         ids, vectors = (
-            scores.vectors(tx, tenant_id, space, [memory.memory_id for memory in unscored], EARLIER_MEMORIES)
-            if unscored and space is not None
+            scores.vectors(tx, tenant_id, space, [memory.memory_id for memory in unjudged], EARLIER_MEMORIES)
+            if unjudged and space is not None
             else ([], np.empty((0, 0), dtype=np.float32))
         )
     nearest = dict(zip(ids, _nearest_earlier(vectors), strict=True))
-    found = _judged(unscored, nearest)
+    found = _judged(unjudged, nearest)
     with database.tenant(tenant_id) as tx:
-        return scores.write(tx, tenant_id, scores.HEURISTIC, found)
+        written = scores.write(tx, tenant_id, scores.HEURISTIC, found)
+        if written:
+            rating_turns.add(tx, tenant_id)
+    if written and settings().has_provider:
+        queues.nudge(queues.RATE_MEMORIES)
+    return written
 
 
 def _nearest_earlier(vectors: NDArray[np.float32]) -> list[float | None]:
@@ -50,7 +60,7 @@ def _nearest_earlier(vectors: NDArray[np.float32]) -> list[float | None]:
     return [None, *(float(value) for value in np.clip(similar[1:].max(axis=1), 0, 1))]
 
 
-def _judged(unscored: Sequence[Unscored], nearest: dict[UUID, float | None]) -> list[Scored]:
+def _judged(unjudged: Sequence[Unjudged], nearest: dict[UUID, float | None]) -> list[Assessment]:
     evidence = [
         Evidence(
             text=memory.text,
@@ -60,20 +70,19 @@ def _judged(unscored: Sequence[Unscored], nearest: dict[UUID, float | None]) -> 
             rarity=memory.rarity,
             nearest=nearest.get(memory.memory_id),
         )
-        for memory in unscored
+        for memory in unjudged
     ]
     return [
-        Scored(
+        Assessment(
             memory_id=memory.memory_id,
             text_version=memory.text_version,
             emotional=judgement.criteria.emotional,
             novelty=judgement.criteria.novelty,
             actionable=judgement.criteria.actionable,
             personal=judgement.criteria.personal,
-            salience=judgement.salience,
             uncertainty=judgement.uncertainty,
-            inferred_kind=None if memory.kind else judgement.kind,
+            inferred_kind=judgement.kind,
             inferred_entities=judgement.entities,
         )
-        for memory, judgement in zip(unscored, judge(evidence), strict=True)
+        for memory, judgement in zip(unjudged, judge(evidence), strict=True)
     ]

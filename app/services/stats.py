@@ -7,7 +7,9 @@ from uuid import UUID
 
 from app import queues
 from app.clients.stream import backlog
-from app.store import database, dead_letters, memories, schedules, work
+from app.domain.scoring import version
+from app.settings import settings
+from app.store import database, dead_letters, memories, ratings, schedules, work
 from app.store.work import Waiting
 
 
@@ -25,7 +27,8 @@ class Stats:
 
     Attributes:
         memories: By tier.
-        pending: Memories that wait for each stage; `ingest` is to be stored.
+        pending: Memories that wait for each stage; `ingest` is to be stored, `rate` is to be rated by a model where
+            there is one.
         lanes: By lane.
     """
 
@@ -42,10 +45,13 @@ def of_tenant(tenant_id: UUID) -> Stats:
         waiting = work.waiting(tx, tenant_id)
         runs = schedules.unfinished(tx, tenant_id)
         letters = dead_letters.count(tx, tenant_id)
+        config = settings()
+        unrated = ratings.count_unrated(tx, tenant_id, version(config.salience_model)) if config.has_provider else 0
     queue = backlog()
     pending = {
         "ingest": queue.memories(tenant_id),
         **{stage: held.memories for stage, held in waiting.items()},
+        "rate": unrated,
     }
     lanes = _lanes(pending["ingest"], _age(queue.oldest_ms([tenant_id])), waiting, runs)
     return Stats(tiers, pending, letters, lanes)

@@ -26,7 +26,8 @@ class Stored:
         indexed: Whether search finds it by the words it has now.
         embedded: Whether search finds it by the meaning it has now.
         criteria: The four parts of its salience, 0 to 10 each; None where the caller gave it, or until it is judged.
-        inferred: What was worked out in place of what the caller left out: `kind`, `entities`.
+        inferred: What was worked out in place of what the caller left out: `kind`, `entities`, `categories`; and
+            `topics` and `sensitivity`, which a model alone finds.
     """
 
     memory_id: UUID
@@ -81,10 +82,15 @@ _COLUMNS = """
     SELECT FROM embeddings AS known WHERE known.tenant_id = :tenant AND known.memory_id = memory.memory_id
       AND known.space_id IN (SELECT space_id FROM embedding_spaces) AND known.text_version = memory.text_version
   ) AS embedded,
-  CASE WHEN state.salience_source <> 'caller' THEN jsonb_build_object('emotional', score.emotional,
-    'novelty', score.novelty, 'actionable', score.actionable, 'personal', score.personal) END AS criteria,
-  CASE WHEN score.memory_id IS NOT NULL THEN jsonb_build_object('kind', score.inferred_kind,
-    'entities', score.inferred_entities) END AS inferred
+  CASE WHEN state.salience_source <> 'caller' AND score.memory_id IS NOT NULL THEN jsonb_build_object(
+    'emotional', score.emotional, 'novelty', score.novelty, 'actionable', score.actionable,
+    'personal', score.personal) END AS criteria,
+  CASE WHEN score.memory_id IS NOT NULL THEN jsonb_build_object(
+    'kind', CASE WHEN memory.kind IS NULL THEN score.inferred_kind END,
+    'entities', CASE WHEN memory.entities = '{}' THEN score.inferred_entities ELSE '{}' END,
+    'topics', score.inferred_topics,
+    'categories', CASE WHEN memory.categories = '{}' THEN score.inferred_categories ELSE '{}' END,
+    'sensitivity', score.sensitivity) END AS inferred
 FROM memories AS memory
 LEFT JOIN scores AS score ON score.tenant_id = :tenant AND score.memory_id = memory.memory_id
   AND score.text_version = memory.text_version

@@ -1,10 +1,13 @@
-"""What memories are worth: what a scorer is given, and writing what it found."""
+"""What memories are worth: what the rules and the model are given, and writing what they found.
+
+A row says what its scorer found, whatever the caller said of the memory: who reads it prefers the caller's word.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 from uuid import UUID
 
 import msgspec
@@ -13,11 +16,12 @@ from numpy.typing import NDArray
 from sqlalchemy import Connection, text
 
 HEURISTIC: Final = "heuristic"
+LLM: Final = "llm"
 
 
 @dataclass(frozen=True, slots=True)
-class Unscored:
-    """A memory whose salience the caller left to us.
+class Unjudged:
+    """A memory that the rules are to judge: the caller left its salience to us.
 
     Attributes:
         rarity: Mean rarity of its own words among the tenant's memories, 0 (everywhere) to 1 (nowhere else);
@@ -33,8 +37,13 @@ class Unscored:
     rarity: float | None
 
 
-class Scored(msgspec.Struct, frozen=True):
-    """A scorer's finding: the criteria are 0 to 10, salience and uncertainty 0 to 1."""
+class Assessment(msgspec.Struct, frozen=True, kw_only=True):
+    """What a scorer found in a memory: the criteria are 0 to 10, uncertainty and sensitivity 0 to 1.
+
+    Attributes:
+        version: The model and its prompt; None of the rules.
+        digest: Stands for what the model was shown; None of the rules.
+    """
 
     memory_id: UUID
     text_version: int
@@ -42,16 +51,20 @@ class Scored(msgspec.Struct, frozen=True):
     novelty: float
     actionable: float
     personal: float
-    salience: float
     uncertainty: float
     inferred_kind: str | None
     inferred_entities: tuple[str, ...]
+    inferred_topics: tuple[str, ...] = ()
+    inferred_categories: tuple[str, ...] = ()
+    sensitivity: float | None = None
+    version: str | None = None
+    digest: bytes | None = None
 
 
-def read(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> list[Unscored]:
+def read(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> list[Unjudged]:
     """These memories without those that the caller has scored, or that were deleted; in id order."""
     values = {"tenant": tenant_id, "memory_ids": list(memory_ids)}
-    return [Unscored(*row) for row in tx.execute(_READ, values)]
+    return [Unjudged(*row) for row in tx.execute(_READ, values)]
 
 
 _READ = text("""
@@ -124,48 +137,74 @@ SELECT memory_id, halfvec_send(embedding) AS embedding FROM (
 """)
 
 
-def write(tx: Connection, tenant_id: UUID, scorer: str, found: Sequence[Scored]) -> int:
+def write(tx: Connection, tenant_id: UUID, scorer: Literal["heuristic", "llm"], found: Sequence[Assessment]) -> int:
     """Write what was found of memories whose text is still the one read and which the caller hasn't scored since.
+
+    Where a model has rated that text already, the rules' word isn't written; either way the memory's salience is
+    then what its row says: the sum of the criteria over 40.
 
     Returns:
         How many were written.
     """
     if not found:
         return 0
-    rows = msgspec.json.encode(found).decode()
-    return len(tx.execute(_WRITE, {"tenant": tenant_id, "scorer": scorer, "rows": rows}).all())
+    values = {"tenant": tenant_id, "scorer": scorer, "rows": msgspec.json.encode(found).decode()}
+    written = len(tx.execute(_WRITE, values).all())
+    tx.execute(_SET_SALIENCE, {"tenant": tenant_id, "memory_ids": [each.memory_id for each in found]})
+    return written
 
 
 _WRITE = text("""
 WITH found AS MATERIALIZED (
   SELECT * FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS found (
     memory_id uuid, text_version integer, emotional real, novelty real, actionable real, personal real,
-    salience real, uncertainty real, inferred_kind text, inferred_entities text[])
+    uncertainty real, inferred_kind text, inferred_entities text[], inferred_topics text[],
+    inferred_categories text[], sensitivity real, version text, digest text)
 ), valid AS MATERIALIZED (
   SELECT found.*
   FROM found JOIN memories AS memory ON memory.tenant_id = :tenant AND memory.memory_id = found.memory_id
+  JOIN memory_state AS state ON state.tenant_id = :tenant AND state.memory_id = found.memory_id
   WHERE memory.text_version = found.text_version AND memory.deleted_at IS NULL
-), locked AS MATERIALIZED (
-  SELECT state.memory_id FROM memory_state AS state
-  WHERE state.tenant_id = :tenant AND state.memory_id IN (SELECT memory_id FROM valid)
     AND state.salience_source IS DISTINCT FROM 'caller'
-  ORDER BY state.memory_id FOR UPDATE
-), state AS (
-  UPDATE memory_state AS state SET salience = valid.salience, salience_source = :scorer
-  FROM valid JOIN locked USING (memory_id)
-  WHERE state.tenant_id = :tenant AND state.memory_id = valid.memory_id
 )
-INSERT INTO scores (tenant_id, memory_id, text_version, scorer, emotional, novelty, actionable, personal,
-  uncertainty, inferred_kind, inferred_entities)
+INSERT INTO scores AS known (tenant_id, memory_id, text_version, scorer, emotional, novelty, actionable, personal,
+  uncertainty, inferred_kind, inferred_entities, inferred_topics, inferred_categories, sensitivity, version, digest)
 SELECT :tenant, memory_id, text_version, :scorer, emotional, novelty, actionable, personal, uncertainty,
-  inferred_kind, coalesce(inferred_entities, '{}')
-FROM valid JOIN locked USING (memory_id) ORDER BY memory_id
+  inferred_kind, inferred_entities, inferred_topics, inferred_categories, sensitivity, version,
+  decode(digest, 'base64')
+FROM valid ORDER BY memory_id
 ON CONFLICT (tenant_id, memory_id) DO UPDATE
 SET text_version = excluded.text_version, scorer = excluded.scorer, emotional = excluded.emotional,
   novelty = excluded.novelty, actionable = excluded.actionable, personal = excluded.personal,
   uncertainty = excluded.uncertainty, inferred_kind = excluded.inferred_kind,
-  inferred_entities = excluded.inferred_entities, scored_at = now()
+  inferred_entities = excluded.inferred_entities, inferred_topics = excluded.inferred_topics,
+  inferred_categories = excluded.inferred_categories, sensitivity = excluded.sensitivity,
+  version = excluded.version, digest = excluded.digest, scored_at = now(),
+  asks = CASE WHEN (known.text_version, 'heuristic') = (excluded.text_version, excluded.scorer)
+    THEN known.asks ELSE 0 END,
+  refused_by = CASE WHEN (known.text_version, 'heuristic') = (excluded.text_version, excluded.scorer)
+    THEN known.refused_by END
+WHERE excluded.scorer = 'llm' OR known.scorer = 'heuristic' OR known.text_version <> excluded.text_version
 RETURNING memory_id
+""")
+
+# A statement of its own: it sees the rows that are there by now, whoever has written them.
+_SET_SALIENCE = text("""
+WITH told AS MATERIALIZED (
+  SELECT score.memory_id, score.scorer,
+    (score.emotional + score.novelty + score.actionable + score.personal) / 40 AS salience
+  FROM scores AS score JOIN memories AS memory ON memory.tenant_id = :tenant AND memory.memory_id = score.memory_id
+  WHERE score.tenant_id = :tenant AND score.memory_id = ANY (CAST(:memory_ids AS uuid[]))
+    AND memory.text_version = score.text_version AND memory.deleted_at IS NULL
+), locked AS MATERIALIZED (
+  SELECT state.memory_id FROM memory_state AS state
+  WHERE state.tenant_id = :tenant AND state.memory_id IN (SELECT memory_id FROM told)
+    AND state.salience_source IS DISTINCT FROM 'caller'
+  ORDER BY state.memory_id FOR UPDATE
+)
+UPDATE memory_state AS state SET salience = told.salience, salience_source = told.scorer
+FROM told JOIN locked USING (memory_id)
+WHERE state.tenant_id = :tenant AND state.memory_id = told.memory_id
 """)
 
 
