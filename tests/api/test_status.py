@@ -137,7 +137,7 @@ def test_the_numbers_of_a_tenant_have_the_promised_shape(api: Api) -> None:
     api.remember("x")
     found = api.get("/v1/stats").json()
     assert found["memories"] == {"active": 1, "archived": 0, "cold": 0}
-    assert found["pending"] == {"ingest": 0, "index": 0, "embed": 0, "score": 0}
+    assert found["pending"] == {"ingest": 0, "index": 0, "embed": 0, "score": 0, "rate": 0}
     assert found["dead_letters"] == 0
     for lane in found["lanes"].values():
         assert lane.keys() == {"depth", "oldest_age_seconds"}

@@ -53,6 +53,15 @@ def test_a_worker_becomes_celery_on_the_queues_of_its_lane(cli: Cli, executed: l
     assert os.environ.pop("REMAP_SIGTERM") == "SIGQUIT"
 
 
+def test_where_a_model_is_asked_the_rules_have_a_process_besides(
+    cli: Cli, executed: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EBBING_OPENAI_BASE_URL", "http://127.0.0.1:11434/v1")
+    assert cli("worker", "--lane", "score").code == 0
+    assert executed[executed.index("--concurrency") + 1] == "2"
+    os.environ.pop("REMAP_SIGTERM")
+
+
 def test_concurrency_is_the_operators(cli: Cli, executed: list[str]) -> None:
     assert cli("worker", "--lane", "embed", "--concurrency", "3").code == 0
     assert executed[executed.index("--concurrency") + 1] == "3"

@@ -17,7 +17,10 @@ from pathlib import Path
 import httpx
 import pytest
 
+from app.cli.run import banner
 from app.embedded import free_ports
+from app.settings import Settings
+from app.supervisor import Service
 from tests.cli.conftest import Cli
 from tests.cli.test_processes import wait_gone
 
@@ -234,3 +237,19 @@ def test_the_demo(private: Path) -> None:
     assert len(report["questions"]) > report["found"] / 2
     assert report["delete_is_gone"]
     assert list(private.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("given", "salience"),
+    [
+        ({}, "by rules, works offline"),
+        ({"openai_api_key": "sk-x"}, "by small at api.openai.com, rules until then"),
+        ({"openai_base_url": "http://127.0.0.1:11434/v1"}, "by small at 127.0.0.1:11434, rules until then"),
+    ],
+)
+def test_the_banner_says_who_judges(given: dict[str, str], salience: str) -> None:
+    config = Settings.model_validate({"salience_model": "small", **given})
+    service = Service((), "http://127.0.0.1:8000", "", "", "")
+    shown = banner(config, service, Path("/srv/ebbing"), 1.0)
+    assert f"Salience    {salience}\n" in shown
+    assert "sk-x" not in shown

@@ -81,13 +81,13 @@ def test_numbers_follow_a_memory_through_every_stage(service: Service) -> None:
     service.send(tenant.tenant_id, "one", "two", "three")
     service.send(other.tenant_id, "elsewhere")
     seen = stats.of_tenant(tenant.tenant_id)
-    assert seen.pending == {"ingest": 3, "index": 0, "embed": 0, "score": 0}
+    assert seen.pending == {"ingest": 3, "index": 0, "embed": 0, "score": 0, "rate": 0}
     assert seen.memories == {"active": 0, "archived": 0, "cold": 0}
     assert seen.lanes["ingest"].depth == 3
     assert seen.lanes["ingest"].oldest_age_seconds >= 0
     ingest.drain()
     seen = stats.of_tenant(tenant.tenant_id)
-    assert seen.pending == {"ingest": 0, "index": 3, "embed": 3, "score": 3}
+    assert seen.pending == {"ingest": 0, "index": 3, "embed": 3, "score": 3, "rate": 0}
     assert seen.memories["active"] == 3
     assert stats.of_lanes()["embed"].depth == 4
     enrichment.index()

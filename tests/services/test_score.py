@@ -117,6 +117,19 @@ def test_it_works_before_words_and_vectors_are_there_and_when_run_twice(service:
     assert stored(tenant, memory_id).salience_source == "heuristic"
 
 
+def test_every_time_the_rules_have_scored_the_tenant_wants_a_rating(service: Service, tenant: Tenant) -> None:
+    [memory_id] = service.send(tenant.tenant_id, DECISION)
+    wanted = []
+    for _ in range(2):
+        service.work()
+        scoring.score(tenant.tenant_id, [memory_id])
+        wanted += service.rows("SELECT tenant_id, wanted FROM rating_turns")
+    assert wanted == [(tenant.tenant_id, 2), (tenant.tenant_id, 3)]
+    service.rows("DELETE FROM rating_turns")
+    scored(service, tenant, {"text": DECISION, "salience": 0.1})
+    assert service.rows("SELECT * FROM rating_turns") == []
+
+
 def test_a_deleted_memory_keeps_no_score(service: Service, tenant: Tenant) -> None:
     [memory] = scored(service, tenant, DECISION)
     memories.delete(tenant.tenant_id, memory.memory_id)
