@@ -154,25 +154,27 @@ def write(tx: Connection, tenant_id: UUID, scorer: Literal["heuristic", "llm"], 
     return written
 
 
+# Looked up by subqueries, not by joins: a planner without statistics would loop over all pairs.
 _WRITE = text("""
 WITH found AS MATERIALIZED (
   SELECT * FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS found (
     memory_id uuid, text_version integer, emotional real, novelty real, actionable real, personal real,
     uncertainty real, inferred_kind text, inferred_entities text[], inferred_topics text[],
     inferred_categories text[], sensitivity real, version text, digest text)
-), valid AS MATERIALIZED (
-  SELECT found.*
-  FROM found JOIN memories AS memory ON memory.tenant_id = :tenant AND memory.memory_id = found.memory_id
-  JOIN memory_state AS state ON state.tenant_id = :tenant AND state.memory_id = found.memory_id
-  WHERE memory.text_version = found.text_version AND memory.deleted_at IS NULL
-    AND state.salience_source IS DISTINCT FROM 'caller'
 )
 INSERT INTO scores AS known (tenant_id, memory_id, text_version, scorer, emotional, novelty, actionable, personal,
   uncertainty, inferred_kind, inferred_entities, inferred_topics, inferred_categories, sensitivity, version, digest)
 SELECT :tenant, memory_id, text_version, :scorer, emotional, novelty, actionable, personal, uncertainty,
   inferred_kind, inferred_entities, inferred_topics, inferred_categories, sensitivity, version,
   decode(digest, 'base64')
-FROM valid ORDER BY memory_id
+FROM found
+WHERE text_version = (
+    SELECT memory.text_version FROM memories AS memory
+    WHERE memory.tenant_id = :tenant AND memory.memory_id = found.memory_id AND memory.deleted_at IS NULL)
+  AND (
+    SELECT state.salience_source IS DISTINCT FROM 'caller' FROM memory_state AS state
+    WHERE state.tenant_id = :tenant AND state.memory_id = found.memory_id)
+ORDER BY memory_id
 ON CONFLICT (tenant_id, memory_id) DO UPDATE
 SET text_version = excluded.text_version, scorer = excluded.scorer, emotional = excluded.emotional,
   novelty = excluded.novelty, actionable = excluded.actionable, personal = excluded.personal,
@@ -190,21 +192,21 @@ RETURNING memory_id
 
 # A statement of its own: it sees the rows that are there by now, whoever has written them.
 _SET_SALIENCE = text("""
-WITH told AS MATERIALIZED (
-  SELECT score.memory_id, score.scorer,
-    (score.emotional + score.novelty + score.actionable + score.personal) / 40 AS salience
-  FROM scores AS score JOIN memories AS memory ON memory.tenant_id = :tenant AND memory.memory_id = score.memory_id
-  WHERE score.tenant_id = :tenant AND score.memory_id = ANY (CAST(:memory_ids AS uuid[]))
-    AND memory.text_version = score.text_version AND memory.deleted_at IS NULL
-), locked AS MATERIALIZED (
-  SELECT state.memory_id FROM memory_state AS state
-  WHERE state.tenant_id = :tenant AND state.memory_id IN (SELECT memory_id FROM told)
-    AND state.salience_source IS DISTINCT FROM 'caller'
-  ORDER BY state.memory_id FOR UPDATE
+WITH locked AS MATERIALIZED (
+  SELECT memory_id FROM memory_state
+  WHERE tenant_id = :tenant AND memory_id = ANY (CAST(:memory_ids AS uuid[]))
+    AND salience_source IS DISTINCT FROM 'caller'
+  ORDER BY memory_id FOR UPDATE
 )
-UPDATE memory_state AS state SET salience = told.salience, salience_source = told.scorer
-FROM told JOIN locked USING (memory_id)
-WHERE state.tenant_id = :tenant AND state.memory_id = told.memory_id
+UPDATE memory_state AS state SET (salience, salience_source) = (
+  SELECT (score.emotional + score.novelty + score.actionable + score.personal) / 40, score.scorer
+  FROM scores AS score WHERE score.tenant_id = :tenant AND score.memory_id = state.memory_id)
+WHERE state.tenant_id = :tenant AND state.memory_id = ANY (ARRAY(SELECT memory_id FROM locked)) AND (
+    SELECT score.text_version FROM scores AS score
+    WHERE score.tenant_id = :tenant AND score.memory_id = state.memory_id
+  ) = (
+    SELECT memory.text_version FROM memories AS memory
+    WHERE memory.tenant_id = :tenant AND memory.memory_id = state.memory_id AND memory.deleted_at IS NULL)
 """)
 
 
