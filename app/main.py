@@ -10,7 +10,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.types import ASGIApp
 
 from app import logs, queues
-from app.api import admin, memories, openapi, problems, search, status, usage
+from app.api import admin, dead_letters, jobs, memories, openapi, problems, search, status, usage
 from app.api.guard import Guard
 from app.api.ingest import Ingest
 from app.clients import stream
@@ -48,7 +48,7 @@ def build() -> ASGIApp:
         redoc_url=None,
         openapi_url="/openapi.json" if shown else None,
     )
-    for module in (memories, search, status, usage, admin):
+    for module in (memories, search, status, usage, admin, jobs, dead_letters):
         app.include_router(module.router)
     problems.install(app)
     openapi.install(app)

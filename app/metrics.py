@@ -51,6 +51,10 @@ WORK: Final[dict[str, str]] = {
     "model_output_tokens": "Tokens answered by models.",
     "budget_soft_reached": "Tenants that came close to a limit of their budget, once a day and process.",
     "budget_hard_reached": "Tenants that reached a limit of their budget, once a day and process.",
+    "jobs_done": "Jobs that finished.",
+    "jobs_failed": "Jobs that failed.",
+    "dead_letters_replayed": "Dead letters given another try by a person.",
+    "dead_letters_discarded": "Dead letters discarded by a person.",
 }
 
 # Started at 0, so that a rate exists from the first scrape on.

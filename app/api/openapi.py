@@ -8,6 +8,7 @@ import msgspec
 from fastapi import FastAPI
 
 from app.api.admin import NewKey, NewTenant
+from app.api.dead_letters import Discard, DiscardMany, ReplayMany
 from app.domain.memory import MemoryIn, MemoryPatch
 from app.domain.retrieval import SearchRequest, SearchResult
 
@@ -16,6 +17,9 @@ _BODIES = {
     ("/v1/search", "post"): SearchRequest,
     ("/v1/admin/tenants", "post"): NewTenant,
     ("/v1/admin/keys", "post"): NewKey,
+    ("/v1/admin/dead-letters/replay", "post"): ReplayMany,
+    ("/v1/admin/dead-letters/discard", "post"): DiscardMany,
+    ("/v1/admin/dead-letters/{letter_id}/discard", "post"): Discard,
 }
 _OPEN = ("/healthz", "/readyz", "/metrics")
 _TEMPLATE = "#/components/schemas/{name}"
@@ -34,7 +38,7 @@ def install(app: FastAPI) -> None:
 
 
 def _completed(schema: dict[str, Any]) -> dict[str, Any]:
-    shapes = [MemoryIn, MemoryPatch, SearchRequest, SearchResult, NewTenant, NewKey]
+    shapes = [MemoryIn, SearchResult, *_BODIES.values()]
     references, components = msgspec.json.schema_components(shapes, ref_template=_TEMPLATE)
     by_shape = dict(zip(shapes, references, strict=True))
     schema.setdefault("components", {}).setdefault("schemas", {}).update(components)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -15,6 +15,8 @@ from fastapi import Response
 from app.errors import FieldError, Invalid
 from app.services.memories import Pending
 from app.store.memories import Stored
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def answer(value: object, status: int = 200) -> Response:
@@ -36,6 +38,27 @@ def id_in_cursor(cursor: str) -> UUID:
     try:
         return UUID(bytes=base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
     except (ValueError, binascii.Error):
+        raise Invalid(errors=[FieldError("cursor", "isn't one that a list has given")]) from None
+
+
+def cursor_at(moment: datetime, row_id: UUID) -> str:
+    """The same in lists by time: where the row of this moment and id stands."""
+    microseconds = (moment - _EPOCH) // timedelta(microseconds=1)
+    return base64.urlsafe_b64encode(microseconds.to_bytes(8, "big") + row_id.bytes).decode()
+
+
+def place_in_cursor(cursor: str | None) -> tuple[datetime, UUID] | None:
+    """The moment and id in a cursor of a list by time; None where there is none.
+
+    Raises:
+        Invalid: It isn't one of ours.
+    """
+    if cursor is None:
+        return None
+    try:
+        held = base64.urlsafe_b64decode(cursor)
+        return _EPOCH + timedelta(microseconds=int.from_bytes(held[:8], "big")), UUID(bytes=held[8:])
+    except (ValueError, OverflowError, binascii.Error):
         raise Invalid(errors=[FieldError("cursor", "isn't one that a list has given")]) from None
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, NamedTuple, cast
@@ -15,6 +16,7 @@ from uuid import UUID
 
 import redis
 import redis.asyncio
+from redis.commands.core import Script
 
 from app.clients.batched import BatchedScript
 from app.clients.redis import (
@@ -32,7 +34,7 @@ from app.clients.redis import (
     stream_key,
 )
 from app.domain.decoding import Format
-from app.domain.envelope import Envelope, Malformed, pack, read_count, unpack
+from app.domain.envelope import Envelope, Malformed, fields_of, pack, read_count, replayed, unpack
 from app.errors import BacklogFull, Unavailable
 from app.settings import settings
 
@@ -90,14 +92,8 @@ class Door:
         self._client = client
         self._looked_at, self._taken_bytes, self._is_full = 0.0, 0, False
         self._accept = BatchedScript(client, script("accept"))
-        config = settings()
-        self._limits = (
-            config.tenant_backlog_entries,
-            config.tenant_backlog_bytes,
-            config.backlog_entries,
-            config.backlog_bytes,
-        )
-        self._idempotency_seconds = int(config.idempotency_hours * 3600)
+        self._limits = _limits()
+        self._idempotency_seconds = int(settings().idempotency_hours * 3600)
 
     async def accept(
         self,
@@ -121,21 +117,13 @@ class Door:
             Unavailable: All tenants together have, or Redis is full or away.
         """
         key_digest, outcome = idempotency or ("", "")
-        keys = [
-            stream_key(tenant_id),
-            idempotency_key(tenant_id, key_digest),
-            RING,
-            RING_MEMBERS,
-            HELD,
-            BACKLOG,
-            _NUDGE,
-        ]
+        entry = pack(base, memories, form, request_id, trace, body)
+        keys = _accept_keys(tenant_id, key_digest)
         arguments: list[bytes | str | int] = [str(tenant_id), memories, len(body), *self._limits]
-        arguments += [outcome, self._idempotency_seconds, NUDGE_MILLISECONDS]
-        fields = pack(base, memories, form, request_id, trace, body)
+        arguments += [outcome, self._idempotency_seconds, NUDGE_MILLISECONDS, *entry]
         try:
             await self._check_room(len(body))
-            answer = await self._accept(keys, [*arguments, *fields])
+            answer = await self._accept(keys, arguments)
         except redis.RedisError as error:
             raise unavailable(error) from None
         if answer[0] == 1:
@@ -153,9 +141,59 @@ class Door:
                 memory = await self._client.info("memory")
             except redis.ResponseError:  # not allowed to us here: then Redis itself refuses
                 return
-            self._is_full = 0 < memory["maxmemory"] * DOOR_SHARE < memory["used_memory"]
+            self._is_full = _is_full(memory)
         if self._is_full:
             raise Unavailable("the queue's memory is full", retry_after_seconds=5)
+
+
+def _accept_keys(tenant_id: UUID, key_digest: str) -> list[str]:
+    return [
+        stream_key(tenant_id),
+        idempotency_key(tenant_id, key_digest),
+        RING,
+        RING_MEMBERS,
+        HELD,
+        BACKLOG,
+        _NUDGE,
+    ]
+
+
+def _limits() -> tuple[int, int, int, int]:
+    config = settings()
+    return (
+        config.tenant_backlog_entries,
+        config.tenant_backlog_bytes,
+        config.backlog_entries,
+        config.backlog_bytes,
+    )
+
+
+def _is_full(memory: dict[str, int]) -> bool:
+    return 0 < memory["maxmemory"] * DOOR_SHARE < memory["used_memory"]
+
+
+def replay(tenant_id: UUID, entry: Entry) -> bool:
+    """Append an entry that was set aside, by the door's script and within its limits. Returns whether to nudge.
+
+    It keeps its base, by which the ledger knows it, and its first place in the order of speaking.
+
+    Raises:
+        BacklogFull: This tenant has too much waiting.
+        Unavailable: All tenants together have, or Redis is full or away.
+    """
+    size = len(entry.body)
+    again = fields_of(entry.memories, replayed(entry.header, entry.entry_id), entry.body)
+    arguments: list[Any] = [str(tenant_id), entry.memories, size, *_limits(), "", 0, NUDGE_MILLISECONDS, *again]
+    try:
+        with suppress(redis.ResponseError):  # not allowed to us here: then Redis itself refuses
+            if _is_full(client().info("memory")):
+                raise Unavailable("the queue's memory is full", retry_after_seconds=5)
+        answer = _acceptance()(keys=_accept_keys(tenant_id, ""), args=arguments)
+    except redis.RedisError as error:
+        raise unavailable(error) from None
+    if answer[0] == 1:
+        return bool(answer[2])
+    raise _refusal(answer[1].decode(), int(answer[2]), int(answer[3]))
 
 
 def unavailable(error: redis.RedisError) -> Unavailable:
@@ -320,9 +358,14 @@ def backlog() -> Backlog:
     return Backlog(client())
 
 
+@cache
+def _acceptance() -> Script:
+    return client().register_script(script("accept"))
+
+
 def close() -> None:
     """Drop the connections: at shutdown, and between tests."""
     if client.cache_info().currsize:
         client().close()
-    for made in (client, drainage, backlog):
+    for made in (client, drainage, backlog, _acceptance):
         made.cache_clear()

@@ -13,7 +13,7 @@ import structlog
 
 from app import failpoints, metrics, queues
 from app.clients.stream import Entry, Turn, drainage
-from app.domain.envelope import Malformed, unpack
+from app.domain.envelope import Malformed, first_position, unpack
 from app.domain.memory import decode
 from app.errors import Invalid, Unreadable
 from app.services import keyed
@@ -21,6 +21,7 @@ from app.services.passing import is_passing
 from app.settings import settings
 from app.store import arrivals, database, dead_letters
 from app.store.copying import Arrival
+from app.store.dead_letters import Unstored
 
 STAGE = "drain"
 KILLED = "its worker died each time"
@@ -148,7 +149,7 @@ def _read(entry: Entry) -> Arrival:
     if len(memories) != envelope.memories:
         reason = "envelope holds another number of memories than it says"
         raise Malformed(reason)
-    return Arrival(entry.entry_id, envelope.base, envelope.accepted_ms, memories)
+    return Arrival(envelope.position, envelope.base, envelope.accepted_ms, memories)
 
 
 def _set_aside(tenant_id: UUID, entry: Entry, reason: str, attempts: int) -> None:
@@ -159,8 +160,13 @@ def _set_aside(tenant_id: UUID, entry: Entry, reason: str, attempts: int) -> Non
             stage=STAGE,
             reason=reason,
             attempts=attempts,
-            entry_id=entry.entry_id,
-            payload=entry.body,
+            unstored=Unstored(
+                entry.entry_id,
+                first_position(entry.entry_id, entry.header),
+                entry.header,
+                entry.body,
+                entry.memories,
+            ),
         )
     metrics.count("dead_letters")
     log.error("dead_letter", tenant=str(tenant_id), entry=entry.entry_id, reason=reason, attempts=attempts)

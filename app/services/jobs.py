@@ -1,9 +1,214 @@
-"""Jobs: long work of a tenant in resumable steps, with progress, a log, and a way to cancel it."""
+"""Jobs: long work of a tenant in resumable steps, with progress, a log, and a way to cancel it.
+
+A worker goes on with a job for a slice and then lets the one that has waited longest have the next. A message is
+only a nudge: whose turn it is stands in the rows, so a lost message or worker costs a lease, and a doubled message
+nothing.
+"""
 
 from __future__ import annotations
 
-from uuid import UUID
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final, Literal
+from uuid import UUID, uuid4
+
+import structlog
+
+from app import failpoints, metrics, queues
+from app.domain.jobs import Job, Step
+from app.errors import Conflict, NotFound
+from app.services.passing import is_passing
+from app.settings import settings
+from app.store import database
+from app.store import jobs as rows
+from app.store.jobs import Held, Listed
+
+LEASE_SECONDS: Final = 60
+RETRY_SECONDS: Final = 10
+# Of all tenants together. The lane has one process: with two on their way, a slice would always wait behind
+# another, and beat's ticks would expire unread behind the two.
+AT_ONCE: Final = 1
+KILLED: Final = "its worker died each time"
+UNKNOWN: Final = "unknown kind"
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True)
+class Kind:
+    """How the work of a kind is done.
+
+    Attributes:
+        step: Does a piece of it, some seconds long. It opens its own transactions, and may be run again from the
+            same state after a crash, so its writes must bear that.
+        cancelled: Cleans up when the job is cancelled; it may be run again too.
+    """
+
+    step: Callable[[Job], Step]
+    cancelled: Callable[[Job], None] | None = None
+
+
+KINDS: dict[str, Kind] = {}
+
+
+def create(tenant_id: UUID, kind: str, parameters: dict[str, Any], *, lone: bool = True) -> UUID:
+    """Enter a job, and send it to a worker as soon as it is its turn. Returns its id.
+
+    Args:
+        kind: One of `KINDS`.
+        parameters: What its steps are told, as JSON; never content.
+        lone: Whether the tenant has one unfinished job of the kind at most: then that one's id is returned.
+    """
+    if kind not in KINDS:
+        raise KeyError(kind)
+    job_id = uuid4()
+    with database.shared() as tx:
+        # The one that was in the way may end between the two looks.
+        while not rows.add(tx, job_id, tenant_id, kind, parameters, lone=lone):
+            found = rows.find_lone(tx, tenant_id, kind)
+            if found is not None:
+                return found
+    _send_on()
+    return job_id
+
+
+def send() -> int:
+    """Send the jobs whose turn it is, those included whose message or worker was lost. Returns how many.
+
+    Raises:
+        kombu.exceptions.OperationalError: The broker can't be reached; they are sent again after a lease.
+    """
+    with database.shared() as tx:
+        due = rows.send(tx, AT_ONCE)
+    for job_id in due:
+        queues.enqueue(queues.JOB, job_id, expires_seconds=None)
+    return len(due)
+
+
+def _send_on() -> None:
+    """The same where nobody can be told of a failure: the next tick sends them too."""
+    try:
+        send()
+    except Exception as error:  # noqa: BLE001 - whose turn it is stands in the rows
+        log.warning("job_not_sent", error=type(error).__name__)
 
 
 def carry_on(job_id: UUID) -> None:
     """Go on with a job for a slice, unless it is done or somebody else has it."""
+    claim_id = uuid4()
+    with database.shared() as tx:
+        held = rows.claim(tx, job_id, claim_id, _lease_seconds())
+    if held is None:
+        return
+    try:
+        _go_on(held, claim_id)
+    except Exception as error:
+        _put_off(held.job, claim_id, error)
+        raise
+    finally:
+        _send_on()
+
+
+def _go_on(held: Held | None, claim_id: UUID) -> None:
+    deadline = time.monotonic() + settings().slice_seconds
+    while held is not None:
+        job = held.job
+        kind = KINDS.get(job.kind)
+        if held.attempts > settings().deliveries_max:
+            _fail(job, claim_id, KILLED)
+            return
+        if held.cancel_wanted:
+            _cancel(job, claim_id, kind)
+            return
+        if kind is None:
+            _fail(job, claim_id, UNKNOWN)
+            return
+        step = kind.step(job)
+        failpoints.reach("job.before_note")
+        then: Literal["queued", "running", "done"] = "running" if time.monotonic() < deadline else "queued"
+        if step.finished:
+            then = "done"
+        with database.shared() as tx:
+            held = rows.note(tx, job.job_id, claim_id, step, then=then, lease_seconds=_lease_seconds())
+        if held is None:
+            log.warning("job_lost", job=str(job.job_id), kind=job.kind)  # its lease lapsed in a long step
+        elif then == "done":
+            metrics.count("jobs_done")
+            log.info("job_done", job=str(job.job_id), kind=job.kind, tenant=str(job.tenant_id), items=held.job.done)
+        if then != "running":
+            return
+
+
+def _cancel(job: Job, claim_id: UUID, kind: Kind | None) -> None:
+    if kind is not None and kind.cancelled is not None:
+        kind.cancelled(job)
+    with database.shared() as tx:
+        rows.end(tx, job.job_id, claim_id, "cancelled", "cancelled")
+    log.info("job_cancelled", job=str(job.job_id), kind=job.kind, tenant=str(job.tenant_id))
+
+
+def _put_off(job: Job, claim_id: UUID, error: Exception) -> None:
+    """Let a job wait whose step, or whose clean-up, failed; end it when that was no accident."""
+    name = type(error).__name__
+    passing = is_passing(error)
+    with database.shared() as tx:
+        attempts = rows.attempts(tx, job.job_id, claim_id)
+        if passing or attempts < settings().deliveries_max:
+            message = f"put off: {name}" if passing else f"try {attempts} failed: {name}"
+            rows.put_off(tx, job.job_id, claim_id, delay_seconds=RETRY_SECONDS, forgive=passing, message=message)
+            return
+    _fail(job, claim_id, name)
+
+
+def _fail(job: Job, claim_id: UUID, reason: str) -> None:
+    with database.shared() as tx:
+        rows.end(tx, job.job_id, claim_id, "failed", f"failed: {reason}", reason)
+    metrics.count("jobs_failed")
+    log.error("job_failed", job=str(job.job_id), kind=job.kind, tenant=str(job.tenant_id), reason=reason)
+
+
+def _lease_seconds() -> float:
+    """How long a step may take: where a provider is asked, as long as all of its tries may take more."""
+    config = settings()
+    if not config.has_provider:
+        return LEASE_SECONDS
+    return LEASE_SECONDS + config.llm_tries * config.llm_timeout_seconds + config.llm_wait_max_seconds
+
+
+def get(tenant_id: UUID, job_id: UUID) -> Listed:
+    """A job, with its log.
+
+    Raises:
+        NotFound: This tenant has no such job.
+    """
+    with database.shared() as tx:
+        found = rows.get(tx, tenant_id, job_id)
+    if found is None:
+        raise NotFound("this tenant has no such job")
+    return found
+
+
+def page(
+    tenant_id: UUID, status: str | None, kind: str | None, older_than: tuple[datetime, UUID] | None, limit: int
+) -> list[Listed]:
+    """Jobs from the newest on, after the one given by when it was made and its id."""
+    with database.shared() as tx:
+        return rows.page(tx, tenant_id, status=status, kind=kind, older_than=older_than, limit=limit)
+
+
+def cancel(tenant_id: UUID, job_id: UUID) -> Listed:
+    """Ask that a job end: between two steps, or when its turn comes.
+
+    Raises:
+        NotFound: This tenant has no such job.
+        Conflict: It has ended.
+    """
+    with database.shared() as tx:
+        wanted = rows.want_cancel(tx, tenant_id, job_id)
+    found = get(tenant_id, job_id)
+    if not wanted:
+        raise Conflict(f"this job has ended: it is {found.status}")
+    _send_on()
+    return found

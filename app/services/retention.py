@@ -2,16 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 from uuid import UUID
 
 from app import metrics
 from app.settings import settings
-from app.store import arrivals, database
+from app.store import arrivals, database, dead_letters, jobs
 
 SLICE_ROWS: Final = 5000
 # A replay may come as late as a client may repeat a request, and a redelivery takes at most this much longer.
 REDELIVERY_SECONDS: Final = 7 * 86_400
+# Jobs that ended, and letters that somebody discarded, are what happened: kept for as long as people ask.
+RECORDS_DAYS: Final = 90
+
+
+def purge(tenant_id: UUID) -> int:
+    """Delete what has been kept for its time: ledger rows, ended jobs, discarded dead letters. Returns how many."""
+    return (
+        purge_ledger(tenant_id) + _purge_records(tenant_id, jobs.purge) + _purge_records(tenant_id, dead_letters.purge)
+    )
+
+
+def _purge_records(tenant_id: UUID, delete: Callable[[database.Transaction, UUID, int, int], int]) -> int:
+    purged = 0
+    while True:
+        with database.tenant(tenant_id) as tx:
+            rows = delete(tx, tenant_id, RECORDS_DAYS, SLICE_ROWS)
+        purged += rows
+        if rows < SLICE_ROWS:
+            return purged
 
 
 def purge_ledger(tenant_id: UUID) -> int:

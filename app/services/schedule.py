@@ -15,7 +15,7 @@ from uuid import UUID
 import structlog
 
 from app import metrics, queues
-from app.services import policies
+from app.services import jobs, policies
 from app.services.cron import jitter, next_time
 from app.services.passing import is_passing
 from app.store import database, schedules
@@ -146,7 +146,7 @@ def _walk(schedule: Schedule, now: datetime) -> tuple[datetime | None, int, date
 
 
 def _send() -> int:
-    """Send outbox rows, and once more the runs whose message or worker was lost."""
+    """Send outbox rows, once more the runs whose message or worker was lost, and the jobs whose turn it is."""
     with database.shared() as tx:
         waiting = schedules.unsent(tx, _BATCH)
         again = schedules.unstarted(tx, _BATCH)
@@ -157,4 +157,4 @@ def _send() -> int:
     if waiting:
         with database.shared() as tx:
             schedules.sent(tx, [outbox_id for outbox_id, _, _ in waiting])
-    return len(waiting) + len(again)
+    return len(waiting) + len(again) + jobs.send()

@@ -9,13 +9,13 @@ from app import queues
 from app.clients.stream import backlog
 from app.domain.scoring import version
 from app.settings import settings
-from app.store import database, dead_letters, memories, ratings, schedules, work
+from app.store import database, dead_letters, jobs, memories, ratings, schedules, work
 from app.store.work import Waiting
 
 
 @dataclass(frozen=True)
 class Lane:
-    """What waits in a lane: memories (in `maintain`: runs), and the seconds since the oldest came."""
+    """What waits in a lane: memories (in `maintain`: runs and jobs), and the seconds since the oldest came."""
 
     depth: int
     oldest_age_seconds: float
@@ -43,7 +43,7 @@ def of_tenant(tenant_id: UUID) -> Stats:
     with database.tenant(tenant_id) as tx:
         tiers = memories.counts_by_tier(tx, tenant_id)
         waiting = work.waiting(tx, tenant_id)
-        runs = schedules.unfinished(tx, tenant_id)
+        runs = _together(schedules.unfinished(tx, tenant_id), jobs.unfinished(tx, tenant_id))
         letters = dead_letters.count(tx, tenant_id)
         config = settings()
         unrated = ratings.count_unrated(tx, tenant_id, version(config.salience_model)) if config.has_provider else 0
@@ -61,7 +61,7 @@ def of_lanes() -> dict[str, Lane]:
     """What waits in each lane, of all tenants."""
     with database.shared() as tx:
         waiting = work.waiting(tx)
-        runs = schedules.unfinished(tx)
+        runs = _together(schedules.unfinished(tx), jobs.unfinished(tx))
     queue = backlog()
     return _lanes(queue.memories(), _age(queue.oldest_ms()), waiting, runs)
 
@@ -74,6 +74,10 @@ def _lanes(unstored: int, age: float, waiting: dict[str, Waiting], runs: tuple[i
         queues.SCORE: Lane(score.memories, score.oldest_age_seconds),
         queues.MAINTAIN: Lane(*runs),
     }
+
+
+def _together(runs: tuple[int, float], unfinished_jobs: tuple[int, float]) -> tuple[int, float]:
+    return runs[0] + unfinished_jobs[0], max(runs[1], unfinished_jobs[1])
 
 
 def _age(oldest_ms: int | None) -> float:

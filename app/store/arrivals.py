@@ -111,7 +111,8 @@ _IS_STORED = text("SELECT EXISTS (SELECT FROM envelopes WHERE tenant_id = :tenan
 def purge(tx: Connection, tenant_id: UUID, before_ms: int, limit: int) -> int:
     """Delete ledger rows of envelopes accepted before this moment. Returns how many; call again until 0.
 
-    A base begins with its moment, so the primary key finds the old ones.
+    A base begins with its moment, so the primary key finds the old ones. What a dead letter still holds stays,
+    however old: it may have been stored before it was set aside, and its replay must find that out.
 
     Args:
         tx: The tenant's transaction.
@@ -126,7 +127,10 @@ def purge(tx: Connection, tenant_id: UUID, before_ms: int, limit: int) -> int:
 _PURGE = text("""
 DELETE FROM envelopes WHERE tenant_id = :tenant_id AND base IN (
   SELECT base FROM envelopes
-  WHERE tenant_id = :tenant_id AND base < :boundary
+  WHERE tenant_id = :tenant_id AND base < :boundary AND NOT EXISTS (
+    SELECT FROM dead_letters AS letter
+    WHERE letter.tenant_id = :tenant_id AND letter.discarded_at IS NULL AND letter.stage = 'drain'
+      AND substring(letter.header FROM 3 FOR 16) = uuid_send(envelopes.base))
   ORDER BY base LIMIT :limit
 )
 """)

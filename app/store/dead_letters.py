@@ -3,9 +3,72 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
 from uuid import UUID, uuid4, uuid5
 
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, Row, text
+
+DRAIN: Final = "drain"
+RATE: Final = "rate"
+REASONS_SHOWN: Final = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Unstored:
+    """An entry of the stream that could not be stored.
+
+    Attributes:
+        entry_id: Its id in the stream.
+        position: The id it had when it came first; the same unless it was replayed.
+        memories: How many it said it holds.
+    """
+
+    entry_id: str
+    position: str
+    header: bytes
+    payload: bytes
+    memories: int
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    """A dead letter without its content.
+
+    Attributes:
+        memory_ids: Which memories, where they are stored.
+        memories: How many.
+        payload_bytes: Size of what could not be stored; 0 where it is.
+        entry_id: Where it stood in the stream when it came first, where it could not be stored.
+        replayable: Whether it can be tried again.
+    """
+
+    letter_id: UUID
+    stage: str
+    reason: str
+    attempts: int
+    memory_ids: list[UUID]
+    memories: int
+    payload_bytes: int
+    entry_id: str | None
+    created_at: datetime
+    replayable: bool
+    discarded_at: datetime | None
+    discard_reason: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which letters; None stands for any.
+
+    Attributes:
+        before: Only those that were written earlier.
+    """
+
+    stage: str | None = None
+    reason: str | None = None
+    before: datetime | None = None
 
 
 def add(
@@ -15,41 +78,286 @@ def add(
     stage: str,
     reason: str,
     attempts: int,
-    entry_id: str | None = None,
     memory_ids: Sequence[UUID] = (),
-    payload: bytes | None = None,
+    unstored: Unstored | None = None,
 ) -> UUID:
     """Keep what failed. An entry of the stream is kept once, however often that is asked for.
 
     Args:
         reason: A fixed phrase or an error's type; never content.
-        payload: The envelope's body, where the failure is before storing.
+        memory_ids: What failed, where it is stored.
+        unstored: What failed, where it isn't.
     """
-    letter_id = uuid4() if entry_id is None else uuid5(tenant_id, entry_id)
+    # By the entry's own id: a replay that fails is another letter, since the first is about to be deleted.
+    letter_id = uuid4() if unstored is None else uuid5(tenant_id, unstored.entry_id)
     values = {
         "tenant_id": tenant_id,
         "letter_id": letter_id,
         "stage": stage,
         "reason": reason,
         "attempts": attempts,
-        "entry_id": entry_id,
         "memory_ids": list(memory_ids),
-        "payload": payload,
+        "memories": len(memory_ids) if unstored is None else unstored.memories,
+        "entry_id": unstored and unstored.position,
+        "header": unstored and unstored.header,
+        "payload": unstored and unstored.payload,
     }
     tx.execute(_ADD, values)
     return letter_id
 
 
 _ADD = text("""
-INSERT INTO dead_letters (tenant_id, letter_id, stage, reason, attempts, entry_id, memory_ids, payload)
-VALUES (:tenant_id, :letter_id, :stage, :reason, :attempts, :entry_id, CAST(:memory_ids AS uuid[]), :payload)
+INSERT INTO dead_letters (
+  tenant_id, letter_id, stage, reason, attempts, memory_ids, memories, entry_id, header, payload)
+VALUES (
+  :tenant_id, :letter_id, :stage, :reason, :attempts, CAST(:memory_ids AS uuid[]), :memories, :entry_id, :header,
+  :payload)
 ON CONFLICT DO NOTHING
 """)
 
 
 def count(tx: Connection, tenant_id: UUID) -> int:
-    """How many dead letters a tenant has."""
+    """How many dead letters of a tenant wait for somebody to decide."""
     return int(tx.execute(_COUNT, {"tenant_id": tenant_id}).scalar_one())
 
 
-_COUNT = text("SELECT count(*) FROM dead_letters WHERE tenant_id = :tenant_id")
+_COUNT = text("SELECT count(*) FROM dead_letters WHERE tenant_id = :tenant_id AND discarded_at IS NULL")
+
+_REPLAYABLE = (
+    "(discarded_at IS NULL AND CASE stage WHEN 'drain' THEN header IS NOT NULL AND payload IS NOT NULL "
+    "ELSE memory_ids <> '{}' END)"
+)
+_LETTER = f"""
+SELECT letter_id, stage, reason, attempts, memory_ids, memories, coalesce(octet_length(payload), 0) AS payload_bytes,
+  entry_id, created_at, {_REPLAYABLE} AS replayable, discarded_at, discard_reason
+FROM dead_letters
+"""  # noqa: S608 - put together of constants
+_WANTED = """
+tenant_id = :tenant_id
+  AND (CAST(:stage AS text) IS NULL OR stage = CAST(:stage AS text))
+  AND (CAST(:reason AS text) IS NULL OR reason = CAST(:reason AS text))
+"""
+_WAITING = f"""
+{_WANTED} AND discarded_at IS NULL
+  AND (CAST(:before AS timestamptz) IS NULL OR created_at < CAST(:before AS timestamptz))
+"""
+
+
+def get(tx: Connection, tenant_id: UUID, letter_id: UUID) -> Letter | None:
+    """A letter."""
+    row = tx.execute(_GET, {"tenant_id": tenant_id, "letter_id": letter_id}).one_or_none()
+    return None if row is None else Letter(*row)
+
+
+_GET = text(f"{_LETTER} WHERE tenant_id = :tenant_id AND letter_id = :letter_id")
+
+
+def page(
+    tx: Connection,
+    tenant_id: UUID,
+    wanted: Wanted,
+    *,
+    discarded: bool,
+    older_than: tuple[datetime, UUID] | None,
+    limit: int,
+) -> list[Letter]:
+    """Letters from the newest on: those that wait, or those that were discarded.
+
+    Args:
+        older_than: The last of the page before: when it was written, and its id.
+    """
+    moment, letter_id = older_than or (None, None)
+    values = _values(tenant_id, wanted) | {"moment": moment, "letter_id": letter_id, "limit": limit}
+    return [Letter(*row) for row in tx.execute(_PAGE[discarded], values)]
+
+
+_PAGE = {
+    discarded: text(f"""
+{_LETTER}
+WHERE {_WANTED} AND discarded_at IS {"NOT NULL" if discarded else "NULL"}
+  AND (CAST(:moment AS timestamptz) IS NULL
+    OR (created_at, letter_id) < (CAST(:moment AS timestamptz), CAST(:letter_id AS uuid)))
+ORDER BY created_at DESC, letter_id DESC LIMIT :limit
+""")
+    for discarded in (False, True)
+}
+
+
+def reasons(tx: Connection, tenant_id: UUID, wanted: Wanted, *, discarded: bool) -> list[tuple[str, str, int]]:
+    """Stage, reason and number of letters, the most frequent first; no more than `REASONS_SHOWN`."""
+    values = _values(tenant_id, wanted) | {"limit": REASONS_SHOWN}
+    return [(row.stage, row.reason, row.letters) for row in tx.execute(_REASONS[discarded], values)]
+
+
+_REASONS = {
+    discarded: text(f"""
+SELECT stage, reason, count(*) AS letters FROM dead_letters
+WHERE {_WANTED} AND discarded_at IS {"NOT NULL" if discarded else "NULL"}
+GROUP BY stage, reason ORDER BY letters DESC, stage, reason LIMIT :limit
+""")  # noqa: S608 - put together of constants
+    for discarded in (False, True)
+}
+
+
+# --- Replay ---
+
+
+def count_replayable(tx: Connection, tenant_id: UUID, wanted: Wanted) -> int:
+    """How many of these letters can be replayed."""
+    return int(tx.execute(_COUNT_REPLAYABLE, _values(tenant_id, wanted)).scalar_one())
+
+
+_COUNT_REPLAYABLE = text(f"SELECT count(*) FROM dead_letters WHERE {_WAITING} AND {_REPLAYABLE}")  # noqa: S608 - put together of constants
+
+
+def of_drain(tx: Connection, tenant_id: UUID, letter_id: UUID) -> Unstored | None:
+    """What a letter of the drain holds; None where it isn't there any more, or can't be replayed."""
+    row = tx.execute(_OF_DRAIN, {"tenant_id": tenant_id, "letter_id": letter_id}).one_or_none()
+    return None if row is None else _unstored(row)
+
+
+_UNSTORED = "SELECT letter_id, entry_id, header, payload, memories FROM dead_letters"
+_OF_DRAIN = text(f"""
+{_UNSTORED} WHERE tenant_id = :tenant_id AND letter_id = :letter_id AND stage = 'drain' AND {_REPLAYABLE}
+""")
+
+
+def some_of_drain(
+    tx: Connection, tenant_id: UUID, wanted: Wanted, *, limit: int, most_bytes: int
+) -> list[tuple[UUID, Unstored]]:
+    """The oldest of these letters that the drain wrote, in the order they came.
+
+    Args:
+        limit: Most letters.
+        most_bytes: Most bytes in all, unless the first alone has more.
+    """
+    values = _values(tenant_id, wanted) | {"limit": limit, "most_bytes": most_bytes}
+    return [(row.letter_id, _unstored(row)) for row in tx.execute(_SOME_OF_DRAIN, values)]
+
+
+_SOME_OF_DRAIN = text(f"""
+WITH oldest AS MATERIALIZED (
+  SELECT letter_id, created_at, octet_length(payload) AS size FROM dead_letters
+  WHERE {_WAITING} AND stage = 'drain' AND {_REPLAYABLE}
+  ORDER BY created_at, letter_id LIMIT :limit
+), chosen AS (
+  SELECT letter_id, sum(size) OVER (ORDER BY created_at, letter_id) - size AS before FROM oldest
+)
+{_UNSTORED}
+WHERE tenant_id = :tenant_id
+  AND letter_id IN (SELECT letter_id FROM chosen WHERE before = 0 OR before < :most_bytes)
+ORDER BY created_at, letter_id
+""")  # noqa: S608 - put together of constants
+
+
+def _unstored(row: Row[tuple[object, ...]]) -> Unstored:
+    return Unstored(row.entry_id, row.entry_id, bytes(row.header), bytes(row.payload), row.memories)
+
+
+def delete(tx: Connection, tenant_id: UUID, letter_ids: Sequence[UUID]) -> None:
+    """Delete letters whose entries are in the stream again."""
+    tx.execute(_DELETE, {"tenant_id": tenant_id, "letter_ids": list(letter_ids)})
+
+
+_DELETE = text("DELETE FROM dead_letters WHERE tenant_id = :tenant_id AND letter_id = ANY(:letter_ids)")
+
+
+def take(tx: Connection, tenant_id: UUID, letter_id: UUID) -> tuple[str, list[UUID]] | None:
+    """Delete a letter of stored memories, to queue them again in the same transaction: its stage, their ids."""
+    row = tx.execute(_TAKE, {"tenant_id": tenant_id, "letter_id": letter_id}).one_or_none()
+    return None if row is None else (row.stage, row.memory_ids)
+
+
+_TAKE = text(f"""
+DELETE FROM dead_letters
+WHERE tenant_id = :tenant_id AND letter_id = :letter_id AND stage <> 'drain' AND {_REPLAYABLE}
+RETURNING stage, memory_ids
+""")  # noqa: S608 - put together of constants
+
+
+def take_some(tx: Connection, tenant_id: UUID, wanted: Wanted, limit: int) -> list[tuple[str, list[UUID]]]:
+    """The same with the oldest of these letters; those that another transaction takes are skipped."""
+    found = tx.execute(_TAKE_SOME, _values(tenant_id, wanted) | {"limit": limit})
+    return [(row.stage, row.memory_ids) for row in found]
+
+
+_TAKE_SOME = text(f"""
+DELETE FROM dead_letters
+WHERE tenant_id = :tenant_id AND letter_id IN (
+  SELECT letter_id FROM dead_letters
+  WHERE {_WAITING} AND stage <> 'drain' AND {_REPLAYABLE}
+  ORDER BY created_at, letter_id LIMIT :limit FOR UPDATE SKIP LOCKED
+)
+RETURNING stage, memory_ids
+""")  # noqa: S608 - put together of constants
+
+
+def rate_again(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> None:
+    """Let a model be asked about memories once more, as if it never had been, and give the tenant its turn."""
+    values = {"tenant_id": tenant_id, "memory_ids": list(memory_ids)}
+    tx.execute(_ASK_AGAIN, values)
+    tx.execute(_WANT_TURN, values)
+
+
+_ASK_AGAIN = text("""
+UPDATE scores SET asks = 0, refused_by = NULL
+WHERE tenant_id = :tenant_id AND memory_id = ANY(:memory_ids) AND scorer = 'heuristic'
+""")
+_WANT_TURN = text("""
+INSERT INTO rating_turns (tenant_id) VALUES (:tenant_id)
+ON CONFLICT (tenant_id) DO UPDATE SET wanted = rating_turns.wanted + 1
+""")
+
+
+# --- Discard ---
+
+
+def discard(tx: Connection, tenant_id: UUID, letter_id: UUID, because: str) -> bool:
+    """Empty a letter and keep why. False where it isn't there or is discarded already."""
+    values = {"tenant_id": tenant_id, "letter_id": letter_id, "because": because}
+    return tx.execute(_DISCARD, values).rowcount == 1
+
+
+_EMPTY = """
+UPDATE dead_letters
+SET payload = NULL, header = NULL, memory_ids = '{}', discarded_at = now(), discard_reason = :because
+WHERE tenant_id = :tenant_id AND discarded_at IS NULL
+"""
+_DISCARD = text(f"{_EMPTY} AND letter_id = :letter_id")
+
+
+def discard_some(tx: Connection, tenant_id: UUID, wanted: Wanted, because: str, limit: int) -> int:
+    """The same with the oldest of these letters. Returns how many."""
+    return tx.execute(_DISCARD_SOME, _values(tenant_id, wanted) | {"because": because, "limit": limit}).rowcount
+
+
+_DISCARD_SOME = text(f"""
+{_EMPTY} AND letter_id IN (
+  SELECT letter_id FROM dead_letters WHERE {_WAITING} ORDER BY created_at, letter_id LIMIT :limit FOR UPDATE
+)
+""")  # noqa: S608 - put together of constants
+
+
+def count_waiting(tx: Connection, tenant_id: UUID, wanted: Wanted) -> int:
+    """How many of these letters aren't discarded."""
+    return int(tx.execute(_COUNT_WAITING, _values(tenant_id, wanted)).scalar_one())
+
+
+_COUNT_WAITING = text(f"SELECT count(*) FROM dead_letters WHERE {_WAITING}")  # noqa: S608 - put together of constants
+
+
+def purge(tx: Connection, tenant_id: UUID, age_days: int, limit: int) -> int:
+    """Delete letters that were discarded longer ago than this. Returns how many; call again until 0."""
+    return tx.execute(_PURGE, {"tenant_id": tenant_id, "days": age_days, "limit": limit}).rowcount
+
+
+_PURGE = text("""
+DELETE FROM dead_letters WHERE tenant_id = :tenant_id AND letter_id IN (
+  SELECT letter_id FROM dead_letters
+  WHERE tenant_id = :tenant_id AND discarded_at < now() - make_interval(days => :days) LIMIT :limit
+)
+""")
+
+
+def _values(tenant_id: UUID, wanted: Wanted) -> dict[str, object]:
+    return {"tenant_id": tenant_id, "stage": wanted.stage, "reason": wanted.reason, "before": wanted.before}

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 from fastapi.openapi.models import OpenAPI
 
 from app.clients.answers import Usage
 from app.domain import keys
+from app.domain.jobs import Step
 from app.domain.keys import SCOPES
-from app.services import budget, tenants
+from app.services import budget, ingest, jobs, tenants
 from tests.api.caller import Api, fields
 from tests.service import Service
 
@@ -30,6 +31,15 @@ TABLE: dict[tuple[str, str], tuple[str, dict[str, Any], int]] = {
     ("POST", "/v1/search"): ("read", {"json": {"query": "x"}}, 200),
     ("GET", "/v1/stats"): ("read", {}, 200),
     ("GET", "/v1/usage"): ("maintain", {}, 200),
+    ("GET", "/v1/jobs"): ("maintain", {}, 200),
+    ("GET", "/v1/jobs/{job_id}"): ("maintain", {}, 200),
+    ("POST", "/v1/jobs/{job_id}/cancel"): ("maintain", {}, 202),
+    ("GET", "/v1/admin/dead-letters"): ("maintain", {}, 200),
+    ("POST", "/v1/admin/dead-letters/replay"): ("maintain", {"json": {"reason": "x"}}, 200),
+    ("POST", "/v1/admin/dead-letters/discard"): ("maintain", {"json": {"reason": "x", "because": "y"}}, 200),
+    ("GET", "/v1/admin/dead-letters/{letter_id}"): ("maintain", {}, 200),
+    ("POST", "/v1/admin/dead-letters/{letter_id}/replay"): ("maintain", {}, 202),
+    ("POST", "/v1/admin/dead-letters/{letter_id}/discard"): ("maintain", {"json": {"reason": "x"}}, 200),
     ("POST", "/v1/admin/tenants"): ("admin", {"json": {"name": "new"}}, 201),
     ("GET", "/v1/admin/tenants"): ("admin", {}, 200),
     ("POST", "/v1/admin/keys"): ("admin", {"json": {"name": "new"}}, 201),
@@ -50,7 +60,24 @@ def path_of(api: Api, path: str) -> str:
         read = keys.parse(tenants.issue_key(api.tenant.tenant_id, "another"))
         assert read is not None
         return path.format(key_id=read.key_id)
+    if "{job_id}" in path:
+        return path.format(job_id=a_job(api))
+    if "{letter_id}" in path:
+        return path.format(letter_id=a_letter(api))
     return path
+
+
+def a_job(api: Api) -> UUID:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setitem(jobs.KINDS, "test", jobs.Kind(lambda job: Step(0, job.state, finished=True)))
+        return jobs.create(api.tenant.tenant_id, "test", {})
+
+
+def a_letter(api: Api) -> UUID:
+    api.service.post(api.tenant.tenant_id, b"no JSON")
+    ingest.drain()
+    letter_id: UUID = api.service.one("SELECT letter_id FROM dead_letters ORDER BY created_at DESC LIMIT 1")
+    return letter_id
 
 
 def key_with(api: Api, *scopes: str) -> str:
@@ -129,13 +156,33 @@ def test_another_tenants_memory_is_404_on_every_route(api: Api, method: str, pat
     assert api.get(f"/v1/memories/{memory_id}").json()["text"] == "mine"
 
 
+@pytest.mark.parametrize(
+    ("method", "path"), [route for route in GUARDED if "{job_id}" in route[1] or "{letter_id}" in route[1]]
+)
+def test_another_tenants_job_or_letter_is_404_on_every_route(api: Api, method: str, path: str) -> None:
+    mine = path_of(api, path)
+    other = api.service.tenant()
+    given = GUARDED[method, path][1]
+    for name in (mine, path.format(job_id=uuid4(), letter_id=uuid4()), path.format(job_id="x", letter_id="x")):
+        answer = api.request(method, name, key=other.key, **given)
+        assert answer.status_code == 404
+        fields(answer)
+    assert api.request(method, mine, **given).is_success
+
+
 def test_lists_searches_and_numbers_are_of_the_own_tenant(api: Api) -> None:
     api.remember("mine", {"text": "also mine", "external_id": "k", "subject": "ann", "thread": "t"})
     other = api.service.tenant()
     assert api.get("/v1/memories", key=other.key).json()["memories"] == []
     assert api.get("/v1/memories", key=other.key, params={"subject": "ann"}).json()["memories"] == []
     assert api.post("/v1/search", key=other.key, json={"query": "mine"}).json()["results"] == []
+    a_job(api)
+    a_letter(api)
+    assert api.get("/v1/jobs", key=other.key).json()["jobs"] == []
+    letters = api.get("/v1/admin/dead-letters", key=other.key).json()
+    assert (letters["dead_letters"], letters["reasons"]) == ([], [])
     stats = api.get("/v1/stats", key=other.key).json()
+    assert (stats["dead_letters"], stats["lanes"]["maintain"]["depth"]) == (0, 0)
     assert set(stats["memories"].values()) == {0}
     budget.spend(api.tenant.tenant_id, "score", "m", Usage(calls=1, input_tokens=5))
     assert api.get("/v1/usage").json()["usage"]

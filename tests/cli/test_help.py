@@ -42,6 +42,8 @@ def test_commands_are_there() -> None:
         "doctor",
         "tenants",
         "keys",
+        "jobs",
+        "dead-letters",
     }
     assert expected <= {names[0] for names in commands()}
 

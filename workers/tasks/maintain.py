@@ -24,8 +24,8 @@ def job(job_id: str) -> None:
 
 @task(queues.PURGE_LEDGER)
 def purge_ledger(run_id: str) -> None:
-    """Delete ledger rows that no replay can need any more."""
-    schedule.carry_out(UUID(run_id), retention.purge_ledger)
+    """Delete ledger rows that no replay can need any more, and old records."""
+    schedule.carry_out(UUID(run_id), retention.purge)
 
 
 @task(queues.HEARTBEATS[queues.MAINTAIN])
