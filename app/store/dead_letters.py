@@ -281,13 +281,14 @@ def take_some(tx: Connection, tenant_id: UUID, wanted: Wanted, limit: int) -> li
     return [(row.stage, row.memory_ids) for row in found]
 
 
+# Materialised: as a subquery it may be run for each row, and each time take others.
 _TAKE_SOME = text(f"""
-DELETE FROM dead_letters
-WHERE tenant_id = :tenant_id AND letter_id IN (
+WITH oldest AS MATERIALIZED (
   SELECT letter_id FROM dead_letters
   WHERE {_WAITING} AND stage <> 'drain' AND {_REPLAYABLE}
   ORDER BY created_at, letter_id LIMIT :limit FOR UPDATE SKIP LOCKED
 )
+DELETE FROM dead_letters WHERE tenant_id = :tenant_id AND letter_id IN (SELECT letter_id FROM oldest)
 RETURNING stage, memory_ids
 """)  # noqa: S608 - put together of constants
 
@@ -332,9 +333,10 @@ def discard_some(tx: Connection, tenant_id: UUID, wanted: Wanted, because: str, 
 
 
 _DISCARD_SOME = text(f"""
-{_EMPTY} AND letter_id IN (
+WITH oldest AS MATERIALIZED (
   SELECT letter_id FROM dead_letters WHERE {_WAITING} ORDER BY created_at, letter_id LIMIT :limit FOR UPDATE
 )
+{_EMPTY} AND letter_id IN (SELECT letter_id FROM oldest)
 """)  # noqa: S608 - put together of constants
 
 

@@ -97,17 +97,18 @@ def send(tx: Connection, at_once: int) -> list[UUID]:
     return list(tx.execute(_SEND, {"at_once": at_once, "after": RESEND_AFTER_SECONDS}).scalars())
 
 
+# Materialised: as a subquery it may be run for each row, and each time find others.
 _SEND = text("""
-UPDATE jobs SET status = 'queued', claim = gen_random_uuid(), claimed_until = now() + make_interval(secs => :after)
-WHERE job_id IN (
+WITH under_way AS MATERIALIZED (
+  SELECT count(*) AS jobs FROM jobs
+  WHERE status IN ('queued', 'running') AND claim IS NOT NULL AND claimed_until > now()
+), due AS MATERIALIZED (
   SELECT job_id FROM jobs
   WHERE status IN ('queued', 'running') AND claimed_until <= now()
-  ORDER BY claimed_until
-  LIMIT greatest(0, :at_once - (
-    SELECT count(*) FROM jobs
-    WHERE status IN ('queued', 'running') AND claim IS NOT NULL AND claimed_until > now()))
-  FOR UPDATE SKIP LOCKED
+  ORDER BY claimed_until LIMIT greatest(0, :at_once - (SELECT jobs FROM under_way)) FOR UPDATE SKIP LOCKED
 )
+UPDATE jobs SET status = 'queued', claim = gen_random_uuid(), claimed_until = now() + make_interval(secs => :after)
+WHERE job_id IN (SELECT job_id FROM due)
 RETURNING job_id
 """)
 
