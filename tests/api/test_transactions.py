@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
 from typing import Any
+from uuid import UUID
 
 import pytest
 import redis
@@ -15,9 +16,10 @@ from sqlalchemy import Connection
 from app import queues
 from app.clients.answers import Usage
 from app.clients.embedder import StaticEmbedder
-from app.services import budget, retention, schedule
+from app.services import budget, jobs, retention, schedule
+from app.domain.jobs import Job, Step
 from app.services.schedule import Row
-from app.store import database
+from app.store import database, dead_letters
 from tests.api.caller import Api
 
 open_here = threading.local()
@@ -94,6 +96,41 @@ def everything(api: Api) -> None:
     api.post("/v1/admin/keys", json={"name": "x"}, key=api.admin.key)
     api.service.post(api.tenant.tenant_id, b"no JSON")
     api.service.work()
+    letters(api, ids)
+    long_work(api)
+
+
+def letters(api: Api, ids: list[str]) -> None:
+    with database.tenant(api.tenant.tenant_id) as tx:
+        for stage in ("index", "rate"):
+            dead_letters.add(tx, api.tenant.tenant_id, stage=stage, reason="X", attempts=1, memory_ids=[UUID(ids[3])])
+    path = "/v1/admin/dead-letters"
+    for letter in api.get(path).json()["dead_letters"]:
+        assert api.post(f"{path}/{letter['id']}/replay").status_code == 202
+    api.service.work()
+    for reason in ("Unreadable", "Unreadable"):
+        assert api.post(f"{path}/replay", json={"reason": reason}).json()["replayed"] == 1
+        api.service.work()
+    assert api.post(f"{path}/discard", json={"reason": "Unreadable", "because": "x"}).json()["discarded"] == 1
+
+
+def long_work(api: Api) -> None:
+    def step(job: Job) -> Step:
+        if not job.state:
+            raise ConnectionError
+        return Step(1, {"n": 2}, finished=True)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setitem(jobs.KINDS, "test", jobs.Kind(step))
+        done = jobs.create(api.tenant.tenant_id, "test", {}, lone=False)
+        cancelled = jobs.create(api.tenant.tenant_id, "test", {}, lone=False)
+        assert api.post(f"/v1/jobs/{cancelled}/cancel").status_code == 202
+        with pytest.raises(ConnectionError):
+            jobs.carry_on(done)
+        api.service.rows("UPDATE jobs SET claimed_until = now(), state = '{\"n\": 1}'")
+        for job_id in (done, cancelled):
+            jobs.carry_on(job_id)
+    assert [job["status"] for job in api.get("/v1/jobs").json()["jobs"]] == ["cancelled", "done"]
 
 
 def test_no_call_to_a_client_is_made_in_a_transaction(api: Api, watch: Watch) -> None:
@@ -103,7 +140,7 @@ def test_no_call_to_a_client_is_made_in_a_transaction(api: Api, watch: Watch) ->
     api.service.rows("UPDATE schedules SET run_now = true")
     assert schedule.tick([row]) == len(api.service.rows("SELECT 1 FROM schedules"))
     for (run_id,) in api.service.rows("SELECT run_id FROM runs"):
-        schedule.carry_out(run_id, retention.purge_ledger)
+        schedule.carry_out(run_id, retention.purge)
     assert len(watch.called) == 5, watch.called
     assert watch.wrong == []
 

@@ -64,3 +64,9 @@ def test_more_than_a_slice_is_deleted_slice_by_slice(
     assert retention.purge_ledger(tenant.tenant_id) == 5
     assert ledger(service, tenant) == 1
     assert service.redis.hget("ebbing:{s0}:counters", "ledger_purged_rows") == b"5"
+
+
+def test_what_is_kept_for_its_time_is_purged_together(service: Service, tenant: Tenant) -> None:
+    enter(service, tenant, 90 * 24 * HOUR)
+    assert retention.purge(tenant.tenant_id) == 1
+    assert retention.purge(tenant.tenant_id) == 0
