@@ -16,8 +16,8 @@ from sqlalchemy import Connection
 from app import queues
 from app.clients.answers import Usage
 from app.clients.embedder import StaticEmbedder
-from app.services import budget, jobs, retention, schedule
 from app.domain.jobs import Job, Step
+from app.services import budget, jobs, retention, schedule
 from app.services.schedule import Row
 from app.store import database, dead_letters
 from tests.api.caller import Api
