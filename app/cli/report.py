@@ -64,17 +64,17 @@ def show_report(report: Report, start_seconds: float) -> None:
 
 def _show_salience(salience: Salience) -> None:
     screen = console()
-    judged = _counts({NAMES.get(source, source): count for source, count in salience.sources.items()})
+    judged = ", ".join(f"{count} {NAMES.get(source, source)}" for source, count in salience.sources.items())
     if salience.cost is None:
         screen.print(_fact("Judged", f"{judged}; no model was asked, since none is set (EBBING_OPENAI_API_KEY)"))
     else:
         cost = salience.cost
-        where = f" by {cost.model} at {cost.host}" if cost.calls else " (the model has answered nothing so far)"
-        screen.print(_fact("Judged", f"{judged}{where}: {_cost(cost)}"))
+        asked = f"{cost.model} at {cost.host}: {_cost(cost)}" if cost.calls else "the model has answered nothing so far"
+        screen.print(_fact("Judged", f"{judged}; {asked}"))
     if salience.again is not None:
         screen.print(_fact("Again", f"the same words once more: {_cost(salience.again)}"))
     for one in salience.best:
-        criteria = ", ".join(f"{name} {value:g}" for name, value in one.criteria.items())
+        criteria = ", ".join(f"{name} {one.criteria[name]:g}" for name in sorted(one.criteria))
         line = Text(f"    {one.salience:.2f} ", style="bold").append(f"({criteria or one.source}) ", style="dim")
         line.append(plain(one.text), style="default")
         if screen.is_terminal:

@@ -86,13 +86,19 @@ class Gathered:
             self.illness = self.illness or outcome
             self.spared |= ids - scored.scores.keys() - scored.failed.keys()
 
-    def blame_provider(self) -> None:
-        """Take requests that were called bad for the provider's matter: it hasn't understood a single one yet."""
-        bad = {memory_id for memory_id, each in self.failed.items() if each.reason is Reason.BAD_REQUEST}
-        for memory_id in bad:
+    @property
+    def is_nonsense(self) -> bool:
+        """Whether there were answers about several texts, and none of them made sense."""
+        several = len(self.failed) > 1 and not self.scores
+        return several and all(failure.reason is Reason.GARBAGE for failure in self.failed.values())
+
+    def blame_provider(self, reason: Reason) -> None:
+        """Take what failed for this reason for the provider's matter, and not the memories'."""
+        blamed = {memory_id for memory_id, each in self.failed.items() if each.reason is reason}
+        for memory_id in blamed:
             self.illness = self.illness or self.failed[memory_id]
             del self.failed[memory_id]
-        self.spared |= bad
+        self.spared |= blamed
 
 
 class _OutOfTime(Exception):
@@ -193,8 +199,8 @@ class Scorer:
             for batch, outcome in zip(batches, pool.map(ask, count(), batches), strict=True):
                 gathered.add(batch, outcome)
         self._was_understood |= bool(gathered.scores)
-        if not self._was_understood:
-            gathered.blame_provider()
+        if not self._was_understood:  # a server that finds fault with every request hasn't understood one yet
+            gathered.blame_provider(Reason.BAD_REQUEST)
         return gathered
 
     def score(self, memories: Sequence[Unscored]) -> Scored:

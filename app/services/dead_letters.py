@@ -19,7 +19,7 @@ from app import failpoints, metrics, queues
 from app.clients import stream
 from app.clients.stream import Entry
 from app.errors import BacklogFull, Conflict, NotFound, Unavailable
-from app.store import database, work
+from app.store import database, rating_turns, ratings, work
 from app.store import dead_letters as rows
 from app.store.dead_letters import Letter, Unstored, Wanted
 
@@ -32,7 +32,7 @@ _TASKS: Final = {
     work.INDEX: queues.INDEX,
     work.EMBED: queues.EMBED_MEMORIES,
     work.SCORE: queues.SCORE_MEMORIES,
-    rows.RATE: queues.RATE_MEMORIES,
+    ratings.STAGE: queues.RATE_MEMORIES,
 }
 
 log = structlog.get_logger(__name__)
@@ -200,8 +200,9 @@ def _queue_again(tx: database.Transaction, tenant_id: UUID, taken: Sequence[tupl
     for stage, memory_ids in taken:
         by_stage.setdefault(stage, set()).update(memory_ids)
     for stage, wanted in by_stage.items():
-        if stage == rows.RATE:
-            rows.rate_again(tx, tenant_id, list(wanted))
+        if stage == ratings.STAGE:
+            ratings.ask_again(tx, tenant_id, list(wanted))
+            rating_turns.add(tx, tenant_id)
         else:
             work.add(tx, [stage], tenant_id, list(wanted))
 

@@ -18,7 +18,7 @@ from uuid import UUID, uuid4
 import structlog
 
 from app import failpoints, metrics, queues
-from app.clients.resilience import ProviderFailed, Verdict
+from app.clients.resilience import ProviderFailed, Reason, Verdict
 from app.domain.scoring import SETTLE_SECONDS, Score, Unscored, digest
 from app.domain.wording import spoken
 from app.services import budget
@@ -32,9 +32,8 @@ from app.store.scores import Assessment
 from app.store.work import NIL
 
 if TYPE_CHECKING:
-    from app.clients.llm import Scorer
+    from app.clients.llm import Gathered, Scorer
 
-STAGE: Final = "rate"
 RETRY_SECONDS: Final = 5.0
 """How long a tenant waits at least after the provider fell ill."""
 PUT_OFF_SECONDS: Final = 600.0
@@ -44,6 +43,8 @@ log = structlog.get_logger(__name__)
 
 # Whose turn was the last in this process; the next slice goes on from there.
 _last_turn: dict[str, UUID] = {}
+# Turns of a tenant, one after the other, in which no answer at all made sense.
+_senseless: Counter[UUID] = Counter()
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +78,7 @@ def rate() -> int:
     began = time.monotonic()
     rated = 0
     while not scorer.is_resting and (turn := _claim()) is not None:
-        _last_turn[STAGE] = turn.tenant_id
+        _last_turn[ratings.STAGE] = turn.tenant_id
         passed = _see_to(turn, scorer)
         rated += passed.rated
         if passed.is_ill:
@@ -100,7 +101,7 @@ def _scorer() -> Scorer:
 def _claim() -> Turn | None:
     with database.shared() as tx:
         return rating_turns.claim(
-            tx, claim_id=uuid4(), after=_last_turn.get(STAGE, NIL), lease_seconds=_lease_seconds()
+            tx, claim_id=uuid4(), after=_last_turn.get(ratings.STAGE, NIL), lease_seconds=_lease_seconds()
         )
 
 
@@ -163,6 +164,7 @@ def _rate(turn: Turn, scorer: Scorer, texts: Sequence[_Text], known: Mapping[byt
     asked = [Unscored(text.name, text.shown) for text in texts if text.digest not in known]
     failpoints.reach("rate.before")
     found = scorer.gather(asked, threads=config.llm_concurrency, seconds=config.slice_seconds)
+    delay_seconds = _delay_seconds(tenant_id, found)
     failpoints.reach("rate.before_write")
     rated: list[Assessment] = []
     failed: list[tuple[Unrated, ProviderFailed]] = []
@@ -184,7 +186,7 @@ def _rate(turn: Turn, scorer: Scorer, texts: Sequence[_Text], known: Mapping[byt
         lost = [each for each in failed if each[1].treatment.verdict is Verdict.DEAD_LETTER]
         for memory, failure in lost:
             _set_aside(tx, tenant_id, memory, failure.reason.value, memory.asks)
-        rating_turns.give_back(tx, turn, _delay_seconds(found.illness))
+        rating_turns.give_back(tx, turn, delay_seconds)
     hits = len(rated) - len(found.scores)
     if found.usage.calls or hits:
         budget.spend(
@@ -244,8 +246,10 @@ def _give_up(turn: Turn, memory: Unrated, version: str) -> None:
 
 
 def _set_aside(tx: database.Transaction, tenant_id: UUID, memory: Unrated, reason: str, attempts: int) -> None:
-    dead_letters.add(tx, tenant_id, stage=STAGE, reason=reason, attempts=attempts, memory_ids=[memory.memory_id])
-    log.error("dead_letter", stage=STAGE, tenant=str(tenant_id), reason=reason)
+    dead_letters.add(
+        tx, tenant_id, stage=ratings.STAGE, reason=reason, attempts=attempts, memory_ids=[memory.memory_id]
+    )
+    log.error("dead_letter", stage=ratings.STAGE, tenant=str(tenant_id), reason=reason)
 
 
 def _give_back(turn: Turn, delay_seconds: float) -> None:
@@ -253,13 +257,22 @@ def _give_back(turn: Turn, delay_seconds: float) -> None:
         rating_turns.give_back(tx, turn, delay_seconds)
 
 
-def _delay_seconds(illness: ProviderFailed | None) -> float:
-    """How long the tenant waits: as long as the provider asks, within bounds."""
-    if illness is None:
+def _delay_seconds(tenant_id: UUID, found: Gathered) -> float:
+    """How long the tenant waits: as long as an ill provider asks, within bounds.
+
+    Where nothing made sense of several texts, that is taken for the provider's illness too, and the texts for spared.
+    """
+    if found.illness is None and found.is_nonsense:
+        found.blame_provider(Reason.GARBAGE)
+        _senseless[tenant_id] += 1
+        return float(min(RETRY_SECONDS * 2 ** _senseless[tenant_id], PUT_OFF_SECONDS))
+    if found.scores:
+        del _senseless[tenant_id]
+    if found.illness is None:
         return 0.0
-    if illness.treatment.verdict is not Verdict.RETRY:
+    if found.illness.treatment.verdict is not Verdict.RETRY:
         return PUT_OFF_SECONDS
-    return min(max(illness.retry_after_seconds or 0.0, RETRY_SECONDS), PUT_OFF_SECONDS)
+    return min(max(found.illness.retry_after_seconds or 0.0, RETRY_SECONDS), PUT_OFF_SECONDS)
 
 
 def _seconds_to_midnight() -> float:

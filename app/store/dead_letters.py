@@ -11,7 +11,6 @@ from uuid import UUID, uuid4, uuid5
 from sqlalchemy import Connection, Row, text
 
 DRAIN: Final = "drain"
-RATE: Final = "rate"
 REASONS_SHOWN: Final = 200
 
 
@@ -291,23 +290,6 @@ WITH oldest AS MATERIALIZED (
 DELETE FROM dead_letters WHERE tenant_id = :tenant_id AND letter_id IN (SELECT letter_id FROM oldest)
 RETURNING stage, memory_ids
 """)  # noqa: S608 - put together of constants
-
-
-def rate_again(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> None:
-    """Let a model be asked about memories once more, as if it never had been, and give the tenant its turn."""
-    values = {"tenant_id": tenant_id, "memory_ids": list(memory_ids)}
-    tx.execute(_ASK_AGAIN, values)
-    tx.execute(_WANT_TURN, values)
-
-
-_ASK_AGAIN = text("""
-UPDATE scores SET asks = 0, refused_by = NULL
-WHERE tenant_id = :tenant_id AND memory_id = ANY(:memory_ids) AND scorer = 'heuristic'
-""")
-_WANT_TURN = text("""
-INSERT INTO rating_turns (tenant_id) VALUES (:tenant_id)
-ON CONFLICT (tenant_id) DO UPDATE SET wanted = rating_turns.wanted + 1
-""")
 
 
 # --- Discard ---

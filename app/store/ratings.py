@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 from uuid import UUID
 
 from sqlalchemy import Connection, text
 
 from app.domain.scoring import Score
+
+STAGE: Final = "rate"
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +130,17 @@ UPDATE scores AS score SET asks = 0, refused_by = :version
 FROM unnest(CAST(:memory_ids AS uuid[]), CAST(:text_versions AS integer[])) AS taken (memory_id, text_version)
 WHERE score.tenant_id = :tenant AND score.memory_id = taken.memory_id AND score.text_version = taken.text_version
   AND score.scorer = 'heuristic'
+""")
+
+
+def ask_again(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> None:
+    """Let a model be asked about these once more, as if it never had been."""
+    tx.execute(_ASK_AGAIN, {"tenant": tenant_id, "memory_ids": list(memory_ids)})
+
+
+_ASK_AGAIN = text("""
+UPDATE scores SET asks = 0, refused_by = NULL
+WHERE tenant_id = :tenant AND memory_id = ANY (CAST(:memory_ids AS uuid[])) AND scorer = 'heuristic'
 """)
 
 

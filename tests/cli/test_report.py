@@ -55,7 +55,7 @@ def test_the_report_shows_the_best_hits_and_the_one_that_answers(capsys: pytest.
 def test_without_a_model_the_report_says_that_rules_judged(capsys: pytest.CaptureFixture[str]) -> None:
     show_report(REPORT, 3.2)
     shown = capsys.readouterr().out
-    assert "by rules 3; no model was asked, since none is set" in shown
+    assert "3 by rules; no model was asked, since none is set" in shown
     assert "0.70 (emotional 6) We moved to Kiel" in shown
 
 
@@ -67,7 +67,7 @@ def test_with_a_model_the_report_says_what_it_cost_and_what_the_cache_spared(
     salience = Salience({"llm": 3}, (), cost, less(later, cost))
     show_report(replace(REPORT, salience=salience), 3.2)
     shown = capsys.readouterr().out
-    assert "by a model 3 by m-1 at 127.0.0.1: 11 calls, 12,345 tokens, cost 0.0123, 2 cache hits" in shown
+    assert "3 by a model; m-1 at 127.0.0.1: 11 calls, 12,345 tokens, cost 0.0123, 2 cache hits" in shown
     assert "the same words once more: 0 calls, 0 tokens, cost 0.0000, 10 cache hits" in shown
     show_report(replace(REPORT, salience=Salience({"heuristic": 3}, (), Cost())), 3.2)
     assert "the model has answered nothing so far" in capsys.readouterr().out

@@ -23,6 +23,7 @@ from app.settings import Settings
 from app.supervisor import Service
 from tests.cli.conftest import Cli
 from tests.cli.test_processes import wait_gone
+from tests.provider.server import provider
 
 ROOT = Path(__file__).resolve().parents[2]
 DEADLINE_SECONDS = 60
@@ -236,6 +237,8 @@ def test_the_demo(private: Path) -> None:
     assert sum(report["kinds"].values()) == report["memories"]
     assert len(report["questions"]) > report["found"] / 2
     assert report["delete_is_gone"]
+    assert set(report["salience"]["sources"]) == {"heuristic", "caller"}
+    assert report["salience"]["cost"] is None
     assert list(private.iterdir()) == []
 
 
@@ -253,3 +256,31 @@ def test_the_banner_says_who_judges(given: dict[str, str], salience: str) -> Non
     shown = banner(config, service, Path("/srv/ebbing"), 1.0)
     assert f"Salience    {salience}\n" in shown
     assert "sk-x" not in shown
+
+
+def test_the_demo_with_a_model_shows_its_scores_their_cost_and_what_the_cache_spares(private: Path) -> None:
+    prices = json.dumps({"gpt-5.4-mini": {"input": 1, "output": 2}})
+    with provider() as fake:
+        done = subprocess.run(
+            [*EBBING, "demo", "--json"],
+            env=environment(
+                TMPDIR=str(private),
+                EBBING_OPENAI_BASE_URL=fake.url,
+                EBBING_OPENAI_API_KEY="a-key-of-nobody",
+                EBBING_PRICES=prices,
+            ),
+            cwd=private,
+            capture_output=True,
+            text=True,
+            timeout=DEADLINE_SECONDS,
+            check=False,
+        )
+        asked = fake.calls
+    assert done.returncode == 0, done.stderr
+    salience = json.loads(done.stdout)["salience"]
+    assert set(salience["sources"]) == {"llm", "caller"}
+    assert salience["cost"]["calls"] == asked
+    assert salience["cost"]["cost"] > 0
+    assert salience["again"]["calls"] == 0
+    assert salience["again"]["cache_hits"] == 10
+    assert "a-key-of-nobody" not in done.stdout + done.stderr

@@ -15,7 +15,7 @@ from app.clients.redis import BACKLOG, RING, stream_key
 from app.domain.ids import first_seq
 from app.errors import BacklogFull, Conflict, NotFound, Unavailable
 from app.services import dead_letters, enrichment, ingest, retention, stats
-from app.store import arrivals, database, work
+from app.store import arrivals, database, ratings, work
 from app.store import dead_letters as rows
 from app.store.dead_letters import Letter, Wanted
 from tests.service import Service, Tenant
@@ -281,13 +281,15 @@ def test_a_memory_that_a_model_refused_is_asked_about_again(service: Service, te
     service.work()
     service.rows("UPDATE scores SET asks = 3, refused_by = 'm'")
     service.rows("UPDATE scores SET scorer = 'llm' WHERE memory_id = %s", ids[1])
-    letter_id = set_aside_at(service, tenant, rows.RATE, ids[:2])
+    letter_id = set_aside_at(service, tenant, ratings.STAGE, ids[:2])
     for _ in range(2):
         dead_letters.replay(tenant.tenant_id, letter_id)
-        letter_id = set_aside_at(service, tenant, rows.RATE, ids[:2])
+        letter_id = set_aside_at(service, tenant, ratings.STAGE, ids[:2])
     found = dict(service.rows("SELECT memory_id, asks FROM scores WHERE refused_by IS NULL"))
     assert found == {ids[0]: 0}
-    assert service.rows("SELECT tenant_id, wanted FROM rating_turns") == [(tenant.tenant_id, 2)]
+    assert service.rows("SELECT tenant_id, wanted FROM rating_turns") == [(tenant.tenant_id, 3)], (
+        "once by the rules, twice by replays"
+    )
     assert service.one("SELECT count(*) FROM tenant_work") == 0
 
 

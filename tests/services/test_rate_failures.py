@@ -59,12 +59,29 @@ def test_a_memory_without_an_answer_is_left_to_the_rules_and_its_neighbours_are_
     assert rated.service.letters(rated.tenant.tenant_id) == []
 
 
-def test_a_model_that_never_makes_sense_is_taken_at_its_word(rated: Rated) -> None:
+def test_where_nothing_at_all_makes_sense_that_is_the_providers_matter_and_all_is_rated_later(rated: Rated) -> None:
     ids = rated.send(*TEXTS)
-    rated.fake.control.set(mode="wrong_count")
+    rated.fake.control.set(mode="garbage")
+    waits = []
+    for _ in range(3):
+        assert rate.rate() == 0
+        held = rated.turn()
+        assert held is not None
+        waits.append(held[1])
+        rated.service.rows("UPDATE rating_turns SET claimed_until = '-infinity'")
+    assert set(rated.sources(*ids)) == {"heuristic"}
+    assert (refused(rated), rated.asks()) == (0, [0] * 4)
+    assert waits[0] < waits[1] < waits[2], "a model that can't do it is asked ever less often"
+    rated.fake.control.set()
+    assert rate.rate() == 4
+
+
+def test_another_model_is_asked_about_what_one_has_refused(rated: Rated) -> None:
+    ids = rated.send(*TEXTS)
+    rated.fake.control.set(mode="refusal")
     assert rate.rate() == 0
     assert set(rated.sources(*ids)) == {"heuristic"}
-    assert rated.fake.calls == 3
+    assert refused(rated) == 4
     rated.service.configure(salience_model="another")
     rated.fake.control.set()
     rated.lapse()
