@@ -23,10 +23,12 @@ _LOCK = text("SELECT pg_advisory_xact_lock(hashtextextended(:name, 0))")
 # rows within two turns of a fresh one. Nothing is joined to anything but by primary key: a planner without
 # statistics would loop over all pairs.
 _SEW = """
+  wanted AS MATERIALIZED (
+    SELECT memory_id, thread, seq, text_version, speaker, text, occurred_at, created_at FROM memories
+    WHERE tenant_id = :tenant AND memory_id = ANY (CAST(:ids AS uuid[])) AND deleted_at IS NULL
+  ),
   span AS (
-    SELECT thread, min(seq) AS first_seq, max(seq) AS last_seq FROM memories
-    WHERE tenant_id = :tenant AND memory_id = ANY (CAST(:ids AS uuid[])) AND thread IS NOT NULL
-    GROUP BY thread
+    SELECT thread, min(seq) AS first_seq, max(seq) AS last_seq FROM wanted WHERE thread IS NOT NULL GROUP BY thread
   ),
   near AS (
     SELECT turn.*, memory_id = ANY (CAST(:ids AS uuid[])) AS is_fresh
@@ -46,9 +48,7 @@ _SEW = """
        ORDER BY seq LIMIT 4)
     ) AS turn
     UNION ALL
-    SELECT memory_id, thread, seq, text_version, speaker, text, occurred_at, created_at, true FROM memories
-    WHERE tenant_id = :tenant AND memory_id = ANY (CAST(:ids AS uuid[]))
-      AND thread IS NULL AND deleted_at IS NULL
+    SELECT wanted.*, true FROM wanted WHERE thread IS NULL
   ),
   marked AS (
     SELECT near.*, coalesce(thread, CAST(memory_id AS text)) AS place, bool_or(is_fresh) OVER (
@@ -82,7 +82,8 @@ _SEW = """
         IS DISTINCT FROM (excluded.text_version, excluded.own, excluded.words)
   ),
   changes AS MATERIALIZED (
-    SELECT word, CAST(sum(change) AS integer) AS change FROM ({changes}) AS change
+    SELECT word, CAST(sum(change) AS integer) AS change
+    FROM (SELECT unnest(list) AS word, change FROM ({changes}) AS said (list, change)) AS each
     GROUP BY word HAVING sum(change) <> 0
   ),
   grown AS (
@@ -112,13 +113,10 @@ _INDEX = text(
                speaker, text))) ELSE known.own END""",
         version="CASE WHEN is_fresh THEN text_version ELSE known.version END",
         changes="""
-      SELECT unnest(tsvector_to_array(own)) AS word, 1 AS change
+      SELECT tsvector_to_array(own) || CASE WHEN own_before IS NULL THEN ARRAY[''] END, 1
       FROM turns WHERE is_fresh AND own IS DISTINCT FROM own_before
       UNION ALL
-      SELECT unnest(tsvector_to_array(own_before)), -1
-      FROM turns WHERE is_fresh AND own IS DISTINCT FROM own_before
-      UNION ALL
-      SELECT '', count(*) FROM turns WHERE is_fresh AND own_before IS NULL
+      SELECT tsvector_to_array(own_before), -1 FROM turns WHERE is_fresh AND own <> own_before
     """,
     )
     + "SELECT count(*) FROM turns WHERE is_fresh"
@@ -135,9 +133,7 @@ _REMOVE = text(
         own="known.own",
         version="known.version",
         changes="""
-      SELECT unnest(tsvector_to_array(own)) AS word, -1 AS change FROM removed
-      UNION ALL
-      SELECT '', -count(*) FROM removed
+      SELECT tsvector_to_array(own) || ARRAY[''], -1 FROM removed
     """,
     )
     + "SELECT count(*) FROM removed"
