@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from operator import itemgetter
 from typing import Any
 from uuid import UUID
 
@@ -30,15 +31,18 @@ ON CONFLICT (model, dimensions) DO NOTHING
 """
 )
 
-# One pass over the turns from just before each thread's first wanted memory to its last. Membership is tested
-# by `= ANY`, not by a join: a planner without statistics would loop over all pairs.
+# One pass over the turns from just before each thread's first wanted memory to its last. The wanted are read by
+# their ids and membership is tested by `= ANY`, not by a join: a planner without statistics would read all that
+# the tenant has, or loop over all pairs.
 _READ = text(
     """
 WITH
+  wanted AS MATERIALIZED (
+    SELECT memory_id, thread, seq, text_version, text, speaker, occurred_at FROM memories
+    WHERE tenant_id = :tenant AND memory_id = ANY (CAST(:ids AS uuid[])) AND deleted_at IS NULL
+  ),
   span AS (
-    SELECT thread, min(seq) AS first_seq, max(seq) AS last_seq FROM memories
-    WHERE tenant_id = :tenant AND memory_id = ANY (CAST(:ids AS uuid[])) AND thread IS NOT NULL
-    GROUP BY thread
+    SELECT thread, min(seq) AS first_seq, max(seq) AS last_seq FROM wanted WHERE thread IS NOT NULL GROUP BY thread
   ),
   near AS (
     SELECT turn.*, memory_id = ANY (CAST(:ids AS uuid[])) AS is_wanted
@@ -59,8 +63,7 @@ WITH
   )
 SELECT memory_id, thread, seq, is_wanted, text_version, text, speaker, occurred_at FROM marked WHERE is_needed
 UNION ALL
-SELECT memory_id, thread, seq, true, text_version, text, speaker, occurred_at FROM memories
-WHERE tenant_id = :tenant AND memory_id = ANY (CAST(:ids AS uuid[])) AND thread IS NULL AND deleted_at IS NULL
+SELECT memory_id, thread, seq, true, text_version, text, speaker, occurred_at FROM wanted WHERE thread IS NULL
 ORDER BY thread, seq, memory_id
 """
 )
@@ -121,7 +124,7 @@ def read_texts(tx: Connection, tenant_id: UUID, ids: Sequence[UUID]) -> Texts:
     """The texts of these memories, each with the turns before it; deleted memories are neither."""
     rows = tx.execute(_READ, {"tenant": tenant_id, "ids": list(ids), "turns": CONTEXT_TURNS}).all()
     texts = Texts([], [], [])
-    for thread, turns in groupby(rows, key=lambda row: row.thread):
+    for thread, turns in groupby(rows, key=itemgetter(1)):
         before: tuple[str, ...] = ()
         for memory_id, _, _, is_wanted, version, said, speaker, occurred_at in turns:
             if is_wanted:

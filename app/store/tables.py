@@ -239,7 +239,7 @@ embeddings = Table(
     "embeddings",
     metadata,
     _tenant(),
-    Column("space_id", SmallInteger, ForeignKey("embedding_spaces.space_id"), primary_key=True),
+    Column("space_id", SmallInteger, primary_key=True),
     Column("memory_id", Uuid, primary_key=True),
     Column("text_version", Integer, nullable=False),
     Column("embedding", HALFVEC, nullable=False),

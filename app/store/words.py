@@ -20,8 +20,8 @@ from app.domain.retrieval import Term
 _LOCK = text("SELECT pg_advisory_xact_lock(hashtextextended(:name, 0))")
 
 # Reads the fresh memories' turns and up to four turns around them (neighbours of neighbours), and writes the
-# rows within two turns of a fresh one. Nothing is joined to anything but by primary key: a planner without
-# statistics would loop over all pairs.
+# rows within two turns of a fresh one. The fresh ones are read by their ids, and nothing is joined to anything but
+# by primary key: a planner without statistics would read all that the tenant has, or loop over all pairs.
 _SEW = """
   wanted AS MATERIALIZED (
     SELECT memory_id, thread, seq, text_version, speaker, text, occurred_at, created_at FROM memories

@@ -59,6 +59,9 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON usage TO ebbing_app;
 GRANT SELECT ON usage TO ebbing_ops;
 """
 
+# Nobody may delete a space, so the check of each vector's only cost: as much as writing it.
+VECTORS = "ALTER TABLE embeddings DROP CONSTRAINT embeddings_space_id_fkey"
+
 # Which space a tenant is searched in, and the one it is moving to.
 SPACES = """
 ALTER TABLE embedding_spaces ADD COLUMN embedder text NOT NULL DEFAULT 'local';
@@ -126,7 +129,7 @@ CREATE INDEX dead_letters_waiting ON dead_letters (tenant_id, created_at, letter
 def upgrade() -> None:
     """Add the columns and tables, and see that what is there is known to them."""
     op.execute("SET ROLE ebbing_owner")
-    for statement in (SCORES, USAGE, SPACES, JOBS, DEAD_LETTERS):
+    for statement in (SCORES, USAGE, VECTORS, SPACES, JOBS, DEAD_LETTERS):
         op.execute(statement)
     op.execute("RESET ROLE")
     op.execute(TURNS)
@@ -143,6 +146,7 @@ def downgrade() -> None:
         "DROP COLUMN discard_reason"
     )
     op.execute("ALTER TABLE embedding_spaces DROP COLUMN embedder")
+    op.execute("ALTER TABLE embeddings ADD FOREIGN KEY (space_id) REFERENCES embedding_spaces")
     op.execute("DROP INDEX scores_known, scores_unrated")
     op.execute(
         "ALTER TABLE scores DROP COLUMN version, DROP COLUMN digest, DROP COLUMN inferred_topics, "
