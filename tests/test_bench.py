@@ -6,12 +6,18 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import cast
 
 import pytest
 
+from ops.bench import load, rating, reembed
 from ops.bench.corpus import Corpus
 from ops.bench.figures import Figure, Goal, Plan
 from ops.bench.floors import statements
+from ops.bench.place import Running
+from tests.provider import model
+from tests.provider.server import provider
+from tests.waiting import until
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -52,7 +58,7 @@ def test_help_has_examples_and_names_the_benchmarks() -> None:
     done = bench("--help")
     assert done.returncode == 0
     assert "make bench ARGS=" in done.stdout
-    for name in ("ingest", "drain", "stages", "search", "startup"):
+    for name in ("ingest", "drain", "stages", "search", "rating", "reembed", "startup"):
         assert name in done.stdout
 
 
@@ -85,6 +91,21 @@ def test_texts_are_the_same_each_time() -> None:
     assert Corpus(seed=1).bodies(1, 1) != Corpus(seed=2).bodies(1, 1)
 
 
-@pytest.mark.parametrize(("name", "known"), [("search", "vectors"), ("index", "to_tsvector")])
+def test_the_floor_of_ratings_asks_about_every_memory_in_the_stages_batches() -> None:
+    asked = [model.memories(json.loads(body)["messages"]) for body in rating.requests(45)]
+    assert [len(batch) for batch in asked] == [20, 20, 5]
+
+
+def test_searches_that_fail_are_counted_and_dont_end_the_load() -> None:
+    with provider() as fake:
+        nowhere = Running(cast("subprocess.Popen[bytes]", None), fake.port)
+        with reembed.searching(nowhere, [load.request("POST", "/v1/search", b"{}")]) as found:
+            until(lambda: found.failed >= 3, "three failures")
+    assert not found.latencies_ms
+
+
+@pytest.mark.parametrize(
+    ("name", "known"), [("search", "vectors"), ("index", "to_tsvector"), ("index", "ready_indexed")]
+)
 def test_floors_are_found_by_name(name: str, known: str) -> None:
     assert known in statements(name)

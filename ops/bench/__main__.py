@@ -13,7 +13,7 @@ from typing import NoReturn
 
 from rich.console import Console
 
-from ops.bench import drain, ingest, search, stages, startup
+from ops.bench import drain, ingest, rating, reembed, search, stages, startup
 from ops.bench.figures import Figure, Plan, result, show
 from ops.bench.place import Place
 
@@ -22,11 +22,13 @@ BENCHMARKS: dict[str, Callable[[Place, Plan], Iterator[Figure]]] = {
     "drain": drain.measure,
     "stages": stages.measure,
     "search": search.measure,
+    "rating": rating.measure,
+    "reembed": reembed.measure,
     "startup": startup.measure,
 }
 
 EXAMPLES = """examples:
-  make bench                                      everything, about five minutes
+  make bench                                      everything, about seven minutes
   make bench ARGS="--quick"                       small sizes, two rounds: whether it runs, not how fast
   make bench ARGS="drain search --repeats 9"      two of them, with more rounds
   python -m ops.bench ingest --json ingest.json   the figures of every round as JSON too

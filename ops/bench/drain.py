@@ -92,7 +92,7 @@ def _by_worker(place: Place, lot: Lot) -> float:
     _prepare(place, lot)
     started = time.perf_counter()
     queues.enqueue(queues.DRAIN)
-    _until(lambda: stream.backlog().entries() == 0, pause_seconds=0.002)
+    until(lambda: stream.backlog().entries() == 0, pause_seconds=0.002)
     return _checked(place, lot, time.perf_counter() - started)
 
 
@@ -123,7 +123,12 @@ def _checked(place: Place, lot: Lot, seconds: float) -> float:
     return lot.rows / seconds
 
 
-def _until(condition: Callable[[], bool], pause_seconds: float) -> None:
+def until(condition: Callable[[], bool], pause_seconds: float) -> None:
+    """Wait for it, looking every so often.
+
+    Raises:
+        RuntimeError: It didn't come in a minute.
+    """
     deadline = time.monotonic() + PATIENCE_SECONDS
     while not condition():
         if time.monotonic() > deadline:
@@ -148,7 +153,7 @@ def _stored_latency(place: Place, plan: Plan, api: Running) -> Iterator[Figure]:
                 time.sleep(REST_SECONDS)  # what the one before has set off comes to rest
                 connection.ask(request, status=202)
                 started = time.perf_counter()
-                _until(partial(stored, len(took) + 1), pause_seconds=0.0002)
+                until(partial(stored, len(took) + 1), pause_seconds=0.0002)
                 took.append((time.perf_counter() - started) * 1000)
             rounds.append(sorted(took))
     yield from _latencies("accepted → stored, at idle", rounds, Goal(most=5))

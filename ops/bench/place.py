@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -26,7 +26,7 @@ from app.clients.redis import BACKLOG, HEARTBEATS, HELD, NUDGE_PREFIX, RING, RIN
 from app.embedded import Postgres, Program, Redis, free_ports, has_ended, kill_session, log_tail, secret, spawn
 from app.services import tenants
 from app.settings import settings
-from app.store import database
+from app.store import database, work
 from app.store.migrate import upgrade
 from app.store.provision import create_database
 
@@ -54,6 +54,11 @@ class Running:
     port: int
 
     host = "127.0.0.1"
+
+    @property
+    def url(self) -> str:
+        """Where it is, without a path."""
+        return f"http://{self.host}:{self.port}"
 
 
 class Place:
@@ -118,13 +123,21 @@ class Place:
             yield running
 
     @contextmanager
-    def workers(self, *lanes: str) -> Iterator[dict[str, subprocess.Popen[bytes]]]:
+    def provider(self) -> Iterator[Running]:
+        """The tests' provider of models, in a process of its own."""
+        [port] = free_ports(1)
+        with self._running("provider", ["-m", "tests.provider", "--port", str(port)], {}) as process:
+            self._wait(partial(answers, f"http://127.0.0.1:{port}/"), process, "provider")
+            yield Running(process, port)
+
+    @contextmanager
+    def workers(self, *lanes: str, **settings: str) -> Iterator[dict[str, subprocess.Popen[bytes]]]:
         """A real worker for each lane, as `ebbing worker` runs it; all have carried out a task."""
         with ExitStack() as opened:
             stream.client().delete(HEARTBEATS)
             running = {
                 lane: opened.enter_context(
-                    self._running(f"worker-{lane}", ["-m", "app.cli", "worker", "--lane", lane], {}, kill=True)
+                    self._running(f"worker-{lane}", ["-m", "app.cli", "worker", "--lane", lane], settings, kill=True)
                 )
                 for lane in lanes
             }
@@ -138,12 +151,13 @@ class Place:
         """Forget all memories and all that waits; as good as new, checkpoint included."""
         self.empty_stream()
         self.owner.execute(
-            "TRUNCATE memories, memory_state, envelopes, tenant_work, memory_words, words, embeddings, dead_letters"
+            "TRUNCATE memories, memory_state, envelopes, tenant_work, memory_words, words, embeddings, scores, "
+            "rating_turns, usage, dead_letters"
         )
         self.owner.execute("CHECKPOINT")
 
-    def settled(self, seconds: float) -> None:
-        """Wait until nothing waits any more: not in the stream, not for a stage.
+    def settled(self, seconds: float, stages: Sequence[str] = work.SEARCHED_BY) -> None:
+        """Wait until nothing waits any more: not in the stream, not for one of the stages.
 
         Raises:
             RuntimeError: Something still does after so long.
@@ -151,7 +165,7 @@ class Place:
         deadline = time.monotonic() + seconds
         while (
             stream.backlog().entries()
-            or self.owner.execute("SELECT FROM tenant_work WHERE stage IN ('index', 'embed') LIMIT 1").rowcount
+            or self.owner.execute("SELECT FROM tenant_work WHERE stage = ANY (%s) LIMIT 1", (list(stages),)).rowcount
         ):
             if time.monotonic() > deadline:
                 raise RuntimeError(f"memories still wait after {seconds:.0f} s")

@@ -64,7 +64,7 @@ def measure(place: Place, plan: Plan) -> Iterator[Figure]:
 
 def _of_size(place: Place, plan: Plan, api: Running, size: int, medians: dict[int, list[float]]) -> Iterator[Figure]:
     tenant, key = tenants.create(f"search {size}")
-    _fill(place, tenant.tenant_id, size)
+    fill(place, tenant.tenant_id, size)
     asked = _asked(tenant.tenant_id, Corpus(seed=11).queries(plan.size(40, 5)))
     with psycopg.connect(place.owner_url, autocommit=True) as connection:
         connection.execute("SET jit = off")
@@ -75,19 +75,18 @@ def _of_size(place: Place, plan: Plan, api: Running, size: int, medians: dict[in
             run()
         ours, over_http, raw = plan.rounds(whole, http, scans)
     goal = Goal(ratio_most=2) if size >= SIZES[1] or plan.quick else NO_GOAL
-    floors = [_percentile(took, 0.5) for took in raw]
-    medians[size] = [_percentile(took, 0.5) for took in ours]
+    floors = [percentile(took, 0.5) for took in raw]
+    medians[size] = [percentile(took, 0.5) for took in ours]
     yield Figure(f"search, {size:,} memories: p50", "ms", medians[size], FLOOR, floors, goal)
+    yield Figure(f"search, {size:,} memories: p95", "ms", [percentile(took, 0.95) for took in ours], goal=Goal(most=50))
     yield Figure(
-        f"search, {size:,} memories: p95", "ms", [_percentile(took, 0.95) for took in ours], goal=Goal(most=50)
+        f"search, {size:,} memories, HTTP: p50", "ms", [percentile(took, 0.5) for took in over_http], FLOOR, floors
     )
-    yield Figure(
-        f"search, {size:,} memories, HTTP: p50", "ms", [_percentile(took, 0.5) for took in over_http], FLOOR, floors
-    )
-    yield Figure(f"search, {size:,} memories, HTTP: p95", "ms", [_percentile(took, 0.95) for took in over_http])
+    yield Figure(f"search, {size:,} memories, HTTP: p95", "ms", [percentile(took, 0.95) for took in over_http])
 
 
-def _fill(place: Place, tenant_id: UUID, size: int) -> None:
+def fill(place: Place, tenant_id: UUID, size: int) -> list[UUID]:
+    """Give a tenant so many memories, indexed and embedded. Returns their ids."""
     lot = Lot.make(tenant_id, size, ENTRY)
     lot.copy(place.owner_url)
     for ids in lots(lot.ids, settings().index_rows):
@@ -95,6 +94,7 @@ def _fill(place: Place, tenant_id: UUID, size: int) -> None:
     for ids in lots(lot.ids, settings().embed_rows):
         embed(tenant_id, ids)
     place.owner.execute("VACUUM ANALYZE memories, memory_words, words, embeddings")
+    return lot.ids
 
 
 def _asked(tenant_id: UUID, queries: Sequence[str]) -> list[Asked]:
@@ -148,5 +148,6 @@ def _took(run: Callable[[], object]) -> float:
     return (time.perf_counter() - started) * 1000
 
 
-def _percentile(took: Sequence[float], share: float) -> float:
+def percentile(took: Sequence[float], share: float) -> float:
+    """The value that this share of at least two stayed under."""
     return statistics.quantiles(took, n=100, method="inclusive")[round(share * 100) - 1]

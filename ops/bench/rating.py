@@ -1,0 +1,194 @@
+"""Ratings: how fast a model is asked about memories, and what a thousand of them cost, new and known.
+
+The model is the tests' provider, on the same cores, which counts a token for four bytes as the service does.
+"""
+
+from __future__ import annotations
+
+import http.client
+import os
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from itertools import count
+from threading import local
+from uuid import UUID, uuid4
+
+import httpx
+import msgspec
+
+from app import queues
+from app.domain import scoring
+from app.domain.scoring import Unscored
+from app.domain.wording import spoken
+from app.services import tenants
+from app.settings import settings
+from app.store import work
+from ops.bench.corpus import Corpus
+from ops.bench.drain import until
+from ops.bench.figures import NO_GOAL, Figure, Goal, Plan
+from ops.bench.place import Place, Running
+
+# Memories by latency of the provider in milliseconds; at the last, so many take five seconds.
+MEMORIES = {0: 1_000, 50: 1_000, 500: 800}
+ENTRY = 100
+ROUNDS_MAX = 3
+STORED_SECONDS = 60
+PAUSE_SECONDS = 0.005
+THOUSAND = 1000
+GOAL = Goal(ratio_least=0.7)  # where the model is what takes time
+FLOOR = "provider asked directly, same batches"
+COSTS = ("calls", "input_tokens", "output_tokens")
+
+
+@dataclass(frozen=True)
+class Rated:
+    """What it took to rate memories.
+
+    Attributes:
+        per_second: Memories a second, from the nudge until the rules' score is the score of none.
+        costs: Of a thousand memories, by `COSTS`.
+    """
+
+    per_second: float
+    costs: dict[str, float]
+
+
+@dataclass(frozen=True)
+class Tenant:
+    """A tenant of one round, who has no rating yet."""
+
+    tenant_id: UUID
+    http: httpx.Client
+
+
+def measure(place: Place, plan: Plan) -> Iterator[Figure]:
+    """Memories a second by the provider's latency; calls and tokens, and how fast what is known is rated."""
+    place.empty()
+    with place.provider() as provider:
+        given = {"EBBING_OPENAI_BASE_URL": f"{provider.url}/v1"}
+        with place.api(**given) as api, place.workers("ingest", "embed", "score", **given):
+            few = Plan(min(plan.repeats, ROUNDS_MAX), plan.quick, plan.say)
+            for latency_ms, memories in MEMORIES.items():
+                answer_after(provider, latency_ms)
+                yield from _of_latency(place, few, api, provider, latency_ms, plan.size(memories, 80))
+    place.empty()
+
+
+def answer_after(provider: Running, latency_ms: float) -> None:
+    """Have the provider answer no sooner than this."""
+    httpx.post(f"{provider.url}/control", json={"latency_ms": latency_ms}, trust_env=False).raise_for_status()
+
+
+def _of_latency(
+    place: Place, plan: Plan, api: Running, provider: Running, latency_ms: int, memories: int
+) -> Iterator[Figure]:
+    numbers = count()
+
+    def by_stage() -> list[Rated]:
+        name = f"rating {latency_ms} ms, {next(numbers)}"
+        tenant, key = tenants.create(name)
+        headers = {"authorization": f"Bearer {key}"}
+        with httpx.Client(base_url=api.url, headers=headers, timeout=60, trust_env=False) as client:
+            of_round = Tenant(tenant.tenant_id, client)
+            new = _rate(place, of_round, memories)
+            return [new, _rate(place, of_round, memories, first_thread=memories)] if latency_ms == 0 else [new]
+
+    if latency_ms == 0:
+        by_stage()  # the worker loads its client for the first call
+    stage, floors = plan.rounds(by_stage, partial(_by_bare_client, provider, memories))
+    work_name = f"rating, provider's latency {latency_ms} ms"
+    yield Figure(
+        work_name,
+        "memories/s",
+        [new.per_second for new, *_ in stage],
+        FLOOR,
+        [floor.per_second for [floor] in floors],
+        GOAL if latency_ms else NO_GOAL,
+        note="the provider of the tests runs on the same cores, and its own work is in both" if not latency_ms else "",
+    )
+    if latency_ms == 0:
+        yield from _costs([new for new, _ in stage], "new texts", NO_GOAL)
+        known = [again for _, again in stage]
+        yield Figure("rating, texts known already", "memories/s", [again.per_second for again in known])
+        yield from _costs(known, "texts known already", Goal(most=0))
+
+
+def _costs(rounds: Sequence[Rated], what: str, goal: Goal) -> Iterator[Figure]:
+    for cost in COSTS:
+        name = cost.replace("_", " ")
+        yield Figure(f"rating 1,000 {what}: {name}", name, [rated.costs[cost] for rated in rounds], goal=goal)
+
+
+def _rate(place: Place, tenant: Tenant, memories: int, first_thread: int = 0) -> Rated:
+    """Send memories, wait until the rules have scored them, and have the model rate them."""
+    before = _spent(tenant)
+    place.hold_back(queues.RATE_MEMORIES)
+    given = Corpus().memories(memories, first_thread)
+    for start in range(0, memories, ENTRY):
+        tenant.http.post("/v1/memories", json=given[start : start + ENTRY]).raise_for_status()
+    place.settled(STORED_SECONDS, work.STAGES)
+    started = time.perf_counter()
+    queues.enqueue(queues.RATE_MEMORIES)
+    until(lambda: not _unrated(place, tenant), PAUSE_SECONDS)
+    took = time.perf_counter() - started
+    done = before["done"] + memories
+    until(lambda: _spent(tenant)["done"] >= done, PAUSE_SECONDS)  # what was spent is noted after the scores
+    after = _spent(tenant)
+    return Rated(memories / took, {cost: (after[cost] - before[cost]) / memories * THOUSAND for cost in COSTS})
+
+
+def _unrated(place: Place, tenant: Tenant) -> int:
+    query = "SELECT count(*) FROM scores WHERE tenant_id = %s AND scorer = 'heuristic'"
+    [[unrated]] = place.owner.execute(query, (tenant.tenant_id,)).fetchall()
+    return int(unrated)
+
+
+def _spent(tenant: Tenant) -> dict[str, int]:
+    """What ratings have cost the tenant so far, and how many memories were `done` for it."""
+    rows = tenant.http.get("/v1/usage").raise_for_status().json()["usage"]
+    ratings = [row for row in rows if row["purpose"] == "score"]
+    spent = {cost: sum(row[cost] for row in ratings) for cost in COSTS}
+    return spent | {"done": sum(row["memories"] + row["cache_hits"] for row in ratings)}
+
+
+def _by_bare_client(provider: Running, memories: int) -> list[Rated]:
+    """The same when the same requests are sent as fast as the answers come, as many at once."""
+    bodies = requests(memories)
+    connections = local()
+    headers = {"content-type": "application/json"}
+
+    def ask(body: bytes) -> None:
+        if not hasattr(connections, "http"):
+            connections.http = http.client.HTTPConnection(provider.host, provider.port)
+        connections.http.request("POST", "/v1/chat/completions", body, headers)
+        answer = connections.http.getresponse()
+        answer.read()
+        if answer.status != 200:
+            raise RuntimeError(f"the provider answered {answer.status}")
+
+    with ThreadPoolExecutor(settings().llm_concurrency) as threads:
+        started = time.perf_counter()
+        list(threads.map(ask, bodies))
+        return [Rated(memories / (time.perf_counter() - started), {})]
+
+
+def requests(memories: int) -> list[bytes]:
+    """The bodies that the stage would send about these memories, if it took them in the order they came."""
+    config = settings()
+    lines = [spoken(memory["text"], memory["speaker"]) for memory in Corpus().memories(memories)]
+    bodies = []
+    for batch in scoring.batches(
+        [Unscored(uuid4(), line) for line in lines], config.score_batch_tokens, config.score_batch_memories
+    ):
+        answer = {"name": "answer", "strict": True, "schema": scoring.ANSWER_SCHEMA}
+        request = {
+            "model": config.salience_model,
+            "messages": scoring.messages(batch, scoring.delimiter(os.urandom(scoring.DELIMITER_BYTES))),
+            "response_format": {"type": "json_schema", "json_schema": answer},
+            "max_completion_tokens": scoring.answer_tokens_max(len(batch)),
+        }
+        bodies.append(msgspec.json.encode(request))
+    return bodies

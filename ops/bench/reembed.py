@@ -1,0 +1,168 @@
+"""Re-embedding: a tenant moves to another embedding space and back, and is searched all the while.
+
+The other embedder is the tests' provider, on the same cores; the way back is to the bundled one.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import cycle
+from uuid import UUID
+
+import httpx
+import msgspec
+
+from app.clients.embedder import Embedder, StaticEmbedder
+from app.services import tenants
+from app.settings import Settings
+from app.store import database, embeddings
+from ops.bench import load
+from ops.bench.corpus import Corpus
+from ops.bench.figures import NO_GOAL, Figure, Goal, Plan
+from ops.bench.load import Connection
+from ops.bench.place import Place, Running
+from ops.bench.search import fill, percentile
+from ops.bench.stages import lots
+
+MEMORIES = 20_000
+SAMPLE = 2_000  # of which the embedder alone is measured
+BATCH = 200
+QUERIES = 40
+DIMENSIONS = 256
+POLL_SECONDS = 0.1
+PATIENCE_SECONDS = 180
+TO_PROVIDER, BACK = "by the provider", "by the bundled embedder"
+
+
+@dataclass
+class Searches:
+    """What searches, one after another, have given so far.
+
+    Attributes:
+        latencies_ms: Of those that were answered.
+        failed: How many weren't, or not with 200.
+    """
+
+    latencies_ms: list[float] = field(default_factory=list)
+    failed: int = 0
+
+    def percentile_ms(self, share: float) -> float:
+        """The latency that this share of them stayed under."""
+        return percentile(self.latencies_ms, share)
+
+
+def measure(place: Place, plan: Plan) -> Iterator[Figure]:
+    """Memories a second of a move beside the embedder alone; what searches feel of it."""
+    from app.clients import openai_embedder  # noqa: PLC0415 - half a second that the other benchmarks spare
+
+    place.empty()
+    size = plan.size(MEMORIES, 1_000)
+    tenant, key = tenants.create("reembed")
+    ids = fill(place, tenant.tenant_id, size)
+    with place.provider() as provider:
+        there = {
+            "EBBING_EMBEDDER": "openai",
+            "EBBING_EMBEDDING_DIMENSIONS": str(DIMENSIONS),
+            "EBBING_OPENAI_BASE_URL": f"{provider.url}/v1",
+        }
+        back = {"EBBING_OPENAI_BASE_URL": f"{provider.url}/v1"}
+        settings = Settings(embedder="openai", embedding_dimensions=DIMENSIONS, openai_base_url=f"{provider.url}/v1")
+        sample = ids[: plan.size(SAMPLE, 400)]
+        for where, given, embedder in (
+            (TO_PROVIDER, there, openai_embedder.from_settings(settings)),
+            (BACK, back, StaticEmbedder()),
+        ):
+            alone = _alone(embedder, tenant.tenant_id, sample)
+            with place.api(**given) as api, place.workers("maintain", **given):
+                yield from _move(plan, api, key, where, size, alone)
+    place.empty()
+
+
+def _move(plan: Plan, api: Running, key: str, where: str, size: int, alone: float) -> Iterator[Figure]:
+    requests = _requests(key)
+    with searching(api, requests[:1]):  # the first of a process are not its speed
+        time.sleep(plan.seconds)
+    with searching(api, requests) as quiet:
+        time.sleep(plan.seconds * 3)
+    headers = {"authorization": f"Bearer {key}"}
+    with (
+        httpx.Client(base_url=api.url, headers=headers, timeout=60, trust_env=False) as client,
+        searching(api, requests) as busy,
+    ):
+        started = time.perf_counter()
+        _moved(client)
+        took = time.perf_counter() - started
+    work = f"re-embedding {size:,} {where}"
+    note = "one move: the job's slices and the other embedder share the cores with the searches" * (
+        where == TO_PROVIDER
+    )
+    yield Figure(work, "memories/s", [size / took], "embedder alone, texts read", [alone], note=note)
+    yield Figure(f"{work}: searches that failed", f"of {len(busy.latencies_ms)}", [busy.failed], goal=Goal(most=0))
+    for name, share, goal in (("p50", 0.5, NO_GOAL), ("p95", 0.95, Goal(most=50))):
+        values, floors = [busy.percentile_ms(share)], [quiet.percentile_ms(share)]
+        yield Figure(f"{work}: search {name}", "ms", values, "search at rest", floors, goal)
+
+
+def _moved(client: httpx.Client) -> None:
+    """Start the job and wait until it is done.
+
+    Raises:
+        RuntimeError: It failed, or isn't done after three minutes.
+    """
+    job_id = client.post("/v1/maintenance/reembed", json={}).raise_for_status().json()["job_id"]
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while (job := client.get(f"/v1/jobs/{job_id}").raise_for_status().json())["status"] != "done":
+        if job["status"] not in {"queued", "running"} or time.monotonic() > deadline:
+            raise RuntimeError(f"the job is {job['status']} at {job['done']} of {job['total']}: {job.get('error')}")
+        time.sleep(POLL_SECONDS)
+
+
+@contextmanager
+def searching(api: Running, requests: Sequence[bytes]) -> Iterator[Searches]:
+    """Searches one after another over one connection, until the block ends."""
+    found, ended = Searches(), threading.Event()
+    thread = threading.Thread(target=_search, args=(api, requests, found, ended), name="searches", daemon=True)
+    thread.start()
+    try:
+        yield found
+    finally:
+        ended.set()
+        thread.join()
+
+
+def _search(api: Running, requests: Sequence[bytes], found: Searches, ended: threading.Event) -> None:
+    following = cycle(requests)
+    while not ended.is_set():
+        try:
+            with Connection(api.host, api.port) as connection:
+                while not ended.is_set():
+                    started = time.perf_counter()
+                    connection.ask(next(following), status=200)
+                    found.latencies_ms.append((time.perf_counter() - started) * 1000)
+        except (OSError, RuntimeError):
+            found.failed += 1
+
+
+def _requests(key: str) -> list[bytes]:
+    headers = [("authorization", f"Bearer {key}"), ("content-type", "application/json")]
+    return [
+        load.request("POST", "/v1/search", msgspec.json.encode({"query": query}), headers)
+        for query in Corpus(seed=11).queries(QUERIES)
+    ]
+
+
+def _alone(embedder: Embedder, tenant_id: UUID, ids: list[UUID]) -> float:
+    """Memories a second of the embedder by itself, in the job's batches, texts read before."""
+    batches = []
+    for some in lots(ids, BATCH):
+        with database.tenant(tenant_id) as tx:
+            batches.append(embeddings.read_texts(tx, tenant_id, some).memories)
+    embedder.embed_memories(batches[0])  # the first call opens connections
+    started = time.perf_counter()
+    for batch in batches:
+        embedder.embed_memories(batch)
+    return len(ids) / (time.perf_counter() - started)
