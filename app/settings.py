@@ -14,6 +14,11 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 KIB = 1024
 MIB = 1024 * KIB
+EMBEDDING_MODELS = {
+    "openai": "text-embedding-3-small",
+    "fastembed": "BAAI/bge-small-en-v1.5",
+    "sentence-transformers": "sentence-transformers/all-MiniLM-L6-v2",
+}
 
 
 class Price(BaseModel):
@@ -80,8 +85,11 @@ class Settings(BaseSettings):
     slice_seconds: float = Field(5, gt=0, description="Longest slice of work of one task.")
 
     # Enrichment
-    embedder: Literal["local", "openai"] = Field(
-        "local", description="`local`: a static model bundled by its package, offline; `openai`: `EMBEDDING_MODEL`."
+    embedder: Literal["local", "openai", "fastembed", "sentence-transformers"] = Field(
+        "local",
+        description="`local`: a static model bundled by its package, offline; `openai`: `EMBEDDING_MODEL` of the "
+        "provider; `fastembed`, `sentence-transformers`: `EMBEDDING_MODEL` in the process, by the extra of that name. "
+        "Changed, it is used for new tenants; the others are moved by `ebbing reembed`.",
     )
     lease_seconds: float = Field(30, gt=0, description="How long an enrichment claim holds before another may take it.")
     index_rows: int = Field(2000, ge=1, description="Memories in one index transaction.")
@@ -106,11 +114,15 @@ class Settings(BaseSettings):
     salience_model: str = Field(
         "gpt-5.4-mini", min_length=1, description="Model that rates memories where a provider is given."
     )
-    embedding_model: str = Field(
-        "text-embedding-3-small", min_length=1, description="Model of the `openai` embedder; each has its own space."
+    embedding_model: str | None = Field(
+        None,
+        min_length=1,
+        description="Model of an embedder other than `local`; each has its own space. Else `text-embedding-3-small` of "
+        "`openai`, `BAAI/bge-small-en-v1.5` of `fastembed`, `sentence-transformers/all-MiniLM-L6-v2` of "
+        "`sentence-transformers`.",
     )
     embedding_dimensions: int = Field(
-        768, ge=0, le=16_000, description="Size asked of `EMBEDDING_MODEL`; 0 asks for none and takes what it gives."
+        768, ge=0, le=16_000, description="Size asked of an `openai` model; 0 asks for none and takes what it gives."
     )
     llm_timeout_seconds: float = Field(30, gt=0, description="Longest time of one call, to the answer's last byte.")
     llm_query_timeout_seconds: float = Field(3, gt=0, description="The same for a query's vector, tried once.")
@@ -157,6 +169,11 @@ class Settings(BaseSettings):
     @classmethod
     def _by_comma(cls, given: object) -> object:
         return frozenset(filter(None, given.split(","))) if isinstance(given, str) else given
+
+    @property
+    def embedder_model(self) -> str:
+        """The embedder's model; empty where it has no choice of models."""
+        return self.embedding_model or EMBEDDING_MODELS.get(self.embedder, "")
 
     @property
     def has_provider(self) -> bool:

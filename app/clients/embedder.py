@@ -1,21 +1,32 @@
-"""Text to vectors. The bundled embedder is static: a vector a word, looked up offline, no model to run."""
+"""Text to vectors: what an embedder is, which there are, and the bundled one.
+
+That one is static: a vector a word, looked up offline, no model to run.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from app.domain.embedding import MemoryText, unit
+from app.clients.answers import Usage
+from app.domain.embedding import PASSAGE_VERSION, MemoryText, unit
 from app.domain.wording import content_words
+from app.errors import Misconfigured
 from app.settings import settings
 
 Vectors = NDArray[np.float32]
+Spent = Callable[[Usage], object]
+
+GONE_SECONDS: Final = 60.0
+"""How long an embedder that couldn't be had isn't looked for again."""
 
 CONTEXT_WEIGHTS = (0.3, 0.2)
 """Share of the previous turn's vector, and of the one before, in a memory's own."""
@@ -24,6 +35,14 @@ _SPELLINGS = 100_000
 """Words whose tokens are remembered; then the memory is emptied."""
 _SLICE_WORDS = 16_384
 """Word vectors gathered at a time: 16 MiB at 256 dimensions."""
+
+
+class NoEmbedder(Exception):
+    """The embedder of a space can't be had in this process; the message says why, and holds names alone."""
+
+
+def unnoted(_: Usage) -> None:
+    """Nobody asks what it cost."""
 
 
 class Embedder(Protocol):
@@ -41,16 +60,26 @@ class Embedder(Protocol):
     def normalised(self) -> bool:
         """Whether every vector has length 1 (or 0, where a text has no meaning to the model)."""
 
-    def embed_memories(self, batch: Sequence[MemoryText]) -> Vectors:
-        """Vectors of memories, shape (n, dimensions), float32, finite."""
+    @property
+    def priced_as(self) -> str | None:
+        """Name of what is paid for, as in the setting `PRICES`; None where calls cost nothing."""
 
-    def embed_query(self, text: str, idf: Mapping[str, float]) -> Vectors:
+    def embed_memories(self, batch: Sequence[MemoryText], spent: Spent = unnoted) -> Vectors:
+        """Vectors of memories, shape (n, dimensions), float32, finite.
+
+        Args:
+            batch: The memories.
+            spent: Told what each call cost.
+        """
+
+    def embed_query(self, text: str, idf: Mapping[str, float], spent: Spent = unnoted) -> Vectors:
         """The vector of a query, shape (dimensions,), float32, finite.
 
         Args:
             text: The query.
             idf: Rarity of the query's content words among the tenant's memories, 0 or more; a model that
                 weighs words by itself has no use for it.
+            spent: Told what each call cost.
         """
 
 
@@ -62,6 +91,9 @@ class StaticEmbedder:
     """
 
     normalised = True
+    priced_as = None
+    model = "wordllama-l2-supercat+context"
+    """Name of the weights, and of the way in which words become a memory's vector."""
 
     def __init__(self) -> None:
         self._matrix, self._tokenizer = _load()
@@ -72,12 +104,7 @@ class StaticEmbedder:
         """Length of a vector."""
         return int(self._matrix.shape[1])
 
-    @property
-    def model(self) -> str:
-        """Name of the weights, and the way words become a memory's vector."""
-        return "wordllama-l2-supercat+context"
-
-    def embed_memories(self, batch: Sequence[MemoryText]) -> Vectors:
+    def embed_memories(self, batch: Sequence[MemoryText], spent: Spent = unnoted) -> Vectors:  # noqa: ARG002 - free
         """Vectors of memories, shape (n, dimensions); length 1, or 0 for a text without anything known."""
         lines = [memory.line for memory in batch]
         places: dict[str, int] = {}
@@ -94,7 +121,7 @@ class StaticEmbedder:
             vectors[here] += np.float32(weight) * alone[there]
         return unit(vectors)
 
-    def embed_query(self, text: str, idf: Mapping[str, float]) -> Vectors:
+    def embed_query(self, text: str, idf: Mapping[str, float], spent: Spent = unnoted) -> Vectors:  # noqa: ARG002
         """Unit sum of the query's content words, each by its rarity; a word that `idf` lacks weighs 1."""
         asked = _asked(text)
         weights = np.array([idf.get(word, 1.0) for word in asked], dtype=np.float32)
@@ -163,12 +190,75 @@ def _slices(texts: Sequence[Sequence[str]]) -> Iterator[list[int]]:
 
 @lru_cache(maxsize=1)
 def embedder() -> Embedder:
-    """The process's embedder, loaded on first use (the bundled one in about 0.2 s and 60 MB)."""
-    if settings().embedder == "openai":
+    """The embedder that the settings name, loaded on first use (the bundled one in about 0.2 s and 60 MB).
+
+    Raises:
+        Misconfigured: They name one that can't be.
+    """
+    config = settings()
+    if config.embedder == "local":
+        return StaticEmbedder()
+    if config.embedder == "openai":
         from app.clients import openai_embedder  # noqa: PLC0415 - half a second and 40 MB that the bundled one spares
 
-        return openai_embedder.from_settings(settings())
-    return StaticEmbedder()
+        return openai_embedder.from_settings(config)
+    from app.clients import local_models  # noqa: PLC0415 - only where it is asked for
+
+    return local_models.load(config.embedder, config.embedder_model)
+
+
+_lock = threading.Lock()
+_others: dict[tuple[str, str, int], Embedder] = {}
+_gone: dict[tuple[str, str, int], tuple[float, str]] = {}
+
+
+def embedder_of(kind: str, model: str, dimensions: int) -> Embedder:
+    """The embedder of a space that needn't be the settings' one, kept once it is loaded.
+
+    Args:
+        kind: A value of the setting `EMBEDDER`.
+        model: The space's model, as `Embedder.model` has it.
+        dimensions: The space's.
+
+    Raises:
+        NoEmbedder: It can't be had here, or makes other vectors now. The next `GONE_SECONDS` it isn't tried again.
+    """
+    key = (kind, model, dimensions)
+    with _lock:  # a model is loaded once, however many ask
+        since, reason = _gone.get(key, (-GONE_SECONDS, ""))
+        if key not in _others and time.monotonic() - since < GONE_SECONDS:
+            raise NoEmbedder(reason)
+        try:
+            return _others.setdefault(key, _others.get(key) or _opened(*key))
+        except (NoEmbedder, Misconfigured) as error:
+            _gone[key] = (time.monotonic(), str(error))
+            raise NoEmbedder(str(error)) from error
+
+
+def _opened(kind: str, model: str, dimensions: int) -> Embedder:
+    found = _found(kind, model, dimensions)
+    if (found.model, found.dimensions) != (model, dimensions):
+        raise NoEmbedder(f"{found.model} with {found.dimensions} dimensions has taken its place")
+    return found
+
+
+def _found(kind: str, model: str, dimensions: int) -> Embedder:
+    if kind == "local":
+        return StaticEmbedder()
+    name, _, version = model.rpartition("+")
+    if version != PASSAGE_VERSION:
+        raise NoEmbedder(f"this version of Ebbing makes {PASSAGE_VERSION} of a memory")
+    if kind == "openai":
+        from app.clients import openai_embedder  # noqa: PLC0415 - as above
+
+        if not settings().has_provider:
+            raise NoEmbedder("no provider is given")
+        return openai_embedder.of_space(settings(), name, dimensions)
+    if kind in {"fastembed", "sentence-transformers"}:
+        from app.clients import local_models  # noqa: PLC0415 - as above
+
+        return local_models.load(kind, name.removeprefix(f"{kind}:"))
+    raise NoEmbedder(f"{kind} is no embedder of this version")
 
 
 def _load() -> tuple[Vectors, Any]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import binascii
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 import numpy as np
 
-from app.clients.answers import Usage, Vector
-from app.clients.embedder import Vectors
+from app.clients.answers import Vector
+from app.clients.embedder import Spent, Vectors, unnoted
 from app.clients.provider import Patience, Provider
 from app.clients.resilience import ProviderFailed, Reason
 from app.domain.embedding import PASSAGE_VERSION, MemoryText, passage, unit
@@ -35,7 +35,7 @@ class OpenAIEmbedder:
         query_patience: How long a query may take; somebody waits for it.
         batch_tokens: Tokens of one call.
         batch_memories: Texts of one call.
-        spent: Told what each call cost.
+        asks_dimensions: Whether the size is asked for; a server may take none, and give its own alone.
     """
 
     normalised = True
@@ -50,22 +50,26 @@ class OpenAIEmbedder:
         query_patience: Patience | None = None,
         batch_tokens: int = 64_000,
         batch_memories: int = 256,
-        spent: Callable[[Usage], None] = lambda _: None,
+        asks_dimensions: bool = True,
     ) -> None:
         self._provider = provider
         self._name = model
-        self._asked_dimensions = dimensions
+        self._asked_dimensions = dimensions if asks_dimensions else None
         self._dimensions = dimensions
         self._patience = patience
         self._query_patience = query_patience or patience
         self._batch_tokens = batch_tokens
         self._batch_memories = batch_memories
-        self._spent = spent
 
     @property
     def model(self) -> str:
         """Name of the model, and the way a memory becomes a text for it."""
         return f"{self._name}+{PASSAGE_VERSION}"
+
+    @property
+    def priced_as(self) -> str:
+        """Name of the model at its provider."""
+        return self._name
 
     @property
     def dimensions(self) -> int:
@@ -75,10 +79,10 @@ class OpenAIEmbedder:
             ProviderFailed: It had to be found out, and the provider gave no usable answer.
         """
         if self._dimensions is None:
-            self._dimensions = self._call(["dimensions"], self._query_patience).shape[1]
+            self._dimensions = self._call(["dimensions"], self._query_patience, unnoted).shape[1]
         return self._dimensions
 
-    def embed_memories(self, batch: Sequence[MemoryText]) -> Vectors:
+    def embed_memories(self, batch: Sequence[MemoryText], spent: Spent = unnoted) -> Vectors:
         """Vectors of memories, shape (n, dimensions), float32; length 1, or 0 for a blank text.
 
         Raises:
@@ -87,10 +91,10 @@ class OpenAIEmbedder:
         texts = [clip(passage(memory), INPUT_MAX_BYTES) for memory in batch]
         found = np.zeros((len(batch), self.dimensions), dtype=np.float32)
         for places in self._batches(texts):
-            found[places] = self._cutting([texts[place] for place in places])
+            found[places] = self._cutting([texts[place] for place in places], spent)
         return found
 
-    def embed_query(self, text: str, idf: Mapping[str, float]) -> Vectors:  # noqa: ARG002 - the model weighs words
+    def embed_query(self, text: str, idf: Mapping[str, float], spent: Spent = unnoted) -> Vectors:  # noqa: ARG002
         """The vector of a query, shape (dimensions,), float32; length 1, or 0 for a blank one.
 
         Raises:
@@ -98,44 +102,44 @@ class OpenAIEmbedder:
         """
         if not text.strip():
             return np.zeros(self.dimensions, dtype=np.float32)
-        vector: Vectors = self._call([clip(text, INPUT_MAX_BYTES)], self._query_patience)[0]
+        vector: Vectors = self._call([clip(text, INPUT_MAX_BYTES)], self._query_patience, spent)[0]
         return vector
 
     def _batches(self, texts: Sequence[str]) -> Iterator[list[int]]:
         """Places of the texts that aren't blank, in batches that fit one call."""
         places: list[int] = []
-        spent = 0
+        size = 0
         for place, text in enumerate(texts):
             cost = tokens(text)
             if not cost:
                 continue
-            if places and (len(places) >= self._batch_memories or spent + cost > self._batch_tokens):
+            if places and (len(places) >= self._batch_memories or size + cost > self._batch_tokens):
                 yield places
-                places, spent = [], 0
+                places, size = [], 0
             places.append(place)
-            spent += cost
+            size += cost
         if places:
             yield places
 
-    def _cutting(self, texts: Sequence[str]) -> Vectors:
+    def _cutting(self, texts: Sequence[str], spent: Spent) -> Vectors:
         """Vectors of one batch; a single text that the model finds too long is cut until it isn't."""
         for _ in range(_CUTS if len(texts) == 1 else 0):
             try:
-                return self._call(texts, self._patience)
+                return self._call(texts, self._patience, spent)
             except ProviderFailed as failure:
                 if failure.reason is not Reason.TOO_LARGE:
                     raise
             texts = [clip(texts[0], len(texts[0].encode()) // 2)]
-        return self._call(texts, self._patience)
+        return self._call(texts, self._patience, spent)
 
-    def _call(self, texts: Sequence[str], patience: Patience) -> Vectors:
+    def _call(self, texts: Sequence[str], patience: Patience, spent: Spent) -> Vectors:
         """Unit vectors of texts, in their order.
 
         Raises:
             ProviderFailed: `GARBAGE` when they aren't one finite vector of the right size for each text.
         """
         came, usage = self._provider.vectors(self._name, texts, dimensions=self._asked_dimensions, patience=patience)
-        self._spent(usage)
+        spent(usage)
         if sorted(vector.index for vector in came) != list(range(len(texts))):
             raise ProviderFailed(Reason.GARBAGE, "wrong count")
         rows = [_numbers(vector) for vector in sorted(came, key=lambda vector: vector.index)]
@@ -156,14 +160,32 @@ def from_settings(settings: Settings) -> OpenAIEmbedder:
     Raises:
         Misconfigured: They name a provider that can't be.
     """
+    return of_space(settings, settings.embedder_model, settings.embedding_dimensions or None)
+
+
+def of_space(settings: Settings, name: str, dimensions: int | None) -> OpenAIEmbedder:
+    """Any model of the settings' provider.
+
+    It has connections and a breaker of its own: a model that the provider doesn't know any more mustn't keep the
+    others from being asked.
+
+    Args:
+        settings: Of the provider.
+        name: The model's name there.
+        dimensions: Length of a vector; None finds it out. It is asked for unless `EMBEDDING_DIMENSIONS` is 0.
+
+    Raises:
+        Misconfigured: The settings name a provider that can't be.
+    """
     return OpenAIEmbedder(
         Provider.from_settings(settings),
-        settings.embedding_model,
-        settings.embedding_dimensions or None,
+        name,
+        dimensions,
         Patience(settings.llm_timeout_seconds, settings.llm_tries, settings.llm_wait_max_seconds),
         query_patience=Patience(settings.llm_query_timeout_seconds),
         batch_tokens=settings.embed_batch_tokens,
         batch_memories=settings.embed_batch_memories,
+        asks_dimensions=settings.embedding_dimensions > 0,
     )
 
 

@@ -88,6 +88,20 @@ def test_nothing_is_the_zero_vector_and_is_not_sent(asked: Asked) -> None:
     assert inputs(asked) == [["a"]]
 
 
+def test_a_query_is_accounted_for_too(asked: Asked) -> None:
+    spent: list[Usage] = []
+    one = embedder(asked)
+    one.embed_query("red cars", {}, spent.append)
+    assert one.priced_as == "embed-small"
+    assert [(usage.calls, usage.input_tokens) for usage in spent] == [(1, 2)]
+
+
+def test_a_known_size_need_not_be_asked_for(asked: Asked) -> None:
+    assert embedder(asked, 1536, asks_dimensions=False).embed_memories(texts("a")).shape == (1, 1536)
+    assert all("dimensions" not in body for body in asked.fake.control.bodies)
+    assert asked.fake.calls == 1
+
+
 def test_the_size_is_found_out_where_none_is_asked_for(asked: Asked) -> None:
     one = embedder(asked, None)
     assert one.embed_memories(texts("a")).shape == (1, 1536)
@@ -98,7 +112,7 @@ def test_the_size_is_found_out_where_none_is_asked_for(asked: Asked) -> None:
 
 def test_calls_keep_to_count_and_budget(asked: Asked) -> None:
     spent: list[Usage] = []
-    embedder(asked, batch_memories=2, spent=spent.append).embed_memories(texts("a", "", "b", "c"))
+    embedder(asked, batch_memories=2).embed_memories(texts("a", "", "b", "c"), spent.append)
     assert inputs(asked) == [["a", "b"], ["c"]]
     assert [usage.calls for usage in spent] == [1, 1]
     asked.fake.control.bodies.clear()
