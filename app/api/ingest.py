@@ -21,7 +21,6 @@ from app import failpoints, metrics
 from app.api.auth import cache
 from app.api.body import header, read
 from app.api.problems import as_ours, respond
-from app.clients.embedder import embedder
 from app.clients.stream import Accepted, Door
 from app.domain.decoding import Format
 from app.domain.ids import RANDOM_BYTES, memory_uuids, new_base
@@ -29,9 +28,11 @@ from app.domain.memory import decode
 from app.errors import BacklogFull, Conflict, EbbingError, FieldError, Invalid, Unavailable
 from app.queues import Nudger
 from app.services import memories as memory_service
+from app.services import spaces
 from app.settings import settings
 
 KEY_MAX_CHARACTERS: Final = 255
+SIZES_MAX: Final = 10_000
 _NDJSON = ("application/x-ndjson", "application/ndjson", "application/jsonl", "application/x-jsonlines")
 _WAIT = re.compile(r"\bwait=(\d{1,9})\b")
 _TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
@@ -45,7 +46,7 @@ class Ingest:
         """Take the way into Redis, and the way to wake a worker."""
         self._door = door
         self._nudger = nudger
-        self._dimensions: int | None = None
+        self._sizes: dict[UUID, tuple[float, int | None]] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -70,7 +71,7 @@ class Ingest:
         wait_seconds = _wait_seconds(scope)
         key = _idempotency_key(scope)
         body = await read(scope, receive)
-        count = self._count(body, form)
+        count = await self._count(caller.tenant_id, body, form)
         base = new_base(time.time_ns() // 1_000_000, os.urandom(RANDOM_BYTES))
         outcome = _Outcome.of(body, form, base, count, request_id) if key is not None else None
         failpoints.reach("api.before_accept")
@@ -102,20 +103,29 @@ class Ingest:
         listed = '","'.join(ids)
         return status, f'{{"ids":["{listed}"],"request_id":"{request_id}"}}'.encode(), headers
 
-    def _count(self, body: bytes, form: Format) -> int:
+    async def _count(self, tenant_id: UUID, body: bytes, form: Format) -> int:
         """How many memories the body holds, all of them checked."""
-        memories = decode(body, form, self._space_dimensions())
+        memories = decode(body, form, None)
         most = settings().request_memories_max
         if not memories:
             raise Invalid(errors=[FieldError("body", "holds no memories", 0, most)])
         if len(memories) > most:
             raise Invalid(errors=[FieldError("body", "holds too many memories", len(memories), most)])
+        sizes = {len(memory.embedding) for memory in memories if memory.embedding is not None}
+        if sizes and sizes != {size := await self._vector_size(tenant_id)}:
+            decode(body, form, size)  # names the first that is wrong
         return len(memories)
 
-    def _space_dimensions(self) -> int:
-        if self._dimensions is None:
-            self._dimensions = embedder().dimensions
-        return self._dimensions
+    async def _vector_size(self, tenant_id: UUID) -> int | None:
+        """Size of the tenant's vectors, trusted for a few seconds like a key; None accepts any."""
+        now = time.monotonic()
+        since, size = self._sizes.get(tenant_id, (now - settings().key_cache_seconds, None))
+        if now - since >= settings().key_cache_seconds:
+            size = await run_in_threadpool(spaces.vector_size, tenant_id)
+            if len(self._sizes) >= SIZES_MAX:
+                self._sizes.clear()
+            self._sizes[tenant_id] = (now, size)
+        return size
 
 
 class _Outcome(msgspec.Struct, frozen=True):

@@ -12,7 +12,6 @@ from app.api import shapes
 from app.api.auth import Caller, needs
 from app.api.body import body_of, decode
 from app.domain.retrieval import SearchRequest
-from app.services import policies
 from app.services.search import search as search_memories
 
 router = APIRouter(prefix="/v1", tags=["search"])
@@ -23,7 +22,7 @@ def search(caller: Annotated[Caller, Depends(needs("read"))], body: Annotated[by
     """The best memories for a query, best first."""
     request = decode(body, SearchRequest)
     started = time.perf_counter()
-    results = search_memories(caller.tenant_id, request, policies.current(caller.tenant_id))
+    results = search_memories(caller.tenant_id, request)
     took = time.perf_counter() - started
     metrics.SEARCH_SECONDS.observe(took)
     return shapes.answer({"results": results, "took_ms": round(took * 1000, 2)})

@@ -13,11 +13,13 @@ from uuid import UUID, uuid4
 import structlog
 
 from app import failpoints, metrics, queues
+from app.clients.resilience import ProviderFailed
 from app.clients.stream import backlog
+from app.errors import Misconfigured
 from app.services import policies
 from app.services.embed import embed as embed_memories
 from app.services.index import index as index_memories
-from app.services.passing import is_passing
+from app.services.passing import OverBudget, is_passing
 from app.services.score import score as score_memories
 from app.settings import settings
 from app.store import database, dead_letters, work
@@ -25,6 +27,9 @@ from app.store.work import Claim
 
 KILLED = "its worker died each time"
 RETRY_SECONDS = 5
+# A provider that is ill as a whole, or a setting that is wrong: somebody has to see to it.
+ILL_SECONDS = 60
+OVER_BUDGET_SECONDS = 600
 # The drain's lane is shared: while requests wait to be stored, indexing keeps to this much at a time, which is
 # enough for a batch of each of many tenants.
 SHARED_LANE_SECONDS = 1
@@ -85,9 +90,9 @@ def _claim(stage: str, after: UUID, limit: int) -> Claim | None:
 
 
 def _lease_seconds(stage: str) -> float:
-    """How long a claim holds: with a provider that answers slowly, as long as all of its tries may take."""
+    """How long a claim holds: with models that answer slowly, as long as all tries of one may take."""
     config = settings()
-    if stage != work.EMBED or config.embedder == "local":
+    if stage != work.EMBED or (config.embedder == "local" and not config.has_provider):
         return config.lease_seconds
     return config.lease_seconds + config.llm_tries * config.llm_timeout_seconds + config.llm_wait_max_seconds
 
@@ -102,10 +107,16 @@ def _see_to(claim: Claim, process: Process) -> int:
         failpoints.reach(f"{claim.stage}.before")
         process(claim.tenant_id, claim.memory_ids)
         failpoints.reach(f"{claim.stage}.before_finish")
+    except OverBudget:
+        with database.shared() as tx:
+            work.give_back(tx, claim, forgive=True, delay_seconds=OVER_BUDGET_SECONDS)
+            work.put_off(tx, claim.stage, claim.tenant_id, OVER_BUDGET_SECONDS)
+        log.warning("over_budget", stage=claim.stage, tenant=str(claim.tenant_id))
+        return 0
     except Exception as error:
-        if is_passing(error):
+        if (delay := _delay_seconds(error)) is not None:
             with database.shared() as tx:
-                work.give_back(tx, claim, forgive=True, delay_seconds=RETRY_SECONDS)
+                work.give_back(tx, claim, forgive=True, delay_seconds=delay)
             raise
         reason = type(error).__name__
         log.warning(
@@ -126,6 +137,15 @@ def _see_to(claim: Claim, process: Process) -> int:
     with database.shared() as tx:
         work.finish(tx, claim)
     return len(claim.memory_ids)
+
+
+def _delay_seconds(error: Exception) -> float | None:
+    """When to try again what isn't the memories' fault; None where one of them may be the cause."""
+    if is_passing(error):
+        return RETRY_SECONDS
+    if isinstance(error, Misconfigured) or (isinstance(error, ProviderFailed) and not error.treatment.halve):
+        return ILL_SECONDS
+    return None
 
 
 def _give_up(claim: Claim, reason: str) -> None:

@@ -10,14 +10,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from uuid import UUID
 
 import numpy as np
+import structlog
 from msgspec.structs import replace
 
-from app.clients.embedder import embedder
+from app.clients.resilience import ProviderFailed
 from app.domain.ids import first_seq, memory_uuids
+from app.errors import Misconfigured
+from app.services import spaces
 from app.store import arrivals, database, embeddings, memories, words, work
+from app.store import spaces as rows
 from app.store.copying import Arrival
 from app.store.embeddings import Texts
 from app.store.memories import NewMemory
+
+log = structlog.get_logger(__name__)
 
 
 def needs_care(arrival: Arrival) -> bool:
@@ -32,6 +38,8 @@ def store(tenant_id: UUID, careful: Sequence[Arrival]) -> int:
         How many memories were stored or changed; the same content again changes nothing.
     """
     by_base = {arrival.base: arrival for arrival in careful}
+    if any(memory.embedding is not None for arrival in careful for memory in arrival.memories):
+        _settle(tenant_id)
     with database.tenant(tenant_id) as tx:
         fresh = arrivals.note_fresh(tx, tenant_id, list(by_base.values()))
         given = [row for base, arrival in by_base.items() if base in fresh for row in _rows(arrival)]
@@ -50,12 +58,12 @@ def store(tenant_id: UUID, careful: Sequence[Arrival]) -> int:
             for row in latest.values()
             if row.given.embedding is not None
         }
-        _write_vectors(tx, tenant_id, written.versions, vectors)
+        embedded = _write_vectors(tx, tenant_id, written.versions, vectors)
         # A new memory is the last of its thread, one that was there before may be in the midst of another now.
         near = words.neighbours(tx, tenant_id, [memory_id for memory_id in known if memory_id in written.changed])
         work.add(tx, [work.INDEX], tenant_id, [*written.changed, *former])
         work.add(tx, [work.SCORE], tenant_id, list(written.changed))
-        work.add(tx, [work.EMBED], tenant_id, list({*(written.changed - vectors.keys()), *former, *near}))
+        work.add(tx, [work.EMBED], tenant_id, list({*(written.changed - embedded), *former, *near}))
     return len(written.changed)
 
 
@@ -82,16 +90,37 @@ def _latest(
     return latest, overtaken
 
 
+def _settle(tenant_id: UUID) -> None:
+    """Give the tenant its embedding space, which may mean to ask a provider for its size."""
+    try:
+        spaces.settled(tenant_id)
+    except (ProviderFailed, Misconfigured) as error:
+        log.warning("no_embedding_space", tenant=str(tenant_id), error=type(error).__name__)
+
+
 def _write_vectors(
     tx: database.Transaction, tenant_id: UUID, versions: Mapping[UUID, int], vectors: Mapping[UUID, list[float]]
-) -> None:
-    """Write the caller's own vectors; their size was checked at the door."""
+) -> set[UUID]:
+    """Write the caller's own vectors to the space that the tenant is searched in.
+
+    The door has checked their size, but the tenant may have moved since: one of another size is left out, which
+    is logged, and its memory is embedded like any other.
+
+    Returns:
+        Whose meaning is known now; while the tenant moves, all others need a vector in its target.
+    """
     if not vectors:
-        return
-    model = embedder()
-    space = embeddings.ensure_space(tx, model.model, model.dimensions, normalised=True)
-    matrix = np.array(list(vectors.values()), dtype=np.float64)
+        return set()
+    there = rows.hold(tx, tenant_id)
+    size = there.searched.dimensions if there else None
+    fitting = {memory_id: vector for memory_id, vector in vectors.items() if len(vector) == size}
+    if len(fitting) < len(vectors):
+        log.warning("vectors_left_out", tenant=str(tenant_id), memories=len(vectors) - len(fitting), dimensions=size)
+    if there is None or not fitting:
+        return set()
+    matrix = np.array(list(fitting.values()), dtype=np.float64)
     matrix /= np.abs(matrix).max(axis=1, keepdims=True)  # first, since squares of large numbers overflow
     matrix /= np.linalg.norm(matrix, axis=1, keepdims=True)
-    texts = Texts(list(vectors), [versions[memory_id] for memory_id in vectors], [])
-    embeddings.write(tx, tenant_id, space, texts, matrix.astype(np.float32), by_caller=True)
+    texts = Texts(list(fitting), [versions[memory_id] for memory_id in fitting], [])
+    embeddings.write(tx, tenant_id, there.searched.space_id, texts, matrix.astype(np.float32), by_caller=True)
+    return set(fitting) if there.target is None else set()

@@ -1,4 +1,4 @@
-"""Which failures pass by themselves: PostgreSQL, Redis or a provider being away, full or restarted."""
+"""Which failures pass by themselves: PostgreSQL, Redis or a provider away, full or restarted; a budget spent."""
 
 from __future__ import annotations
 
@@ -7,8 +7,12 @@ from app.clients.resilience import ProviderFailed, Verdict
 from app.store import database
 
 
+class OverBudget(Exception):
+    """A tenant has spent what it may today: work that costs waits for tomorrow, or for a larger budget."""
+
+
 def is_passing(error: BaseException) -> bool:
     """Whether the same work may succeed later as it is, so that the failure isn't the work's fault."""
     if isinstance(error, ProviderFailed):
         return error.treatment.verdict is Verdict.RETRY
-    return isinstance(error, RedisError) or database.is_passing(error)
+    return isinstance(error, OverBudget | RedisError) or database.is_passing(error)

@@ -15,8 +15,8 @@ from app import queues
 from app.clients.embedder import embedder
 from app.domain.salience import Evidence, judge
 from app.settings import settings
-from app.store import database, embeddings, rating_turns, scores
-from app.store.scores import Assessment, Unjudged
+from app.store import database, embeddings, rating_turns, scores, spaces
+from app.store.scores import Assessment, Scored, Unjudged, Unscored
 
 # How many earlier memories a new one is compared with for its novelty.
 EARLIER_MEMORIES = 2000
@@ -28,13 +28,17 @@ def score(tenant_id: UUID, memory_ids: Sequence[UUID]) -> int:
     Returns:
         How many were scored.
     """
-    model = embedder()
     with database.tenant(tenant_id) as tx:
         unjudged = scores.read(tx, tenant_id, memory_ids)
         space = embeddings.find_space(tx, model.model, model.dimensions)
         ids, vectors = (
             scores.vectors(tx, tenant_id, space, [memory.memory_id for memory in unjudged], EARLIER_MEMORIES)
             if unjudged and space is not None
+        unscored = scores.read(tx, tenant_id, memory_ids)
+        there = spaces.of_tenant(tx, tenant_id)
+        wanted = [memory.memory_id for memory in unscored]
+            scores.vectors(tx, tenant_id, there.searched.space_id, wanted, EARLIER_MEMORIES)
+            if wanted and there is not None
             else ([], np.empty((0, 0), dtype=np.float32))
         )
     nearest = dict(zip(ids, _nearest_earlier(vectors), strict=True))

@@ -2,45 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from typing import Final
 from uuid import UUID
 
-import numpy as np
-import structlog
-from numpy.typing import NDArray
-
-from app.clients.embedder import embedder
-from app.clients.resilience import ProviderFailed
 from app.domain import retrieval
 from app.domain.policy import Policy
 from app.domain.retrieval import SearchRequest, SearchResult
 from app.domain.wording import content_words
-from app.store import database, embeddings, words
+from app.services import spaces
+from app.store import database, policies, words
 from app.store import search as store
+from app.store import spaces as rows
 
-log = structlog.get_logger(__name__)
-
-
-def _vector(query: str, idf: Mapping[str, float]) -> NDArray[np.float32] | None:
-    """The query's vector; None while its provider fails, so that words alone are searched."""
-    try:
-        return embedder().embed_query(query, idf)
-    except ProviderFailed as error:
-        log.warning("query_without_vector", reason=error.reason)
-        return None
+ROUNDS: Final = 2
 
 
 def search(tenant_id: UUID, request: SearchRequest, policy: Policy | None = None) -> list[SearchResult]:
-    """The best memories for the request, best first; none if none shares a word or a meaning with it."""
-    policy = policy or Policy()
-    model = embedder()
+    """The best memories for the request, best first; none if none shares a word or a meaning with it.
+
+    Args:
+        tenant_id: Whose memories.
+        request: What is looked for.
+        policy: The tenant's where none is given.
+    """
     spellings = list(dict.fromkeys(content_words(request.query)))
     with database.tenant(tenant_id) as tx:
+        policy = policy or policies.current(tx, tenant_id)
         terms, total = words.terms(tx, tenant_id, request.query, spellings, policy.language)
-        space = embeddings.find_space(tx, model.model, model.dimensions)
+        there = rows.of_tenant(tx, tenant_id)
     query = retrieval.weigh(terms, total)
-    vector = None if space is None else _vector(request.query, query.spellings)
-    probe = store.Probe(query.lexemes, space, vector)
-    with database.tenant(tenant_id) as tx:
-        found = store.candidates(tx, tenant_id, probe, request, policy.ranking)
+    found = []
+    for _ in range(ROUNDS):
+        space = there.searched if there else None
+        vector = spaces.query_vector(tenant_id, space, request.query, query.spellings) if space else None
+        probe = store.Probe(query.lexemes, space.space_id if space else None, vector)
+        with database.tenant(tenant_id) as tx:
+            found = store.candidates(tx, tenant_id, probe, request, policy.ranking)
+            there = rows.of_tenant(tx, tenant_id)
+        # Asked last: vectors of a space that the tenant has left meanwhile may have been deleted already.
+        if space is None or (there and there.searched == space):
+            break
     return retrieval.rank(found, request, policy.ranking)

@@ -1,4 +1,4 @@
-"""Vectors of memories: embedding spaces, what is to be embedded, and writing the vectors."""
+"""Vectors of memories: what is to be embedded, and writing the vectors."""
 
 from __future__ import annotations
 
@@ -22,7 +22,6 @@ from app.domain.wording import spoken
 _FIND_SPACE = text(
     "SELECT space_id, normalised FROM embedding_spaces WHERE model = :model AND dimensions = :dimensions"
 )
-
 _ADD_SPACE = text(
     """
 INSERT INTO embedding_spaces (model, dimensions, normalised, embedder)
@@ -30,10 +29,11 @@ VALUES (:model, :dimensions, :normalised, CASE WHEN :model LIKE 'wordllama-%' TH
 ON CONFLICT (model, dimensions) DO NOTHING
 """
 )
-
 # One pass over the turns from just before each thread's first wanted memory to its last. The wanted are read by
 # their ids and membership is tested by `= ANY`, not by a join: a planner without statistics would read all that
 # the tenant has, or loop over all pairs.
+# One pass over the turns from just before each thread's first wanted memory to its last. Membership is tested
+# by `= ANY`, not by a join: a planner without statistics would loop over all pairs.
 _READ = text(
     """
 WITH
@@ -82,7 +82,7 @@ ORDER BY memory_id
 ON CONFLICT (tenant_id, space_id, memory_id) DO UPDATE
 SET text_version = excluded.text_version, embedding = excluded.embedding, by_caller = excluded.by_caller
 WHERE known.text_version < excluded.text_version
-  OR (known.text_version = excluded.text_version AND (excluded.by_caller OR NOT known.by_caller))
+  OR (known.text_version = excluded.text_version AND (excluded.by_caller OR NOT known.by_caller) AND NOT :fill)
 """
 )
 
@@ -96,28 +96,6 @@ class Texts:
     ids: list[UUID]
     versions: list[int]
     memories: list[MemoryText]
-
-
-def find_space(tx: Connection, model: str, dimensions: int) -> int | None:
-    """The id of a model's embedding space; None if nothing has been embedded in it yet."""
-    row = tx.execute(_FIND_SPACE, {"model": model, "dimensions": dimensions}).one_or_none()
-    return None if row is None else int(row.space_id)
-
-
-def ensure_space(tx: Connection, model: str, dimensions: int, *, normalised: bool) -> int:
-    """The id of a model's embedding space, made if need be.
-
-    Raises:
-        ValueError: The space is there, and says otherwise whether its vectors are normalised.
-    """
-    values = {"model": model, "dimensions": dimensions, "normalised": normalised}
-    row = tx.execute(_FIND_SPACE, values).one_or_none()
-    if row is None:
-        tx.execute(_ADD_SPACE, values)
-        row = tx.execute(_FIND_SPACE, values).one()
-    if row.normalised is not normalised:
-        raise ValueError(f"embedding space {model} ({dimensions}) has normalised = {row.normalised}")
-    return int(row.space_id)
 
 
 def read_texts(tx: Connection, tenant_id: UUID, ids: Sequence[UUID]) -> Texts:
@@ -144,6 +122,7 @@ def write(
     vectors: NDArray[np.float32],
     *,
     by_caller: bool = False,
+    fill: bool = False,
 ) -> int:
     """Write the memories' vectors where their texts are still the ones read.
 
@@ -156,6 +135,7 @@ def write(
         texts: What was read.
         vectors: shape (len(texts.ids), dimensions), within the range of half precision (±65,504).
         by_caller: Whether they are the caller's own.
+        fill: Only where there is none of the text yet; one that is there may have been made with newer context.
 
     Returns:
         How many were written.
@@ -173,6 +153,7 @@ def write(
         "versions": texts.versions,
         "vectors": _Halfvecs(vectors),
         "by_caller": by_caller,
+        "fill": fill,
     }
     return tx.execute(_WRITE, values).rowcount
 

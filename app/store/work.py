@@ -138,6 +138,17 @@ WHERE stage = :stage AND tenant_id = :tenant_id AND work_id = ANY(:work_ids) AND
 """)
 
 
+def put_off(tx: Connection, stage: str, tenant_id: UUID, seconds: float) -> None:
+    """Let all free work of a tenant at this stage wait so long."""
+    tx.execute(_PUT_OFF, {"stage": stage, "tenant_id": tenant_id, "seconds": seconds})
+
+
+_PUT_OFF = text("""
+UPDATE tenant_work SET claimed_until = now() + make_interval(secs => :seconds)
+WHERE stage = :stage AND tenant_id = :tenant_id AND claimed_until < now()
+""")
+
+
 def split(tx: Connection, failed: Claim) -> None:
     """Replace the claimed items by two with half of the memories each, to corner the one that can't be done.
 

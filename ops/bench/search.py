@@ -22,7 +22,7 @@ from app.services.embed import embed
 from app.services.index import index
 from app.services.search import search
 from app.settings import settings
-from app.store import database, embeddings, words
+from app.store import database, spaces, words
 from ops.bench import load
 from ops.bench.corpus import Corpus
 from ops.bench.figures import NO_GOAL, Figure, Goal, Plan
@@ -109,9 +109,9 @@ def _asked(tenant_id: UUID, queries: Sequence[str]) -> list[Asked]:
 
 
 def _scan_values(tenant_id: UUID) -> dict[str, object]:
-    model = embedder()
     with database.tenant(tenant_id) as tx:
-        return {"tenant": tenant_id, "space": embeddings.find_space(tx, model.model, model.dimensions)}
+        there = spaces.of_tenant(tx, tenant_id)
+    return {"tenant": tenant_id, "space": there and there.searched.space_id}
 
 
 def _searches(tenant_id: UUID, asked: Sequence[Asked]) -> list[float]:

@@ -10,7 +10,7 @@ import pytest
 from app.domain.policy import Policy
 from app.services.embed import embed
 from app.services.index import index
-from app.store import embeddings, words
+from app.store import embeddings, spaces, words
 from tests.services.shelf import NOON, Shelf, shelf
 
 __all__ = ["shelf"]
@@ -213,8 +213,8 @@ def test_a_vector_of_a_text_that_was_edited_meanwhile_is_not_written(shelf: Shel
     shelf.edit("a", text="apricot")
     shelf.put("c", "cherry")
     with shelf.transaction() as tx:
-        space = embeddings.ensure_space(tx, "test", 3, normalised=True)
-        written = embeddings.write(tx, shelf.tenant_id, space, texts, np.eye(2, 3, dtype=np.float32))
+        space = spaces.ensure(tx, "test", 3, "local")
+        written = embeddings.write(tx, shelf.tenant_id, space.space_id, texts, np.eye(2, 3, dtype=np.float32))
     assert written == 1
     assert shelf.rows("SELECT memory_id FROM embeddings") == [(shelf.ids["b"],)]
 
@@ -222,17 +222,6 @@ def test_a_vector_of_a_text_that_was_edited_meanwhile_is_not_written(shelf: Shel
 def test_a_deleted_memory_is_not_embedded(shelf: Shelf) -> None:
     shelf.put("a", "apple", deleted_at=NOON)
     assert embed(shelf.tenant_id, [shelf.ids["a"]]) == 0
-
-
-def test_a_space_has_one_id(shelf: Shelf) -> None:
-    with shelf.transaction() as tx:
-        assert embeddings.find_space(tx, "test", 3) is None
-        space = embeddings.ensure_space(tx, "test", 3, normalised=True)
-        assert embeddings.ensure_space(tx, "test", 3, normalised=True) == space
-        assert embeddings.ensure_space(tx, "test", 4, normalised=True) != space
-        assert embeddings.find_space(tx, "test", 3) == space
-        with pytest.raises(ValueError, match="normalised = True"):
-            embeddings.ensure_space(tx, "test", 3, normalised=False)
 
 
 def test_vectors_are_removed_in_every_space(shelf: Shelf) -> None:

@@ -172,11 +172,11 @@ def test_an_edit_that_overtakes_enrichment_isnt_overwritten(
     embed = StaticEmbedder.embed_memories
     interrupted: list[str] = []
 
-    def embed_memories(model: StaticEmbedder, batch: Any) -> Any:
+    def embed_memories(model: StaticEmbedder, batch: Any, *more: Any) -> Any:
         if not interrupted:
             interrupted.append(batch[0].text)
             edit(tenant, memory_id, {"text": "quite another matter"})
-        return embed(model, batch)
+        return embed(model, batch, *more)
 
     monkeypatch.setattr(StaticEmbedder, "embed_memories", embed_memories)
     service.work()

@@ -22,11 +22,12 @@ class Letters:
     model = "letters"
     dimensions = 3
     normalised = False
+    priced_as = None
 
-    def embed_memories(self, batch: Sequence[MemoryText]) -> NDArray[np.float32]:
+    def embed_memories(self, batch: Sequence[MemoryText], _: object) -> NDArray[np.float32]:
         return np.array([self._count(memory.text) for memory in batch], dtype=np.float32)
 
-    def embed_query(self, text: str, idf: Mapping[str, float]) -> NDArray[np.float32]:
+    def embed_query(self, text: str, idf: Mapping[str, float], _: object) -> NDArray[np.float32]:
         assert all(rarity > 0 for rarity in idf.values())
         return self._count(text)
 
@@ -39,8 +40,7 @@ class Letters:
 
 @pytest.fixture
 def letters(monkeypatch: pytest.MonkeyPatch) -> None:
-    for service in ("embed", "search"):
-        monkeypatch.setattr(f"app.services.{service}.embedder", Letters)
+    monkeypatch.setattr("app.services.spaces.embedder", Letters)
 
 
 def test_vectors_of_any_length_are_compared_by_direction(shelf: Shelf, letters: None) -> None:
@@ -49,14 +49,3 @@ def test_vectors_of_any_length_are_compared_by_direction(shelf: Shelf, letters: 
     assert shelf.embed() == 2
     assert shelf.found("aa") == ["short", "long"]
     assert shelf.found("bb") == ["long"]
-
-
-def test_vectors_of_another_model_are_not_compared(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
-    shelf.put("a", "abc")
-    shelf.embed()
-    monkeypatch.setattr("app.services.search.embedder", Letters)
-    assert shelf.found("abc") == []
-    monkeypatch.setattr("app.services.embed.embedder", Letters)
-    shelf.embed()
-    assert shelf.found("abc") == ["a"]
-    assert len(shelf.rows("SELECT space_id FROM embeddings")) == 2

@@ -1,0 +1,181 @@
+"""A tenant's embedding spaces with the embedders that make their vectors.
+
+A tenant stays in its space, for search and for new memories, until `ebbing reembed` has moved it to the settings'
+one; meanwhile new memories are written to both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from uuid import UUID
+
+import numpy as np
+import structlog
+from numpy.typing import NDArray
+
+from app.clients.answers import Usage
+from app.clients.embedder import Embedder, NoEmbedder, embedder, embedder_of
+from app.clients.resilience import ProviderFailed
+from app.domain.embedding import MemoryText, unit
+from app.errors import Misconfigured
+from app.services import budget
+from app.services.budget import Purpose, State
+from app.services.passing import OverBudget, is_passing
+from app.settings import settings
+from app.store import database
+from app.store import spaces as rows
+from app.store.spaces import Space, TenantSpaces
+
+REMEDY = "run `ebbing reembed --every-tenant`"
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True)
+class Elsewhere:
+    """That tenants are in another space than the settings' one, which is this."""
+
+    model: str
+    dimensions: int
+    tenants: int
+
+
+def of_settings() -> Space:
+    """The space that the settings name, made if need be.
+
+    Raises:
+        ProviderFailed: The model's size had to be found out, and the provider gave no usable answer.
+        Misconfigured: The settings name an embedder that can't be.
+    """
+    model, dimensions = _named()
+    with database.shared() as tx:
+        return rows.ensure(tx, model, dimensions, settings().embedder)
+
+
+def settled(tenant_id: UUID) -> TenantSpaces:
+    """A tenant's spaces; one that has none adopts the settings'.
+
+    Raises:
+        ProviderFailed: As `of_settings`.
+        Misconfigured: As `of_settings`.
+    """
+    with database.shared() as tx:
+        there = rows.of_tenant(tx, tenant_id)
+    if there is not None:
+        return there
+    model, dimensions = _named()
+    with database.shared() as tx:
+        space = rows.ensure(tx, model, dimensions, settings().embedder)
+        rows.adopt(tx, tenant_id, space.space_id)
+        return rows.of_tenant(tx, tenant_id) or TenantSpaces(space, None)
+
+
+def embedder_in(space: Space) -> Embedder:
+    """The embedder that makes a space's vectors.
+
+    Raises:
+        NoEmbedder: It can't be had here: its package, its provider or its version of passages is gone.
+        ProviderFailed: As `of_settings`.
+    """
+    if space.embedder == settings().embedder:
+        model = embedder()
+        if model.model == space.model and model.dimensions == space.dimensions:
+            return model
+    return embedder_of(space.embedder, space.model, space.dimensions)
+
+
+def vector_size(tenant_id: UUID) -> int | None:
+    """Size of a caller's own vectors for this tenant: its space's, or the settings'; None if it can't be told now."""
+    try:
+        with database.shared() as tx:
+            there = rows.of_tenant(tx, tenant_id)
+        return embedder().dimensions if there is None else there.searched.dimensions
+    except Exception as error:
+        if not (is_passing(error) or isinstance(error, ProviderFailed | Misconfigured)):
+            raise
+        return None  # storing looks again
+
+
+def memory_vectors(tenant_id: UUID, model: Embedder, batch: Sequence[MemoryText]) -> NDArray[np.float32]:
+    """Vectors of memories, of length 1 or 0, on the tenant's account; shape (n, dimensions).
+
+    Raises:
+        OverBudget: The tenant may spend no more today, and the model costs something.
+        ProviderFailed: As the model raises it.
+    """
+    with _on_account(tenant_id, "embed", model, len(batch)) as spent:
+        vectors = model.embed_memories(batch, spent)
+    return vectors if model.normalised else unit(vectors)
+
+
+def query_vector(tenant_id: UUID, space: Space, query: str, idf: Mapping[str, float]) -> NDArray[np.float32] | None:
+    """The query's vector in a space; None, with a warning, while it can't be had: words alone are searched then."""
+    try:
+        model = embedder_in(space)
+        with _on_account(tenant_id, "query", model) as spent:
+            return model.embed_query(query, idf, spent)
+    except NoEmbedder as gone:
+        log.warning("query_without_vector", reason=str(gone), tenant=str(tenant_id))
+    except ProviderFailed as failure:
+        log.warning("query_without_vector", reason=failure.reason, tenant=str(tenant_id))
+    except OverBudget:
+        log.warning("query_without_vector", reason="over_budget", tenant=str(tenant_id))
+    return None
+
+
+def tenants_elsewhere() -> list[UUID]:
+    """The tenants that are searched in another space than the settings' one, in order; raises as `of_settings`."""
+    model, dimensions = _named()
+    with database.shared() as tx:
+        return rows.tenants_elsewhere(tx, model, dimensions)
+
+
+def elsewhere() -> Elsewhere | None:
+    """The settings' space and how many tenants are in another one; None where all are in it.
+
+    Raises:
+        ProviderFailed: As `of_settings`.
+        Misconfigured: As `of_settings`.
+    """
+    tenants = tenants_elsewhere()
+    return Elsewhere(*_named(), len(tenants)) if tenants else None
+
+
+def announce() -> None:
+    """Where tenants are in another space than the settings' one: open that one, and say in the log what to do."""
+    try:
+        found = elsewhere()
+        if found is not None:
+            of_settings()
+    except (database.DatabaseError, ProviderFailed) as error:
+        log.warning("embedding_spaces_unknown", error=type(error).__name__)
+        return
+    if found is not None:
+        log.warning("embedding_space_changed", **asdict(found), remedy=REMEDY)
+
+
+def _named() -> tuple[str, int]:
+    """Model and size of the settings' space; never in a transaction, since a provider may be asked for the size."""
+    model = embedder()
+    return model.model, model.dimensions
+
+
+@contextmanager
+def _on_account(
+    tenant_id: UUID, purpose: Purpose, model: Embedder, memories: int = 0
+) -> Iterator[Callable[[Usage], None]]:
+    """Note what is spent meanwhile; calls before one that fails were paid for too.
+
+    Raises:
+        OverBudget: The tenant may spend no more today, and the model costs something.
+    """
+    if model.priced_as is not None and budget.state(tenant_id) is State.HARD:
+        raise OverBudget
+    spent: list[Usage] = []
+    try:
+        yield spent.append
+    finally:
+        if model.priced_as is not None and spent:
+            budget.spend(tenant_id, purpose, model.priced_as, sum(spent, Usage()), memories=memories)
