@@ -10,14 +10,14 @@ from starlette.concurrency import run_in_threadpool
 from starlette.types import ASGIApp
 
 from app import logs, queues
-from app.api import admin, dead_letters, jobs, memories, openapi, problems, search, status, usage
+from app.api import admin, dead_letters, jobs, maintenance, memories, openapi, problems, search, status, usage
 from app.api.guard import Guard
 from app.api.ingest import Ingest
 from app.clients import stream
 from app.clients.embedder import embedder
 from app.clients.redis import connect_async
 from app.clients.stream import Door
-from app.services import budget, health
+from app.services import budget, health, spaces
 from app.settings import settings
 from app.store import database
 
@@ -33,6 +33,7 @@ def build() -> ASGIApp:
         await run_in_threadpool(health.check_redis)
         budget.check()
         await run_in_threadpool(embedder)  # loaded now, so that the first search needn't wait
+        await run_in_threadpool(spaces.announce)
         yield
         nudger.close()
         await redis.aclose()
@@ -48,7 +49,7 @@ def build() -> ASGIApp:
         redoc_url=None,
         openapi_url="/openapi.json" if shown else None,
     )
-    for module in (memories, search, status, usage, admin, jobs, dead_letters):
+    for module in (memories, search, status, usage, admin, jobs, dead_letters, maintenance):
         app.include_router(module.router)
     problems.install(app)
     openapi.install(app)

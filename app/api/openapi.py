@@ -9,12 +9,14 @@ from fastapi import FastAPI
 
 from app.api.admin import NewKey, NewTenant
 from app.api.dead_letters import Discard, DiscardMany, ReplayMany
+from app.api.maintenance import Reembed
 from app.domain.memory import MemoryIn, MemoryPatch
 from app.domain.retrieval import SearchRequest, SearchResult
 
 _BODIES = {
     ("/v1/memories/{memory_id}", "patch"): MemoryPatch,
     ("/v1/search", "post"): SearchRequest,
+    ("/v1/maintenance/reembed", "post"): Reembed,
     ("/v1/admin/tenants", "post"): NewTenant,
     ("/v1/admin/keys", "post"): NewKey,
     ("/v1/admin/dead-letters/replay", "post"): ReplayMany,
@@ -39,6 +41,7 @@ def install(app: FastAPI) -> None:
 
 def _completed(schema: dict[str, Any]) -> dict[str, Any]:
     shapes = [MemoryIn, SearchResult, *_BODIES.values()]
+    shapes = [MemoryIn, MemoryPatch, SearchRequest, SearchResult, Reembed, NewTenant, NewKey]
     references, components = msgspec.json.schema_components(shapes, ref_template=_TEMPLATE)
     by_shape = dict(zip(shapes, references, strict=True))
     schema.setdefault("components", {}).setdefault("schemas", {}).update(components)
