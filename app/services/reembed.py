@@ -136,9 +136,12 @@ def _switch(job: Job, space: Space, done: int, aside: list[UUID]) -> Step:
         if switched and aside:
             reason = "the embedding model can't do it"
             dead_letters.add(tx, job.tenant_id, stage=work.EMBED, reason=reason, attempts=1, memory_ids=aside)
-    log.info("embedding_space_switched", tenant=str(job.tenant_id), model=space.model, switched=switched)
-    notes = (f"searched by {space.model} from now on",) if switched else ()
-    return Step(done, {"phase": "clear"}, finished=False, counts={"set_aside": len(aside)}, notes=notes)
+    notes: tuple[str, ...] = ()
+    if switched:
+        log.info("embedding_space_switched", tenant=str(job.tenant_id), model=space.model, set_aside=len(aside))
+        notes = (f"searched by {space.model} from now on",)
+    counts = {"set_aside": len(aside)} if aside else {}
+    return Step(done, {"phase": "clear"}, finished=False, counts=counts, notes=notes)
 
 
 def _clear(job: Job) -> Step:
