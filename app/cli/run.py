@@ -128,12 +128,9 @@ def banner(config: Settings, service: Service, home: Path, seconds: float) -> st
         "Redis": "by EBBING_REDIS_URL" if config.redis_url else f"embedded, in {home / 'redis'}",
         "Embedder": "local, bundled, works offline"
         if config.embedder == "local"
-        else f"{config.embedding_model}, by URL",
+        else f"{config.embedder_model}, by {'URL' if config.embedder == 'openai' else config.embedder}",
         "Salience": f"by {config.salience_model} at {host}, rules until then" if host else "by rules, works offline",
         "Provider": host or "none, and none is needed",
-        else f"{config.embedder_model}, by {'URL' if config.embedder == 'openai' else config.embedder}",
-        "Salience": "by rules, works offline",
-        "Provider": "given, for the openai embedder" if config.has_provider else "none, and none is needed",
         "Logs": f"{home / 'logs'}",
         "Try": f"{where}ebbing doctor",
         "Stop": "Ctrl-C",

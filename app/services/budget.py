@@ -194,7 +194,7 @@ def host(config: Settings) -> str:
 
 def models(config: Settings) -> list[str]:
     """The models that a provider is asked for."""
-    return [config.salience_model, *([config.embedding_model] if config.embedder == "openai" else [])]
+    return [config.salience_model, *([config.embedder_model] if config.embedder == "openai" else [])]
 
 
 def operators_limits(config: Settings) -> Limits:

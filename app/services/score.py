@@ -12,11 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app import queues
-from app.clients.embedder import embedder
 from app.domain.salience import Evidence, judge
 from app.settings import settings
-from app.store import database, embeddings, rating_turns, scores, spaces
-from app.store.scores import Assessment, Scored, Unjudged, Unscored
+from app.store import database, rating_turns, scores, spaces
+from app.store.scores import Assessment, Unjudged
 
 # How many earlier memories a new one is compared with for its novelty.
 EARLIER_MEMORIES = 2000
@@ -30,13 +29,9 @@ def score(tenant_id: UUID, memory_ids: Sequence[UUID]) -> int:
     """
     with database.tenant(tenant_id) as tx:
         unjudged = scores.read(tx, tenant_id, memory_ids)
-        space = embeddings.find_space(tx, model.model, model.dimensions)
-        ids, vectors = (
-            scores.vectors(tx, tenant_id, space, [memory.memory_id for memory in unjudged], EARLIER_MEMORIES)
-            if unjudged and space is not None
-        unscored = scores.read(tx, tenant_id, memory_ids)
         there = spaces.of_tenant(tx, tenant_id)
-        wanted = [memory.memory_id for memory in unscored]
+        wanted = [memory.memory_id for memory in unjudged]
+        ids, vectors = (
             scores.vectors(tx, tenant_id, there.searched.space_id, wanted, EARLIER_MEMORIES)
             if wanted and there is not None
             else ([], np.empty((0, 0), dtype=np.float32))

@@ -19,21 +19,9 @@ from sqlalchemy import Connection, text
 from app.domain.embedding import CONTEXT_TURNS, MemoryText
 from app.domain.wording import spoken
 
-_FIND_SPACE = text(
-    "SELECT space_id, normalised FROM embedding_spaces WHERE model = :model AND dimensions = :dimensions"
-)
-_ADD_SPACE = text(
-    """
-INSERT INTO embedding_spaces (model, dimensions, normalised, embedder)
-VALUES (:model, :dimensions, :normalised, CASE WHEN :model LIKE 'wordllama-%' THEN 'local' ELSE 'openai' END)
-ON CONFLICT (model, dimensions) DO NOTHING
-"""
-)
 # One pass over the turns from just before each thread's first wanted memory to its last. The wanted are read by
 # their ids and membership is tested by `= ANY`, not by a join: a planner without statistics would read all that
 # the tenant has, or loop over all pairs.
-# One pass over the turns from just before each thread's first wanted memory to its last. Membership is tested
-# by `= ANY`, not by a join: a planner without statistics would loop over all pairs.
 _READ = text(
     """
 WITH
