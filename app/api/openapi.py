@@ -41,7 +41,6 @@ def install(app: FastAPI) -> None:
 
 def _completed(schema: dict[str, Any]) -> dict[str, Any]:
     shapes = [MemoryIn, SearchResult, *_BODIES.values()]
-    shapes = [MemoryIn, MemoryPatch, SearchRequest, SearchResult, Reembed, NewTenant, NewKey]
     references, components = msgspec.json.schema_components(shapes, ref_template=_TEMPLATE)
     by_shape = dict(zip(shapes, references, strict=True))
     schema.setdefault("components", {}).setdefault("schemas", {}).update(components)
