@@ -26,7 +26,7 @@ PLACE = {name: place for place, name in enumerate((*FOUND, *FORMS, *FACTS))}
 _TOKEN = re.compile(r"[^\W_]+(?:['\-][^\W_]+)*|[.!?;:,\"\n]|…")
 _SENTENCE = re.compile(r"[^.!?\n。\uff01\uff1f]*[.!?\n。\uff01\uff1f]*")
 _DATED = re.compile(
-    r"\d{4}-\d\d-\d\d|\b\d{1,2}[:.h]\d\d\b|\b\d{1,2}(?:st|nd|rd|th)\b|\d ?[ap]m\b|[0-9一二三四五六七八九十]+[月日時]"
+    r"\d{4}-\d\d-\d\d|\b\d{1,2}[:.h]\d\d\b|\b\d{1,2}(?:st|nd|rd|th)\b|\d ?[ap]m\b|[0-9一二三四五六七八九十][月日時]"
     r"|\b\d{1,2}\.? (?:de |of )?(?:jan|feb|mar|apr|avr|abr|ma[iy]|ju[nl]|ago?|a[ou][uû]g?|sep|o[ck]t|nov|d[eé][cz])",
     re.IGNORECASE,
 )
