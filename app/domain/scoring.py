@@ -337,7 +337,8 @@ def _score(item: _Item, position: int, memory: Unscored, mark: str) -> Score:
 
 
 def _clamped(number: float) -> float:
-    return min(max(number, 0.0), CRITERION_MAX)
+    # Further digits mean nothing, and a number that is all zeros up to there can't be stored as `real`.
+    return round(min(max(number, 0.0), CRITERION_MAX), 6)
 
 
 def _entities(given: Sequence[str], text: str) -> tuple[str, ...]:

@@ -176,9 +176,8 @@ def edit(tx: Connection, tenant_id: UUID, memory_id: UUID, changes: Mapping[str,
 def edit_state(tx: Connection, tenant_id: UUID, memory_id: UUID, changes: Mapping[str, object]) -> None:
     """Change columns of a memory's state, its row in `memories` being locked."""
     table = tables.memory_state
-    tx.execute(
-        update(table).where(table.c.tenant_id == tenant_id, table.c.memory_id == memory_id).values(dict(changes))
-    )
+    values = {name: _real(value) if isinstance(value, float) else value for name, value in changes.items()}
+    tx.execute(update(table).where(table.c.tenant_id == tenant_id, table.c.memory_id == memory_id).values(values))
 
 
 def mark_deleted(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> None:
@@ -340,6 +339,11 @@ def _as_json(row: NewMemory) -> dict[str, object]:
         "metadata": given.metadata,
         "occurred_at": given.occurred_at,
         "created_at": datetime.fromtimestamp(row.accepted_ms / 1000, UTC),
-        "salience": given.salience,
-        "multiplier": given.multiplier,
+        "salience": _real(given.salience),
+        "multiplier": _real(given.multiplier),
     }
+
+
+def _real(value: float | None) -> float | None:
+    """What a `real` column can hold: PostgreSQL refuses a number that is too small for it instead of taking it as 0."""
+    return value and round(value, 40)

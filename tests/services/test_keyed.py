@@ -65,6 +65,15 @@ def test_the_same_external_id_updates_the_memory(service: Service, tenant: Tenan
     assert service.texts(tenant.tenant_id) == ["two"]
 
 
+def test_a_number_too_small_for_its_column_is_nought(service: Service, tenant: Tenant) -> None:
+    tiny = {"salience": 5e-324, "multiplier": 1e-45}
+    ids = service.send(tenant.tenant_id, keyed("one", **tiny), {"text": "two"} | tiny)
+    assert ingest.drain() == 2
+    edited = memories.edit(tenant.tenant_id, ids[1], MemoryPatch(salience=1e-60, multiplier=1e-60))
+    for found in (stored(tenant, ids[0]), edited):
+        assert (found.salience, found.salience_source, found.multiplier) == (0, "caller", 0)
+
+
 def test_an_update_in_another_turn_is_a_new_version(service: Service, tenant: Tenant) -> None:
     [first] = service.send(tenant.tenant_id, keyed("one"))
     service.work()
