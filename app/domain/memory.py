@@ -119,7 +119,7 @@ def decode(body: bytes, form: Format, dimensions: int | None) -> list[MemoryIn]:
         if exotic or memory.metadata is not None or memory.embedding is not None:
             _check_closely(memory, where, dimensions)
         if memory.occurred_at is not None:
-            _check_moment(memory.occurred_at, where)
+            check_moment(memory.occurred_at, _field(where, "occurred_at"))
     return memories
 
 
@@ -133,7 +133,7 @@ def decode_patch(body: bytes) -> MemoryPatch:
     patch = decoding.read(body, _patch, _CHOICES)
     _check_closely(patch, None, None)
     if isinstance(patch.occurred_at, datetime):
-        _check_moment(patch.occurred_at, None)
+        check_moment(patch.occurred_at, "occurred_at")
     if isinstance(patch.text, str) and patch.text.isspace():
         raise Invalid(errors=[FieldError("text", "is blank")])
     return patch
@@ -163,14 +163,17 @@ def _check_metadata(metadata: dict[str, Any], field: str) -> None:
         raise Invalid(errors=[FieldError(field, "is too large in bytes", size, METADATA_MAX_BYTES)])
 
 
-def _check_moment(moment: datetime, place: int | None) -> None:
-    """PostgreSQL stores moments that Python's calendar lacks, and they couldn't be read back."""
+def check_moment(moment: datetime, field: str) -> None:
+    """Refuse a moment that PostgreSQL would store but that couldn't be read back, as Python's calendar lacks it.
+
+    Raises:
+        Invalid: It is outside of the years 1 to 9999 in UTC; names the field.
+    """
     if moment.year in _EDGES:
         try:
             moment.astimezone(UTC)
         except OverflowError:
-            message = "is outside of the years 1 to 9999 in UTC"
-            raise Invalid(errors=[FieldError(_field(place, "occurred_at"), message)]) from None
+            raise Invalid(errors=[FieldError(field, "is outside of the years 1 to 9999 in UTC")]) from None
 
 
 def _check_embedding(embedding: Sequence[float], field: str, dimensions: int | None) -> None:

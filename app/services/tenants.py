@@ -8,6 +8,7 @@ from datetime import datetime
 from uuid import UUID, uuid4
 
 from app.domain import keys
+from app.domain.memory import check_moment
 from app.domain.policy import Policy
 from app.errors import Conflict, FieldError, Invalid, NotFound
 from app.store import database, policies
@@ -59,9 +60,11 @@ def issue_key(
 
     Raises:
         NotFound: There is no such tenant.
-        Invalid: A scope is unknown, or none is given; or the name is empty or too long.
+        Invalid: A scope is unknown, or none is given; the name is empty or too long; or the end is in no year we have.
     """
     _check_name(name)
+    if expires_at is not None:
+        check_moment(expires_at, "expires_at")
     unknown = [scope for scope in scopes if scope not in keys.SCOPES]
     if unknown or not scopes:
         raise Invalid(errors=[FieldError("scopes", "must be some of the known scopes", None, ", ".join(keys.SCOPES))])

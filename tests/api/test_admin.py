@@ -94,6 +94,8 @@ def test_a_key_without_a_tenant_is_for_the_callers_own(api: Api) -> None:
         ({"name": "x", "scopes": "read"}, "scopes"),
         ({"name": "x", "tenant_id": "x"}, "tenant_id"),
         ({"name": "x", "expires_at": "2030-01-01T00:00:00"}, "expires_at"),
+        ({"name": "x", "expires_at": "9999-12-31T23:59:59-14:00"}, "expires_at"),
+        ({"name": "x", "expires_at": "0001-01-01T00:00:00+14:00"}, "expires_at"),
         ({"name": "a\0b"}, "name"),
         ({"name": ""}, "name"),
     ],
