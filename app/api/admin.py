@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from app.api import shapes
 from app.api.auth import Caller, needs
 from app.api.body import body_of, decode
+from app.domain.keys import SCOPES
 from app.domain.policy import Policy
 from app.errors import FieldError, Invalid
 from app.services import tenants
@@ -32,12 +33,15 @@ class NewTenant(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     policy: dict[str, Any] | None = None
 
 
+_Scope = Annotated[str, msgspec.Meta(extra_json_schema={"enum": list(SCOPES)})]
+
+
 class NewKey(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """A key to be made, for the caller's own tenant where none is named."""
 
     name: Annotated[str, msgspec.Meta(min_length=1, max_length=tenants.NAME_MAX_CHARACTERS)]
     tenant_id: UUID | None = None
-    scopes: tuple[str, ...] = tenants.TENANT_SCOPES
+    scopes: tuple[_Scope, ...] = tenants.TENANT_SCOPES
     expires_at: Annotated[datetime, msgspec.Meta(tz=True)] | None = None
 
 

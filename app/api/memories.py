@@ -6,12 +6,13 @@ from typing import Annotated, Literal
 from uuid import UUID
 
 from fastapi import APIRouter, Depends, Query, Response
-from pydantic import AwareDatetime
+from pydantic import AwareDatetime, BeforeValidator
+from pydantic_core import PydanticCustomError
 
 from app.api import shapes
 from app.api.auth import Caller, needs
 from app.api.body import body_of
-from app.domain.memory import KINDS, NAME_MAX_CHARACTERS, decode_patch
+from app.domain.memory import NAME_MAX_CHARACTERS, Kind, decode_patch
 from app.errors import FieldError, Invalid, NotFound
 from app.services import memories
 from app.store.memories import Filters
@@ -25,23 +26,31 @@ Writer = Annotated[Caller, Depends(needs("ingest"))]
 Name = Annotated[str | None, Query(min_length=1, max_length=NAME_MAX_CHARACTERS)]
 
 
+def _dated(given: str) -> str:
+    """Refuse a bare number: whether it is seconds or milliseconds, pydantic would guess."""
+    if given[4:5] != "-":
+        raise PydanticCustomError("moment", "isn't a date and time with an offset, such as 2026-11-20T18:00:00Z")
+    return given
+
+
+Moment = Annotated[AwareDatetime, BeforeValidator(_dated)]
+
+
 @router.get("", summary="List memories, newest first")
 def page(
     caller: Reader,
     subject: Name = None,
     thread: Name = None,
     tag: Name = None,
-    kind: str | None = None,
+    kind: Kind | None = None,
     tier: Literal["active", "archived", "cold"] | None = None,
-    after: AwareDatetime | None = None,
-    before: AwareDatetime | None = None,
+    after: Moment | None = None,
+    before: Moment | None = None,
     limit: Annotated[int, Query(ge=1, le=PAGE_MAX)] = 50,
     cursor: str | None = None,
 ) -> Response:
     """Stored memories, by cursor. `after` and `before` compare when they happened, else when they were accepted."""
     _check_storable(subject=subject, thread=thread, tag=tag)
-    if kind is not None and kind not in KINDS:
-        raise Invalid(errors=[FieldError("kind", f"isn't one of {', '.join(KINDS)}")])
     wanted = Filters(subject, thread, tag, kind, tier, after, before)
     older_than = None if cursor is None else shapes.id_in_cursor(cursor)
     return shapes.answer(shapes.memories(memories.page(caller.tenant_id, wanted, older_than, limit), limit))

@@ -1,4 +1,4 @@
-"""The OpenAPI page: FastAPI's, with the bodies that we decode ourselves."""
+"""The OpenAPI page: FastAPI's, with the bodies that we decode ourselves, and what answers promise."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from fastapi import FastAPI
 from app.api.admin import NewKey, NewTenant
 from app.api.dead_letters import Discard, DiscardMany, ReplayMany
 from app.api.maintenance import Reembed
+from app.api.ingest import KEY_MAX_CHARACTERS
+from app.api.problems import MEDIA_TYPE
 from app.domain.memory import MemoryIn, MemoryPatch
 from app.domain.retrieval import SearchRequest, SearchResult
 
@@ -25,6 +27,32 @@ _BODIES = {
 }
 _OPEN = ("/healthz", "/readyz", "/metrics")
 _TEMPLATE = "#/components/schemas/{name}"
+_TEXT = {"type": "string"}
+_FIELD = {
+    "type": "object",
+    "required": ["field", "message"],
+    "properties": {"field": _TEXT, "message": _TEXT, "value": {}, "limit": {}},
+}
+_PROBLEM = {
+    "type": "object",
+    "required": ["type", "title", "status", "detail", "errors", "request_id"],
+    "properties": {
+        "type": {"type": "string", "format": "uri"},
+        "title": _TEXT,
+        "status": {"type": "integer"},
+        "detail": _TEXT,
+        "errors": {"type": "array", "items": _FIELD},
+        "request_id": _TEXT,
+    },
+}
+_ACCEPTED = {
+    "type": "object",
+    "required": ["ids", "request_id"],
+    "properties": {
+        "ids": {"type": "array", "items": {"type": "string", "format": "uuid"}, "minItems": 1},
+        "request_id": _TEXT,
+    },
+}
 
 
 def install(app: FastAPI) -> None:
@@ -43,12 +71,14 @@ def _completed(schema: dict[str, Any]) -> dict[str, Any]:
     shapes = [MemoryIn, SearchResult, *_BODIES.values()]
     references, components = msgspec.json.schema_components(shapes, ref_template=_TEMPLATE)
     by_shape = dict(zip(shapes, references, strict=True))
+    components |= {"Problem": _PROBLEM, "Accepted": _ACCEPTED}
     schema.setdefault("components", {}).setdefault("schemas", {}).update(components)
     schema["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
     for (path, method), shape in _BODIES.items():
         schema["paths"][path][method]["requestBody"] = _json_body(by_shape[shape])
     schema["paths"]["/v1/memories"]["post"] = _ingest(by_shape[MemoryIn])
-    problem = {"description": "A problem (RFC 9457)", "content": {"application/problem+json": {"schema": {}}}}
+    schema["paths"]["/v1/search"]["post"]["responses"]["200"]["content"] = _json(_found(by_shape[SearchResult]))
+    problem = {"description": "A problem (RFC 9457)", "content": {MEDIA_TYPE: {"schema": _named("Problem")}}}
     for path, methods in schema["paths"].items():
         for operation in methods.values():
             operation["responses"].pop("422", None)
@@ -59,7 +89,23 @@ def _completed(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _json_body(shape: dict[str, Any]) -> dict[str, Any]:
-    return {"required": True, "content": {"application/json": {"schema": shape}}}
+    return {"required": True, "content": _json(shape)}
+
+
+def _json(shape: dict[str, Any]) -> dict[str, Any]:
+    return {"application/json": {"schema": shape}}
+
+
+def _named(name: str) -> dict[str, Any]:
+    return {"$ref": _TEMPLATE.format(name=name)}
+
+
+def _found(result: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "required": ["results", "took_ms"],
+        "properties": {"results": {"type": "array", "items": result}, "took_ms": {"type": "number"}},
+    }
 
 
 def _ingest(shape: dict[str, Any]) -> dict[str, Any]:
@@ -70,25 +116,29 @@ def _ingest(shape: dict[str, Any]) -> dict[str, Any]:
         "description": "One object, an array, or a line each. Answered as soon as they are safe in the queue.",
         "operationId": "ingest",
         "parameters": [
-            _header("Idempotency-Key", "The same key with the same body has one effect, for a day."),
-            _header("Prefer", "`wait=5` holds the answer until all are searchable, at most that many seconds."),
+            _header(
+                "Idempotency-Key",
+                "The same key with the same body has one effect, for a day.",
+                {"minLength": 1, "maxLength": KEY_MAX_CHARACTERS},
+            ),
+            _header("Prefer", "`wait=5` holds the answer until all are searchable, at most that many seconds.", {}),
         ],
         "requestBody": {
             "required": True,
             "content": {"application/json": {"schema": body}, "application/x-ndjson": {"schema": shape}},
         },
         "responses": {
-            "202": {"description": "Accepted: ids in the order given"},
-            "200": {"description": "With `Prefer: wait`: all are searchable"},
+            "202": {"description": "Accepted: ids in the order given", "content": _json(_named("Accepted"))},
+            "200": {"description": "With `Prefer: wait`: all are searchable", "content": _json(_named("Accepted"))},
         },
     }
 
 
-def _header(name: str, description: str) -> dict[str, Any]:
+def _header(name: str, description: str, limits: dict[str, int]) -> dict[str, Any]:
     return {
         "name": name,
         "in": "header",
         "required": False,
         "description": description,
-        "schema": {"type": "string"},
+        "schema": _TEXT | limits,
     }

@@ -88,7 +88,9 @@ def install(app: FastAPI) -> None:
         made.status = error.status_code
         made.type, made.title = _TITLES.get(error.status_code, ("http", "The request can't be served"))
         response = respond(made, request.state.request_id, _asked(request))
-        response.headers.update(error.headers or {})  # such as `Allow`, which a 405 must have
+        response.headers.update(error.headers or {})
+        if error.status_code == 405:
+            response.headers["allow"] = _methods(request) or response.headers["allow"]
         return response
 
     async def parameters(request: Request, error: Exception) -> Response:
@@ -111,6 +113,12 @@ def _loggable(field: FieldError) -> str:
 def _asked(request: Request) -> str:
     route = request.scope.get("route")
     return f"{request.method} {getattr(route, 'path', '(no route)')}"
+
+
+def _methods(request: Request) -> str:
+    """The methods of the request's path; a route knows only its own, and none knows the hot path."""
+    path = getattr(request.scope.get("route"), "path", None)
+    return ", ".join(sorted(method.upper() for method in request.app.openapi()["paths"].get(path, ())))
 
 
 def _field(field: FieldError) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Response
+from fastapi.responses import PlainTextResponse
 from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
@@ -44,7 +45,7 @@ def of_tenant(caller: Annotated[Caller, Depends(needs("read"))]) -> Response:
     return shapes.answer(asdict(stats.of_tenant(caller.tenant_id)))
 
 
-@router.get("/metrics", summary="Metrics for Prometheus")
+@router.get("/metrics", summary="Metrics for Prometheus", response_class=PlainTextResponse)
 def prometheus() -> Response:
     """The process's own metrics, the workers' counters, and what waits in each lane."""
     registry = CollectorRegistry()

@@ -139,6 +139,8 @@ def test_lists_are_filtered_and_paged(api: Api) -> None:
         ({"after": "yesterday"}, "after"),
         ({"after": "2026-03-07T12:00:00"}, "after"),
         ({"before": "\0"}, "before"),
+        ({"before": "0"}, "before"),
+        ({"after": "1795175304.5"}, "after"),
     ],
 )
 def test_a_bad_query_is_422_with_its_parameter(api: Api, query: dict[str, Any], field: str) -> None:

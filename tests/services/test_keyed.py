@@ -66,7 +66,7 @@ def test_the_same_external_id_updates_the_memory(service: Service, tenant: Tenan
 
 
 def test_a_number_too_small_for_its_column_is_nought(service: Service, tenant: Tenant) -> None:
-    tiny = {"salience": 5e-324, "multiplier": 1e-45}
+    tiny: dict[str, Any] = {"salience": 5e-324, "multiplier": 1e-45}
     ids = service.send(tenant.tenant_id, keyed("one", **tiny), {"text": "two"} | tiny)
     assert ingest.drain() == 2
     edited = memories.edit(tenant.tenant_id, ids[1], MemoryPatch(salience=1e-60, multiplier=1e-60))
