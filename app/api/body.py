@@ -1,4 +1,4 @@
-"""Reading a request's body within its limits of size and time, and decoding it."""
+"""Reading a request's body within its limits of size and time, and decoding what it and the query hold."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from typing import TypeVar
 
 import msgspec
 from fastapi import Request
+from pydantic import BeforeValidator
+from pydantic_core import PydanticCustomError
 from starlette.types import Receive, Scope
 
 from app.domain import decoding
@@ -27,6 +29,16 @@ class Gone(EbbingError):
     """The client closed the connection before its body was complete; nobody reads the answer."""
 
     status, type, title = 499, "gone", "The client closed the connection"
+
+
+def _dated(given: str) -> str:
+    if given[4:5] != "-":
+        raise PydanticCustomError("date", "isn't written as a date, such as 2026-11-20, or 2026-11-20T18:00:00Z")
+    return given
+
+
+DATED = BeforeValidator(_dated)
+"""For a day or moment in a query: no bare number, of which pydantic would guess whether it counts seconds."""
 
 
 def header(scope: Scope, name: bytes) -> str | None:

@@ -6,12 +6,11 @@ from typing import Annotated, Literal
 from uuid import UUID
 
 from fastapi import APIRouter, Depends, Query, Response
-from pydantic import AwareDatetime, BeforeValidator
-from pydantic_core import PydanticCustomError
+from pydantic import AwareDatetime
 
 from app.api import shapes
 from app.api.auth import Caller, needs
-from app.api.body import body_of
+from app.api.body import DATED, body_of
 from app.domain.memory import NAME_MAX_CHARACTERS, Kind, decode_patch
 from app.errors import FieldError, Invalid, NotFound
 from app.services import memories
@@ -24,16 +23,7 @@ PAGE_MAX = 500
 Reader = Annotated[Caller, Depends(needs("read"))]
 Writer = Annotated[Caller, Depends(needs("ingest"))]
 Name = Annotated[str | None, Query(min_length=1, max_length=NAME_MAX_CHARACTERS)]
-
-
-def _dated(given: str) -> str:
-    """Refuse a bare number: whether it is seconds or milliseconds, pydantic would guess."""
-    if given[4:5] != "-":
-        raise PydanticCustomError("moment", "isn't a date and time with an offset, such as 2026-11-20T18:00:00Z")
-    return given
-
-
-Moment = Annotated[AwareDatetime, BeforeValidator(_dated)]
+Moment = Annotated[AwareDatetime, DATED]
 
 
 @router.get("", summary="List memories, newest first")
