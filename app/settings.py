@@ -8,12 +8,14 @@ from __future__ import annotations
 from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Literal
+from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 KIB = 1024
 MIB = 1024 * KIB
+OPENAI_URL = "https://api.openai.com/v1"
 EMBEDDING_MODELS = {
     "openai": "text-embedding-3-small",
     "fastembed": "BAAI/bge-small-en-v1.5",
@@ -170,6 +172,11 @@ class Settings(BaseSettings):
     def _by_comma(cls, given: object) -> object:
         return frozenset(filter(None, given.split(","))) if isinstance(given, str) else given
 
+    @field_validator("openai_api_key", "openai_base_url", mode="before")
+    @classmethod
+    def _none_if_empty(cls, given: object) -> object:
+        return None if given == "" else given
+
     @property
     def embedder_model(self) -> str:
         """The embedder's model; empty where it has no choice of models."""
@@ -179,6 +186,19 @@ class Settings(BaseSettings):
     def has_provider(self) -> bool:
         """Whether a provider of models is named at all."""
         return self.openai_api_key is not None or self.openai_base_url is not None
+
+    @property
+    def provider_url(self) -> str:
+        """Where it is, or would be."""
+        return self.openai_base_url or OPENAI_URL
+
+    @property
+    def provider_host(self) -> str:
+        """Its host, without port, path and user; empty where the address has none."""
+        try:
+            return urlsplit(self.provider_url).hostname or ""
+        except ValueError:
+            return ""
 
 
 @lru_cache(maxsize=1)

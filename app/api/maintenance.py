@@ -38,7 +38,7 @@ def start_reembed(
     caller: Annotated[Caller, Depends(needs("maintain"))], body: Annotated[bytes, Depends(body_of)]
 ) -> Response:
     """A job that embeds what lacks a vector of that model, and then searches by it; found meanwhile as before."""
-    wanted = decode(body or b"{}", Reembed)
+    wanted = decode(body, Reembed)
     if wanted.every_tenant and "admin" not in caller.scopes:
         raise NotAllowed("every_tenant needs a key of the scope 'admin'")
     moving = spaces.tenants_elsewhere() if wanted.every_tenant else [caller.tenant_id]

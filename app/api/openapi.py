@@ -9,8 +9,8 @@ from fastapi import FastAPI
 
 from app.api.admin import NewKey, NewTenant
 from app.api.dead_letters import Discard, DiscardMany, ReplayMany
-from app.api.maintenance import Reembed
 from app.api.ingest import KEY_MAX_CHARACTERS
+from app.api.maintenance import Reembed
 from app.api.problems import MEDIA_TYPE
 from app.domain.memory import MemoryIn, MemoryPatch
 from app.domain.retrieval import SearchRequest, SearchResult

@@ -11,6 +11,7 @@ from fastapi import APIRouter, Depends, Query, Response
 
 from app.api import shapes
 from app.api.auth import Caller, needs
+from app.api.body import DATED
 from app.domain.budget import Limits, State, left
 from app.errors import NotAllowed
 from app.services import budget
@@ -20,10 +21,11 @@ router = APIRouter(tags=["usage"])
 
 ADMIN = "admin"
 
+Day = Annotated[date, DATED]
 From = Annotated[
-    date | None, Query(alias="from", description="First day, in UTC; by default 30 days are shown, at most 366.")
+    Day | None, Query(alias="from", description="First day, in UTC; by default 30 days are shown, at most 366.")
 ]
-To = Annotated[date | None, Query(description="Last day, in UTC; by default today.")]
+To = Annotated[Day | None, Query(description="Last day, in UTC; by default today.")]
 TenantId = Annotated[UUID | None, Query(description="Another tenant; needs the scope `admin`.")]
 
 

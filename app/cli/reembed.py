@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from app.cli.failures import Code, Failure
+from app.cli.jobs import follow
 from app.cli.output import AsJson, Url, examples, plain, print_json, progress
 from app.cli.place import find
 
@@ -18,7 +19,6 @@ PATH: Final = "/v1/maintenance/reembed"
 PATIENCE_SECONDS: Final = 60.0
 STANDSTILL_SECONDS: Final = 300.0
 POLL_SECONDS: Final = 1.0
-ENDED: Final = frozenset({"done", "failed", "cancelled"})
 
 router = typer.Typer()
 
@@ -54,24 +54,12 @@ def reembed(
         elif every_tenant:
             _show_all(started, _follow_all(api, wanted, quiet=as_json), as_json=as_json)
         else:
-            _show_ended(_follow(api, started["job_id"], quiet=as_json), as_json=as_json)
+            _show_ended(follow(api, started["job_id"], quiet=as_json), as_json=as_json)
 
 
 def _counts(api: Api, wanted: dict[str, bool]) -> dict[str, int]:
     counts: dict[str, int] = api.call("POST", PATH, json={**wanted, "dry_run": True}, safe=True).body["counts"]
     return counts
-
-
-def _follow(api: Api, job_id: str, *, quiet: bool) -> dict[str, Any]:
-    """Wait until a job has ended. Returns it."""
-    found = api.call("GET", f"/v1/jobs/{job_id}").body
-    with progress("embedding", 1.0, quiet=quiet) as step:
-        while found["status"] not in ENDED:
-            done, total = found["done"], found["total"]
-            step(done=done / total if total else 0, note=f"{done:,} of {total or 0:,} memories")
-            time.sleep(POLL_SECONDS)
-            found = api.call("GET", f"/v1/jobs/{job_id}").body
-    return found
 
 
 def _follow_all(api: Api, wanted: dict[str, bool], *, quiet: bool) -> dict[str, int]:

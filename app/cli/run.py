@@ -10,7 +10,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
-from urllib.parse import urlsplit
 
 import typer
 
@@ -119,7 +118,7 @@ def banner(config: Settings, service: Service, home: Path, seconds: float) -> st
     """What runs, where, and how to go on."""
     docs = f"{service.api_url}/docs" if config.docs_enabled else "off (EBBING_DOCS_ENABLED)"
     where = "" if home == Path(".ebbing").resolve() else f"EBBING_HOME={shlex.quote(str(home))} "
-    host = provider_host(config)
+    host = config.provider_host if config.has_provider else None
     lines = {
         "API": service.api_url,
         "Docs": docs,
@@ -136,10 +135,3 @@ def banner(config: Settings, service: Service, home: Path, seconds: float) -> st
         "Stop": "Ctrl-C",
     }
     return "\n".join([f"Ready in {seconds:.1f} s.", *(f"  {name:<12}{text}" for name, text in lines.items())])
-
-
-def provider_host(config: Settings) -> str | None:
-    """The host that models are asked at; None where no model is asked."""
-    if not config.has_provider:
-        return None
-    return urlsplit(config.openai_base_url).netloc if config.openai_base_url else "api.openai.com"

@@ -34,7 +34,6 @@ from app.domain.scoring import Message, tokens
 from app.errors import Misconfigured
 from app.settings import MIB, Settings
 
-OPENAI_URL: Final = "https://api.openai.com/v1"
 ANSWER_MAX_BYTES: Final = 64 * MIB
 """Largest answer, which is one with 2048 vectors of some 3,000 dimensions as numbers."""
 NO_KEY: Final = "none"
@@ -134,7 +133,7 @@ class Provider:
         Raises:
             Misconfigured: They name one that can't be.
         """
-        url = settings.openai_base_url or OPENAI_URL
+        url = settings.provider_url
         key = settings.openai_api_key
         hosts = settings.llm_hosts or frozenset({urlsplit(url).hostname or ""})
         return cls(

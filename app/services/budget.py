@@ -13,7 +13,6 @@ from dataclasses import dataclass, field, replace
 from datetime import date, timedelta
 from threading import Lock
 from typing import Final, Literal
-from urllib.parse import urlsplit
 from uuid import UUID
 
 import structlog
@@ -33,7 +32,6 @@ __all__ = [
     "Report",
     "State",
     "check",
-    "host",
     "models",
     "operators_limits",
     "remarks",
@@ -52,7 +50,6 @@ NOTED_TOKENS_MAX: Final = 10**12
 """Tokens of one `spend`; a provider that says more errs."""
 REPORT_DAYS: Final = 30
 REPORT_DAYS_MAX: Final = 366
-OPENAI_HOST: Final = "api.openai.com"
 
 log = structlog.get_logger(__name__)
 
@@ -133,7 +130,7 @@ def spend(
     price = config.prices.get(model)
     cost = budget.cost(usage, price)
     with database.shared() as tx:
-        row = rows.add(tx, tenant_id, purpose=purpose, host=host(config), model=model, counts=counts, cost=cost)
+        row = rows.add(tx, tenant_id, purpose=purpose, host=config.provider_host, model=model, counts=counts, cost=cost)
         if row.cost is None and price is not None and (whole := budget.cost(row, price)) is not None:
             rows.set_cost(tx, tenant_id, row, whole)  # the model was given its price in the course of the day
     tokens = usage.input_tokens + usage.output_tokens
@@ -180,16 +177,6 @@ def check() -> None:
     """Say at start-up what `remarks` finds."""
     for remark in remarks(settings()):
         log.warning("budget_unheld", remark=remark)
-
-
-def host(config: Settings) -> str:
-    """The host of the provider, without port, path and user; empty where the address has none."""
-    if config.openai_base_url is None:
-        return OPENAI_HOST
-    try:
-        return urlsplit(config.openai_base_url).hostname or ""
-    except ValueError:
-        return ""
 
 
 def models(config: Settings) -> list[str]:

@@ -110,7 +110,7 @@ def models(config: Settings) -> Iterator[Finding]:
     if not config.has_provider:
         yield Finding("provider", "ok", "none is named, and none needed: memories are rated by rules, offline")
         return
-    host = budget.host(config)
+    host = config.provider_host
     if not host:
         yield Finding("provider", "fail", "EBBING_OPENAI_BASE_URL isn't an http(s) address such as https://host/v1")
         return

@@ -18,7 +18,7 @@ import structlog
 
 from app import failpoints, metrics, queues
 from app.domain.jobs import Job, Step
-from app.errors import Conflict, NotFound
+from app.errors import Conflict, EbbingError, NotFound
 from app.services import reembed
 from app.services.passing import is_passing
 from app.settings import settings
@@ -160,7 +160,8 @@ def _put_off(job: Job, claim_id: UUID, error: Exception) -> None:
             message = f"put off: {name}" if passing else f"try {attempts} failed: {name}"
             rows.put_off(tx, job.job_id, claim_id, delay_seconds=RETRY_SECONDS, forgive=passing, message=message)
             return
-    _fail(job, claim_id, name)
+    # Our own errors say what to do, and hold no content; of others only the kind is known to be harmless.
+    _fail(job, claim_id, str(error) if isinstance(error, EbbingError) else name)
 
 
 def _fail(job: Job, claim_id: UUID, reason: str) -> None:

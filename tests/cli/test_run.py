@@ -247,7 +247,7 @@ def test_the_demo(private: Path) -> None:
     [
         ({}, "by rules, works offline"),
         ({"openai_api_key": "sk-x"}, "by small at api.openai.com, rules until then"),
-        ({"openai_base_url": "http://127.0.0.1:11434/v1"}, "by small at 127.0.0.1:11434, rules until then"),
+        ({"openai_base_url": "http://127.0.0.1:11434/v1"}, "by small at 127.0.0.1, rules until then"),
     ],
 )
 def test_the_banner_says_who_judges(given: dict[str, str], salience: str) -> None:

@@ -14,11 +14,11 @@ import structlog
 
 from app.clients.answers import Reply, Usage
 from app.clients.outbound import Allowed
-from app.clients.provider import NO_KEY, OPENAI_URL, Patience, Provider, retry_after_seconds
+from app.clients.provider import NO_KEY, Patience, Provider, retry_after_seconds
 from app.clients.resilience import Breaker, ProviderFailed, Reason
 from app.domain.scoring import ANSWER_SCHEMA, Message
 from app.errors import Misconfigured
-from app.settings import Settings
+from app.settings import OPENAI_URL, Settings
 from tests.clients.asked import KEY, QUICK, Asked, asked, to
 from tests.provider.server import provider
 
@@ -293,3 +293,9 @@ NOW = 1_800_000_000
 )
 def test_a_retry_after_is_read_in_all_its_forms(headers: dict[str, str], seconds: float | None) -> None:
     assert retry_after_seconds(headers, NOW) == seconds
+
+
+def test_a_setting_left_empty_names_no_provider() -> None:
+    config = Settings.model_validate({"openai_api_key": "", "openai_base_url": ""})
+    assert not config.has_provider
+    assert config.provider_url == OPENAI_URL

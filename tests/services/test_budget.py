@@ -15,13 +15,12 @@ from structlog.testing import capture_logs
 
 from app import metrics
 from app.clients.answers import Usage
-from app.clients.provider import OPENAI_URL
 from app.domain.budget import Spent
 from app.domain.policy import Budget, Policy
 from app.errors import Invalid, NotFound
 from app.services import budget
 from app.services.budget import Report, State, report, spend, state
-from app.settings import Settings, settings
+from app.settings import OPENAI_URL, Settings, settings
 from app.store import database
 from app.store import usage as rows
 from tests.service import Service, Tenant, forget
@@ -312,12 +311,12 @@ def test_it_is_said_at_start_up(service: Service) -> None:
 
 
 def test_the_host_is_all_that_is_kept_of_an_address() -> None:
-    assert budget.host(configured()) == budget.host(configured(openai_base_url=OPENAI_URL))
+    assert configured().provider_host == configured(openai_base_url=OPENAI_URL).provider_host
     secret = "https://user:secret@Models.example:8443/secret/v1?key=secret"
-    assert budget.host(configured(openai_base_url=secret)) == "models.example"
-    assert budget.host(configured(openai_base_url="http://[::1]:11434/v1")) == "::1"
-    for wrong in ("nothing", "http://[", ""):
-        assert budget.host(configured(openai_base_url=wrong)) == ""
+    assert configured(openai_base_url=secret).provider_host == "models.example"
+    assert configured(openai_base_url="http://[::1]:11434/v1").provider_host == "::1"
+    for wrong in ("nothing", "http://["):
+        assert configured(openai_base_url=wrong).provider_host == ""
 
 
 # --- The report ---
