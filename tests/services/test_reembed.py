@@ -42,12 +42,15 @@ class Seeker:
         self.searches = 0
         self.poor: list[int] = []
         self.errors: list[Exception] = []
+        self.still = threading.Lock()
+        """Held while the process starts anew, as it were: a search then would lose its connection."""
         self._ended = threading.Event()
 
         def seek() -> None:
             while not self._ended.is_set():
                 try:
-                    near = sum(near > 0.3 for near in movers.meanings(tenant_id, query).values())
+                    with self.still:
+                        near = sum(near > 0.3 for near in movers.meanings(tenant_id, query).values())
                     if near < MANY // len(TOPICS):
                         self.poor.append(near)
                 except Exception as error:  # noqa: BLE001 - told at the end
@@ -72,7 +75,8 @@ def test_there_and_back_it_is_found_at_every_moment(movers: Movers, tenant_id: U
     seeker = Seeker(movers, tenant_id, "rain over the harbour")
     try:
         for embedder, here, there in (("openai", LOCAL, REMOTE), ("local", REMOTE, LOCAL)):
-            movers.use(embedder)
+            with seeker.still:
+                movers.use(embedder, llm_query_timeout_seconds=20)
             move = Move.of(tenant_id)
             while not move.finished:
                 seeker.some(2)
