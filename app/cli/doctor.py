@@ -57,6 +57,7 @@ def _findings(url: str | None) -> Iterator[Finding]:
     yield from checkup.models(config)
     if config.database_url is not None:
         yield from checkup.postgresql()
+        yield from checkup.embedding_spaces()
     if config.redis_url is not None:
         yield from checkup.redis()
         yield from checkup.lanes()

@@ -7,8 +7,9 @@ from dataclasses import asdict, dataclass
 from typing import Final, Literal
 
 from app.clients.redis import RedisError, check_settings, connect
+from app.clients.resilience import ProviderFailed
 from app.errors import Misconfigured
-from app.services import budget, health
+from app.services import budget, health, spaces
 from app.services.passing import is_passing
 from app.settings import Settings
 from app.store import database, inspection
@@ -94,7 +95,7 @@ def lane(name: str, silent_seconds: float | None) -> Finding:
 
 
 def embedder_loads() -> Finding:
-    """The bundled model, from the disk."""
+    """The model that the settings name."""
     try:
         from app.clients.embedder import embedder  # noqa: PLC0415 - heavy, and it may be what is broken
 
@@ -102,7 +103,21 @@ def embedder_loads() -> Finding:
     except Exception as error:  # noqa: BLE001 - whatever it is, it is the finding
         detail = f"doesn't load ({type(error).__name__}: {error}): install Ebbing again"
         return Finding("embedder", "fail", detail)
-    return Finding("embedder", "ok", f"{model.model}, {model.dimensions} dimensions, offline")
+    where = "offline" if model.priced_as is None else "asked of the provider"
+    return Finding("embedder", "ok", f"{model.model}, {model.dimensions} dimensions, {where}")
+
+
+def embedding_spaces() -> Iterator[Finding]:
+    """Whether all tenants are searched by the settings' embedder."""
+    try:
+        found = spaces.elsewhere()
+    except (database.DatabaseError, Misconfigured, ProviderFailed):
+        return  # said already
+    if found is None:
+        yield Finding("embedding spaces", "ok", "every tenant is searched by the settings' embedder")
+        return
+    detail = f"{found.tenants:,} tenants are searched by another embedder than {found.model}: {spaces.REMEDY}"
+    yield Finding("embedding spaces", "warn", detail)
 
 
 def models(config: Settings) -> Iterator[Finding]:

@@ -114,7 +114,7 @@ def test_databases_by_url_are_asked_directly(cli: Cli, service_url: str, redis_u
         cli, EBBING_DATABASE_URL=service_url, EBBING_REDIS_URL=redis_url, EBBING_API_URL="http://127.0.0.1:9"
     )
     assert code == 1  # there is no API
-    for name in ("postgresql", "pgvector", "schema", "row-level security", "redis"):
+    for name in ("postgresql", "pgvector", "schema", "row-level security", "embedding spaces", "redis"):
         assert found[name] == "ok", name
     assert found["redis settings"] == ("ok" if durable else "fail")
     assert found["lane ingest"] == "fail"

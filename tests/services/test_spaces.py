@@ -12,7 +12,7 @@ from app.clients.answers import Usage
 from app.clients.embedder import NoEmbedder, StaticEmbedder, embedder_of
 from app.clients.resilience import ProviderFailed
 from app.errors import Misconfigured
-from app.services import budget, embed, enrichment, ingest, reembed, spaces
+from app.services import budget, checkup, embed, enrichment, ingest, reembed, spaces
 from app.services.spaces import Elsewhere
 from app.store import database
 from app.store import spaces as rows
@@ -236,6 +236,8 @@ def test_at_the_start_it_is_said_that_tenants_are_elsewhere(movers: Movers, tena
     assert (line["model"], line["dimensions"], line["tenants"]) == (*REMOTE, 1)
     assert "ebbing reembed --every-tenant" in line["remedy"]
     assert spaces.elsewhere() == Elsewhere(*REMOTE, 1)
+    [finding] = checkup.embedding_spaces()
+    assert (finding.level, spaces.REMEDY in finding.detail) == ("warn", True)
     assert spaces.tenants_elsewhere() == [tenant_id]
     assert movers.service.one("SELECT embedder FROM embedding_spaces WHERE model = %s", REMOTE[0]) == "openai"
 
