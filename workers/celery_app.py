@@ -44,6 +44,8 @@ celery.conf.update(
     worker_cancel_long_running_tasks_on_connection_loss=False,
     broker_connection_retry_on_startup=True,
     broker_connection_max_retries=None,
+    # Otherwise a worker that takes a message while Redis is full, and so can't note it, ends.
+    broker_channel_error_retry=True,
     broker_transport_options=queues.broker_options(),
     beat_schedule=beat_entries(),
     timezone="UTC",

@@ -41,7 +41,7 @@ class Books:
         self._redis_url = redis_url
 
     def wait_until_settled(self, callers: Sequence[Caller], seconds: float = SETTLE_SECONDS) -> None:
-        """Wait until nothing of these callers waits to be stored, indexed or embedded.
+        """Wait until nothing of these callers waits to be stored, indexed, embedded or scored.
 
         Fails when nothing has become less for so many seconds, and says what is left.
         """
@@ -68,10 +68,7 @@ class Books:
         """What of a caller's waits: requests to be stored, and items of enrichment by stage."""
         with redis.Redis.from_url(self._redis_url) as queue:
             found = {"drain": queue.xlen(stream_key(caller.tenant_id))}
-        # Scores may come later than all else: nobody waits for them to be found.
-        rows = self._rows(
-            "SELECT stage, count(*) FROM tenant_work WHERE tenant_id = %s AND stage <> 'score' GROUP BY stage", caller
-        )
+        rows = self._rows("SELECT stage, count(*) FROM tenant_work WHERE tenant_id = %s GROUP BY stage", caller)
         return found | {str(stage): int(count) for stage, count in rows}
 
     def entries(self, caller: Caller) -> list[str]:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 import redis
 
+from app.embedded import has_ended
+from app.queues import EMBED, SCORE, broker_options
 from tests.faults.load import Caller, load
-from tests.faults.plant import DRAIN_BYTES, Plant
+from tests.faults.plant import DRAIN_BYTES, WORKERS, Plant
 from tests.faults.test_servers_killed import more_is_accepted
+from tests.waiting import until
 
 # Like the default of 512 MiB to the default of a drain.
 ROOM_BYTES = 32 * DRAIN_BYTES
@@ -17,13 +20,13 @@ BULK = {"bulk": "x" * 15_000}  # kept as it is: neither indexed nor embedded
 
 
 @contextmanager
-def little_memory(plant: Plant) -> Iterator[None]:
-    """Meanwhile, Redis may use little more than it does now."""
+def little_memory(plant: Plant, room_bytes: int = ROOM_BYTES) -> Iterator[redis.Redis]:
+    """Meanwhile, Redis may use little more than it does now, or less. Gives a client of it."""
     with redis.Redis.from_url(plant.redis.url) as server:
         before = server.config_get("maxmemory")["maxmemory"]
-        server.config_set("maxmemory", int(server.info("memory")["used_memory"]) + ROOM_BYTES)
+        server.config_set("maxmemory", int(server.info("memory")["used_memory"]) + room_bytes)
         try:
-            yield
+            yield server
         finally:
             server.config_set("maxmemory", before or 0)
 
@@ -50,3 +53,29 @@ def test_a_full_redis_refuses_evicts_nothing_and_is_drained_by_itself(
 
     plant.books.check([greedy, *others])
     plant.books.check_backlog_is_nought()
+
+
+def test_workers_that_take_a_nudge_while_redis_is_full_go_on_afterwards(
+    plant: Plant, callers: Callable[[int], list[Caller]]
+) -> None:
+    [caller] = callers(1)
+    queues = [f"{broker_options()['global_keyprefix']}{name}" for name in (EMBED, SCORE)]
+    with ExitStack() as full:
+        with (
+            plant.paused("worker-embed"),
+            plant.paused("worker-score"),
+            redis.Redis.from_url(plant.redis.url) as server,
+        ):
+            until(lambda: all(map(server.llen, queues)), "nudges wait for both lanes")
+            less = full.enter_context(little_memory(plant, -ROOM_BYTES // 64))
+            waiting = [less.llen(queue) for queue in queues]
+        until(
+            lambda: all(less.llen(queue) < before for queue, before in zip(queues, waiting, strict=True)),
+            "each lane takes one, and can't note it",
+        )
+        until(lambda: not caller.try_once(caller.batch(), "a key"), "Redis is full")
+
+    caller.send()
+    plant.books.wait_until_settled([caller])
+    plant.books.check([caller])
+    assert not any(has_ended(plant.processes.running[name]) for name in WORKERS)
