@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from uuid import UUID, uuid4
 
 import structlog
@@ -27,6 +28,8 @@ from app.store.work import Claim
 
 KILLED = "its worker died each time"
 RETRY_SECONDS = 5
+# Of a worker: one batch is computed while another is read or written.
+EMBED_THREADS = 2
 # A provider that is ill as a whole, or a setting that is wrong: somebody has to see to it.
 ILL_SECONDS = 60
 OVER_BUDGET_SECONDS = 600
@@ -49,13 +52,23 @@ def index() -> int:
     return _slice(work.INDEX, _index, settings().index_rows, "indexed_memories", queues.INDEX)
 
 
-def embed() -> int:
-    """Embed what waits, for one slice. Returns the memories embedded."""
+def embed(threads: int = 1) -> int:
+    """Embed what waits, for one slice. Returns the memories embedded.
+
+    Args:
+        threads: Batches at once.
+    """
     queues.nudged(queues.EMBED_MEMORIES)
-    done = _slice(work.EMBED, embed_memories, settings().embed_rows, "embedded_memories", queues.EMBED_MEMORIES)
+    with ThreadPoolExecutor(threads) as pool:
+        slices = [pool.submit(_embed_slice) for _ in range(threads)]
+    done = sum(each.result() for each in slices)
     if done:
         queues.nudge(queues.SCORE_MEMORIES)  # novelty is judged by vectors
     return done
+
+
+def _embed_slice() -> int:
+    return _slice(work.EMBED, embed_memories, settings().embed_rows, "embedded_memories", queues.EMBED_MEMORIES)
 
 
 def score() -> int:
@@ -141,6 +154,8 @@ def _see_to(claim: Claim, process: Process) -> int:
 
 def _delay_seconds(error: Exception) -> float | None:
     """When to try again what isn't the memories' fault; None where one of them may be the cause."""
+    if database.is_too_slow(error):
+        return None  # the same batch would take as long again; its halves don't
     if is_passing(error):
         return RETRY_SECONDS
     if isinstance(error, Misconfigured) or (isinstance(error, ProviderFailed) and not error.treatment.halve):

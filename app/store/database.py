@@ -90,6 +90,12 @@ def is_passing(error: BaseException) -> bool:
     return isinstance(error, PoolTimeoutError | ConnectionError | TimeoutError)
 
 
+def is_too_slow(error: BaseException) -> bool:
+    """Whether PostgreSQL ended a statement since it took longer than `STATEMENT_TIMEOUT_SECONDS`."""
+    cause = error.orig if isinstance(error, DBAPIError) else error
+    return isinstance(cause, psycopg.errors.QueryCanceled)
+
+
 def database_url() -> str:
     """The service's PostgreSQL.
 

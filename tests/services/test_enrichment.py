@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from uuid import UUID, uuid4
 
 import psycopg
 import pytest
+from sqlalchemy import text
 from sqlalchemy.exc import OperationalError
 
 from app.services import enrichment, ingest
@@ -216,3 +218,37 @@ def test_the_other_stage_goes_on_while_one_fails(
     enrichment.index()
     assert service.one("SELECT count(*) FROM memory_words") == 1
     assert [letter[0] for letter in service.letters(tenant.tenant_id)] == ["embed"]
+
+
+def test_a_batch_that_takes_too_long_is_halved(
+    service: Service, tenant: Tenant, stage: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = service.send(tenant.tenant_id, *(f"{n}" for n in range(4)))
+    ingest.drain()
+    fake = Fake(monkeypatch, stage)
+    fake.cursed = {ids[2]}
+    service.configure(statement_timeout_seconds=0.01)
+    database.close()
+    with database.shared() as tx, pytest.raises(OperationalError) as timed_out:
+        tx.execute(text("SELECT pg_sleep(5)"))
+    service.configure(statement_timeout_seconds=30)
+    database.close()
+    fake.error = timed_out.value
+    assert sum(STAGES[stage]() for _ in range(8)) == 3
+    assert service.rows("SELECT memory_ids FROM dead_letters") == [([ids[2]],)]
+
+
+def test_batches_are_embedded_side_by_side(service: Service, tenant: Tenant, monkeypatch: pytest.MonkeyPatch) -> None:
+    service.configure(embed_rows=1)
+    for n in range(6):
+        service.send(tenant.tenant_id, f"memory {n}")
+        ingest.drain()
+    both = threading.Barrier(2)
+
+    def meet(_: UUID, memory_ids: Sequence[UUID]) -> int:
+        both.wait(timeout=10)
+        return len(memory_ids)
+
+    monkeypatch.setattr(enrichment, "embed_memories", meet)
+    assert enrichment.embed(threads=2) == 6
+    assert waiting(service, "embed") == 0

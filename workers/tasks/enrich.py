@@ -10,7 +10,7 @@ from workers.base import task
 @task(queues.EMBED_MEMORIES)
 def embed() -> None:
     """Make what was stored searchable by meaning."""
-    enrichment.embed()
+    enrichment.embed(enrichment.EMBED_THREADS)
 
 
 @task(queues.HEARTBEATS[queues.EMBED])
