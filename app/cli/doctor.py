@@ -126,6 +126,10 @@ def _tenant(api: Api) -> Iterator[Finding]:
     yield Finding("api key", "ok", "valid")
     if letters := stats.get("dead_letters"):
         yield Finding("dead letters", "warn", f"{letters} memories couldn't be stored and are kept apart")
+    space = stats.get("embedding_space")
+    if space and not space["is_settings"]:
+        detail = f"memories are searched by {space['model']}, the settings name another: run `ebbing reembed`"
+        yield Finding("embedding space", "warn", detail)
     for name, lane in stats["lanes"].items():
         if lane["depth"] and lane["oldest_age_seconds"] > LATE_SECONDS:
             detail = f"{lane['depth']} wait, the oldest for {lane['oldest_age_seconds']:.0f} s"

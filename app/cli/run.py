@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from app.cli.output import examples
-from app.cli.place import configuration
+from app.cli.place import configuration, noted
 
 if TYPE_CHECKING:
     from app.embedded import ServerOptions
@@ -42,7 +42,7 @@ def run(
     PostgreSQL and Redis come along, unless EBBING_DATABASE_URL or EBBING_REDIS_URL name others.
     """
     began = time.monotonic()
-    from app.supervisor import Supervisor, lock_home
+    from app.supervisor import Supervisor, What, lock_home
 
     given = {"home": home, "port": port, "host": host}
     config = configuration().model_copy(update={name: value for name, value in given.items() if value is not None})
@@ -52,6 +52,8 @@ def run(
 
         def on_event(event: Event) -> None:
             tell(event, lambda: banner(config, service, locked, time.monotonic() - began))
+            if event.what == What.UP and (remark := moved_on(service, locked)):
+                show(remark)
 
         with announced(service, locked):
             code = Supervisor(service.children, on_event).run()
@@ -106,6 +108,25 @@ def tell(event: Event, ready: Callable[[], str], *, err: bool = False) -> None:
             show(f"Stopped in {event.seconds or 0:.1f} s.", err=err)
         case _:
             pass
+
+
+def moved_on(service: Service, home: Path) -> str | None:
+    """What to do where the settings name another embedder than the one that memories are searched by."""
+    from app.cli.client import Api
+    from app.cli.failures import Failure
+    from app.cli.place import Place
+
+    try:
+        with Api(Place(service.api_url, noted(home / "api-key")), patience_seconds=1) as api:
+            space = api.stats().get("embedding_space")
+    except Failure:
+        return None  # the doctor says more
+    if not space or space["is_settings"]:
+        return None
+    return (
+        f"The embedding model has changed. Memories are still searched by {space['model']} with "
+        f"{space['dimensions']} dimensions, until `ebbing reembed` has moved them."
+    )
 
 
 def show(text: str, *, err: bool = False) -> None:

@@ -42,6 +42,15 @@ class Elsewhere:
     tenants: int
 
 
+@dataclass(frozen=True)
+class Searched:
+    """The space that a tenant is searched in, and whether the settings name it."""
+
+    model: str
+    dimensions: int
+    is_settings: bool
+
+
 def of_settings() -> Space:
     """The space that the settings name, made if need be.
 
@@ -123,6 +132,20 @@ def query_vector(tenant_id: UUID, space: Space, query: str, idf: Mapping[str, fl
     except OverBudget:
         log.warning("query_without_vector", reason="over_budget", tenant=str(tenant_id))
     return None
+
+
+def searched(tenant_id: UUID) -> Searched | None:
+    """The space that a tenant is searched in; None before its first vector."""
+    with database.shared() as tx:
+        there = rows.of_tenant(tx, tenant_id)
+    if there is None:
+        return None
+    space = there.searched
+    try:
+        is_settings = (space.model, space.dimensions) == _named()
+    except (ProviderFailed, Misconfigured):
+        is_settings = True  # nobody could move it now
+    return Searched(space.model, space.dimensions, is_settings)
 
 
 def tenants_elsewhere() -> list[UUID]:

@@ -8,6 +8,8 @@ from uuid import UUID
 from app import queues
 from app.clients.stream import backlog
 from app.domain.scoring import version
+from app.services import spaces
+from app.services.spaces import Searched
 from app.settings import settings
 from app.store import database, dead_letters, jobs, memories, ratings, schedules, work
 from app.store.work import Waiting
@@ -30,12 +32,14 @@ class Stats:
         pending: Memories that wait for each stage; `ingest` is to be stored, `rate` is to be rated by a model where
             there is one.
         lanes: By lane.
+        embedding_space: Where it is searched by meaning; None before its first vector.
     """
 
     memories: dict[str, int]
     pending: dict[str, int]
     dead_letters: int
     lanes: dict[str, Lane]
+    embedding_space: Searched | None
 
 
 def of_tenant(tenant_id: UUID) -> Stats:
@@ -54,7 +58,7 @@ def of_tenant(tenant_id: UUID) -> Stats:
         "rate": unrated,
     }
     lanes = _lanes(pending["ingest"], _age(queue.oldest_ms([tenant_id])), waiting, runs)
-    return Stats(tiers, pending, letters, lanes)
+    return Stats(tiers, pending, letters, lanes, spaces.searched(tenant_id))
 
 
 def of_lanes() -> dict[str, Lane]:

@@ -87,6 +87,15 @@ def test_a_lane_that_was_never_heard_of_is_named(cli: Cli, api: Stub) -> None:
     assert "lane nobody" not in found
 
 
+def test_a_tenant_in_another_embedding_space_is_said_to_be(cli: Cli, api: Stub) -> None:
+    space = {"model": "m-1", "dimensions": 64, "is_settings": False}
+    api.replies["GET /readyz"] = Reply(200, READY)
+    api.replies["GET /v1/stats"] = Reply(200, NUMBERS | {"embedding_space": space})
+    api.replies["GET /metrics"] = Reply(200, HEARD)
+    _, found = levels(cli)
+    assert found["embedding space"] == "warn"
+
+
 def test_a_refused_key_is_a_fail(cli: Cli, api: Stub) -> None:
     api.replies["GET /readyz"] = Reply(200, READY)
     api.replies["GET /v1/stats"] = Reply(401, problem(401, "not-authenticated"))

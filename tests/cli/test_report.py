@@ -10,10 +10,11 @@ from pydantic import SecretStr
 
 from app.cli.judged import Cost, Judged, Salience, less
 from app.cli.report import show_report
-from app.cli.run import banner, tell
+from app.cli.run import banner, moved_on, tell
 from app.cli.tour import Asked, Hit, Report
 from app.settings import Settings
 from app.supervisor import Event, Service, What
+from tests.cli.stub import Reply, Stub
 
 HITS = tuple(Hit(f"m{n}", f"text {n}", 1.0 / n, expected=n == 4) for n in range(1, 6))
 REPORT = Report(
@@ -116,6 +117,22 @@ def test_the_banner_says_what_runs_where_and_no_secret() -> None:
     assert "by EBBING_REDIS_URL" in shown
     assert "/docs" not in shown
     assert "secret" not in shown
+
+
+@pytest.mark.parametrize(("is_settings", "said"), [(True, None), (False, "searched by m-1 with 64 dimensions")])
+def test_the_start_says_that_the_embedding_model_has_changed(
+    api: Stub, tmp_path: Path, is_settings: bool, said: str | None
+) -> None:
+    (tmp_path / "api-key").write_text("a-key")
+    space = {"model": "m-1", "dimensions": 64, "is_settings": is_settings}
+    api.replies["GET /v1/stats"] = Reply(200, {"embedding_space": space})
+    remark = moved_on(replace(SERVICE, api_url=api.url), tmp_path)
+    assert (remark or "").find(said or "") >= 0
+    assert (remark is None) is is_settings
+
+
+def test_a_start_without_an_answer_says_nothing_of_it(tmp_path: Path) -> None:
+    assert moved_on(replace(SERVICE, api_url="http://127.0.0.1:9"), tmp_path) is None
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,8 @@ from app.clients.answers import Usage
 from app.clients.embedder import NoEmbedder, StaticEmbedder, embedder_of
 from app.clients.resilience import ProviderFailed
 from app.errors import Misconfigured
-from app.services import budget, checkup, embed, enrichment, ingest, reembed, spaces
-from app.services.spaces import Elsewhere
+from app.services import budget, checkup, embed, enrichment, ingest, reembed, spaces, stats
+from app.services.spaces import Elsewhere, Searched
 from app.store import database
 from app.store import spaces as rows
 from tests.services.movers import LOCAL, REMOTE, Move, Movers, forget, gone, movers
@@ -228,7 +228,9 @@ def test_at_the_start_it_is_said_that_tenants_are_elsewhere(movers: Movers, tena
     with capture_logs() as logged:
         spaces.announce()
     assert (logged, spaces.elsewhere()) == ([], None)
+    assert stats.of_tenant(tenant_id).embedding_space == Searched(*LOCAL, is_settings=True)
     movers.use("openai")
+    assert stats.of_tenant(tenant_id).embedding_space == Searched(*LOCAL, is_settings=False)
     with capture_logs() as logged:
         spaces.announce()
     [line] = logged
