@@ -126,8 +126,9 @@ def _print(job: dict[str, Any], *, as_json: bool) -> None:
     shown = {"id": job["id"], "kind": job["kind"], "status": _status(job), "done": _progress(job)}
     shown |= {name: job.get(name) for name in ("created_at", "started_at", "finished_at", "error")}
     shown |= {f"  {name}": count for name, count in (job.get("counts") or {}).items()}
+    width = max(map(len, shown)) + 2
     for name, value in shown.items():
         if value is not None:
-            typer.echo(f"{plain(name):<13}{plain(value)}")
+            typer.echo(f"{plain(name):<{width}}{plain(value)}")
     for line in job.get("log") or []:
         typer.echo(f"{plain(line.get('at'))}  {plain(line.get('message'))}")
