@@ -1,0 +1,163 @@
+"""What is kept of a memory's strength, and what can happen to it: batches of rows, one is a batch of one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Final, Generic, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from app.domain.dynamics.ops import NUMPY, Floats, Ops, Term, V
+
+DAY_SECONDS: Final = 86_400.0
+WEEK_SECONDS: Final = 7 * DAY_SECONDS
+DUE_MARGIN_SECONDS: Final = 0.001
+"""Added to a moment of crossing: at the moment itself, rounding would leave half of the rows above their threshold."""
+FAR_SECONDS: Final = 253_000_000_000.0
+"""The year 9987. What would happen later, never happens: Python's calendar ends."""
+STRENGTH_MIN: Final = 1e-80
+"""Strength is taken as at least this where its logarithm is kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row(Generic[V]):
+    """The columns that strength is a function of; the package's docstring says what each means.
+
+    As `State` they are arrays of one shape; as `Row[Term]` the SQL expressions of the columns.
+    """
+
+    kind: V
+    salience: V
+    multiplier: V
+    pace: V
+    access_count: V
+    created_at: V
+    accessed_at: V
+    anchored_at: V
+    level: V
+    retrieval: V
+    stability: V
+
+
+State = Row[Floats]
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that strengthens each memory of a batch once.
+
+    Several uses of one memory are several events, in the order of time.
+
+    Attributes:
+        at: When it was used, in seconds since 1970, one for all or one a row; of the future counts as `now`.
+        now: When this is worked out, by the database's clock.
+        source: `direct`, a use; `associate`, use of a linked memory (memory_decay alone); `test`, a passed self-test,
+            which raises strength and isn't counted as a use.
+        boost: Whether the multiplier rises too (mnemex): asked for, or used in another domain.
+        place: Place in the results, from 0 (memory_decay, rank-scaled).
+        margin: Similarity above the next result's, -1 to 1 (memory_decay, margin).
+        lexical: Whether words of the query were found as well (memory_decay, margin).
+    """
+
+    at: Floats | float
+    now: float
+    source: Literal["direct", "associate", "test"] = "direct"
+    boost: npt.NDArray[np.bool_] | bool = False
+    place: Floats | float = 0.0
+    margin: Floats | float = 0.0
+    lexical: npt.NDArray[np.bool_] | bool = False
+
+
+def new(
+    created_at: Floats,
+    *,
+    salience: Floats | float = 0.0,
+    kind: npt.NDArray[np.integer] | int = 0,
+    multiplier: Floats | float = 1.0,
+    pace: Floats | float = 1.0,
+) -> State:
+    """Memories as they are accepted: full strength, never used.
+
+    Args:
+        created_at: Moments of acceptance, in seconds since 1970, shape (n,).
+        salience: 0 to 1.
+        kind: Places in `domain.memory.KINDS`.
+        multiplier: 0 to 2.
+        pace: How fast time counts, above 0.
+    """
+
+    def column(value: npt.ArrayLike) -> Floats:
+        return np.broadcast_to(np.asarray(value, np.float64), created_at.shape)
+
+    return Row(
+        kind=column(kind),
+        salience=column(salience),
+        multiplier=column(multiplier),
+        pace=column(pace),
+        access_count=column(0),
+        created_at=created_at,
+        accessed_at=created_at,
+        anchored_at=created_at,
+        level=column(0),
+        retrieval=column(1),
+        stability=column(0),
+    )
+
+
+def sql_columns(table: str = "") -> Row[Term]:
+    """The columns as SQL reads them from `memory_state`: moments in seconds since 1970, numbers as float8.
+
+    Args:
+        table: Alias in front of each name; empty for none.
+    """
+    front = f"{table}." if table else ""
+
+    def column(name: str) -> Term:
+        if name.endswith("_at"):
+            return Term(f"date_part('epoch', {front}{name})")
+        # A code is compared as the integer that it is; `level` is a double already.
+        return Term(f"{front}{name}" if name in {"kind", "level"} else f"{front}{name}::float8")
+
+    return Row(**{field.name: column(field.name) for field in fields(Row)})
+
+
+SQL_NOW: Final = Term("date_part('epoch', now())")
+
+
+def age_seconds(ops: Ops[V], row: Row[V], now: V) -> V:
+    """Seconds since the last use, 0 for one of the future; before its anchor, a row is as it was at its anchor."""
+    return ops.maximum(ops.maximum(row.anchored_at, now) - row.accessed_at, 0.0)
+
+
+def when(state: State, now: Floats | float) -> Floats:
+    """The moment for each row: `now`, but never before the anchor."""
+    return np.maximum(state.anchored_at, now)
+
+
+def age_at(state: State, now: Floats | float) -> Floats:
+    """`age_seconds` in NumPy."""
+    return age_seconds(NUMPY, state, when(state, now))
+
+
+def take(state: State, rows: npt.NDArray[np.intp]) -> State:
+    """These rows alone."""
+    return Row(**{field.name: getattr(state, field.name)[rows] for field in fields(Row)})
+
+
+def choose(condition: npt.NDArray[np.bool_], state: State, other: State) -> State:
+    """The rows of `state` where the condition holds, those of `other` elsewhere."""
+    pairs = {field.name: (getattr(state, field.name), getattr(other, field.name)) for field in fields(Row)}
+    return Row(**{name: np.where(condition, *pair) for name, pair in pairs.items()})
+
+
+def used_at(state: State, event: Event) -> tuple[Floats, npt.NDArray[np.bool_]]:
+    """When each use counts, and which came late: before a use that was known already, so that it is only counted."""
+    at = np.minimum(event.at, event.now)
+    return when(state, at), at < state.accessed_at
+
+
+def due(state: State, crossing: Floats) -> Floats:
+    """Crossings as a sweep should see them: with the margin, not before the anchor, `inf` beyond the calendar."""
+    moment = np.maximum(crossing + DUE_MARGIN_SECONDS, state.anchored_at)
+    return np.where(moment < FAR_SECONDS, moment, np.inf)

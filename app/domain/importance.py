@@ -1,0 +1,150 @@
+"""Importance of memories, 0 to 1, with a context and without one (seed 004 §1)."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Any, Final, Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field, model_validator
+from pydantic.dataclasses import dataclass
+
+from app.domain.dynamics.ops import NUMPY, Floats, Ops, V
+from app.domain.dynamics.parameters import STRICT, Share
+from app.domain.dynamics.state import DAY_SECONDS, Row, State, age_at, due
+
+_RECENCY_EXPONENT_MIN = -60.0  # e^-60 vanishes beside any other part, and its powers don't underflow
+
+
+@dataclass(frozen=True, config=STRICT)
+class Weights:
+    """What each factor counts, 0 to 1; they are divided by their sum (seed 004 §1.5)."""
+
+    recency: Share = 0.25
+    """w1, of how recently the memory was used."""
+    frequency: Share = 0.20
+    """w2, of how often."""
+    salience: Share = 0.35
+    """w3, of what it says."""
+    relevance: Share = 0.20
+    """w4, of how near it is to the context."""
+
+    @model_validator(mode="after")
+    def _none_alone(self) -> Weights:
+        if self.recency + self.frequency + self.salience < 0.01:
+            raise ValueError("without a context only recency, frequency and salience count: together at least 0.01")
+        return self
+
+
+PRESETS: Final = {
+    "default": Weights(),
+    "time_sensitive": Weights(0.40, 0.20, 0.25, 0.15),
+    "content_heavy": Weights(0.15, 0.15, 0.50, 0.20),
+    "context_aware": Weights(0.20, 0.15, 0.25, 0.40),
+}
+"""Weights by use (seed 004 §1.5, adaptive weighting)."""
+
+
+@dataclass(frozen=True, config=STRICT)
+class Importance:
+    """Parameters of importance (seed 004 §1; the defaults are its)."""
+
+    weights: Weights = Weights()
+    """What each factor counts."""
+    recency_lambda_per_day: Annotated[float, Field(ge=0.001, le=10, allow_inf_nan=False)] = 0.05
+    """λ of recency, e^(-λτ) with τ in days since creation or the last use, whichever is later (§1.1)."""
+    max_expected_accesses: Annotated[int, Field(ge=1, le=1_000_000)] = 100
+    """Uses from which frequency is 1 (§1.2)."""
+    background_relevance: Literal["renormalise", "neutral"] = "renormalise"
+    """Without a context: drop its weight and divide the others by their sum, or count relevance as 0.5."""
+
+
+class Shares(NamedTuple):
+    """What each factor counts after division by the sum; `neutral` is a part that no memory lacks."""
+
+    recency: float
+    frequency: float
+    salience: float
+    relevance: float
+    neutral: float
+
+
+def shares(parameters: Importance, *, context: bool) -> Shares:
+    """The weights as they count with a context, or without one."""
+    weights = parameters.weights
+    total = weights.recency + weights.frequency + weights.salience
+    neutral = 0.0
+    if context or parameters.background_relevance == "neutral":
+        total += weights.relevance
+        neutral = 0.0 if context else 0.5 * weights.relevance / total
+    return Shares(
+        weights.recency / total,
+        weights.frequency / total,
+        weights.salience / total,
+        weights.relevance / total if context else 0.0,
+        neutral,
+    )
+
+
+def lasting(ops: Ops[V], parameters: Importance, row: Row[V]) -> V:
+    """Importance without a context and without its recency: what is left after a long time, 0 to 1."""
+    share = shares(parameters, context=False)
+    often = frequency(ops, parameters, row.access_count)
+    return often * share.frequency + row.salience * share.salience + share.neutral
+
+
+def recency(ops: Ops[V], parameters: Importance, age_days: V) -> V:
+    """e^(-λτ), 0 to 1 (seed 004 §1.1)."""
+    return ops.exp(age_days * -parameters.recency_lambda_per_day, _RECENCY_EXPONENT_MIN)
+
+
+def frequency(ops: Ops[V], parameters: Importance, access_count: V) -> V:
+    """log(1 + n) / log(1 + the most expected), at most 1 (seed 004 §1.2)."""
+    return ops.minimum(ops.log(access_count + 1.0) * (1 / math.log1p(parameters.max_expected_accesses)), 1.0)
+
+
+def importance(
+    parameters: Importance, state: State, now: Floats | float, relevance: npt.NDArray[np.floating[Any]] | None = None
+) -> Floats:
+    """Importance of each memory at `now`, 0 to 1 (seed 004 §1.5).
+
+    Args:
+        parameters: Weights and constants.
+        state: The memories.
+        now: Seconds since 1970.
+        relevance: Nearness to the context, 0 to 1, as `relevance` gives it; None without a context.
+    """
+    share = shares(parameters, context=relevance is not None)
+    found = recency(NUMPY, parameters, age_at(state, now) / DAY_SECONDS) * share.recency
+    found += frequency(NUMPY, parameters, state.access_count) * share.frequency
+    found += state.salience * share.salience + share.neutral
+    return found if relevance is None else found + relevance * share.relevance
+
+
+def relevance(
+    embeddings: npt.NDArray[np.floating[Any]], context: npt.NDArray[np.floating[Any]]
+) -> npt.NDArray[np.floating[Any]]:
+    """Nearness of each memory to a context: (1 + cosine) / 2, 0 to 1 (seed 004 §1.4).
+
+    Args:
+        embeddings: One vector a row, shape (n, d), of any length.
+        context: One vector, shape (d,). A vector without direction is as near as it is far, 0.5.
+    """
+    lengths = np.sqrt(np.einsum("nd,nd->n", embeddings, embeddings)) * math.sqrt(float(context @ context))
+    nearness = (embeddings @ context) / np.where(lengths > 0, lengths, 1)
+    return 0.5 + 0.5 * np.clip(nearness, -1, 1)
+
+
+def due_at(parameters: Importance, state: State, thresholds: Floats | float) -> Floats:
+    """The first moment at which a memory's importance without a context is below its threshold.
+
+    In seconds since 1970, at most 1 ms late and never before the row's anchor; `inf` where it never happens.
+    """
+    share = shares(parameters, context=False).recency
+    missing = thresholds - lasting(NUMPY, parameters, state)
+    falls = (missing > 0) & (share > 0)
+    recent = np.where(falls, missing, 1.0) / (share or 1.0)
+    age_days = -np.log(np.minimum(recent, 1.0)) / parameters.recency_lambda_per_day
+    crossing = due(state, state.accessed_at + age_days * DAY_SECONDS)
+    return np.where(falls, crossing, np.where(missing > 0, state.anchored_at, np.inf))
