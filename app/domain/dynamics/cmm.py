@@ -1,0 +1,153 @@
+"""The profile `cmm`: a grace after each use, a lock for what is used often, then exponential decay (seed 002)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass as plain_dataclass
+from dataclasses import field, replace
+from typing import Annotated, Final
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field
+from pydantic.dataclasses import dataclass
+
+from app.domain.dynamics.ops import EXPONENT_MIN, NUMPY, Floats, Ops, Sql, Term, V
+from app.domain.dynamics.parameters import STRICT, Days, Factor, Share
+from app.domain.dynamics.state import (
+    DAY_SECONDS,
+    STRENGTH_MIN,
+    WEEK_SECONDS,
+    Event,
+    Row,
+    State,
+    age_seconds,
+    choose,
+    due,
+    used_at,
+    when,
+)
+
+CLASS_IMPORTANCES: Final = {"correction": 2.0, "instruction": 2.0, "novel": 1.5, "normal": 1.0, "routine": 0.5}
+"""Importance by what a memory is, given at ingest; as salience it counts half."""
+
+_WEEKS_MIN = 1 / 7  # a memory of an hour with one use isn't used 168 times a week
+
+
+@dataclass(frozen=True, config=STRICT)
+class CmmParameters:
+    """Parameters of `cmm`; the defaults are seed 002's."""
+
+    lambda_per_second: Annotated[float, Field(ge=1e-12, le=1, allow_inf_nan=False)] = 5e-7
+    """λ, before rehearsal slows it; half-life 16 days."""
+    frequency_weight: Factor = 1.0
+    """How much rehearsal slows decay: λ / (1 + this · accesses per week)."""
+    grace_days: Days = 14.0
+    """Time since the last use in which nothing decays."""
+    lock_accesses_per_week: Annotated[float, Field(ge=0.001, le=1_000_000, allow_inf_nan=False)] = 0.5
+    """Accesses per week from which nothing decays."""
+    test_gain: Share = 0.15
+    """What a passed self-test gives back of the strength that is missing; the seed has no such test."""
+    surface_above: Factor = 0.3
+    """Score in a search up to which a memory isn't shown."""
+    priming_boost: Factor = 0.3
+    """What activation adds to the score at once."""
+    priming_decay_per_turn: Factor = 0.5
+    """How fast that fades with the turns of a conversation."""
+    priming_turns: Annotated[int, Field(ge=0, le=10_000)] = 10
+    """After so many turns nothing is left of it."""
+
+
+@plain_dataclass(frozen=True)
+class Cmm:
+    """strength = decay · e^level: 1 within the grace or while locked, else e^(-λ·age / (1 + w·accesses per week))."""
+
+    parameters: CmmParameters = field(default_factory=CmmParameters)
+    name = "cmm"
+    refresh_seconds = math.inf
+
+    def strength(self, state: State, now: Floats | float) -> Floats:
+        """Strength at `now`, 0 to 1."""
+        return self._strength(NUMPY, state, when(state, now))
+
+    def score(self, state: State, now: Floats | float) -> Floats:
+        """The strength."""
+        return self.strength(state, now)
+
+    def strength_sql(self, row: Row[Term], now: Term) -> str:
+        """Strength as an SQL expression, the same to 1e-9."""
+        ops = Sql()
+        return ops.text(self._strength(ops, row, now))
+
+    def advance(self, state: State, now: float) -> State:
+        """Decay needs no anchor; it says from when on the level holds."""
+        return replace(state, anchored_at=when(state, now))
+
+    def at_strength(self, state: State, now: Floats | float, strength: Floats | float) -> State:
+        """The factor, until the next use, at which strength is this at `now`."""
+        at = when(state, now)
+        level = np.log(np.clip(strength, STRENGTH_MIN, 1)) + self._worn(NUMPY, state, at)
+        return replace(state, anchored_at=at, level=level)
+
+    def reinforce(self, state: State, event: Event) -> State:
+        """Age ← 0, n ← n + 1."""
+        if event.source == "associate":
+            return state
+        if event.source == "test":
+            strength = self.strength(state, event.now)
+            return self.at_strength(state, event.now, strength + self.parameters.test_gain * (1 - strength))
+        at, late = used_at(state, event)
+        counted = replace(self.advance(state, event.now), access_count=state.access_count + 1)
+        return choose(late, counted, replace(counted, accessed_at=at, anchored_at=at, level=np.zeros_like(at)))
+
+    def due_at(self, state: State, thresholds: Floats | float) -> Floats:
+        """When strength falls below the thresholds: often at once, when the grace or the lock ends.
+
+        After that -ln of the decay is λ·a·t / (t + c) with t the age since creation, a = t - d the one since the
+        last use, and c = w·n weeks: equal to `fallen` where λ·t² - (λ·d + fallen)·t - fallen·c = 0.
+        """
+        p = self.parameters
+        thresholds = np.broadcast_to(np.asarray(thresholds, np.float64), state.level.shape)
+        below = self.strength(state, state.anchored_at) < thresholds
+        falling = ~below & (thresholds > math.exp(EXPONENT_MIN))
+        fallen = np.maximum(np.where(falling, state.level - np.log(np.where(falling, thresholds, 1)), 0), 0)
+        rehearsed = p.frequency_weight * state.access_count * WEEK_SECONDS
+        between = state.accessed_at - state.created_at
+        half = p.lambda_per_second * between + fallen
+        age = (half + np.sqrt(half * half + 4 * p.lambda_per_second * fallen * rehearsed)) / (2 * p.lambda_per_second)
+        first = _WEEKS_MIN * WEEK_SECONDS
+        early = between + fallen * (first + rehearsed) / (p.lambda_per_second * first)
+        crossing = np.maximum(state.created_at + np.where(age < first, early, age), self._free_at(state))
+        return np.where(below, state.anchored_at, np.where(falling, due(state, crossing), np.inf))
+
+    def _free_at(self, state: State) -> Floats:
+        """When neither grace nor lock holds any more."""
+        p = self.parameters
+        locked_weeks = state.access_count / p.lock_accesses_per_week
+        unlocked = state.created_at + np.where(locked_weeks < _WEEKS_MIN, 0, locked_weeks) * WEEK_SECONDS
+        return np.maximum(state.accessed_at + p.grace_days * DAY_SECONDS, unlocked)
+
+    def _strength(self, ops: Ops[V], row: Row[V], now: V) -> V:
+        return ops.exp(ops.minimum(row.level - self._worn(ops, row, now), 0.0))
+
+    def _worn(self, ops: Ops[V], row: Row[V], now: V) -> V:
+        """-ln of the decay."""
+        p = self.parameters
+        age = ops.once("age", age_seconds(ops, row, now))
+        since_creation = ops.maximum(row.anchored_at, now) - row.created_at
+        weekly = row.access_count / ops.maximum(since_creation / WEEK_SECONDS, _WEEKS_MIN)
+        weekly = ops.once("weekly", weekly)
+        worn = age * p.lambda_per_second / (weekly * p.frequency_weight + 1.0)
+        unlocked = ops.where(weekly < p.lock_accesses_per_week, worn, age * 0.0)
+        return ops.where(age < p.grace_days * DAY_SECONDS, age * 0.0, unlocked)
+
+
+def priming(parameters: CmmParameters, turns: npt.NDArray[np.floating]) -> Floats:
+    """Factor for a memory that was activated so many turns ago, 1 or more (seed 002, priming boost)."""
+    boost = parameters.priming_boost * np.exp(np.maximum(-parameters.priming_decay_per_turn * turns, EXPONENT_MIN))
+    return 1 + np.where(turns <= parameters.priming_turns, boost, 0)
+
+
+def relevance(similarity: Floats, decay: Floats, importance: Floats, primed: Floats) -> Floats:
+    """Score in a search: the product, so that a factor of 0 removes a memory (seed 002, why multiplicative)."""
+    return similarity * decay * importance * primed
