@@ -1,0 +1,348 @@
+"""The profile `memory_decay`: storage and retrieval fade tick by tick, the slower the stabler (seed 003).
+
+Time comes in whole ticks, counted from the anchor, and the anchor only ever moves to its last tick, so that neither
+sweeps nor uses lose a part of one. Stability fades with each tick, so there is no closed form: SQL shows strength as
+of the anchor, and a sweep moves that at least every `refresh_days`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass as plain_dataclass
+from dataclasses import field, replace
+from typing import Annotated, Final, Literal
+
+import numpy as np
+from pydantic import Field, model_validator
+from pydantic.dataclasses import dataclass
+
+from app.domain.dynamics.ops import EXPONENT_MIN, Floats, Sql, Term
+from app.domain.dynamics.parameters import STRICT, Factor, Share
+from app.domain.dynamics.state import DAY_SECONDS, STRENGTH_MIN, Event, Row, State, choose, due, take, used_at, when
+from app.domain.memory import KINDS, Kind
+
+Consolidation = Literal[
+    "activation_and_stability",
+    "retrieval_only",
+    "stability_only_direct",
+    "retrieval_with_storage_fraction",
+    "retrieval_rank_scaled_fraction",
+    "retrieval_capped_fraction",
+    "retrieval_margin_bm25_fraction",
+]
+
+FACT_KINDS: Final = ("semantic", "procedural", "system")
+"""Kinds that fade as facts; the others fade as episodes."""
+CATEGORIES: Final[dict[str, tuple[Kind, float]]] = {
+    "preference": ("semantic", 0.9),
+    "decision": ("semantic", 0.85),
+    "fact": ("semantic", 0.8),
+    "episode": ("episodic", 0.45),
+}
+"""Kind and suggested importance by category: the middles of the seed's ranges (categories vs types)."""
+
+LOOK_AHEAD_TICKS: Final = 1_000
+"""How far `due_at` looks; beyond, it answers the moment up to which it looked."""
+
+_TICK_SLACK_SECONDS = 1e-6  # what a double of seconds since 1970 can't tell apart, and PostgreSQL neither
+_BLOCK_NUMBERS = 1_000_000
+_STABILITY_MIN = 1e-17  # beside 1, nothing
+_IS_FACT = np.array([kind in FACT_KINDS for kind in KINDS])
+
+_Rate = Annotated[float, Field(ge=1e-9, le=100, allow_inf_nan=False)]
+
+
+@dataclass(frozen=True, config=STRICT)
+class SoftFloor:
+    """Parameters of the soft floor; the defaults are those of the seed's best configuration as the design gives it."""
+
+    impact_weight: Annotated[float, Field(ge=0, le=20, allow_inf_nan=False)] = 2.0
+    """α: an impact i slows decay by e^(α·i)."""
+    lowest: Share = 0.05
+    """f0, floor at impact 0."""
+    highest: Share = 0.35
+    """f1, floor at impact 1."""
+    impact_power: Annotated[float, Field(ge=0.1, le=20, allow_inf_nan=False)] = 2.0
+    """p, how late the floor rises with impact."""
+    gate_middle: Share = 0.4
+    """g0, where the gate is half open."""
+    gate_width: Annotated[float, Field(ge=0.005, le=10, allow_inf_nan=False)] = 0.08
+    """gw, how smoothly it opens."""
+    gate_share: Share = 0.6
+    """h, how much an open gate slows decay."""
+    slowest: Annotated[float, Field(ge=0.001, le=1, allow_inf_nan=False)] = 0.1
+    """kmin, least share of decay that is left."""
+
+
+@dataclass(frozen=True, config=STRICT)
+class MemoryDecayParameters:
+    """Parameters of `memory_decay`; the defaults are seed 003's, but for the tick of a day."""
+
+    curve: Literal["exponential", "power_law", "soft_floor"] = "exponential"
+    """A·e^(-λ/c), A / (1 + β/c), or towards a floor."""
+    tick_seconds: Annotated[float, Field(ge=1, le=31_536_000, allow_inf_nan=False)] = DAY_SECONDS
+    """Length of a tick."""
+    lambda_fact: _Rate = 0.02
+    """λ per tick of facts."""
+    lambda_episode: _Rate = 0.035
+    """λ per tick of episodes."""
+    beta_fact: _Rate = 0.08
+    """β per tick of facts, power law."""
+    beta_episode: _Rate = 0.12
+    """β per tick of episodes, power law."""
+    impact_weight: Factor = 0.5
+    """α of c = (1 + α·i)(1 + ρ·s)."""
+    stability_weight: Factor = 0.8
+    """ρ of c = (1 + α·i)(1 + ρ·s)."""
+    stability_decay: Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)] = 0.01
+    """Share of stability that a tick takes."""
+    soft_floor: SoftFloor = SoftFloor()
+    """What only the soft floor has."""
+    consolidation: Consolidation = "retrieval_with_storage_fraction"
+    """What a use strengthens (seed 003, retrieval consolidation)."""
+    boost: Share = 0.1
+    """What a use adds to retrieval."""
+    storage_fraction: Share = 0.25
+    """Share of that for storage."""
+    gain_direct: Share = 0.2
+    """What a use adds to stability, times 1 - stability/cap."""
+    gain_associate: Share = 0.05
+    """What use of a linked memory adds, likewise."""
+    stability_cap: Annotated[float, Field(ge=0.001, le=1, allow_inf_nan=False)] = 1.0
+    """Most stability."""
+    boost_below: Share = 0.85
+    """`retrieval_capped_fraction`: no boost for a retrieval above."""
+    margin_from: Annotated[float, Field(ge=-1, le=1, allow_inf_nan=False)] = 0.2
+    """`retrieval_margin_bm25_fraction`: no boost with less of a margin."""
+    storage_threshold: Share = 0.05
+    """Storage below which a search doesn't find a memory."""
+    retrieval_weight: Factor = 0.5
+    """w of a search's similarity · A_r^w."""
+    refresh_days: Annotated[float, Field(ge=0.01, le=10_000, allow_inf_nan=False)] = 7.0
+    """How old the strength that SQL shows may become."""
+
+    @model_validator(mode="after")
+    def _floors_in_order(self) -> MemoryDecayParameters:
+        if self.soft_floor.lowest > self.soft_floor.highest:
+            pair = f"{self.soft_floor.lowest} and {self.soft_floor.highest}"
+            raise ValueError(f"soft_floor.lowest must be at most soft_floor.highest, not {pair}")
+        return self
+
+
+PRESETS: Final = {
+    "daily": MemoryDecayParameters(),
+    "server": MemoryDecayParameters(tick_seconds=3_600),
+}
+"""`server` is the seed's own tick of an hour, with which little that isn't used lives for a week."""
+
+
+@plain_dataclass(frozen=True)
+class MemoryDecay:
+    """Strength is storage, A_s: e^level at the anchor. Retrieval, A_r, fades alike and ranks a search."""
+
+    parameters: MemoryDecayParameters = field(default_factory=MemoryDecayParameters)
+    name = "memory_decay"
+
+    @property
+    def refresh_seconds(self) -> float:
+        """How old the strength in SQL may become."""
+        return self.parameters.refresh_days * DAY_SECONDS
+
+    def strength(self, state: State, now: Floats | float) -> Floats:
+        """Storage after the ticks until `now`, 0 to 1."""
+        return _storage(self._advanced(state, when(state, now)))
+
+    def score(self, state: State, now: Floats | float) -> Floats:
+        """The strength."""
+        return self.strength(state, now)
+
+    def retrieval(self, state: State, now: Floats | float) -> Floats:
+        """A_r after the ticks until `now`, 0 to 1."""
+        return self._advanced(state, when(state, now)).retrieval
+
+    def strength_sql(self, row: Row[Term], now: Term) -> str:  # noqa: ARG002 - it knows no later moment
+        """Storage at the anchor."""
+        ops = Sql()
+        return ops.text(ops.exp(ops.minimum(row.level, 0.0)))
+
+    def advance(self, state: State, now: float) -> State:
+        """The anchor at its last tick, with storage, retrieval and stability as they are then."""
+        return self._advanced(state, when(state, now))
+
+    def at_strength(self, state: State, now: Floats | float, strength: Floats | float) -> State:
+        """Storage of so much, and retrieval of at least as much."""
+        strength = np.clip(strength, STRENGTH_MIN, 1)
+        state = self._advanced(state, when(state, now))
+        level = np.broadcast_to(np.log(strength), state.level.shape)
+        return replace(state, level=level, retrieval=np.maximum(state.retrieval, strength))
+
+    def reinforce(self, state: State, event: Event) -> State:
+        """Retrieval, storage and stability after the event, by the mode of consolidation."""
+        if event.source == "test":
+            return self._consolidated(self.advance(state, event.now), event)
+        at, late = used_at(state, event)
+        if event.source == "associate":
+            return self._consolidated(self._advanced(state, at), event)
+        count = state.access_count + 1
+        used = replace(self._consolidated(self._advanced(state, at), event), access_count=count, accessed_at=at)
+        return choose(late, replace(self.advance(state, event.now), access_count=count), used)
+
+    def due_at(self, state: State, thresholds: Floats | float) -> Floats:
+        """The tick after which storage is below the thresholds, or how far it was looked (`LOOK_AHEAD_TICKS`)."""
+        thresholds = np.broadcast_to(np.asarray(thresholds, np.float64), state.level.shape)
+        below = _storage(state) < thresholds
+        moments = np.where(below, state.anchored_at, np.inf)
+        least = np.maximum(self._floor(state.salience), math.exp(EXPONENT_MIN))
+        rows = np.flatnonzero(~below & (thresholds > least))
+        falling = take(state, rows)
+        storage, stability, tick = _storage(falling), falling.stability, self._tick(falling)
+        for ticks in range(1, LOOK_AHEAD_TICKS + 1):
+            if not rows.size:
+                break
+            storage, stability = tick(storage, stability), stability * self._stability_kept
+            crossed = (storage < thresholds[rows]) | (ticks == LOOK_AHEAD_TICKS)
+            if crossed.any():
+                crossing = due(falling, falling.anchored_at + ticks * self.parameters.tick_seconds)
+                moments[rows[crossed]] = crossing[crossed]
+                left = np.flatnonzero(~crossed)
+                rows, storage, stability, falling = rows[left], storage[left], stability[left], take(falling, left)
+                tick = self._tick(falling)
+        return moments
+
+    @property
+    def _stability_kept(self) -> float:
+        return 1 - self.parameters.stability_decay
+
+    def _advanced(self, state: State, at: Floats) -> State:
+        """The state at the last tick up to each row's moment, which isn't before its anchor."""
+        tick_seconds = self.parameters.tick_seconds
+        ticks = np.floor((at - state.anchored_at + _TICK_SLACK_SECONDS) / tick_seconds)
+        if self.parameters.curve == "soft_floor":
+            storage, retrieval = self._stepped(state, ticks)
+            level = np.where(ticks > 0, np.log(np.maximum(storage, STRENGTH_MIN)), state.level)
+        else:
+            faded = self._faded(state, ticks)
+            level = np.maximum(state.level - faded, math.log(STRENGTH_MIN))
+            retrieval = state.retrieval * np.exp(np.maximum(-faded, EXPONENT_MIN))
+        return replace(
+            state,
+            anchored_at=state.anchored_at + ticks * tick_seconds,
+            level=level,
+            retrieval=retrieval,
+            stability=state.stability * self._stability_kept**ticks,
+        )
+
+    def _faded(self, state: State, ticks: Floats) -> Floats:
+        """-ln of what so many ticks leave of both numbers: a sum over ticks, without a floor."""
+        faded = np.where(state.stability < _STABILITY_MIN, ticks * self._loss(state, np.zeros_like(ticks)), 0.0)
+        rows = np.flatnonzero((state.stability >= _STABILITY_MIN) & (ticks > 0))
+        if not rows.size:
+            return faded
+        stable, ticks = take(state, rows), ticks[rows]
+        for block in _blocks(int(ticks.max()), rows.size):
+            kept = self._stability_kept ** block[:, None]
+            losses = self._loss(stable, stable.stability * kept)
+            faded[rows] += np.where(block[:, None] < ticks, losses, 0.0).sum(axis=0)
+        return faded
+
+    def _stepped(self, state: State, ticks: Floats) -> tuple[Floats, Floats]:
+        """Storage and retrieval after so many ticks of the soft floor."""
+        amounts, stability = np.stack([_storage(state), state.retrieval]), state.stability.copy()
+        moving = np.flatnonzero(ticks > 0)
+        tick = self._tick(take(state, moving))
+        for done in range(int(ticks.max(initial=0))):
+            left = moving[ticks[moving] > done]
+            if left.size < moving.size:
+                moving, tick = left, self._tick(take(state, left))
+            amounts[:, moving] = tick(amounts[:, moving], stability[moving])
+            stability[moving] *= self._stability_kept
+        return amounts[0], amounts[1]
+
+    def _tick(self, state: State) -> Callable[[Floats, Floats], Floats]:
+        """What a tick makes of an amount, storage or retrieval, and the stability that it begins with."""
+        if self.parameters.curve != "soft_floor":
+            return lambda amount, stability: amount * np.exp(-self._loss(state, stability))
+        p, impact = self.parameters.soft_floor, state.salience
+        floor = self._floor(impact)
+        rate = self._by_kind(state, self.parameters.lambda_fact, self.parameters.lambda_episode)
+        rate = rate / np.exp(p.impact_weight * impact)
+
+        def after(amount: Floats, stability: Floats) -> Floats:
+            lowest = np.minimum(floor, amount)
+            gate = 1 / (1 + np.exp((p.gate_middle - amount) / p.gate_width))
+            share = np.clip(1 - p.gate_share * impact * gate, p.slowest, 1)
+            kept = np.exp(-rate * share / (1 + self.parameters.stability_weight * stability))
+            return np.clip(lowest + (amount - lowest) * kept, lowest, amount)
+
+        return after
+
+    def _loss(self, state: State, stability: Floats) -> Floats:
+        """-ln of what a tick leaves, exponential or by the power law."""
+        p = self.parameters
+        slowed = (1 + p.impact_weight * state.salience) * (1 + p.stability_weight * stability)
+        if p.curve == "power_law":
+            return np.log1p(self._by_kind(state, p.beta_fact, p.beta_episode) / slowed)
+        return self._by_kind(state, p.lambda_fact, p.lambda_episode) / slowed
+
+    def _by_kind(self, state: State, fact: float, episode: float) -> Floats:
+        return np.where(_IS_FACT[state.kind.astype(np.intp)], fact, episode)
+
+    def _floor(self, impact: Floats) -> Floats:
+        """What storage can't fall below, if it was above: 0 but for the soft floor."""
+        p = self.parameters.soft_floor
+        if self.parameters.curve != "soft_floor":
+            return np.zeros_like(impact)
+        return p.lowest + (p.highest - p.lowest) * impact**p.impact_power
+
+    def _consolidated(self, state: State, event: Event) -> State:
+        """What the event strengthens; the state is at the moment's last tick."""
+        p = self.parameters
+        direct = event.source != "associate"
+        stability = state.stability
+        if p.consolidation != "retrieval_only" and (direct or p.consolidation != "stability_only_direct"):
+            gain = p.gain_direct if direct else p.gain_associate
+            gained = stability + gain * (1 - stability / p.stability_cap)
+            stability = np.clip(gained, stability, np.maximum(stability, p.stability_cap))
+        if not direct:
+            return replace(state, stability=stability)
+        boost, storage_share = np.full_like(state.level, p.boost), p.storage_fraction
+        match p.consolidation:
+            case "activation_and_stability":
+                storage_share = 1.0
+            case "retrieval_only":
+                storage_share = 0.0
+            case "stability_only_direct":
+                boost = np.zeros_like(boost)
+            case "retrieval_rank_scaled_fraction":
+                boost = boost / (1 + np.maximum(event.place, 0))
+            case "retrieval_capped_fraction":
+                boost = np.where(state.retrieval > p.boost_below, 0, boost)
+            case "retrieval_margin_bm25_fraction":
+                boost = np.where((np.asarray(event.margin) >= p.margin_from) & event.lexical, boost, 0)
+            case _:
+                pass
+        storage = np.minimum(_storage(state) + boost * storage_share, 1)
+        return replace(
+            state,
+            level=np.log(np.maximum(storage, STRENGTH_MIN)),
+            retrieval=np.minimum(state.retrieval + boost, 1),
+            stability=stability,
+        )
+
+
+def relevance(parameters: MemoryDecayParameters, similarity: Floats, storage: Floats, retrieval: Floats) -> Floats:
+    """Score in a search: similarity · A_r^w, 0 where storage is too weak to be found (seed 003, hybrid search)."""
+    found = storage >= parameters.storage_threshold
+    return np.where(found, similarity * retrieval**parameters.retrieval_weight, 0.0)
+
+
+def _storage(state: State) -> Floats:
+    return np.exp(np.clip(state.level, EXPONENT_MIN, 0))
+
+
+def _blocks(ticks: int, rows: int) -> Iterator[Floats]:
+    """The ticks from 0 in blocks that, for so many rows, fit in memory."""
+    size = max(_BLOCK_NUMBERS // rows, 1)
+    for start in range(0, ticks, size):
+        yield np.arange(start, min(start + size, ticks), dtype=np.float64)
