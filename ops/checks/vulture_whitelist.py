@@ -1,6 +1,9 @@
 """Names that look unused to vulture and aren't: each is called or filled in by a library."""
 
 from app.api.status import _Shared
+from app.domain import importance, review
+from app.domain.dynamics import cmm, mnemex, profiles, state
+from app.domain.dynamics.protocol import Dynamics
 from ops.bench.recall import factory
 from ops.checks.arrows import OnlyContract
 
@@ -11,3 +14,18 @@ OnlyContract.render_broken_contract
 _Shared.collect
 # named on the command line of a recall script
 factory
+# the models of forgetting, complete before the lifecycle, the reviews and the search that call them
+Dynamics.refresh_seconds
+Dynamics.strength_sql
+Dynamics.due_at
+Dynamics.reinforce
+profiles.profile
+profiles.rebase
+state.new
+state.sql_columns
+importance.due_at
+mnemex.Mnemex.promoted
+mnemex.is_other_domain
+cmm.priming
+review.next_interval_days
+review.danger_priority
