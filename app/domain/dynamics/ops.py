@@ -92,7 +92,7 @@ class Ops(Protocol[V]):
         """`then` where the condition holds, `otherwise` elsewhere; both must be fit to be worked out everywhere."""
 
     def pick(self, code: V, numbers: Sequence[float]) -> V:
-        """The number at the place that the code names; a code is an integer from 0."""
+        """The number at the place that the code names; a code is an integer from 0, of two or more."""
 
 
 class _Numpy:
@@ -157,7 +157,7 @@ class Sql:
         """As in `Ops`."""
         *firsts, last = (literal(number) for number in numbers)
         whens = " ".join(f"WHEN {place} THEN {number}" for place, number in enumerate(firsts))
-        return _call(f"CASE {{}} {whens} ELSE {last} END", code) if firsts else Term(last)
+        return _call(f"CASE {{}} {whens} ELSE {last} END", code)
 
     def text(self, formula: Term) -> str:
         """The formula as one expression, with a subselect a depth of named values.

@@ -10,7 +10,7 @@ import numpy as np
 import psycopg
 import pytest
 
-from app.domain.dynamics.ops import NUMPY, Floats, Sql, Term, literal
+from app.domain.dynamics.ops import NUMPY, Floats, Ops, Sql, Term, V, literal
 from app.domain.dynamics.protocol import Dynamics
 from app.domain.dynamics.state import DAY_SECONDS, SQL_NOW, Row, State, new, sql_columns
 from app.domain.importance import Importance, lasting
@@ -129,3 +129,23 @@ def test_importance_is_the_same_in_sql(table: Table) -> None:
     ops = Sql()
     found = table.ask(ops.text(lasting(ops, Importance(), sql_columns("s"))))
     np.testing.assert_allclose(found, lasting(NUMPY, Importance(), state), rtol=0, atol=1e-12)
+
+
+def everything(ops: Ops[V], row: Row[V]) -> V:
+    """Each operation once, and named values that stand on one another."""
+    salience, count = ops.once("twice_salience", row.salience + row.salience), row.access_count
+    sums = ops.once("sums", 1.5 - salience + 2.0 * count - 0.25)
+    quotients = 3.0 / (count + 1.0) + sums / 7.0
+    least = ops.minimum(ops.maximum(quotients, salience), 5.0)
+    chosen = ops.pick(row.kind, [0.5, 1, -2, 1e-7, 0])
+    compared = ops.where(count >= 3.0, least, 0.5 + least) + ops.where(salience < 0.5, chosen, sums)
+    return compared + ops.exp(compared * compared * -1000.0) + ops.log(count + 2.0) + ops.exp(salience, floor=0.5)
+
+
+def test_every_operation_means_the_same_in_both(table: Table) -> None:
+    state = many(ALL["spec"], 1_000)
+    table.fill(state)
+    ops = Sql()
+    text = ops.text(everything(ops, sql_columns("s")))
+    np.testing.assert_allclose(table.ask(text), everything(NUMPY, state), rtol=1e-12)
+    assert text.count("AS twice_salience") == text.count("AS sums") == 1
