@@ -172,3 +172,11 @@ def test_ten_thousand_memories_are_worked_out_as_each_alone(dynamics: Dynamics) 
         alone = Row(**{field.name: getattr(state, field.name)[row : row + 1] for field in fields(Row)})
         np.testing.assert_allclose(dynamics.strength(alone, now), strength[row], rtol=1e-12)
         np.testing.assert_allclose(dynamics.due_at(alone, 0.15), due[row], atol=1e-4)
+
+
+@each
+def test_no_memories_are_a_batch_too(dynamics: Dynamics) -> None:
+    state = many(dynamics, 10)
+    none = Row(**{field.name: getattr(state, field.name)[:0] for field in fields(Row)})
+    used = dynamics.reinforce(dynamics.advance(none, START), Event(at=START, now=START))
+    assert dynamics.strength(used, START).shape == dynamics.due_at(used, 0.3).shape == (0,)
