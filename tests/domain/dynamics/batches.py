@@ -50,7 +50,7 @@ CLOSED: dict[str, Dynamics] = {
     **{name: Mnemex(MnemexParameters(**given)) for name, given in _MNEMEX.items()},
     "cmm": Cmm(),
     "cmm without grace": Cmm(CmmParameters(grace_days=0, lock_accesses_per_week=20)),
-    "cmm hasty": Cmm(CmmParameters(lambda_per_second=1e-4, grace_days=0, lock_accesses_per_week=1e6)),
+    "cmm hasty": Cmm(CmmParameters(lambda_per_second=1e-2, grace_days=0, lock_accesses_per_week=1e6)),
 }
 """Models whose strength is a closed form, by a name for the test's output."""
 TICKING: dict[str, Dynamics] = {
