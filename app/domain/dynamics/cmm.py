@@ -134,7 +134,7 @@ class Cmm:
         """-ln of the decay."""
         p = self.parameters
         age = ops.once("age", age_seconds(ops, row, now))
-        since_creation = ops.maximum(row.anchored_at, now) - row.created_at
+        since_creation = ops.seconds(row.created_at, ops.maximum(row.anchored_at, now))
         weekly = row.access_count / ops.maximum(since_creation / WEEK_SECONDS, _WEEKS_MIN)
         weekly = ops.once("weekly", weekly)
         worn = age * p.lambda_per_second / (weekly * p.frequency_weight + 1.0)

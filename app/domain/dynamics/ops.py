@@ -23,7 +23,7 @@ EXPONENT_MIN: Final = -200.0
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """An SQL expression of type float8, or boolean where it came from a comparison; in brackets where it needs them.
+    """An SQL expression: a float8, a boolean from a comparison, or a moment; in brackets where it needs them.
 
     Attributes:
         sql: Its text.
@@ -76,6 +76,9 @@ class Ops(Protocol[V]):
     def once(self, name: str, x: V) -> V:
         """The same, worked out once however often it is used; the name is its own in the formula."""
 
+    def seconds(self, earlier: V, later: V) -> V:
+        """From one moment to another; moments are seconds in NumPy and `timestamptz` in SQL."""
+
     def exp(self, x: V, floor: float = EXPONENT_MIN) -> V:
         """e^max(x, floor). The formula sees to it that x stays below 700."""
 
@@ -100,6 +103,9 @@ class _Numpy:
 
     def once(self, name: str, x: Floats) -> Floats:  # noqa: ARG002 - Python names values itself
         return x
+
+    def seconds(self, earlier: Floats, later: Floats) -> Floats:
+        return later - earlier
 
     def exp(self, x: Floats, floor: float = EXPONENT_MIN) -> Floats:
         return np.exp(np.maximum(x, floor))
@@ -132,6 +138,10 @@ class Sql:
             self._named.append([])
         self._named[x.depth].append(f"{x.sql} AS {name}")
         return Term(name, x.depth + 1)
+
+    def seconds(self, earlier: Term, later: Term) -> Term:
+        """As in `Ops`; `extract` would answer a numeric, at twice the time."""
+        return _call("date_part('epoch', {} - {})", later, earlier)
 
     def exp(self, x: Term, floor: float = EXPONENT_MIN) -> Term:
         """As in `Ops`."""

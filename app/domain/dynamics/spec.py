@@ -214,7 +214,7 @@ class Spec:
         """W: the law times the access modifier, integrated from the last use."""
         p = self.parameters
         x = ops.once("recency", recency(ops, p.importance, age_days))
-        area = ops.once("area", self._area(constant, age_days, x))
+        area = self._area(constant, age_days, x)  # not named: each row needs it in one case alone
         after_day, after_week = (_polynomial(constant, step) for step in self._steps)
         later = ops.where(age_days < 7.0, area * p.accessed_within_week + after_day, area + after_week)
         used = ops.where(age_days < 1.0, area * p.accessed_within_day, later)

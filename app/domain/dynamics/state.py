@@ -106,7 +106,7 @@ def new(
 
 
 def sql_columns(table: str = "") -> Row[Term]:
-    """The columns as SQL reads them from `memory_state`: moments in seconds since 1970, numbers as float8.
+    """The columns as SQL reads them from `memory_state`: moments as they are, numbers as float8.
 
     Args:
         table: Alias in front of each name; empty for none.
@@ -114,20 +114,19 @@ def sql_columns(table: str = "") -> Row[Term]:
     front = f"{table}." if table else ""
 
     def column(name: str) -> Term:
-        if name.endswith("_at"):
-            return Term(f"date_part('epoch', {front}{name})")
         # A code is compared as the integer that it is; `level` is a double already.
-        return Term(f"{front}{name}" if name in {"kind", "level"} else f"{front}{name}::float8")
+        plain = name in {"kind", "level"} or name.endswith("_at")
+        return Term(f"{front}{name}" if plain else f"{front}{name}::float8")
 
     return Row(**{field.name: column(field.name) for field in fields(Row)})
 
 
-SQL_NOW: Final = Term("date_part('epoch', now())")
+SQL_NOW: Final = Term("now()")
 
 
 def age_seconds(ops: Ops[V], row: Row[V], now: V) -> V:
     """Seconds since the last use, 0 for one of the future; before its anchor, a row is as it was at its anchor."""
-    return ops.maximum(ops.maximum(row.anchored_at, now) - row.accessed_at, 0.0)
+    return ops.maximum(ops.seconds(row.accessed_at, ops.maximum(row.anchored_at, now)), 0.0)
 
 
 def when(state: State, now: Floats | float) -> Floats:

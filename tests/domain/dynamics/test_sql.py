@@ -66,7 +66,7 @@ def table(servers: Servers) -> Iterator[Table]:
 
 
 def at(moment: float) -> Term:
-    return Term(f"date_part('epoch', to_timestamp({literal(moment)}))")
+    return Term(f"to_timestamp({literal(moment)})")
 
 
 @pytest.mark.parametrize("dynamics", CLOSED.values(), ids=CLOSED)
