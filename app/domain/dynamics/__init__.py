@@ -2,7 +2,7 @@
 
 A profile (`spec`, `mnemex`, `cmm`, `memory_decay`; see `profiles.profile`) is a `Dynamics`: pure functions of a batch
 of states and a moment. Decay is a function of time, never a loop over runs, so it doesn't matter how often or how
-late maintenance runs. This package imports nothing of the rest; importers name the module they want.
+late maintenance runs. Nothing is imported here, since `importance` and the models need one another's parts.
 
 What a row needs, for all profiles together (`state.Row`); times are seconds since 1970, `timestamptz` in the database:
 
