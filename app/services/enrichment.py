@@ -117,7 +117,7 @@ def _see_to(claim: Claim, process: Process) -> int:
         _give_up(claim, KILLED)
         return 0
     try:
-        failpoints.reach(f"{claim.stage}.before")
+        failpoints.reach(f"{claim.stage}.before", str(claim.tenant_id))
         process(claim.tenant_id, claim.memory_ids)
         failpoints.reach(f"{claim.stage}.before_finish")
     except OverBudget:
@@ -175,7 +175,7 @@ def _give_up(claim: Claim, reason: str) -> None:
             claim.tenant_id,
             stage=claim.stage,
             reason=reason,
-            attempts=claim.attempts,
+            attempts=min(claim.attempts, settings().deliveries_max),
             memory_ids=claim.memory_ids,
         )
         work.finish(tx, claim)

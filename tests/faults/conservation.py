@@ -71,6 +71,11 @@ class Books:
         rows = self._rows("SELECT stage, count(*) FROM tenant_work WHERE tenant_id = %s GROUP BY stage", caller)
         return found | {str(stage): int(count) for stage, count in rows}
 
+    def is_claimed(self, caller: Caller, stage: str) -> bool:
+        """Whether a worker has any of a caller's items of this stage in hand."""
+        claimed = "SELECT FROM tenant_work WHERE tenant_id = %s AND claimed_until > now() AND claim IS NOT NULL"
+        return bool(self._rows(f"{claimed} AND stage = '{stage}'", caller))
+
     def entries(self, caller: Caller) -> list[str]:
         """Ids of the caller's entries in its stream, oldest first."""
         with redis.Redis.from_url(self._redis_url) as queue:

@@ -41,6 +41,8 @@ PLACES = (
     "index.before_finish",
     "embed.before",
     "embed.before_finish",
+    "score.before",
+    "score.before_finish",
 )
 WORKERS = {"worker-ingest": ("ingest", 2), "worker-embed": ("embed", 1), "worker-score": ("score", 1)}
 
@@ -140,15 +142,15 @@ class Plant:
             self.processes.signal_all_of(name, signal.SIGCONT)
 
     @contextmanager
-    def replaced(self, name: str, failpoint: str) -> Iterator[None]:
-        """Meanwhile, a worker that dies at this failpoint whenever it can does the work of this one."""
+    def replaced(self, name: str, failpoint: str, **settings: str) -> Iterator[str]:
+        """Meanwhile, a worker with this failpoint does the work of this one. Gives its name."""
         frail = f"frail-{name}"
         lane, processes = WORKERS[name]
         arguments = ["worker", "--lane", lane, "--concurrency", str(processes)]
         with self.paused(name):
-            self.processes.start(frail, *arguments, EBBING_FAILPOINTS=failpoint)
+            self.processes.start(frail, *arguments, EBBING_FAILPOINTS=failpoint, **settings)
             try:
-                yield
+                yield frail
             finally:
                 self.processes.kill(frail)
 

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable
+from typing import Final
 
+import pytest
+
+from app.embedded import has_ended
 from tests.faults.load import Caller, load
 from tests.faults.plant import SHUTDOWN_SECONDS, WORKERS, Plant
 from tests.faults.test_servers_killed import more_is_accepted
+from tests.waiting import until
 
 STOP_SECONDS = SHUTDOWN_SECONDS + 5
+# Stage: the worker in whose slices it is done.
+SLICES: Final = {"index": "worker-ingest", "embed": "worker-embed", "score": "worker-score"}
 
 
 def test_workers_that_are_told_to_stop_finish_or_hand_back_and_lose_nothing(
     plant: Plant, callers: Callable[[int], list[Caller]]
 ) -> None:
     tenants = callers(3)
-    with load(tenants, pause_seconds=0.002):
+    with load(tenants):
         more_is_accepted(tenants, 500)
         plant.processes.stop(*WORKERS, seconds=STOP_SECONDS)
         for name in WORKERS:
@@ -24,6 +32,24 @@ def test_workers_that_are_told_to_stop_finish_or_hand_back_and_lose_nothing(
     plant.books.wait_until_settled(tenants)
     plant.books.check(tenants)
     plant.books.check_backlog_is_nought()
+
+
+@pytest.mark.parametrize("stage", SLICES)
+def test_a_worker_told_twice_to_stop_in_a_slice_that_takes_long_ends_in_time_and_another_does_it(
+    plant: Plant, callers: Callable[[int], list[Caller]], stage: str
+) -> None:
+    [caller] = callers(1)
+    with plant.replaced(SLICES[stage], f"{stage}.before~60") as slow:
+        caller.send()
+        until(lambda: plant.books.is_claimed(caller, stage), "it is in the middle of its slice")
+        worker = plant.processes.running[slow]
+        worker.send_signal(signal.SIGTERM)
+        until(lambda: "Soft Shutdown" in plant.processes.log(slow).read_text(), "it has heard of it")
+        worker.send_signal(signal.SIGTERM)
+        until(lambda: has_ended(worker), "it ends", STOP_SECONDS)
+
+    plant.books.wait_until_settled([caller])
+    plant.books.check([caller])
 
 
 def test_the_api_told_to_stop_answers_what_it_has_accepted(

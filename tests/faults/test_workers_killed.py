@@ -5,14 +5,23 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Final
 
 import pytest
 
+from app.queues import EMBED_MEMORIES, INDEX, SCORE_MEMORIES
+from app.services import enrichment
 from app.services.ingest import KILLED
 from tests.faults.load import Caller, load
-from tests.faults.plant import CLAIM_IDLE_SECONDS, LEASE_SECONDS, Plant
+from tests.faults.plant import CLAIM_IDLE_SECONDS, LEASE_SECONDS, WORKERS, Plant
 from tests.waiting import until
+from workers.schedule import SAFETY_NETS
+
+# Between two nudges that beat sends to a lane.
+NUDGE_SECONDS: Final = max(
+    net.every_seconds for net in SAFETY_NETS if net.task in (INDEX, EMBED_MEMORIES, SCORE_MEMORIES)
+)
 
 # Place: what it is on the way to do, and how long whoever dies there holds it.
 PLACES: Final = {
@@ -23,6 +32,8 @@ PLACES: Final = {
     "index.before_finish": ("index", LEASE_SECONDS),
     "embed.before": ("embed", LEASE_SECONDS),
     "embed.before_finish": ("embed", LEASE_SECONDS),
+    "score.before": ("score", LEASE_SECONDS),
+    "score.before_finish": ("score", LEASE_SECONDS),
 }
 
 
@@ -43,7 +54,7 @@ def test_what_a_killed_worker_had_in_hand_is_done_once_and_soon(
 
         plant.books.wait_until_settled([caller])
         plant.books.check([caller])
-        assert recovered_seconds < 2 * held_seconds
+        assert recovered_seconds < 2 * held_seconds + NUDGE_SECONDS
     plant.books.check_backlog_is_nought()
 
 
@@ -73,10 +84,35 @@ def test_an_entry_that_kills_whoever_reads_it_is_set_aside_after_three_tries(
     plant.books.check([well])
 
 
+def test_a_memory_that_kills_whoever_enriches_it_is_set_aside_after_three_tries(
+    plant: Plant, callers: Callable[[int], list[Caller]]
+) -> None:
+    lanes = {"index": "worker-ingest", "embed": "worker-embed", "score": "worker-score"}
+    well, *others = callers(1 + len(lanes))
+    sick = dict(zip(lanes, others, strict=True))
+    with ExitStack() as frail:
+        for stage, caller in sick.items():
+            frail.enter_context(plant.replaced(lanes[stage], f"{stage}.before@{caller.tenant_id}"))
+            caller.send(caller.batch(size=1))
+        turns, deadline = 0, time.monotonic() + 60
+        while not all(plant.books.dead_letters(caller) for caller in sick.values()):
+            assert time.monotonic() < deadline, "not all are set aside"
+            well.send()
+            plant.books.wait_until_settled([well])
+            turns += 1
+
+        for stage, caller in sick.items():
+            assert plant.books.dead_letters(caller) == [(stage, enrichment.KILLED, 3)]
+        assert turns > 3  # nobody waited for them
+        plant.books.wait_until_settled([well, *others])
+    plant.books.check(others, dead_letters=1)  # stored all the same
+    plant.books.check([well])
+
+
 def test_a_worker_killed_whole_loses_nothing(plant: Plant, callers: Callable[[int], list[Caller]]) -> None:
     tenants = callers(2)
     with load(tenants):
-        for name in ("worker-ingest", "worker-embed"):
+        for name in WORKERS:
             count = len(tenants[0].accepted)
             until(lambda count=count: len(tenants[0].accepted) > count + 100, "more is accepted")  # type: ignore[misc]
             plant.processes.kill(name)

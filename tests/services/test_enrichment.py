@@ -161,7 +161,7 @@ def test_one_that_kills_its_worker_is_cornered_too(
             deaths += 1
             release(service)
     assert waiting(service, stage) == 0
-    assert service.letters(tenant.tenant_id) == [(stage, enrichment.KILLED, 4)]
+    assert service.letters(tenant.tenant_id) == [(stage, enrichment.KILLED, 3)]
     assert deaths <= 3 + 3 * 2
     assert {memory_id for _, given in fake.given for memory_id in given} == set(ids)
 
