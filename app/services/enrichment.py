@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from threading import Lock
 from uuid import UUID, uuid4
 
 import structlog
@@ -44,6 +45,7 @@ Process = Callable[[UUID, Sequence[UUID]], int]
 # Whose turn was the last of each stage in this process: the next slice goes on from there, so that slices which
 # end early don't always serve the same tenants.
 _last_turns: dict[str, UUID] = {}
+_claiming = Lock()
 
 
 def index() -> int:
@@ -98,7 +100,8 @@ def _slice(stage: str, process: Process, limit: int, counter: str, task: str) ->
 
 
 def _claim(stage: str, after: UUID, limit: int) -> Claim | None:
-    with database.shared() as tx:
+    # One at a time in a process: a thread would pass over what another has only locked to look at.
+    with _claiming, database.shared() as tx:
         return work.claim(tx, stage, claim_id=uuid4(), after=after, limit=limit, lease_seconds=_lease_seconds(stage))
 
 
