@@ -195,9 +195,13 @@ class Scorer:
 
         gathered = Gathered()
         batches = list(scoring.batches(memories, self._batch_tokens, self._batch_memories))
-        with ThreadPoolExecutor(threads) as pool:
+        pool = ThreadPoolExecutor(threads)
+        try:
             for batch, outcome in zip(batches, pool.map(ask, count(), batches), strict=True):
                 gathered.add(batch, outcome)
+        finally:
+            # All is done here, unless the process was told to stop: then it doesn't wait for what a model may say.
+            pool.shutdown(wait=False, cancel_futures=True)
         self._was_understood |= bool(gathered.scores)
         if not self._was_understood:  # a server that finds fault with every request hasn't understood one yet
             gathered.blame_provider(Reason.BAD_REQUEST)
