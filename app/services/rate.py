@@ -162,7 +162,7 @@ def _rate(turn: Turn, scorer: Scorer, texts: Sequence[_Text], known: Mapping[byt
     """Ask about the texts that aren't known, and write all that came of it."""
     config, tenant_id = settings(), turn.tenant_id
     asked = [Unscored(text.name, text.shown) for text in texts if text.digest not in known]
-    failpoints.reach("rate.before")
+    failpoints.reach("rate.before", str(tenant_id))
     found = scorer.gather(asked, threads=config.llm_concurrency, seconds=config.slice_seconds)
     delay_seconds = _delay_seconds(tenant_id, found)
     failpoints.reach("rate.before_write")

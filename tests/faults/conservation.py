@@ -86,6 +86,25 @@ class Books:
         memories = self._rows("SELECT memory_id FROM memories WHERE tenant_id = %s", caller)
         return {str(memory_id) for (memory_id,) in memories}
 
+    def sources(self, callers: Sequence[Caller]) -> set[str]:
+        """Who has judged what these callers' memories are worth."""
+        judged = "SELECT DISTINCT salience_source FROM memory_state WHERE tenant_id = %s"
+        return {str(source) for caller in callers for (source,) in self._rows(judged, caller)}
+
+    def is_to_be_rated(self, caller: Caller) -> bool:
+        """Whether any of a caller's memories waits for a model's rating."""
+        return bool(self._rows("SELECT FROM rating_turns WHERE tenant_id = %s", caller))
+
+    def is_put_off(self, caller: Caller) -> bool:
+        """Whether a caller's ratings wait for a provider that has failed."""
+        put_off = "SELECT FROM rating_turns WHERE tenant_id = %s AND claim IS NULL AND claimed_until > now()"
+        return bool(self._rows(put_off, caller))
+
+    def let_time_pass(self) -> None:
+        """End what ratings were put off for, and the leases on them."""
+        with psycopg.connect(self.database_url) as tx:
+            tx.execute("UPDATE rating_turns SET claimed_until = now()")
+
     def dead_letters(self, caller: Caller) -> list[tuple[str, str, int]]:
         """Stage, reason and attempts of each."""
         found = self._rows(

@@ -44,7 +44,7 @@ PLACES = (
     "score.before",
     "score.before_finish",
 )
-WORKERS = {"worker-ingest": ("ingest", 2), "worker-embed": ("embed", 1), "worker-score": ("score", 1)}
+WORKERS = {"worker-ingest": ("ingest", 2), "worker-embed": ("embed", 1), "worker-score": ("score", 2)}
 
 
 class Plant:
@@ -128,9 +128,9 @@ class Plant:
         """The file that disarms the place."""
         return self._marks / place
 
-    def start_worker(self, name: str) -> None:
+    def start_worker(self, name: str, **settings: str) -> None:
         lane, processes = WORKERS[name]
-        self.processes.start(name, "worker", "--lane", lane, "--concurrency", str(processes))
+        self.processes.start(name, "worker", "--lane", lane, "--concurrency", str(processes), **settings)
 
     @contextmanager
     def paused(self, name: str) -> Iterator[None]:
@@ -153,6 +153,17 @@ class Plant:
                 yield frail
             finally:
                 self.processes.kill(frail)
+
+    @contextmanager
+    def configured(self, name: str, **settings: str) -> Iterator[None]:
+        """Meanwhile, a worker has further settings."""
+        self.processes.kill(name)
+        self.start_worker(name, **settings)
+        try:
+            yield
+        finally:
+            self.processes.kill(name)
+            self.start_worker(name)
 
     def caller(self) -> Caller:
         """A new tenant's client."""

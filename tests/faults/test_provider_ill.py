@@ -1,0 +1,171 @@
+"""The provider of models is ill in every way: what isn't its business goes on, and the rest is made up for."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from statistics import median
+from typing import Any, Final
+
+import pytest
+
+from app.services.enrichment import KILLED
+from tests.faults.load import Caller, load
+from tests.faults.plant import Plant
+from tests.faults.test_shutdown import STOP_SECONDS
+from tests.provider.server import FakeProvider, provider
+from tests.waiting import until
+
+ILLNESSES: Final[dict[str, dict[str, Any]]] = {
+    "429": {"mode": "rate_limit", "retry_after": "1"},
+    "500": {"mode": "server_error"},
+    "hang": {"mode": "hang"},
+    "slow trickle": {"mode": "trickle"},
+    "connection refused": {"mode": "refuse"},
+}
+# An answer that makes no sense may be the memory's own doing: it is left to the rules.
+NONSENSE: Final[dict[str, dict[str, Any]]] = {
+    "garbage": {"mode": "garbage"},
+    "wrong count": {"mode": "wrong_count"},
+    "200 KB": {"mode": "long"},
+}
+SETTINGS: Final = {
+    "EBBING_LLM_TIMEOUT_SECONDS": "1",
+    "EBBING_LLM_BREAKER_SECONDS": "1",
+    "EBBING_SLICE_SECONDS": "1",
+}
+REQUESTS = 10
+REQUESTS_MIN, REQUESTS_MAX = 50, 500
+SLOWER_MAX = 1.5
+
+
+@pytest.fixture(scope="module")
+def fake() -> Iterator[FakeProvider]:
+    with provider() as running:
+        yield running
+
+
+@pytest.fixture
+def rating(plant: Plant, fake: FakeProvider) -> Iterator[Plant]:
+    """The plant with a provider, which is well at first."""
+    fake.control.set()
+    with plant.configured("worker-score", EBBING_OPENAI_BASE_URL=fake.url, **SETTINGS):
+        plant.books.let_time_pass()  # for what the worker before had in hand
+        yield plant
+
+
+@contextmanager
+def ill(fake: FakeProvider, illness: dict[str, Any]) -> Iterator[None]:
+    """Meanwhile the provider is ill."""
+    fake.control.set(**illness)
+    if illness["mode"] == "refuse":
+        fake.refuse()
+    try:
+        yield
+    finally:
+        fake.control.set()
+        if illness["mode"] == "refuse":
+            fake.listen()
+
+
+def seconds_of_requests(caller: Caller) -> list[float]:
+    """How long it takes to have a memory accepted, several times."""
+    taken = []
+    for _ in range(REQUESTS):
+        began = time.perf_counter()
+        caller.send(caller.batch(size=1))
+        taken.append(time.perf_counter() - began)
+    return taken
+
+
+@pytest.mark.parametrize("illness", ILLNESSES)
+def test_an_ill_provider_holds_up_nothing_and_all_is_rated_when_it_is_well(
+    rating: Plant, fake: FakeProvider, callers: Callable[[int], list[Caller]], illness: str
+) -> None:
+    caller, other = everyone = callers(2)
+    when_well: list[float] = []
+    when_ill: list[float] = []
+    with load([other], pause_seconds=0.1):
+        with ill(fake, ILLNESSES[illness]):
+            [memory_id] = caller.send(caller.batch(size=1))
+            until(lambda: caller.finds(memory_id), "it is found by its words")
+            until(lambda: rating.books.is_put_off(caller), "the provider was asked in vain")
+        # In turns, and more of them while in doubt: the machine has other work too.
+        while len(when_ill) < REQUESTS_MIN or median(when_ill) > SLOWER_MAX * median(when_well):
+            assert len(when_ill) < REQUESTS_MAX, f"{median(when_ill):.4f} s, {median(when_well):.4f} s when it is well"
+            when_well += seconds_of_requests(caller)
+            with ill(fake, ILLNESSES[illness]):
+                rating.books.let_time_pass()
+                when_ill += seconds_of_requests(caller)
+    with ill(fake, ILLNESSES[illness]):
+        rating.books.wait_until_settled(everyone)  # stored, indexed, embedded, and scored by the rules
+
+    def is_rated() -> bool:
+        rating.books.let_time_pass()
+        return rating.books.sources(everyone) == {"llm"}
+
+    until(is_rated, "a model has rated all", 30)
+    rating.books.check(everyone)
+
+
+@pytest.mark.parametrize("nonsense", NONSENSE)
+def test_memories_about_which_nonsense_is_answered_are_left_to_the_rules_and_others_are_rated(
+    rating: Plant, fake: FakeProvider, callers: Callable[[int], list[Caller]], nonsense: str
+) -> None:
+    before, after = everyone = callers(2)
+    calls = fake.calls
+    with ill(fake, NONSENSE[nonsense]):
+        [memory_id] = before.send(before.batch(size=1))
+        until(lambda: before.finds(memory_id), "it is found by its words")
+        until(lambda: fake.calls > calls and not rating.books.is_to_be_rated(before), "nothing is to be rated")
+    after.send()
+    until(lambda: rating.books.sources([after]) == {"llm"}, "a model rates what comes then")
+
+    assert rating.books.sources([before]) == {"heuristic"}
+    rating.books.wait_until_settled(everyone)
+    rating.books.check(everyone)
+
+
+def test_a_worker_told_to_stop_while_a_model_doesnt_answer_ends_in_time_and_another_rates(
+    plant: Plant, fake: FakeProvider, callers: Callable[[int], list[Caller]]
+) -> None:
+    [caller] = callers(1)
+    patient = {"EBBING_OPENAI_BASE_URL": fake.url, "EBBING_LLM_TIMEOUT_SECONDS": "60"}
+    calls = fake.calls
+    with plant.configured("worker-score", **patient):
+        with ill(fake, {"mode": "hang"}):
+            plant.books.let_time_pass()
+            caller.send(caller.batch(size=3))
+            until(lambda: fake.calls > calls, "a model is asked")
+            plant.processes.stop("worker-score", seconds=STOP_SECONDS)
+        plant.start_worker("worker-score", **patient)
+        plant.books.let_time_pass()
+        until(lambda: plant.books.sources([caller]) == {"llm"}, "another rates")
+    plant.books.check([caller])
+
+
+def test_a_memory_that_kills_whoever_rates_it_is_set_aside_after_three_tries(
+    plant: Plant, fake: FakeProvider, callers: Callable[[int], list[Caller]]
+) -> None:
+    sick, well = everyone = callers(2)
+    fake.control.set()
+    poison = f"rate.before@{sick.tenant_id}"
+    with plant.replaced("worker-score", poison, EBBING_OPENAI_BASE_URL=fake.url, **SETTINGS):
+        plant.books.let_time_pass()
+        sick.send(sick.batch(size=1))
+        well.send()
+
+        def is_set_aside() -> bool:
+            plant.books.let_time_pass()
+            return bool(plant.books.dead_letters(sick))
+
+        until(is_set_aside, "it is set aside", 40)
+        assert plant.books.dead_letters(sick) == [("rate", KILLED, 3)]
+        until(lambda: plant.books.sources([well]) == {"llm"}, "others are rated")
+        until(lambda: not plant.books.is_to_be_rated(sick), "nothing is to be rated")
+
+    assert plant.books.sources([sick]) == {"heuristic"}
+    plant.books.wait_until_settled(everyone)
+    plant.books.check([sick], dead_letters=1)
+    plant.books.check([well])
