@@ -22,7 +22,7 @@ from tests.waiting import until
 
 START_SECONDS = 60
 STOP_SECONDS = 60
-LANES = ("ingest", "embed", "maintain")
+LANES = ("ingest", "embed", "score", "maintain")
 TARGETS = ("supervisor", "api main", "api worker", "celery main", "celery child", "beat", "redis", "postgres")
 
 
