@@ -126,9 +126,11 @@ class Settings(BaseSettings):
     embedding_dimensions: int = Field(
         768, ge=0, le=16_000, description="Size asked of an `openai` model; 0 asks for none and takes what it gives."
     )
-    llm_timeout_seconds: float = Field(30, gt=0, description="Longest time of one call, to the answer's last byte.")
+    llm_timeout_seconds: float = Field(
+        30, gt=0, le=120, description="Longest time of one call, to the answer's last byte; a worker's task has 300."
+    )
     llm_query_timeout_seconds: float = Field(3, gt=0, description="The same for a query's vector, tried once.")
-    llm_tries: int = Field(3, ge=1, description="Tries of a call that fails in a passing way.")
+    llm_tries: int = Field(3, ge=1, description="Tries of a call for vectors that fails in a passing way.")
     llm_wait_max_seconds: float = Field(
         10, ge=0, description="Longest wait between tries, in all; what asks for longer is put off."
     )
