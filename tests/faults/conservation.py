@@ -100,6 +100,11 @@ class Books:
         put_off = "SELECT FROM rating_turns WHERE tenant_id = %s AND claim IS NULL AND claimed_until > now()"
         return bool(self._rows(put_off, caller))
 
+    def forget_ratings(self) -> None:
+        """Let nothing be rated that other tests have left."""
+        with psycopg.connect(self.database_url) as tx:
+            tx.execute("DELETE FROM rating_turns")
+
     def let_time_pass(self) -> None:
         """End what ratings were put off for, and the leases on them."""
         with psycopg.connect(self.database_url) as tx:

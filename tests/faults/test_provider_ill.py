@@ -51,7 +51,7 @@ def rating(plant: Plant, fake: FakeProvider) -> Iterator[Plant]:
     """The plant with a provider, which is well at first."""
     fake.control.set()
     with plant.configured("worker-score", EBBING_OPENAI_BASE_URL=fake.url, **SETTINGS):
-        plant.books.let_time_pass()  # for what the worker before had in hand
+        plant.books.forget_ratings()
         yield plant
 
 
@@ -135,7 +135,7 @@ def test_a_worker_told_to_stop_while_a_model_doesnt_answer_ends_in_time_and_anot
     calls = fake.calls
     with plant.configured("worker-score", **patient):
         with ill(fake, {"mode": "hang"}):
-            plant.books.let_time_pass()
+            plant.books.forget_ratings()
             caller.send(caller.batch(size=3))
             until(lambda: fake.calls > calls, "a model is asked")
             plant.processes.stop("worker-score", seconds=STOP_SECONDS)
@@ -152,7 +152,7 @@ def test_a_memory_that_kills_whoever_rates_it_is_set_aside_after_three_tries(
     fake.control.set()
     poison = f"rate.before@{sick.tenant_id}"
     with plant.replaced("worker-score", poison, EBBING_OPENAI_BASE_URL=fake.url, **SETTINGS):
-        plant.books.let_time_pass()
+        plant.books.forget_ratings()
         sick.send(sick.batch(size=1))
         well.send()
 
