@@ -13,6 +13,7 @@ import psycopg
 import redis
 
 from app.clients.redis import BACKLOG, stream_key
+from app.store.work import SCORE
 from tests.faults.load import Caller
 from tests.waiting import POLL_SECONDS
 
@@ -40,21 +41,24 @@ class Books:
         self.database_url = database_url
         self._redis_url = redis_url
 
-    def wait_until_settled(self, callers: Sequence[Caller], seconds: float = SETTLE_SECONDS) -> None:
-        """Wait until nothing of these callers waits to be stored, indexed, embedded or scored.
+    def wait_until_settled(
+        self, callers: Sequence[Caller], seconds: float = SETTLE_SECONDS, *, scored: bool = False
+    ) -> None:
+        """Wait until nothing of these callers waits to be stored, indexed, embedded, and scored where that is asked.
 
-        Fails when nothing has become less for so many seconds, and says what is left.
+        Nobody waits for scores to find a memory, and their lane may come last. Fails when nothing has become less
+        for so many seconds, and says what is left.
         """
-        least, deadline = self._left(callers), time.monotonic() + seconds
+        least, deadline = self._left(callers, scored=scored), time.monotonic() + seconds
         while least:
             assert time.monotonic() < deadline, f"{least} wait: {[self._details(caller) for caller in callers]}"
             time.sleep(POLL_SECONDS)
-            left = self._left(callers)
+            left = self._left(callers, scored=scored)
             if left < least:
                 least, deadline = left, time.monotonic() + seconds
 
-    def _left(self, callers: Sequence[Caller]) -> int:
-        return sum(sum(self.waiting(caller).values()) for caller in callers)
+    def _left(self, callers: Sequence[Caller], *, scored: bool) -> int:
+        return sum(sum(self.waiting(caller, scored=scored).values()) for caller in callers)
 
     def _details(self, caller: Caller) -> dict[str, Any]:
         claims = self._rows(
@@ -64,12 +68,12 @@ class Books:
         )
         return {**self.waiting(caller), "stage, attempts, claimed, items": claims}
 
-    def waiting(self, caller: Caller) -> dict[str, int]:
-        """What of a caller's waits: requests to be stored, and items of enrichment by stage."""
+    def waiting(self, caller: Caller, *, scored: bool = True) -> dict[str, int]:
+        """What of a caller's waits: requests to be stored, and items of enrichment by stage, `score` if asked."""
         with redis.Redis.from_url(self._redis_url) as queue:
             found = {"drain": queue.xlen(stream_key(caller.tenant_id))}
         rows = self._rows("SELECT stage, count(*) FROM tenant_work WHERE tenant_id = %s GROUP BY stage", caller)
-        return found | {str(stage): int(count) for stage, count in rows}
+        return found | {str(stage): int(count) for stage, count in rows if scored or stage != SCORE}
 
     def is_claimed(self, caller: Caller, stage: str) -> bool:
         """Whether a worker has any of a caller's items of this stage in hand."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -14,7 +15,7 @@ import httpx
 import psycopg
 import redis
 
-from app.embedded import Postgres, Redis, Server, free_ports, has_ended
+from app.embedded import EmbeddedError, Postgres, Redis, Server, free_ports, has_ended
 from app.store.migrate import upgrade
 from app.store.provision import create_database
 from tests.faults.conservation import Books
@@ -25,6 +26,7 @@ from tests.processes import Processes
 CLAIM_IDLE_SECONDS = 2
 LEASE_SECONDS = 3
 SHUTDOWN_SECONDS = 3
+RELEASE_SECONDS = 10
 DRAIN_BYTES = 1 << 20
 
 DATABASE = "ebbing"
@@ -107,7 +109,16 @@ class Plant:
         self.processes.wait_until_answers("api", f"{self.url}/readyz")
 
     def start_server(self, server: Server) -> None:
-        self.servers[server.name] = server.start()
+        """Start it; after a kill its children may hold what it needs for a moment more."""
+        deadline = time.monotonic() + RELEASE_SECONDS
+        while True:
+            try:
+                self.servers[server.name] = server.start()
+                return
+            except EmbeddedError as error:
+                if "still in use" not in str(error) or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.2)
 
     def kill_server(self, server: Server) -> None:
         """Kill the server's main process alone, as an operator's kill -9 or the kernel would."""

@@ -76,7 +76,9 @@ class Killing:
 
         def is_done() -> bool:
             with suppress(*AWAY):
-                return books.stored(self.probe).issuperset(ids) and not any(books.waiting(self.probe).values())
+                return books.stored(self.probe).issuperset(ids) and not any(
+                    books.waiting(self.probe, scored=False).values()
+                )
             return False
 
         until(is_done, "a new memory can be found", RECOVERY_SECONDS)

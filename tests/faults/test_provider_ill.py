@@ -99,7 +99,7 @@ def test_an_ill_provider_holds_up_nothing_and_all_is_rated_when_it_is_well(
                 rating.books.let_time_pass()
                 when_ill += seconds_of_requests(caller)
     with ill(fake, ILLNESSES[illness]):
-        rating.books.wait_until_settled(everyone)  # stored, indexed, embedded, and scored by the rules
+        rating.books.wait_until_settled(everyone, scored=True)  # stored, indexed, embedded, and scored by the rules
 
     def is_rated() -> bool:
         rating.books.let_time_pass()

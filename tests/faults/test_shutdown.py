@@ -48,7 +48,7 @@ def test_a_worker_told_twice_to_stop_in_a_slice_that_takes_long_ends_in_time_and
         worker.send_signal(signal.SIGTERM)
         until(lambda: has_ended(worker), "it ends", STOP_SECONDS)
 
-    plant.books.wait_until_settled([caller])
+    plant.books.wait_until_settled([caller], scored=True)
     plant.books.check([caller])
 
 
