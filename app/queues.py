@@ -119,6 +119,14 @@ def nudge(task: str) -> None:
         log.warning("nudge_failed", task=task, error=type(error).__name__)
 
 
+def wake(task: str) -> None:
+    """Send a task whose flag is up already. Never raises: beat does the same in a moment."""
+    try:
+        enqueue(task)
+    except Exception as error:  # noqa: BLE001 - what is to be done stands in the stream or in a row
+        log.warning("nudge_failed", task=task, error=type(error).__name__)
+
+
 def nudged(task: str) -> None:
     """Take the flag down, before the first look for work: what comes later sends a nudge of its own."""
     client().delete(f"{NUDGE_PREFIX}{task}")
@@ -154,7 +162,4 @@ class Nudger:
             self._wanted.clear()
             if self._closed:
                 return
-            try:
-                enqueue(self._task)
-            except Exception as error:  # noqa: BLE001 - beat's next nudge does the same; the memory is in its stream
-                log.warning("nudge_failed", task=self._task, error=type(error).__name__)
+            wake(self._task)

@@ -183,15 +183,8 @@ def _store_again(tenant_id: UUID, letters: Sequence[tuple[UUID, Unstored]]) -> i
     with database.tenant(tenant_id) as tx:
         rows.delete(tx, tenant_id, appended)
     if nudge:
-        _wake_drain()
+        queues.wake(queues.DRAIN)
     return len(appended)
-
-
-def _wake_drain() -> None:
-    try:
-        queues.enqueue(queues.DRAIN)
-    except Exception as error:  # noqa: BLE001 - beat's next nudge does the same; the entry is in its stream
-        log.warning("nudge_failed", task=queues.DRAIN, error=type(error).__name__)
 
 
 def _queue_again(tx: database.Transaction, tenant_id: UUID, taken: Sequence[tuple[str, list[UUID]]]) -> None:
