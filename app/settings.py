@@ -190,6 +190,11 @@ class Settings(BaseSettings):
         return self.openai_api_key is not None or self.openai_base_url is not None
 
     @property
+    def llm_tries_seconds(self) -> float:
+        """How long a call for vectors may take with all of its tries."""
+        return self.llm_tries * self.llm_timeout_seconds + self.llm_wait_max_seconds
+
+    @property
     def provider_url(self) -> str:
         """Where it is, or would be."""
         return self.openai_base_url or OPENAI_URL

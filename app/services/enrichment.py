@@ -110,7 +110,7 @@ def _lease_seconds(stage: str) -> float:
     config = settings()
     if stage != work.EMBED or (config.embedder == "local" and not config.has_provider):
         return config.lease_seconds
-    return config.lease_seconds + config.llm_tries * config.llm_timeout_seconds + config.llm_wait_max_seconds
+    return config.lease_seconds + config.llm_tries_seconds
 
 
 def _see_to(claim: Claim, process: Process) -> int:

@@ -174,9 +174,7 @@ def _fail(job: Job, claim_id: UUID, reason: str) -> None:
 def _lease_seconds() -> float:
     """How long a step may take: where a provider is asked, as long as all of its tries may take more."""
     config = settings()
-    if not config.has_provider:
-        return LEASE_SECONDS
-    return LEASE_SECONDS + config.llm_tries * config.llm_timeout_seconds + config.llm_wait_max_seconds
+    return LEASE_SECONDS + (config.llm_tries_seconds if config.has_provider else 0)
 
 
 def get(tenant_id: UUID, job_id: UUID) -> Listed:
