@@ -134,13 +134,8 @@ def query_vector(tenant_id: UUID, space: Space, query: str, idf: Mapping[str, fl
     return None
 
 
-def searched(tenant_id: UUID) -> Searched | None:
-    """The space that a tenant is searched in; None before its first vector."""
-    with database.shared() as tx:
-        there = rows.of_tenant(tx, tenant_id)
-    if there is None:
-        return None
-    space = there.searched
+def compared(space: Space) -> Searched:
+    """A space that a tenant is searched in, held against the settings'; never in a transaction."""
     try:
         is_settings = (space.model, space.dimensions) == _named()
     except (ProviderFailed, Misconfigured):

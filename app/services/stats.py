@@ -12,6 +12,7 @@ from app.services import spaces
 from app.services.spaces import Searched
 from app.settings import settings
 from app.store import database, dead_letters, jobs, memories, ratings, schedules, work
+from app.store import spaces as space_rows
 from app.store.work import Waiting
 
 
@@ -49,6 +50,7 @@ def of_tenant(tenant_id: UUID) -> Stats:
         waiting = work.waiting(tx, tenant_id)
         runs = _together(schedules.unfinished(tx, tenant_id), jobs.unfinished(tx, tenant_id))
         letters = dead_letters.count(tx, tenant_id)
+        there = space_rows.of_tenant(tx, tenant_id)
         config = settings()
         unrated = ratings.count_unrated(tx, tenant_id, version(config.salience_model)) if config.has_provider else 0
     queue = backlog()
@@ -58,7 +60,7 @@ def of_tenant(tenant_id: UUID) -> Stats:
         "rate": unrated,
     }
     lanes = _lanes(pending["ingest"], _age(queue.oldest_ms([tenant_id])), waiting, runs)
-    return Stats(tiers, pending, letters, lanes, spaces.searched(tenant_id))
+    return Stats(tiers, pending, letters, lanes, spaces.compared(there.searched) if there else None)
 
 
 def of_lanes() -> dict[str, Lane]:
