@@ -205,6 +205,8 @@ class Scorer:
         self._was_understood |= bool(gathered.scores)
         if not self._was_understood:  # a server that finds fault with every request hasn't understood one yet
             gathered.blame_provider(Reason.BAD_REQUEST)
+        if gathered.illness is None and gathered.is_nonsense:
+            gathered.blame_provider(Reason.GARBAGE)
         return gathered
 
     def score(self, memories: Sequence[Unscored]) -> Scored:

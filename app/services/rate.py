@@ -258,18 +258,14 @@ def _give_back(turn: Turn, delay_seconds: float) -> None:
 
 
 def _delay_seconds(tenant_id: UUID, found: Gathered) -> float:
-    """How long the tenant waits: as long as an ill provider asks, within bounds.
-
-    Where nothing made sense of several texts, that is taken for the provider's illness too, and the texts for spared.
-    """
-    if found.illness is None and found.is_nonsense:
-        found.blame_provider(Reason.GARBAGE)
-        _senseless[tenant_id] += 1
-        return float(min(RETRY_SECONDS * 2 ** _senseless[tenant_id], PUT_OFF_SECONDS))
+    """How long the tenant waits: as long as an ill provider asks, within bounds; ever longer for one without sense."""
     if found.scores:
         del _senseless[tenant_id]
     if found.illness is None:
         return 0.0
+    if found.illness.reason is Reason.GARBAGE:
+        _senseless[tenant_id] += 1
+        return float(min(RETRY_SECONDS * 2 ** _senseless[tenant_id], PUT_OFF_SECONDS))
     if found.illness.treatment.verdict is not Verdict.RETRY:
         return PUT_OFF_SECONDS
     return min(max(found.illness.retry_after_seconds or 0.0, RETRY_SECONDS), PUT_OFF_SECONDS)
