@@ -48,7 +48,7 @@ def test_a_job_goes_on_after_kill_9_once_its_lease_is_over(service: Service, mon
     run_until_killed(service, "job.before_note*2", "job", job_id)
     assert service.rows("SELECT status, done FROM jobs WHERE job_id = %s", job_id) == [("running", 1)]
     assert schedule.tick([]) == 0, "its lease holds"
-    service.rows("UPDATE jobs SET claimed_until = now() - interval '1 second' WHERE job_id = %s", job_id)
+    service.rows("UPDATE jobs SET claimed_until = now() - interval '1 millisecond' WHERE job_id = %s", job_id)
     sent: list[UUID] = []
     monkeypatch.setattr("app.queues.enqueue", lambda _, argument, **__: sent.append(argument))
     assert schedule.tick([]) == 1
