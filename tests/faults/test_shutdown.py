@@ -39,7 +39,7 @@ def test_a_worker_told_twice_to_stop_in_a_slice_that_takes_long_ends_in_time_and
     plant: Plant, callers: Callable[[int], list[Caller]], stage: str
 ) -> None:
     [caller] = callers(1)
-    with plant.replaced(SLICES[stage], f"{stage}.before~60") as slow:
+    with plant.replaced(SLICES[stage], f"{stage}.before@{caller.tenant_id}~60") as slow:  # not in what others left
         caller.send()
         until(lambda: plant.books.is_claimed(caller, stage), "it is in the middle of its slice")
         worker = plant.processes.running[slow]
