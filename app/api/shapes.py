@@ -95,7 +95,7 @@ def _stored(row: Stored) -> dict[str, Any]:
         "occurred_at": row.occurred_at,
         "created_at": row.created_at,
         "updated_at": row.updated_at,
-        "accessed_at": row.accessed_at,
+        "accessed_at": row.accessed_at if row.access_count else None,
         "access_count": row.access_count,
         "tier": row.tier,
         "strength": None,

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from dataclasses import asdict
+from functools import cached_property
+from typing import Annotated, Any, Literal
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from app.domain.dynamics.profiles import profile
+from app.domain.dynamics.protocol import Dynamics
+from app.domain.importance import Importance
+from app.domain.review import Review
+from app.domain.tiers import Tiers
 
 Weight = Annotated[float, Field(ge=0, le=10, allow_inf_nan=False)]
 
@@ -49,6 +57,28 @@ class Budget(BaseModel):
     """Money, in the unit of the operator's prices."""
 
 
+class Forgetting(BaseModel):
+    """Which model of forgetting a tenant's memories follow."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    profile: str = "spec"
+    """`spec`, `mnemex`, `cmm`, `memory_decay`, or the name of one that the operator has installed."""
+    parameters: dict[str, Any] = {}
+    """Those of the profile that differ from its defaults; the importance of `spec` is the policy's own."""
+
+
+class Reinforcement(BaseModel):
+    """When a use makes a memory stronger."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    by_search: bool = True
+    """Whether being found by a search counts as a use, unless the search says otherwise."""
+    refractory_seconds: Annotated[float, Field(ge=0, le=86_400, allow_inf_nan=False)] = 60.0
+    """A memory is reinforced at most once in this time by one session."""
+
+
 class Policy(BaseModel):
     """What a tenant may choose; stored as versioned JSON, so every field has a default."""
 
@@ -62,6 +92,30 @@ class Policy(BaseModel):
     """Weights of the search score."""
     budget: Budget = Budget()
     """What models may cost."""
+    forgetting: Forgetting = Forgetting()
+    """The model of forgetting."""
+    decay_from: Literal["accepted", "occurred"] = "accepted"
+    """From when on a new memory fades; `occurred` suits imports of old material."""
+    importance: Importance = Importance()
+    """What makes a memory important."""
+    tiers: Tiers = Tiers()
+    """Where the tiers begin."""
+    reinforcement: Reinforcement = Reinforcement()
+    """When a use makes a memory stronger."""
+    review: Review = Review()
+    """When memories are reviewed."""
+    history_days: Annotated[int, Field(ge=1, le=36_500)] = 365
+    """How long it is kept what happened to a memory."""
+
+    @cached_property
+    def model(self) -> Dynamics:
+        """The model of forgetting, with its parameters."""
+        return _model(self.forgetting, self.importance)
+
+    @model_validator(mode="after")
+    def _makes_sense(self) -> Policy:
+        _ = self.model
+        return self
 
     @field_validator("language")
     @classmethod
@@ -77,3 +131,11 @@ class Policy(BaseModel):
             return ZoneInfo(time_zone).key
         except (ZoneInfoNotFoundError, ValueError, OSError) as unknown:
             raise ValueError(f"unknown time zone {time_zone!r}: use an IANA name such as 'Europe/Berlin'") from unknown
+
+
+def _model(forgetting: Forgetting, importance: Importance) -> Dynamics:
+    if forgetting.profile != "spec":
+        return profile(forgetting.profile, forgetting.parameters)
+    if "importance" in forgetting.parameters:
+        raise ValueError("forgetting.parameters.importance: give it as the policy's own `importance`")
+    return profile("spec", {**forgetting.parameters, "importance": asdict(importance)})

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from app.clients.resilience import ProviderFailed
 from app.domain.ids import first_seq, memory_uuids
 from app.errors import Misconfigured
-from app.services import spaces
+from app.services import spaces, strengths
 from app.store import arrivals, database, embeddings, memories, words, work
 from app.store import spaces as rows
 from app.store.copying import Arrival
@@ -49,7 +49,14 @@ def store(tenant_id: UUID, careful: Sequence[Arrival]) -> int:
         # An edit may move a memory to another thread: the neighbours it leaves are indexed again too.
         known = memories.lock_external(tx, tenant_id, [key for key in latest if isinstance(key, str)])
         former = words.neighbours(tx, tenant_id, known)
-        written = memories.upsert(tx, tenant_id, list(latest.values()))
+        with strengths.changing(tx, tenant_id, known):
+            written = memories.upsert(tx, tenant_id, list(latest.values()))
+            kinds = {
+                written.aliases.get(row.memory_id, row.memory_id): row.given.kind
+                for row in latest.values()
+                if row.given.kind is not None
+            }
+            memories.set_kinds(tx, tenant_id, kinds)
         through = {row.memory_id: latest[key].memory_id for key, row in overtaken}
         final = {row: written.aliases.get(stored, stored) for row, stored in through.items()}
         memories.add_aliases(tx, tenant_id, {**written.aliases, **final})

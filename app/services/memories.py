@@ -14,9 +14,9 @@ from app import queues
 from app.clients.stream import backlog
 from app.domain.envelope import Envelope
 from app.domain.ids import base_of, place_of, unix_ms_of
-from app.domain.memory import MemoryIn, MemoryPatch, decode
+from app.domain.memory import KINDS, MemoryIn, MemoryPatch, decode
 from app.errors import EbbingError, NotFound, Unavailable
-from app.services import policies
+from app.services import policies, strengths
 from app.store import arrivals, database, embeddings, memories, scores, words, work
 from app.store.memories import Filters, Stored
 
@@ -74,16 +74,17 @@ def edit(tenant_id: UUID, memory_id: UUID, patch: MemoryPatch) -> Stored:
         stored_id = _lock(tx, tenant_id, memory_id)
         again = memories.ENRICHED_FIELDS & changes.keys()
         former = words.neighbours(tx, tenant_id, [stored_id]) if again else []
-        if changes:
-            memories.edit(tx, tenant_id, stored_id, changes)
-        if state := _state(given):
-            memories.edit_state(tx, tenant_id, stored_id, state)
+        with strengths.changing(tx, tenant_id, [stored_id]):
+            if changes:
+                memories.edit(tx, tenant_id, stored_id, changes)
+            if state := _state(given):
+                memories.edit_state(tx, tenant_id, stored_id, state)
         if again:
             embeddings.remove(tx, tenant_id, [stored_id])
             words.index(tx, tenant_id, [stored_id, *former], policy.language, policy.time_zone)
             near = words.neighbours(tx, tenant_id, [stored_id])
             work.add(tx, [work.EMBED], tenant_id, list({stored_id, *former, *near}))
-        if again or "salience" in given:
+        if again or {"salience", "kind"} & given.keys():
             work.add(tx, [work.SCORE], tenant_id, [stored_id])
         edited = memories.get(tx, tenant_id, stored_id)
     if again:
@@ -161,4 +162,6 @@ def _state(given: dict[str, Any]) -> dict[str, Any]:
     state = {name: value for name, value in given.items() if name in STATE_FIELDS}
     if "salience" in state:
         state["salience_source"] = None if state["salience"] is None else "caller"
+    if "kind" in given:
+        state["kind"] = KINDS.index(given["kind"] or "episodic")  # scoring finds it out again where it is left open
     return state

@@ -21,7 +21,7 @@ from app import failpoints, metrics, queues
 from app.clients.resilience import ProviderFailed, Reason, Verdict
 from app.domain.scoring import SETTLE_SECONDS, Score, Unscored, digest
 from app.domain.wording import spoken
-from app.services import budget
+from app.services import budget, strengths
 from app.services.enrichment import KILLED
 from app.services.passing import is_passing
 from app.settings import settings
@@ -178,7 +178,8 @@ def _rate(turn: Turn, scorer: Scorer, texts: Sequence[_Text], known: Mapping[byt
         elif text.name in found.spared:
             spared += text.memories
     with database.tenant(tenant_id) as tx:
-        written = scores.write(tx, tenant_id, scores.LLM, rated)
+        with strengths.changing(tx, tenant_id, [each.memory_id for each in rated]):
+            written = scores.write(tx, tenant_id, scores.LLM, rated)
         if failed:
             ratings.refuse(tx, tenant_id, [memory for memory, _ in failed], scorer.version)
         if spared:

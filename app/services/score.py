@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from app import queues
 from app.domain.salience import Evidence, judge
+from app.services import strengths
 from app.settings import settings
 from app.store import database, rating_turns, scores, spaces
 from app.store.scores import Assessment, Unjudged
@@ -38,7 +39,7 @@ def score(tenant_id: UUID, memory_ids: Sequence[UUID]) -> int:
         )
     nearest = dict(zip(ids, _nearest_earlier(vectors), strict=True))
     found = _judged(unjudged, nearest)
-    with database.tenant(tenant_id) as tx:
+    with database.tenant(tenant_id) as tx, strengths.changing(tx, tenant_id, [each.memory_id for each in found]):
         written = scores.write(tx, tenant_id, scores.HEURISTIC, found)
         if written:
             rating_turns.add(tx, tenant_id)

@@ -13,7 +13,7 @@ import psycopg
 from sqlalchemy import Connection, text
 
 from app.domain.ids import array_literal, memory_uuids
-from app.store.copying import HEADER, MEMORIES_COPY, STATE_COPY, TRAILER, Arrival, pack
+from app.store.copying import HEADER, MEMORIES_COPY, STATE_COPY, TRAILER, Arrival, Terms, pack
 from app.store.work import STAGES
 
 # Memories in one item of enrichment work: small enough to be one batch of an embedder.
@@ -32,7 +32,10 @@ def copy_fresh(tx: Connection, tenant_id: UUID, arrivals: Sequence[Arrival]) -> 
     by_base = {arrival.base: arrival for arrival in arrivals}
     bases = array_literal([base.hex() for base in by_base])
     sizes = [len(arrival.memories) for arrival in by_base.values()]
-    [(now_ms, fresh)] = connection.execute(_LEDGER, (tenant_id, bases, sizes, len(sizes))).fetchall()
+    [(now_ms, fresh, version, from_occurred)] = connection.execute(
+        _LEDGER, (tenant_id, bases, sizes, tenant_id, len(sizes))
+    ).fetchall()
+    terms = Terms(version or 0, bool(from_occurred))
     storing = list(by_base.values())
     if fresh is not None:
         entered = {base.bytes for base in fresh}
@@ -43,7 +46,7 @@ def copy_fresh(tx: Connection, tenant_id: UUID, arrivals: Sequence[Arrival]) -> 
     with connection.cursor() as cursor:
         with cursor.copy(MEMORIES_COPY) as copy:
             copy.write(HEADER)
-            for rows, state in pack(tenant_id, storing, now_ms=now_ms):
+            for rows, state in pack(tenant_id, storing, now_ms, terms):
                 copy.write(rows)
                 states.append(state)
             copy.write(TRAILER)
@@ -59,9 +62,13 @@ WITH fresh AS (
   INSERT INTO envelopes (tenant_id, base, memories)
   SELECT %s, base, memories FROM unnest(%s::uuid[], %s::int[]) AS given (base, memories)
   ON CONFLICT DO NOTHING RETURNING base
+), policy AS (
+  SELECT version, body->>'decay_from' = 'occurred' AS from_occurred FROM policies
+  WHERE tenant_id = %s AND effective_at <= now() ORDER BY version DESC LIMIT 1
 )
 SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000 AS bigint),
-  CASE WHEN count(*) < %s THEN coalesce(array_agg(base), '{}') END
+  CASE WHEN count(*) < %s THEN coalesce(array_agg(base), '{}') END,
+  (SELECT version FROM policy), (SELECT from_occurred FROM policy)
 FROM fresh
 """
 

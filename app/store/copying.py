@@ -15,15 +15,15 @@ from uuid import UUID
 import msgspec
 
 from app.domain.ids import first_seq
-from app.domain.memory import MemoryIn
+from app.domain.memory import KINDS, MemoryIn
 
 MEMORIES_COPY: Final = """
 COPY memories (tenant_id, memory_id, seq, subject, thread, speaker, kind, text, tags, categories, entities,
   metadata, occurred_at, created_at) FROM STDIN (FORMAT binary)
 """
 STATE_COPY: Final = """
-COPY memory_state (tenant_id, memory_id, salience, salience_source, multiplier, anchored_at)
-FROM STDIN (FORMAT binary)
+COPY memory_state (tenant_id, memory_id, kind, salience, salience_source, multiplier, created_at, accessed_at,
+  anchored_at, policy_version) FROM STDIN (FORMAT binary)
 """
 
 HEADER: Final = b"PGCOPY\n\xff\r\n\0" + bytes(8)
@@ -34,6 +34,7 @@ _POSTGRES_EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
 _POSTGRES_EPOCH_SECONDS = 946_684_800
 _TEXT_OID = 25
 _INT = Struct(">i")
+_LENGTH_AND_INT = Struct(">ii")
 _LENGTH_AND_LONG = Struct(">iq")
 _LENGTH_AND_FLOAT = Struct(">if")
 _ROW_START = Struct(">hi16si")
@@ -43,7 +44,9 @@ _NO_LABELS = _INT.pack(12) + Struct(">iii").pack(0, 0, _TEXT_OID)
 _PLACES = [place.to_bytes(2, "big") for place in range(4096)]
 _FROM_CALLER = _INT.pack(6) + b"caller"
 _MEMORIES_COLUMNS = 14
-_STATE_COLUMNS = 6
+_STATE_COLUMNS = 10
+_KINDS = {kind: Struct(">ih").pack(2, place) for place, kind in enumerate(KINDS)}
+_NO_KIND = _KINDS["episodic"]
 
 
 class Arrival(msgspec.Struct, frozen=True, gc=False):
@@ -61,7 +64,19 @@ class Arrival(msgspec.Struct, frozen=True, gc=False):
     memories: Sequence[MemoryIn]
 
 
-def pack(tenant_id: UUID, arrivals: Iterable[Arrival], now_ms: int) -> Iterator[tuple[bytes, bytes]]:
+class Terms(msgspec.Struct, frozen=True, gc=False):
+    """What a tenant's policy says of new memories.
+
+    Attributes:
+        version: The policy's.
+        from_occurred: Whether they fade from when they happened, not from when they were accepted.
+    """
+
+    version: int = 0
+    from_occurred: bool = False
+
+
+def pack(tenant_id: UUID, arrivals: Iterable[Arrival], now_ms: int, terms: Terms) -> Iterator[tuple[bytes, bytes]]:
     """Pieces of the COPY streams of `memories` and of `memory_state` for these arrivals.
 
     In pieces, so that PostgreSQL works on one while the next is packed. `HEADER` comes before the first piece
@@ -71,17 +86,20 @@ def pack(tenant_id: UUID, arrivals: Iterable[Arrival], now_ms: int) -> Iterator[
         tenant_id: Whose memories they are.
         arrivals: What to store.
         now_ms: The database's now: no memory is created later than that, whatever Redis's clock says.
+        terms: What the tenant's policy says of new memories.
     """
     memories_start = _ROW_START.pack(_MEMORIES_COLUMNS, 16, tenant_id.bytes, 16)
     state_start = _ROW_START.pack(_STATE_COLUMNS, 16, tenant_id.bytes, 16)
-    unscored = _NULL + _NULL + _LENGTH_AND_FLOAT.pack(4, 1.0)
+    unscored = _NO_KIND + _NULL + _NULL + _LENGTH_AND_FLOAT.pack(4, 1.0)
+    version = _LENGTH_AND_INT.pack(4, terms.version)
     rows: list[bytes] = []
     states: list[bytes] = []
     add_row, add_state = rows.append, states.append
     for arrival in arrivals:
         stem, seq = arrival.base[:14], first_seq(arrival.entry_id)
         created = _LENGTH_AND_LONG.pack(8, _microseconds(min(arrival.accepted_ms, now_ms) / 1000))
-        state_end = unscored + created
+        times = created * 3 + version
+        state_end = unscored + times
         for place, memory in enumerate(arrival.memories):
             memory_id = stem + _PLACES[place]
             text = memory.text.encode()
@@ -106,10 +124,13 @@ def pack(tenant_id: UUID, arrivals: Iterable[Arrival], now_ms: int) -> Iterator[
                     )
                 )
             )
-            if memory.salience is None and memory.multiplier is None:
+            if terms.from_occurred and memory.occurred_at is not None:
+                occurred = min(_moment(memory.occurred_at), created, key=_LENGTH_AND_LONG.unpack)
+                add_state(state_start + memory_id + _known(memory) + occurred * 3 + version)
+            elif memory.salience is None and memory.multiplier is None and memory.kind is None:
                 add_state(state_start + memory_id + state_end)
             else:
-                add_state(state_start + memory_id + _scored(memory) + created)
+                add_state(state_start + memory_id + _known(memory) + times)
         if len(rows) >= PIECE_ROWS:
             yield b"".join(rows), b"".join(states)
             rows.clear()
@@ -142,8 +163,9 @@ def _microseconds(unix_seconds: float) -> int:
     return round((unix_seconds - _POSTGRES_EPOCH_SECONDS) * 1_000_000)
 
 
-def _scored(memory: MemoryIn) -> bytes:
+def _known(memory: MemoryIn) -> bytes:
+    kind = _NO_KIND if memory.kind is None else _KINDS[memory.kind]
     multiplier = _LENGTH_AND_FLOAT.pack(4, 1.0 if memory.multiplier is None else memory.multiplier)
     if memory.salience is None:
-        return _NULL + _NULL + multiplier
-    return _LENGTH_AND_FLOAT.pack(4, memory.salience) + _FROM_CALLER + multiplier
+        return kind + _NULL + _NULL + multiplier
+    return kind + _LENGTH_AND_FLOAT.pack(4, memory.salience) + _FROM_CALLER + multiplier

@@ -11,7 +11,7 @@ from uuid import UUID
 import msgspec
 from sqlalchemy import Connection, func, text, update
 
-from app.domain.memory import MemoryIn
+from app.domain.memory import KINDS, Kind, MemoryIn
 from app.store import tables
 
 # An edit of one of these changes the words or the vector of the memory, or of its neighbours.
@@ -251,7 +251,10 @@ WITH given AS MATERIALIZED (
   SELECT * FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS given (
     memory_id uuid, seq bigint, subject text, thread text, speaker text, external_id text, kind text, text text,
     tags text[], categories text[], entities text[], metadata jsonb, occurred_at timestamptz,
-    created_at timestamptz, salience real, multiplier real)
+    created_at timestamptz, salience real, multiplier real, place smallint)
+), policy AS (
+  SELECT version, body->>'decay_from' = 'occurred' AS from_occurred FROM policies
+  WHERE tenant_id = :tenant AND effective_at <= now() ORDER BY version DESC LIMIT 1
 ), written AS (
   INSERT INTO memories AS known (
     tenant_id, memory_id, seq, subject, thread, speaker, external_id, kind, text, tags, categories, entities,
@@ -277,10 +280,16 @@ WITH given AS MATERIALIZED (
     AND external_id IN (SELECT external_id FROM given WHERE external_id IS NOT NULL)
     AND external_id NOT IN (SELECT external_id FROM written WHERE external_id IS NOT NULL)
 ), scored AS (
-  INSERT INTO memory_state AS known (tenant_id, memory_id, salience, salience_source, multiplier, anchored_at)
-  SELECT :tenant, settled.memory_id, given.salience, CASE WHEN given.salience IS NOT NULL THEN 'caller' END,
-    coalesce(given.multiplier, 1), least(given.created_at, now())
-  FROM given JOIN settled
+  INSERT INTO memory_state AS known (
+    tenant_id, memory_id, kind, salience, salience_source, multiplier, created_at, accessed_at, anchored_at,
+    policy_version)
+  SELECT :tenant, settled.memory_id, coalesce(given.place, 0), given.salience,
+    CASE WHEN given.salience IS NOT NULL THEN 'caller' END, coalesce(given.multiplier, 1), began.at, began.at,
+    began.at, coalesce(policy.version, 0)
+  FROM given LEFT JOIN policy ON true
+  CROSS JOIN LATERAL (SELECT least(
+    CASE WHEN policy.from_occurred THEN given.occurred_at END, given.created_at, now()) AS at) AS began
+  JOIN settled
     ON settled.external_id = given.external_id OR (given.external_id IS NULL AND settled.memory_id = given.memory_id)
   ORDER BY settled.memory_id
   ON CONFLICT (tenant_id, memory_id) DO UPDATE
@@ -290,6 +299,20 @@ WITH given AS MATERIALIZED (
     OR excluded.multiplier <> known.multiplier
 )
 SELECT memory_id, external_id, text_version, is_changed FROM settled
+""")
+
+
+def set_kinds(tx: Connection, tenant_id: UUID, kinds: Mapping[UUID, Kind]) -> None:
+    """Let memories fade as their callers say that they are."""
+    if kinds:
+        places = [KINDS.index(kind) for kind in kinds.values()]
+        tx.execute(_SET_KINDS, {"tenant": tenant_id, "memory_ids": list(kinds), "places": places})
+
+
+_SET_KINDS = text("""
+UPDATE memory_state AS state SET kind = given.place
+FROM unnest(CAST(:memory_ids AS uuid[]), CAST(:places AS smallint[])) AS given (memory_id, place)
+WHERE state.tenant_id = :tenant AND state.memory_id = given.memory_id AND state.kind <> given.place
 """)
 
 
@@ -341,6 +364,7 @@ def _as_json(row: NewMemory) -> dict[str, object]:
         "created_at": datetime.fromtimestamp(row.accepted_ms / 1000, UTC),
         "salience": _real(given.salience),
         "multiplier": _real(given.multiplier),
+        "place": None if given.kind is None else KINDS.index(given.kind),
     }
 
 

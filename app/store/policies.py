@@ -27,3 +27,14 @@ def current(tx: Connection, tenant_id: UUID) -> Policy:
 _CURRENT = text("""
 SELECT body FROM policies WHERE tenant_id = :tenant_id AND effective_at <= now() ORDER BY version DESC LIMIT 1
 """)
+
+
+def versions(tx: Connection, tenant_id: UUID) -> list[tuple[int, float, str]]:
+    """All of a tenant's policies: version, from when on it holds in seconds since 1970, and its JSON."""
+    return [(row.version, row.since, row.body) for row in tx.execute(_VERSIONS, {"tenant_id": tenant_id})]
+
+
+_VERSIONS = text("""
+SELECT version, CAST(extract(epoch FROM effective_at) AS float8) AS since, CAST(body AS text) AS body
+FROM policies WHERE tenant_id = :tenant_id ORDER BY version
+""")

@@ -15,6 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import Connection, text
 
+from app.domain.memory import KINDS
+
 HEURISTIC: Final = "heuristic"
 LLM: Final = "llm"
 
@@ -69,7 +71,7 @@ def read(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> list[Un
 
 _READ = text("""
 WITH wanted AS MATERIALIZED (
-  SELECT memory.memory_id, text_version, text, speaker, kind, tags
+  SELECT memory.memory_id, text_version, text, speaker, memory.kind, tags
   FROM memories AS memory JOIN memory_state AS state USING (tenant_id, memory_id)
   WHERE tenant_id = :tenant AND memory_id = ANY (CAST(:memory_ids AS uuid[]))
     AND deleted_at IS NULL AND salience_source IS DISTINCT FROM 'caller'
@@ -141,7 +143,7 @@ def write(tx: Connection, tenant_id: UUID, scorer: Literal["heuristic", "llm"], 
     """Write what was found of memories whose text is still the one read and which the caller hasn't scored since.
 
     Where a model has rated that text already, the rules' word isn't written; either way the memory's salience is
-    then what its row says: the sum of the criteria over 40.
+    then what its row says: the sum of the criteria over 40, and of the kind found where the caller named none.
 
     Returns:
         How many were written.
@@ -150,7 +152,8 @@ def write(tx: Connection, tenant_id: UUID, scorer: Literal["heuristic", "llm"], 
         return 0
     values = {"tenant": tenant_id, "scorer": scorer, "rows": msgspec.json.encode(found).decode()}
     written = len(tx.execute(_WRITE, values).all())
-    tx.execute(_SET_SALIENCE, {"tenant": tenant_id, "memory_ids": [each.memory_id for each in found]})
+    memory_ids = [each.memory_id for each in found]
+    tx.execute(_SET_SALIENCE, {"tenant": tenant_id, "memory_ids": memory_ids, "kinds": list(KINDS)})
     return written
 
 
@@ -198,9 +201,11 @@ WITH locked AS MATERIALIZED (
     AND salience_source IS DISTINCT FROM 'caller'
   ORDER BY memory_id FOR UPDATE
 )
-UPDATE memory_state AS state SET (salience, salience_source) = (
-  SELECT (score.emotional + score.novelty + score.actionable + score.personal) / 40, score.scorer
-  FROM scores AS score WHERE score.tenant_id = :tenant AND score.memory_id = state.memory_id)
+UPDATE memory_state AS state SET (salience, salience_source, kind) = (
+  SELECT (score.emotional + score.novelty + score.actionable + score.personal) / 40, score.scorer,
+    coalesce(array_position(CAST(:kinds AS text[]), coalesce(memory.kind, score.inferred_kind)) - 1, state.kind)
+  FROM scores AS score JOIN memories AS memory USING (tenant_id, memory_id)
+  WHERE score.tenant_id = :tenant AND score.memory_id = state.memory_id)
 WHERE state.tenant_id = :tenant AND state.memory_id = ANY (ARRAY(SELECT memory_id FROM locked)) AND (
     SELECT score.text_version FROM scores AS score
     WHERE score.tenant_id = :tenant AND score.memory_id = state.memory_id

@@ -73,6 +73,6 @@ class Lot:
 
 
 def _packed(tenant_id: UUID, arrivals: Sequence[Arrival], now_ms: int) -> tuple[bytes, bytes]:
-    pieces = list(copying.pack(tenant_id, arrivals, now_ms))
+    pieces = list(copying.pack(tenant_id, arrivals, now_ms, copying.Terms()))
     memories, states = (b"".join(piece[n] for piece in pieces) for n in (0, 1))
     return copying.HEADER + memories + copying.TRAILER, copying.HEADER + states + copying.TRAILER

@@ -1,9 +1,10 @@
 """Names that look unused to vulture and aren't: each is called or filled in by a library."""
 
 from app.api.status import _Shared
-from app.domain import importance, review
+from app.domain import importance, review, tiers
 from app.domain.dynamics import cmm, mnemex, profiles, state
 from app.domain.dynamics.protocol import Dynamics
+from app.store import states
 from ops.bench.recall import factory
 from ops.checks.arrows import OnlyContract
 
@@ -29,3 +30,7 @@ mnemex.is_other_domain
 cmm.priming
 review.next_interval_days
 review.danger_priority
+tiers.decay_tier
+states.lock_due
+states.write_uses
+states.write_looks

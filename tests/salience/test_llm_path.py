@@ -27,9 +27,10 @@ TEXTS = [text for item in HOSTILE for text in (item["text"], item["twin"])]
 ATTACKS = {item["text"] for item in HOSTILE}
 MEANWHILE = "No sooner said than done."
 
-# All that a rating may not touch; of what it may, `scores` has its own bounds.
+# All that a rating may not touch: what it finds, and where fading by it begins, is all. `scores` has its own bounds.
 REST = """
-SELECT memory.memory_id, to_jsonb(memory), to_jsonb(state) - 'salience' - 'salience_source'
+SELECT memory.memory_id, to_jsonb(memory), to_jsonb(state) - ARRAY[
+  'salience', 'salience_source', 'kind', 'anchored_at', 'level', 'policy_version']
 FROM memories AS memory JOIN memory_state AS state USING (tenant_id, memory_id)
 WHERE tenant_id = %s ORDER BY memory_id
 """

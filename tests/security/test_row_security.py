@@ -128,6 +128,13 @@ ROW = {
     "memory_id": "00000000-0000-0000-0000-000000000002",
 }
 
+# Tables that a memory comes into by what happens to it later.
+HISTORY = (
+    ("memory_events", "at, kind", "now(), 'use'"),
+    ("links", "other_id, kind", "gen_random_uuid(), 'related'"),
+    ("reviews", "due_at, interval_days, reviewed_at", "now(), 1, now()"),
+)
+
 
 @pytest.fixture
 def filled(service: Service) -> Service:
@@ -137,6 +144,9 @@ def filled(service: Service) -> Service:
     service.send(tenant.tenant_id, {"text": "z", "external_id": "k"})
     service.post(tenant.tenant_id, b"no JSON")
     service.work()
+    for table, columns, values in HISTORY:
+        insert = f"INSERT INTO {table} (tenant_id, memory_id, {columns}) VALUES (%s, %s, {values})"  # noqa: S608 - constants
+        service.rows(insert, *ROW.values())
     return service
 
 
@@ -148,7 +158,10 @@ def test_without_a_tenant_there_are_no_rows(filled: Service, guarded: list[str])
             assert tx.execute(text(rows)).scalar() == 0, table
 
 
-INSERT = text("INSERT INTO memory_state (tenant_id, memory_id, anchored_at) VALUES (:tenant_id, :memory_id, now())")
+INSERT = text(
+    "INSERT INTO memory_state (tenant_id, memory_id, created_at, accessed_at, anchored_at) "
+    "VALUES (:tenant_id, :memory_id, now(), now(), now())"
+)
 
 
 def insert_as(tenant: UUID | None) -> None:

@@ -62,7 +62,7 @@ def test_what_was_accepted_is_stored_as_it_was_given(service: Service, tenant: T
     [memory_id, other_id] = service.send(tenant.tenant_id, given, "bare")
     assert ingest.drain() == 2
     columns = (
-        "text, subject, thread, speaker, kind, occurred_at, tags, categories, entities, metadata, salience, "
+        "text, subject, thread, speaker, memories.kind, occurred_at, tags, categories, entities, metadata, salience, "
         "salience_source, multiplier, tier, external_id, text_version, deleted_at"
     )
     query = f"SELECT {columns} FROM memories JOIN memory_state USING (tenant_id, memory_id) WHERE memory_id = %s"  # noqa: S608 - constants

@@ -55,7 +55,7 @@ MEMORIES = st.builds(
 )
 
 READ = """
-SELECT memory_id, text, subject, thread, speaker, kind, occurred_at, tags, categories, entities, metadata,
+SELECT memory_id, text, subject, thread, speaker, memories.kind, occurred_at, tags, categories, entities, metadata,
   salience, salience_source, multiplier
 FROM memories JOIN memory_state USING (tenant_id, memory_id) WHERE tenant_id = %s ORDER BY memory_id
 """

@@ -1,0 +1,83 @@
+"""Strength of memories as it is: policies in their order, and inputs that change without rewriting the past."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import lru_cache
+from typing import Final
+from uuid import UUID
+
+import numpy as np
+
+from app.domain import importance
+from app.domain.dynamics.profiles import rebase
+from app.domain.dynamics.state import State
+from app.domain.dynamics.timeline import Era, Timeline
+from app.domain.policy import Policy
+from app.domain.tiers import Seen
+from app.store import database, events, policies, states
+from app.store.events import Change, EventKind
+from app.store.states import Held
+
+# What the formulas take from a memory, and what of it has a history of its own.
+_INPUTS: Final[tuple[EventKind, ...]] = ("kind", "salience", "multiplier", "pace")
+
+
+def timeline(tx: database.Transaction, tenant_id: UUID) -> Timeline:
+    """The tenant's policies in the order of their days."""
+    return Timeline([_era(version, since, body) for version, since, body in policies.versions(tx, tenant_id)])
+
+
+def brought(held: Held, times: Timeline, now: float) -> Held:
+    """The same memories under the policy that holds at `now`; to be written with its version."""
+    return replace(held, state=times.brought(held.state, held.versions, now))
+
+
+def look(era: Era, state: State, now: float) -> Seen:
+    """Strength and importance, without a context, of memories that were brought to this era."""
+    return Seen(era.dynamics.strength(state, now), importance.importance(era.policy.importance, state, now))
+
+
+@contextmanager
+def changing(tx: database.Transaction, tenant_id: UUID, memory_ids: Sequence[UUID]) -> Iterator[None]:
+    """Whatever is changed inside of the inputs of these memories' strengths, strength now is the same before and after.
+
+    What has faded so far stays as it was, and from now on they fade by the new inputs. Locks the rows in id order.
+    A new multiplier alone changes the strength at once, since that is what it is for.
+    """
+    now = database.now(tx).timestamp()
+    former = states.lock(tx, tenant_id, memory_ids)
+    yield
+    latter = states.read(tx, tenant_id, former.ids)
+    if latter.ids != former.ids:  # one was deleted inside
+        left = set(latter.ids)
+        former = former.only(np.flatnonzero([memory_id in left for memory_id in former.ids]))
+    altered = [getattr(former.state, name) != getattr(latter.state, name) for name in _INPUTS]
+    places = np.flatnonzero(np.any(altered, axis=0))
+    if not places.size:
+        return
+    times = timeline(tx, tenant_id)
+    era = times.at(now)
+    before, after = brought(former.only(places), times, now), latter.only(places)
+    inputs = replace(after.state, multiplier=before.state.multiplier)
+    settled = rebase(before.state, now, era.dynamics, era.dynamics, inputs)
+    state = replace(settled, multiplier=after.state.multiplier)
+    states.write_anchors(tx, tenant_id, replace(after, state=state), era.version)
+    _note(tx, tenant_id, before, replace(after, state=state), era, now)
+
+
+def _note(tx: database.Transaction, tenant_id: UUID, before: Held, after: Held, era: Era, now: float) -> None:
+    """Enter into the history which inputs have changed; what a first score brings isn't a change."""
+    strength = era.dynamics.strength(after.state, now)
+    for name in _INPUTS:
+        old, new = getattr(before.state, name), getattr(after.state, name)
+        rows = np.flatnonzero((old != new) & before.is_scored)
+        change = Change(now, old[rows], new[rows], strength[rows])
+        events.add(tx, tenant_id, name, [after.ids[row] for row in rows], change)
+
+
+@lru_cache(maxsize=1024)
+def _era(version: int, since: float, body: str) -> Era:
+    return Era(version, since, Policy.model_validate_json(body))

@@ -1,0 +1,244 @@
+"""What strength is worked out from: rows of `memory_state` as arrays, read and written in batches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any, Final
+from uuid import UUID
+
+import numpy as np
+import numpy.typing as npt
+from sqlalchemy import Connection
+
+from app.domain.dynamics.state import Row, State, take
+from app.domain.tiers import DECAY_TIERS
+from app.store.packed import Doubles, Integers, Moments, Uuids, driver, moments, numbers, uuids
+
+_FORMS: Final = {
+    "kind": ("int2send", ">i2"),
+    "salience": ("float4send", ">f4"),
+    "multiplier": ("float4send", ">f4"),
+    "pace": ("float4send", ">f4"),
+    "access_count": ("int4send", ">i4"),
+    "level": ("float8send", ">f8"),
+    "retrieval": ("float8send", ">f8"),
+    "stability": ("float8send", ">f8"),
+}
+_COLUMNS: Final = tuple(field.name for field in fields(Row))
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Memories as their rows have them; every array has shape (n,), in the order of `ids`.
+
+    Attributes:
+        ids: In ascending order.
+        state: What strength is a function of; what has no salience yet counts as 0.
+        is_scored: Whether it has a salience, the caller's or another.
+        versions: Of the policy that each is anchored under.
+        decay_tiers: What decay alone asked for when it was last looked at, as places in `DECAY_TIERS`.
+        next_due_at: Seconds since 1970; minus infinity where it isn't worked out yet.
+    """
+
+    ids: list[UUID]
+    state: State
+    is_scored: npt.NDArray[np.bool_]
+    versions: npt.NDArray[np.int64]
+    decay_tiers: npt.NDArray[np.int8]
+    next_due_at: npt.NDArray[np.float64]
+
+    def __len__(self) -> int:
+        """How many they are."""
+        return len(self.ids)
+
+    def only(self, places: npt.NDArray[np.intp]) -> Held:
+        """Those at these places alone."""
+        return Held(
+            [self.ids[place] for place in places],
+            take(self.state, places),
+            self.is_scored[places],
+            self.versions[places],
+            self.decay_tiers[places],
+            self.next_due_at[places],
+        )
+
+
+def read(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> Held:
+    """These memories, without those that were deleted or never were."""
+    return _held(tx, _READ, {"tenant": tenant_id, "ids": Uuids(memory_ids)})
+
+
+def lock(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> Held:
+    """The same, locked in id order until the transaction ends."""
+    return _held(tx, _LOCK, {"tenant": tenant_id, "ids": Uuids(memory_ids)})
+
+
+def lock_due(tx: Connection, tenant_id: UUID, as_of: float, limit: int) -> Held:
+    """Memories to which something can have happened by a moment, the longest due first; locked.
+
+    Those that somebody else has locked are passed over.
+
+    Args:
+        tx: The tenant's transaction.
+        tenant_id: The tenant.
+        as_of: Seconds since 1970.
+        limit: Most of them.
+    """
+    return _held(tx, _LOCK_DUE, {"tenant": tenant_id, "as_of": as_of, "limit": limit})
+
+
+def page(tx: Connection, tenant_id: UUID, after: UUID, limit: int) -> Held:
+    """All of a tenant's memories in pages by id, the deleted ones left out."""
+    return _held(tx, _PAGE, {"tenant": tenant_id, "after": after, "limit": limit})
+
+
+def _held(tx: Connection, statement: str, values: dict[str, Any]) -> Held:
+    row = driver(tx).execute(statement, values, binary=True).fetchone() or (None,) * (len(_COLUMNS) + 5)
+    ids, scored, versions, tiers, due, *columns = row
+    read_columns = {
+        name: numbers(sent, _FORMS[name][1]) if name in _FORMS else moments(sent)
+        for name, sent in zip(_COLUMNS, columns, strict=True)
+    }
+    return Held(
+        uuids(ids),
+        Row(**read_columns),
+        numbers(scored, ">i2") > 0,
+        numbers(versions, ">i4").astype(np.int64),
+        numbers(tiers, ">i4").astype(np.int8),
+        moments(due),
+    )
+
+
+def _sent(name: str) -> str:
+    function = _FORMS[name][0] if name in _FORMS else "timestamptz_send"
+    value = "coalesce(salience, 0)" if name == "salience" else name
+    return f"string_agg({function}({value}), '')"
+
+
+_ALIVE: Final = """NOT EXISTS (
+      SELECT FROM memories AS memory WHERE memory.tenant_id = %(tenant)s
+        AND memory.memory_id = memory_state.memory_id AND memory.deleted_at IS NOT NULL)"""
+
+
+def _statement(where: str) -> str:
+    tiers = ", ".join(f"'{tier}'" for tier in DECAY_TIERS)
+    return f"""
+SELECT string_agg(uuid_send(memory_id), ''), string_agg(int2send((salience IS NOT NULL)::int::int2), ''),
+  string_agg(int4send(policy_version), ''),
+  string_agg(int4send(array_position(ARRAY[{tiers}], decay_tier) - 1), ''),
+  string_agg(timestamptz_send(next_due_at), ''),
+  {", ".join(map(_sent, _COLUMNS))}
+FROM (SELECT * FROM memory_state WHERE tenant_id = %(tenant)s AND {where}) AS found
+"""  # noqa: S608 - constants alone
+
+
+_READ: Final = _statement(f"memory_id = ANY (%(ids)s) AND {_ALIVE} ORDER BY memory_id")
+_LOCK: Final = _statement(f"memory_id = ANY (%(ids)s) AND {_ALIVE} ORDER BY memory_id FOR UPDATE")
+_PAGE: Final = _statement(f"memory_id > %(after)s AND {_ALIVE} ORDER BY memory_id LIMIT %(limit)s")
+_LOCK_DUE: Final = _statement(
+    "memory_id IN (SELECT memory_id FROM memory_state WHERE tenant_id = %(tenant)s "
+    "AND next_due_at <= to_timestamp(%(as_of)s) AND next_due_at < 'infinity' "
+    "ORDER BY next_due_at LIMIT %(limit)s FOR UPDATE SKIP LOCKED) ORDER BY memory_id"
+)
+
+
+def write_anchors(
+    tx: Connection,
+    tenant_id: UUID,
+    held: Held,
+    version: int,
+    next_due_at: npt.NDArray[np.float64] | None = None,
+) -> None:
+    """Write what decay starts from, of rows that are locked, anchored under this version of the policy.
+
+    Args:
+        tx: The tenant's transaction.
+        tenant_id: The tenant.
+        held: The rows with their new states; inputs such as salience are left as they are in the table.
+        version: Of the policy.
+        next_due_at: Seconds since 1970; None lets the next sweep work it out.
+    """
+    if not held.ids:
+        return
+    state = held.state
+    values = {
+        "tenant": tenant_id,
+        "version": version,
+        "ids": Uuids(held.ids),
+        "anchored": Moments(state.anchored_at),
+        "level": Doubles(state.level),
+        "retrieval": Doubles(state.retrieval),
+        "stability": Doubles(state.stability),
+        "due": Moments(np.full(len(held), -np.inf) if next_due_at is None else next_due_at),
+    }
+    driver(tx).execute(_WRITE_ANCHORS, values)
+
+
+_WRITE_ANCHORS: Final = """
+UPDATE memory_state AS state SET anchored_at = given.anchored_at, level = given.level, retrieval = given.retrieval,
+  stability = given.stability, policy_version = %(version)s, next_due_at = given.next_due_at
+FROM unnest(%(ids)s, %(anchored)s, %(level)s, %(retrieval)s, %(stability)s, %(due)s)
+  AS given (memory_id, anchored_at, level, retrieval, stability, next_due_at)
+WHERE state.tenant_id = %(tenant)s AND state.memory_id = given.memory_id
+"""
+
+
+def write_uses(tx: Connection, tenant_id: UUID, held: Held, version: int) -> None:
+    """Write rows that are locked after their uses: counts, times and multipliers too. Their bounds stay.
+
+    A use only puts off whatever would happen next, so `next_due_at` remains a bound below it.
+    """
+    if not held.ids:
+        return
+    state = held.state
+    values = {
+        "tenant": tenant_id,
+        "version": version,
+        "ids": Uuids(held.ids),
+        "uses": Integers(state.access_count),
+        "multiplier": Doubles(state.multiplier),
+        "accessed": Moments(state.accessed_at),
+        "anchored": Moments(state.anchored_at),
+        "level": Doubles(state.level),
+        "retrieval": Doubles(state.retrieval),
+        "stability": Doubles(state.stability),
+    }
+    driver(tx).execute(_WRITE_USES, values)
+
+
+_WRITE_USES: Final = """
+UPDATE memory_state AS state SET access_count = given.uses, multiplier = given.multiplier,
+  accessed_at = given.accessed_at, anchored_at = given.anchored_at, level = given.level,
+  retrieval = given.retrieval, stability = given.stability, policy_version = %(version)s
+FROM unnest(%(ids)s, %(uses)s, %(multiplier)s, %(accessed)s, %(anchored)s, %(level)s, %(retrieval)s, %(stability)s)
+  AS given (memory_id, uses, multiplier, accessed_at, anchored_at, level, retrieval, stability)
+WHERE state.tenant_id = %(tenant)s AND state.memory_id = given.memory_id
+"""
+
+
+def write_looks(
+    tx: Connection,
+    tenant_id: UUID,
+    memory_ids: Sequence[UUID],
+    decay_tiers: npt.NDArray[np.integer[Any]],
+    next_due_at: npt.NDArray[np.float64],
+) -> None:
+    """Write what a sweep found, of rows that are locked: the tier that decay asks for, and when to look again."""
+    if not memory_ids:
+        return
+    values = {
+        "tenant": tenant_id,
+        "ids": Uuids(memory_ids),
+        "tiers": Integers(decay_tiers),
+        "due": Moments(next_due_at),
+        "names": list(DECAY_TIERS),
+    }
+    driver(tx).execute(_WRITE_LOOKS, values)
+
+
+_WRITE_LOOKS: Final = """
+UPDATE memory_state AS state SET decay_tier = (%(names)s::text[])[given.tier + 1], next_due_at = given.next_due_at
+FROM unnest(%(ids)s, %(tiers)s, %(due)s) AS given (memory_id, tier, next_due_at)
+WHERE state.tenant_id = %(tenant)s AND state.memory_id = given.memory_id
+"""

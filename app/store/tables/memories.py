@@ -1,0 +1,195 @@
+"""Memories and all that is known of each."""
+
+from __future__ import annotations
+
+from pgvector.sqlalchemy import HALFVEC
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    DateTime,
+    Double,
+    Identity,
+    Index,
+    Integer,
+    LargeBinary,
+    SmallInteger,
+    Table,
+    Text,
+    Uuid,
+    text,
+)
+from sqlalchemy.dialects.postgresql import JSONB, REAL, TSVECTOR
+
+from app.store.tables.columns import labels, metadata, moment, tenant
+
+envelopes = Table(
+    "envelopes",
+    metadata,
+    tenant(),
+    Column("base", Uuid, primary_key=True),
+    Column("memories", Integer, nullable=False),
+    moment("stored_at", needed=True, default="now()"),
+)
+
+memories = Table(
+    "memories",
+    metadata,
+    tenant(),
+    Column("memory_id", Uuid, primary_key=True),
+    Column("seq", BigInteger, nullable=False),
+    Column("subject", Text),
+    Column("thread", Text),
+    Column("speaker", Text),
+    Column("external_id", Text),
+    Column("kind", Text),
+    Column("text", Text, nullable=False),
+    Column("text_version", Integer, nullable=False, server_default=text("1")),
+    labels("tags"),
+    labels("categories"),
+    labels("entities"),
+    Column("metadata", JSONB),
+    moment("occurred_at"),
+    moment("created_at", needed=True),
+    moment("updated_at"),
+    moment("deleted_at"),
+    Index(
+        "memories_external",
+        "tenant_id",
+        "external_id",
+        unique=True,
+        postgresql_where=text("external_id IS NOT NULL AND deleted_at IS NULL"),
+    ),
+    Index("memories_thread", "tenant_id", "thread", "seq", postgresql_where=text("thread IS NOT NULL")),
+    Index("memories_subject", "tenant_id", "subject", "memory_id", postgresql_where=text("subject IS NOT NULL")),
+)
+
+memory_state = Table(
+    "memory_state",
+    metadata,
+    tenant(),
+    Column("memory_id", Uuid, primary_key=True),
+    Column("tier", Text, nullable=False, server_default=text("'active'")),
+    Column("salience", REAL),
+    Column("salience_source", Text),
+    Column("multiplier", REAL, nullable=False, server_default=text("1")),
+    Column("access_count", Integer, nullable=False, server_default=text("0")),
+    moment("accessed_at", needed=True),
+    moment("anchored_at", needed=True),
+    Column("kind", SmallInteger, nullable=False, server_default=text("0")),
+    Column("pace", REAL, nullable=False, server_default=text("1")),
+    moment("created_at", needed=True),
+    Column("level", Double, nullable=False, server_default=text("0")),
+    Column("retrieval", Double, nullable=False, server_default=text("1")),
+    Column("stability", Double, nullable=False, server_default=text("0")),
+    Column("policy_version", Integer, nullable=False, server_default=text("0")),
+    Column("decay_tier", Text, nullable=False, server_default=text("'active'")),
+    moment("next_due_at", needed=True, default="'-infinity'"),
+    Column("cross_domain_count", Integer, nullable=False, server_default=text("0")),
+    moment("promoted_at"),
+    Column("promoted_for", Text),
+    Index("memory_state_due", "tenant_id", "next_due_at", postgresql_where=text("next_due_at < 'infinity'")),
+)
+
+memory_events = Table(
+    "memory_events",
+    metadata,
+    tenant(),
+    Column("memory_id", Uuid, primary_key=True),
+    Column("at", DateTime(timezone=True), primary_key=True),
+    Column("event_id", BigInteger, Identity(always=True), primary_key=True),
+    Column("kind", Text, nullable=False),
+    Column("before", REAL),
+    Column("after", REAL),
+    Column("strength", REAL),
+    Column("session", BigInteger),
+    Index("memory_events_old", "tenant_id", "at"),
+)
+
+links = Table(
+    "links",
+    metadata,
+    tenant(),
+    Column("memory_id", Uuid, primary_key=True),
+    Column("other_id", Uuid, primary_key=True),
+    Column("kind", Text, primary_key=True),
+    Column("weight", REAL, nullable=False, server_default=text("1")),
+    Column("source", Text, nullable=False, server_default=text("'caller'")),
+    moment("created_at", needed=True, default="now()"),
+    Index("links_back", "tenant_id", "other_id"),
+)
+
+reviews = Table(
+    "reviews",
+    metadata,
+    tenant(),
+    Column("memory_id", Uuid, primary_key=True),
+    moment("due_at", needed=True),
+    Column("interval_days", REAL, nullable=False),
+    moment("reviewed_at", needed=True),
+    Column("review_count", Integer, nullable=False, server_default=text("1")),
+    Column("flagged", Boolean, nullable=False, server_default=text("false")),
+)
+
+memory_aliases = Table(
+    "memory_aliases",
+    metadata,
+    tenant(),
+    Column("alias_id", Uuid, primary_key=True),
+    Column("memory_id", Uuid, nullable=False),
+)
+
+memory_words = Table(
+    "memory_words",
+    metadata,
+    tenant(),
+    Column("memory_id", Uuid, primary_key=True),
+    Column("text_version", Integer, nullable=False),
+    Column("own", TSVECTOR, nullable=False),
+    Column("words", TSVECTOR, nullable=False),
+)
+
+words = Table(
+    "words",
+    metadata,
+    tenant(),
+    Column("word", Text, primary_key=True),
+    Column("documents", Integer, nullable=False),
+)
+
+embeddings = Table(
+    "embeddings",
+    metadata,
+    tenant(),
+    Column("space_id", SmallInteger, primary_key=True),
+    Column("memory_id", Uuid, primary_key=True),
+    Column("text_version", Integer, nullable=False),
+    Column("embedding", HALFVEC, nullable=False),
+    Column("by_caller", Boolean, nullable=False, server_default=text("false")),
+)
+
+scores = Table(
+    "scores",
+    metadata,
+    tenant(),
+    Column("memory_id", Uuid, primary_key=True),
+    Column("text_version", Integer, nullable=False),
+    Column("scorer", Text, nullable=False),
+    Column("emotional", REAL, nullable=False),
+    Column("novelty", REAL, nullable=False),
+    Column("actionable", REAL, nullable=False),
+    Column("personal", REAL, nullable=False),
+    Column("uncertainty", REAL, nullable=False),
+    Column("inferred_kind", Text),
+    labels("inferred_entities"),
+    moment("scored_at", needed=True, default="now()"),
+    Column("version", Text),
+    Column("digest", LargeBinary),
+    labels("inferred_topics"),
+    labels("inferred_categories"),
+    Column("sensitivity", REAL),
+    Column("asks", SmallInteger, nullable=False, server_default=text("0")),
+    Column("refused_by", Text),
+    Index("scores_unrated", "tenant_id", text("uncertainty DESC"), postgresql_where=text("scorer = 'heuristic'")),
+    Index("scores_known", "tenant_id", "digest", postgresql_where=text("scorer = 'llm'")),
+)
