@@ -23,6 +23,7 @@ ACK_SECONDS = Histogram(
     "Time from an ingest request's start to its answer.",
     buckets=(0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 5),
 )
+DROPPED_TOUCHES = Counter("ebbing_search_touches_dropped", "Searches whose uses the queue couldn't take.")
 REQUESTS = Counter("ebbing_http_requests", "Requests by class of status.", ["status"])
 SEARCH_SECONDS = Histogram(
     "ebbing_search_seconds",
@@ -38,6 +39,10 @@ WORK: Final[dict[str, str]] = {
     "stored_memories": "Memories stored.",
     "indexed_memories": "Memories that can be found by their words.",
     "embedded_memories": "Memories that can be found by meaning.",
+    "reinforced_uses": "Uses that made a memory stronger.",
+    "late_uses": "Uses told of after a later one: counted, and nothing else.",
+    "refractory_uses": "Uses left out, since the same session had used the memory a moment before.",
+    "unknown_uses": "Uses of ids that are no memory's, or a deleted one's.",
     "scored_memories": "Memories whose salience was judged.",
     "rated_memories": "Memories whose salience a model has rated.",
     "rating_cache_hits": "Ratings taken from an equal memory's, without a call.",

@@ -6,7 +6,6 @@ tenants that have something waiting. Each is one Lua call. See `scripts/`.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -33,8 +32,8 @@ from app.clients.redis import (
     script,
     stream_key,
 )
-from app.domain.decoding import Format
-from app.domain.envelope import Envelope, Malformed, fields_of, pack, read_count, replayed, unpack
+from app.clients.room import Room
+from app.domain.envelope import Envelope, Form, Malformed, fields_of, pack, read_count, replayed, unpack
 from app.errors import BacklogFull, Unavailable
 from app.settings import settings
 
@@ -45,12 +44,6 @@ _NUDGE = f"{NUDGE_PREFIX}ingest.drain"
 CLOCK_SLACK_MS = 10_000
 _FIND_PAGE = 200
 SUSPECTS_A_TURN = 50
-# The door takes no more than this share of Redis's memory, and looks after so long or so much. What is left is for
-# what empties the queue: the answers to drains (`drain_bytes` for each process, twice while Lua builds them), the
-# broker's messages, the drain's own notes. Celery's workers end when Redis refuses them theirs.
-DOOR_SHARE = 0.8
-LOOK_SECONDS = 0.25
-LOOK_BYTES = 1 << 20
 
 
 class Entry(NamedTuple):
@@ -90,7 +83,7 @@ class Door:
     def __init__(self, client: redis.asyncio.Redis) -> None:
         """Take a client made by `connect_async`."""
         self._client = client
-        self._looked_at, self._taken_bytes, self._is_full = 0.0, 0, False
+        self._room = Room()
         self._accept = BatchedScript(client, script("accept"))
         self._limits = _limits()
         self._idempotency_seconds = int(settings().idempotency_hours * 3600)
@@ -101,13 +94,13 @@ class Door:
         *,
         base: bytes,
         memories: int,
-        form: Format,
+        form: Form,
         request_id: str,
         trace: str,
         body: bytes,
         idempotency: tuple[str, str] | None,
     ) -> Accepted:
-        """Append one request's memories to the tenant's stream.
+        """Append one request's memories or touches to the tenant's stream.
 
         Args:
             idempotency: Digest of the caller's key, and the outcome to remember under it.
@@ -133,17 +126,10 @@ class Door:
         raise _refusal(answer[1].decode(), int(answer[2]), int(answer[3]))
 
     async def _check_room(self, size: int) -> None:
-        now = time.monotonic()
-        self._taken_bytes += size
-        if now - self._looked_at >= LOOK_SECONDS or self._taken_bytes >= LOOK_BYTES:
-            self._looked_at, self._taken_bytes = now, 0  # first, so that of many requests one asks
-            try:
-                memory = await self._client.info("memory")
-            except redis.ResponseError:  # not allowed to us here: then Redis itself refuses
-                return
-            self._is_full = _is_full(memory)
-        if self._is_full:
-            raise Unavailable("the queue's memory is full", retry_after_seconds=5)
+        if self._room.is_to_look(size):
+            with suppress(redis.ResponseError):  # not allowed to us here: then Redis itself refuses
+                self._room.note(await self._client.info("memory"))
+        self._room.check()
 
 
 def _accept_keys(tenant_id: UUID, key_digest: str) -> list[str]:
@@ -168,10 +154,6 @@ def _limits() -> tuple[int, int, int, int]:
     )
 
 
-def _is_full(memory: dict[str, int]) -> bool:
-    return 0 < memory["maxmemory"] * DOOR_SHARE < memory["used_memory"]
-
-
 def replay(tenant_id: UUID, entry: Entry) -> bool:
     """Append an entry that was set aside, by the door's script and within its limits. Returns whether to nudge.
 
@@ -181,13 +163,29 @@ def replay(tenant_id: UUID, entry: Entry) -> bool:
         BacklogFull: This tenant has too much waiting.
         Unavailable: All tenants together have, or Redis is full or away.
     """
-    size = len(entry.body)
     again = fields_of(entry.memories, replayed(entry.header, entry.entry_id), entry.body)
-    arguments: list[Any] = [str(tenant_id), entry.memories, size, *_limits(), "", 0, NUDGE_MILLISECONDS, *again]
+    return _append(tenant_id, Room(), again)
+
+
+def append(tenant_id: UUID, base: bytes, form: Form, request_id: str, body: bytes) -> bool:
+    """Append what brings no memories, from a thread, as the door does. Returns whether to nudge.
+
+    Raises:
+        BacklogFull: This tenant has too much waiting.
+        Unavailable: All tenants together have, or Redis is full or away.
+    """
+    return _append(tenant_id, _room(), pack(base, 0, form, request_id, "", body))
+
+
+def _append(tenant_id: UUID, room: Room, entry: Sequence[bytes | int]) -> bool:
+    _, memories, _, _, _, body = entry
+    size = len(cast("bytes", body))
+    arguments: list[Any] = [str(tenant_id), memories, size, *_limits(), "", 0, NUDGE_MILLISECONDS, *entry]
     try:
-        with suppress(redis.ResponseError):  # not allowed to us here: then Redis itself refuses
-            if _is_full(client().info("memory")):
-                raise Unavailable("the queue's memory is full", retry_after_seconds=5)
+        if room.is_to_look(size):
+            with suppress(redis.ResponseError):  # not allowed to us here: then Redis itself refuses
+                room.note(client().info("memory"))
+        room.check()
         answer = _acceptance()(keys=_accept_keys(tenant_id, ""), args=arguments)
     except redis.RedisError as error:
         raise unavailable(error) from None
@@ -363,9 +361,14 @@ def _acceptance() -> Script:
     return client().register_script(script("accept"))
 
 
+@cache
+def _room() -> Room:
+    return Room()
+
+
 def close() -> None:
     """Drop the connections: at shutdown, and between tests."""
     if client.cache_info().currsize:
         client().close()
-    for made in (client, drainage, backlog, _acceptance):
+    for made in (client, drainage, backlog, _acceptance, _room):
         made.cache_clear()

@@ -1,15 +1,15 @@
-"""An envelope: one request's memories on their way through the tenant's stream, as the bytes that were checked."""
+"""An envelope: one request's memories or touches on their way through the tenant's stream, as checked bytes."""
 
 from __future__ import annotations
 
 import re
+from typing import Literal
 
 import msgspec
 
-from app.domain.decoding import Format
-
 VERSION = b"1"
-_FORMS: dict[bytes, Format] = {b"j": "json", b"n": "ndjson"}
+Form = Literal["json", "ndjson", "touches"]
+_FORMS: dict[bytes, Form] = {b"j": "json", b"n": "ndjson", b"t": "touches"}
 _BASE_BYTES = 16
 _HEADER_BYTES = 2 + _BASE_BYTES
 _COUNT_DIGITS = 4
@@ -26,8 +26,8 @@ class Envelope(msgspec.Struct, frozen=True, gc=False):
     Attributes:
         entry_id: The stream's id, `milliseconds-sequence` by Redis's clock; gives the order of speaking.
         base: First memory's id, 16 bytes; memory `i` is `base + i`.
-        memories: How many memories the body holds.
-        form: `json` or `ndjson`.
+        memories: How many memories the body holds; 0 for touches.
+        form: `json` or `ndjson`, of memories, or `touches` (see `domain.touch.Touches`).
         request_id: The request that brought it.
         trace: W3C trace context, or nothing.
         body: The request's body as it came.
@@ -37,7 +37,7 @@ class Envelope(msgspec.Struct, frozen=True, gc=False):
     entry_id: str
     base: bytes
     memories: int
-    form: Format
+    form: Form
     request_id: str
     trace: str
     body: bytes
@@ -54,7 +54,7 @@ class Envelope(msgspec.Struct, frozen=True, gc=False):
         return int(self.position.partition("-")[0])
 
 
-def pack(base: bytes, memories: int, form: Format, request_id: str, trace: str, body: bytes) -> list[bytes | int]:
+def pack(base: bytes, memories: int, form: Form, request_id: str, trace: str, body: bytes) -> list[bytes | int]:
     """The fields of a stream entry: the number of memories, a header, the body. `take.lua` relies on their order."""
     header = VERSION + form[:1].encode() + base + f"{request_id} {trace}".encode()
     return fields_of(memories, header, body)

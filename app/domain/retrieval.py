@@ -14,6 +14,7 @@ import numpy as np
 
 from app.domain.memory import Kind
 from app.domain.policy import Ranking
+from app.domain.touch import Use
 from app.domain.wording import asks_when, is_named, names, speaker_of, tells_when
 
 QUERY_MAX_CHARACTERS = 8192
@@ -40,6 +41,8 @@ class SearchRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
         after: Only memories that happened (else: were accepted) at this moment or later.
         before: Only memories that happened (else: were accepted) before this moment.
         explain: Give the partial scores.
+        reinforce: Whether what is found counts as used; null leaves it to the tenant's policy.
+        session: The conversation that it is used in: a memory is reinforced at most once in a while by one.
     """
 
     query: Annotated[str, msgspec.Meta(max_length=QUERY_MAX_CHARACTERS)]
@@ -51,6 +54,8 @@ class SearchRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     after: _Moment | None = None
     before: _Moment | None = None
     explain: bool = False
+    reinforce: bool | None = None
+    session: _Filter | None = None
 
     def __post_init__(self) -> None:
         """Refuse NUL characters, which no memory can hold.
@@ -185,6 +190,25 @@ def rank(candidates: Sequence[Candidate], request: SearchRequest, ranking: Ranki
         for n in order[: request.limit]
         if scores[n] > 0
     ]
+
+
+def uses(results: Sequence[SearchResult], candidates: Sequence[Candidate]) -> list[Use]:
+    """The results as uses of their memories.
+
+    The margin is by how much a result's relevance, of which the best candidate has 1, is above that of all that come
+    after it, shown or not.
+    """
+    by_id = {found.memory_id: found for found in candidates}
+    shown = [by_id[result.id] for result in results]
+    left = by_id.keys() - {found.memory_id for found in shown}
+    after = max((by_id[memory_id].relevance for memory_id in left), default=0.0)
+    told = []
+    for place in range(len(shown) - 1, -1, -1):
+        found = shown[place]
+        margin = min(max(found.relevance - after, -1.0), 1.0)
+        told.append(Use(found.memory_id, place=place, margin=margin, lexical=found.words > 0))
+        after = max(after, found.relevance)
+    return told[::-1]
 
 
 def _result(found: Candidate, score: float, parts: list[float] | None) -> SearchResult:

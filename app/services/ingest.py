@@ -13,11 +13,13 @@ import structlog
 
 from app import failpoints, metrics, queues
 from app.clients.stream import Entry, Turn, drainage
+from app.domain import touch
 from app.domain.envelope import Malformed, first_position, unpack
 from app.domain.memory import decode
 from app.errors import Invalid, Unreadable
-from app.services import keyed
+from app.services import keyed, reinforce
 from app.services.passing import is_passing
+from app.services.reinforce import Touched
 from app.settings import settings
 from app.store import arrivals, database, dead_letters
 from app.store.copying import Arrival
@@ -114,17 +116,20 @@ def _store_together(tenant_id: UUID, entries: Sequence[Entry], *, free: bool = T
         entries: What to store, all or nothing.
         free: Whether the tenant's turn ends with it.
     """
-    readable: list[Arrival] = []
+    plain: list[Arrival] = []
+    careful: list[Arrival] = []
+    touched: list[Touched] = []
     unreadable: list[tuple[Entry, str]] = []
     for entry in entries:
         try:
-            readable.append(_read(entry))
+            read = _read(entry)
         except (Malformed, Unreadable, Invalid) as error:
             unreadable.append((entry, str(error) if isinstance(error, Malformed) else type(error).__name__))
-    plain: list[Arrival] = []
-    careful: list[Arrival] = []
-    for arrival in readable:
-        (careful if keyed.needs_care(arrival) else plain).append(arrival)
+            continue
+        if isinstance(read, Touched):
+            touched.append(read)
+        else:
+            (careful if keyed.needs_care(read) else plain).append(read)
     stored = 0
     failpoints.reach("drain.before_store")
     if plain:
@@ -133,6 +138,8 @@ def _store_together(tenant_id: UUID, entries: Sequence[Entry], *, free: bool = T
             failpoints.reach("drain.before_commit")
     if careful:
         stored += keyed.store(tenant_id, careful)
+    if touched:  # after the memories of the same turn, which they may be of
+        reinforce.apply(tenant_id, touched)
     # Last, so that it is done once when the others have to be tried again. Reading it again can't help: what
     # the door didn't let in was put there by something else.
     for entry, reason in unreadable:
@@ -142,13 +149,15 @@ def _store_together(tenant_id: UUID, entries: Sequence[Entry], *, free: bool = T
     return stored
 
 
-def _read(entry: Entry) -> Arrival:
+def _read(entry: Entry) -> Arrival | Touched:
     failpoints.reach("drain.read", entry.entry_id)
     envelope = unpack(*entry)
-    memories = decode(envelope.body, envelope.form, dimensions=None)
+    memories = decode(envelope.body, envelope.form, dimensions=None) if envelope.form != "touches" else []
     if len(memories) != envelope.memories:
         reason = "envelope holds another number of memories than it says"
         raise Malformed(reason)
+    if envelope.form == "touches":
+        return Touched(envelope.base, envelope.accepted_ms / 1000, touch.decode(envelope.body))
     return Arrival(envelope.position, envelope.base, envelope.accepted_ms, memories)
 
 

@@ -41,7 +41,7 @@ def store(tenant_id: UUID, careful: Sequence[Arrival]) -> int:
     if any(memory.embedding is not None for arrival in careful for memory in arrival.memories):
         _settle(tenant_id)
     with database.tenant(tenant_id) as tx:
-        fresh = arrivals.note_fresh(tx, tenant_id, list(by_base.values()))
+        fresh = arrivals.note_fresh(tx, tenant_id, {base: len(arrival.memories) for base, arrival in by_base.items()})
         given = [row for base, arrival in by_base.items() if base in fresh for row in _rows(arrival)]
         if not given:
             return 0

@@ -21,7 +21,7 @@ from app.store import arrivals, database, embeddings, memories, scores, words, w
 from app.store.memories import Filters, Stored
 
 
-class _Missing(Exception):
+class Missing(Exception):
     """The memory isn't among the stored ones."""
 
 
@@ -70,7 +70,7 @@ def edit(tenant_id: UUID, memory_id: UUID, patch: MemoryPatch) -> Stored:
     given = {name: value for name in patch.__struct_fields__ if (value := getattr(patch, name)) is not msgspec.UNSET}
     changes = {name: value for name, value in given.items() if name not in STATE_FIELDS}
     policy = policies.current(tenant_id)
-    with _stored_only(tenant_id, memory_id), database.tenant(tenant_id) as tx:
+    with stored_only(tenant_id, memory_id), database.tenant(tenant_id) as tx:
         stored_id = _lock(tx, tenant_id, memory_id)
         again = memories.ENRICHED_FIELDS & changes.keys()
         former = words.neighbours(tx, tenant_id, [stored_id]) if again else []
@@ -101,7 +101,7 @@ def delete(tenant_id: UUID, memory_id: UUID) -> None:
         NotFound: This tenant has no such memory.
         Unavailable: It is still in the queue.
     """
-    with _stored_only(tenant_id, memory_id), database.tenant(tenant_id) as tx:
+    with stored_only(tenant_id, memory_id), database.tenant(tenant_id) as tx:
         stored_id = _lock(tx, tenant_id, memory_id)
         near = words.neighbours(tx, tenant_id, [stored_id])
         words.remove(tx, tenant_id, [stored_id])
@@ -134,7 +134,7 @@ def _pending(tenant_id: UUID, memory_id: UUID) -> Pending | None:
 
 def _given(envelope: Envelope) -> list[MemoryIn]:
     try:
-        return decode(envelope.body, envelope.form, dimensions=None)
+        return [] if envelope.form == "touches" else decode(envelope.body, envelope.form, dimensions=None)
     except EbbingError:
         return []  # the drain will set it aside
 
@@ -142,16 +142,16 @@ def _given(envelope: Envelope) -> list[MemoryIn]:
 def _lock(tx: database.Transaction, tenant_id: UUID, memory_id: UUID) -> UUID:
     stored_id = memories.resolve(tx, tenant_id, memory_id)
     if not memories.lock(tx, tenant_id, stored_id):
-        raise _Missing
+        raise Missing
     return stored_id
 
 
 @contextmanager
-def _stored_only(tenant_id: UUID, memory_id: UUID) -> Iterator[None]:
+def stored_only(tenant_id: UUID, memory_id: UUID) -> Iterator[None]:
     """Turn a missing row into what the caller should know: still in the queue, or not there at all."""
     try:
         yield
-    except _Missing:
+    except Missing:
         # The transaction is over: the queue is asked outside of it.
         if backlog().find(tenant_id, base_of(memory_id), unix_ms_of(memory_id)) is not None:
             raise Unavailable("this memory is still in the queue", retry_after_seconds=1) from None

@@ -6,7 +6,7 @@ again is simply not fresh, so nothing needs a staging table. The primary key of 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from uuid import UUID
 
 import psycopg
@@ -89,12 +89,18 @@ def _work_items(arrivals: Sequence[Arrival]) -> Iterator[str]:
         yield array_literal(ids[start : start + WORK_ITEM_MEMORIES])
 
 
-def note_fresh(tx: Connection, tenant_id: UUID, arrivals: Sequence[Arrival]) -> set[bytes]:
-    """Enter arrivals into the ledger. Returns the bases of those that it didn't have."""
+def note_fresh(tx: Connection, tenant_id: UUID, envelopes: Mapping[bytes, int]) -> set[bytes]:
+    """Enter envelopes into the ledger. Returns the bases of those that it didn't have.
+
+    Args:
+        tx: The tenant's transaction.
+        tenant_id: The tenant.
+        envelopes: How many memories each holds, by its base.
+    """
     values = {
         "tenant_id": tenant_id,
-        "bases": array_literal([arrival.base.hex() for arrival in arrivals]),
-        "memories": [len(arrival.memories) for arrival in arrivals],
+        "bases": array_literal([base.hex() for base in envelopes]),
+        "memories": list(envelopes.values()),
     }
     return {row.base.bytes for row in tx.execute(_NOTE, values)}
 

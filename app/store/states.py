@@ -184,10 +184,27 @@ WHERE state.tenant_id = %(tenant)s AND state.memory_id = given.memory_id
 """
 
 
-def write_uses(tx: Connection, tenant_id: UUID, held: Held, version: int) -> None:
-    """Write rows that are locked after their uses: counts, times and multipliers too. Their bounds stay.
+def write_uses(
+    tx: Connection,
+    tenant_id: UUID,
+    held: Held,
+    version: int,
+    *,
+    elsewhere: npt.NDArray[np.integer[Any]] | None = None,
+    look_again: npt.NDArray[np.bool_] | None = None,
+) -> None:
+    """Write rows that are locked after their uses: counts, times and multipliers too.
 
-    A use only puts off whatever would happen next, so `next_due_at` remains a bound below it.
+    A use only puts off whatever would happen next, so `next_due_at` remains a bound below it; to write it would make
+    every use touch its index.
+
+    Args:
+        tx: The tenant's transaction.
+        tenant_id: The tenant.
+        held: The rows with their new states.
+        version: Of the policy that they are anchored under.
+        elsewhere: How many of the uses were in another domain; none where it is left out.
+        look_again: Rows that the next sweep must look at all the same; none where it is left out.
     """
     if not held.ids:
         return
@@ -203,6 +220,8 @@ def write_uses(tx: Connection, tenant_id: UUID, held: Held, version: int) -> Non
         "level": Doubles(state.level),
         "retrieval": Doubles(state.retrieval),
         "stability": Doubles(state.stability),
+        "elsewhere": Integers(np.zeros(len(held)) if elsewhere is None else elsewhere),
+        "again": Integers(np.zeros(len(held)) if look_again is None else look_again),
     }
     driver(tx).execute(_WRITE_USES, values)
 
@@ -210,9 +229,12 @@ def write_uses(tx: Connection, tenant_id: UUID, held: Held, version: int) -> Non
 _WRITE_USES: Final = """
 UPDATE memory_state AS state SET access_count = given.uses, multiplier = given.multiplier,
   accessed_at = given.accessed_at, anchored_at = given.anchored_at, level = given.level,
-  retrieval = given.retrieval, stability = given.stability, policy_version = %(version)s
-FROM unnest(%(ids)s, %(uses)s, %(multiplier)s, %(accessed)s, %(anchored)s, %(level)s, %(retrieval)s, %(stability)s)
-  AS given (memory_id, uses, multiplier, accessed_at, anchored_at, level, retrieval, stability)
+  retrieval = given.retrieval, stability = given.stability, policy_version = %(version)s,
+  cross_domain_count = state.cross_domain_count + given.elsewhere,
+  next_due_at = CASE WHEN given.again = 1 THEN '-infinity' ELSE state.next_due_at END
+FROM unnest(%(ids)s, %(uses)s, %(multiplier)s, %(accessed)s, %(anchored)s, %(level)s, %(retrieval)s, %(stability)s,
+  %(elsewhere)s, %(again)s)
+  AS given (memory_id, uses, multiplier, accessed_at, anchored_at, level, retrieval, stability, elsewhere, again)
 WHERE state.tenant_id = %(tenant)s AND state.memory_id = given.memory_id
 """
 

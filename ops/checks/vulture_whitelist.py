@@ -1,7 +1,7 @@
 """Names that look unused to vulture and aren't: each is called or filled in by a library."""
 
 from app.api.status import _Shared
-from app.domain import importance, review, tiers
+from app.domain import importance, review
 from app.domain.dynamics import cmm, mnemex, profiles, state
 from app.domain.dynamics.protocol import Dynamics
 from app.store import states
@@ -19,18 +19,14 @@ factory
 Dynamics.refresh_seconds
 Dynamics.strength_sql
 Dynamics.due_at
-Dynamics.reinforce
 profiles.profile
 profiles.rebase
 state.new
 state.sql_columns
 importance.due_at
 mnemex.Mnemex.promoted
-mnemex.is_other_domain
 cmm.priming
 review.next_interval_days
 review.danger_priority
-tiers.decay_tier
 states.lock_due
-states.write_uses
 states.write_looks

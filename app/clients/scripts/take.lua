@@ -2,8 +2,10 @@
 -- KEYS: ring, ring members, held tenants, last turns, nudge flag
 -- ARGV: stream prefix, most memories, most entries, most bytes, lease milliseconds, most suspects,
 --       'first' on the first turn of a slice
+-- An entry without memories (touches) counts by its size, as so many memories of TOUCH_BYTES.
 -- Returns {} when the ring is empty, else flat (Redis sends a nested reply in a packet a level): the tenant, how
 -- many of the entries are suspects, then of each entry: id, number of memories, header, body.
+local TOUCH_BYTES = 48
 local prefix = ARGV[1]
 local memories_left, entries_left, bytes_left = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local lease = tonumber(ARGV[5])
@@ -51,8 +53,9 @@ if suspects == 0 then
     local found = redis.call('XRANGE', stream, last and ('(' .. last) or '-', '+', 'COUNT', chunk)
     local memories, bytes = 0, 0
     for _, entry in ipairs(found) do
-      memories = memories + (tonumber(entry[2][2]) or 1)
-      bytes = bytes + #(entry[2][6] or '')
+      local size, held = #(entry[2][6] or ''), tonumber(entry[2][2]) or 1
+      memories = memories + (held > 0 and held or size / TOUCH_BYTES)
+      bytes = bytes + size
     end
     hand_out(found)
     if #found < chunk then break end

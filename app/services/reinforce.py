@@ -1,0 +1,236 @@
+"""Reinforcement: what was used becomes stronger, each use once, whatever dies in between."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, NamedTuple
+from uuid import UUID
+
+import numpy as np
+import numpy.typing as npt
+import structlog
+
+from app import metrics
+from app.clients import stream
+from app.domain import touch as touches_of
+from app.domain.dynamics.mnemex import Mnemex, is_other_domain
+from app.domain.dynamics.timeline import Era
+from app.domain.ids import RANDOM_BYTES, new_base
+from app.domain.reinforcement import Moments, Reinforced, Uses, reinforced, rested
+from app.domain.tiers import decay_tier
+from app.domain.touch import Touches, Use
+from app.errors import BacklogFull, Unavailable
+from app.services import memories, strengths
+from app.store import arrivals, database, events, states
+from app.store import uses as store
+from app.store.events import Change, EventKind
+from app.store.states import Held
+
+log = structlog.get_logger(__name__)
+
+
+class Touched(NamedTuple):
+    """An envelope's touches.
+
+    Attributes:
+        base: By which the ledger knows it, 16 bytes.
+        accepted_at: Seconds since 1970.
+        touches: What it holds.
+    """
+
+    base: bytes
+    accepted_at: float
+    touches: Touches
+
+
+@dataclass(frozen=True, slots=True)
+class Touch:
+    """What a touch has made of one memory: strength 0 to 1, and the model's own score, now.
+
+    Attributes:
+        why: Why it is no stronger: touched by the same session a moment ago, or a later use was known already.
+    """
+
+    id: UUID
+    strength: tuple[float, float]
+    score: tuple[float, float]
+    access_count: int
+    multiplier: float
+    why: Literal["refractory", "late"] | None
+
+
+class _Told(NamedTuple):
+    """A use of a memory that is there: with what it was told, its row, and when."""
+
+    touches: Touches
+    row: int
+    at: float
+    use: Use
+
+
+@dataclass(frozen=True, slots=True)
+class _Done:
+    """What uses have done: the memories used, before and after, both as of the era of `now`."""
+
+    now: float
+    era: Era
+    before: Held
+    after: Held
+    counts: dict[str, int]
+
+
+def apply(tenant_id: UUID, touched: Sequence[Touched]) -> None:
+    """Reinforce what these envelopes say was used, in one transaction; an envelope that comes again does nothing.
+
+    Envelopes count in the order given, the uses of each in the order of time. Ids of nothing that is there are
+    left out.
+    """
+    by_base = {each.base: each for each in touched}
+    with database.tenant(tenant_id) as tx:
+        fresh = arrivals.note_fresh(tx, tenant_id, dict.fromkeys(by_base, 0))
+        done = _reinforce(tx, tenant_id, [each for base, each in by_base.items() if base in fresh])
+    for name, count in done.counts.items():
+        metrics.count(name, count)
+
+
+def send(tenant_id: UUID, uses: Sequence[Use], session: str | None, request_id: str) -> bool:
+    """Put a search's uses into the queue; what it can't take is counted, and dropped.
+
+    Returns:
+        Whether to nudge the drain.
+    """
+    base = new_base(time.time_ns() // 1_000_000, os.urandom(RANDOM_BYTES))
+    body = touches_of.encode(touches_of.found(uses, tenant_id, session))
+    try:
+        return stream.append(tenant_id, base, "touches", request_id, body)
+    except (BacklogFull, Unavailable) as error:
+        metrics.DROPPED_TOUCHES.inc()
+        log.info("touches_dropped", tenant=str(tenant_id), error=type(error).__name__)
+        return False
+
+
+def touch(tenant_id: UUID, memory_id: UUID, touches: Touches) -> Touch:
+    """Reinforce one memory at once.
+
+    Raises:
+        NotFound: This tenant has no such memory.
+        Unavailable: It is still in the queue.
+    """
+    with memories.stored_only(tenant_id, memory_id), database.tenant(tenant_id) as tx:
+        done = _reinforce(tx, tenant_id, [Touched(b"", np.inf, touches)])
+        if not done.before.ids:
+            raise memories.Missing
+    for name, count in done.counts.items():
+        metrics.count(name, count)
+    model, before, after = done.era.dynamics, done.before.state, done.after.state
+    return Touch(
+        id=done.after.ids[0],
+        strength=(float(model.strength(before, done.now)[0]), float(model.strength(after, done.now)[0])),
+        score=(float(model.score(before, done.now)[0]), float(model.score(after, done.now)[0])),
+        access_count=int(after.access_count[0]),
+        multiplier=float(after.multiplier[0]),
+        why="refractory" if done.counts["refractory_uses"] else "late" if done.counts["late_uses"] else None,
+    )
+
+
+def _reinforce(tx: database.Transaction, tenant_id: UUID, touched: Sequence[Touched]) -> _Done:
+    given = {use.id for each in touched for use in each.touches.uses}
+    known_as = store.aliases(tx, tenant_id, given)
+    now = database.now(tx).timestamp()
+    times = strengths.timeline(tx, tenant_id)
+    era = times.at(now)
+    locked = states.lock(tx, tenant_id, [known_as.get(memory_id, memory_id) for memory_id in given])
+    before = strengths.brought(locked, times, now)
+    told = _told(touched, before.ids, known_as, now)
+    uses, elsewhere = _counting(tx, tenant_id, era, before.ids, told)
+    done = reinforced(era.dynamics, before.state, uses, now)
+    after = replace(before, state=done.state)
+    used = np.unique(uses.rows)
+    written = after.only(used)
+    crossed = np.bincount(uses.rows[elsewhere & ~done.late], minlength=len(after))[used]
+    look_again = _look_again(era, written, now)
+    states.write_uses(tx, tenant_id, written, era.version, elsewhere=crossed, look_again=look_again)
+    _note(tx, tenant_id, after.ids, uses, done)
+    counts = {
+        "unknown_uses": sum(len(each.touches.uses) for each in touched) - len(told),
+        "refractory_uses": len(told) - len(uses),
+        "late_uses": int(done.late.sum()),
+        "reinforced_uses": int((~done.late).sum()),
+    }
+    return _Done(now, era, before, after, counts)
+
+
+def _told(
+    touched: Sequence[Touched], memory_ids: Sequence[UUID], known_as: Mapping[UUID, UUID], now: float
+) -> list[_Told]:
+    """The uses of what is there, by envelope and then by time; what is told of the future counts as now."""
+    rows = {memory_id: row for row, memory_id in enumerate(memory_ids)}
+    rows |= {alias: rows[memory_id] for alias, memory_id in known_as.items() if memory_id in rows}
+    told = []
+    for _, accepted_at, touches in touched:
+        there = [use for use in touches.uses if use.id in rows]
+        uses = [_Told(touches, rows[use.id], min(accepted_at if use.at is None else use.at, now), use) for use in there]
+        told += sorted(uses, key=lambda one: one.at)
+    return told
+
+
+def _counting(
+    tx: database.Transaction, tenant_id: UUID, era: Era, memory_ids: Sequence[UUID], told: Sequence[_Told]
+) -> tuple[Uses, npt.NDArray[np.bool_]]:
+    """Those of the uses that count, and which of them were in another domain, so that they boost."""
+    uses = Uses(
+        rows=np.array([one.row for one in told], np.intp),
+        sessions=np.array([one.touches.session for one in told], np.int64),
+        at=np.array([one.at for one in told], np.float64),
+        boost=np.array([one.touches.boost for one in told], np.bool_),
+        place=np.array([one.use.place for one in told], np.float64),
+        margin=np.array([one.use.margin for one in told], np.float64),
+        lexical=np.array([one.use.lexical for one in told], np.bool_),
+    )
+    seconds = era.policy.reinforcement.refractory_seconds
+    if told and seconds > 0:
+        rows = {memory_id: row for row, memory_id in enumerate(memory_ids)}
+        used = [memory_ids[row] for row in uses.rows]
+        ids, sessions, at = store.recent(tx, tenant_id, used, uses.sessions, uses.at, seconds)
+        known = Moments(np.array([rows[memory_id] for memory_id in ids], np.intp), sessions, at)
+        counting = rested(uses, known, seconds)
+        uses, told = uses.only(counting), [told[place] for place in counting]
+    elsewhere = _elsewhere(tx, tenant_id, era, memory_ids, told)
+    return replace(uses, boost=uses.boost | elsewhere), elsewhere
+
+
+def _elsewhere(
+    tx: database.Transaction, tenant_id: UUID, era: Era, memory_ids: Sequence[UUID], told: Sequence[_Told]
+) -> npt.NDArray[np.bool_]:
+    """Which uses were in another domain than their memory's, where the model of forgetting asks for it."""
+    elsewhere = np.zeros(len(told), np.bool_)
+    tagged = [place for place, one in enumerate(told) if one.touches.context_tags]
+    if not tagged or not isinstance(era.dynamics, Mnemex):
+        return elsewhere
+    tags = store.tags(tx, tenant_id, list({memory_ids[told[place].row] for place in tagged}))
+    for place in tagged:
+        one = told[place]
+        own = tags.get(memory_ids[one.row], ())
+        elsewhere[place] = is_other_domain(era.dynamics.parameters, own, one.touches.context_tags)
+    return elsewhere
+
+
+def _look_again(era: Era, held: Held, now: float) -> npt.NDArray[np.bool_]:
+    """Where a sweep must look at a memory, though its use has put off what was due."""
+    tiers = decay_tier(era.policy.tiers, held.state, now, strengths.look(era, held.state, now))
+    moved: npt.NDArray[np.bool_] = (held.versions != era.version) | (held.decay_tiers != tiers)
+    return moved
+
+
+def _note(tx: database.Transaction, tenant_id: UUID, memory_ids: Sequence[UUID], uses: Uses, done: Reinforced) -> None:
+    """Enter the uses into the history."""
+    kinds: tuple[tuple[EventKind, npt.NDArray[np.bool_]], ...] = (("use", ~done.late), ("late_use", done.late))
+    for kind, chosen in kinds:
+        places = np.flatnonzero(chosen)
+        change = Change(
+            uses.at[places], done.before[places], done.after[places], done.after[places], uses.sessions[places]
+        )
+        events.add(tx, tenant_id, kind, [memory_ids[row] for row in uses.rows[places]], change)
