@@ -6,32 +6,30 @@ A bare ASGI endpoint: nothing between the socket and the one Redis call but what
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import os
 import re
 import time
 from typing import Final
 from uuid import UUID
 
-import msgspec
 from starlette.concurrency import run_in_threadpool
 from starlette.types import Receive, Scope, Send
 
 from app import failpoints, metrics
 from app.api.auth import cache
 from app.api.body import header, read
+from app.api.idempotency import Outcome, key_of
 from app.api.problems import as_ours, respond
-from app.clients.stream import Accepted, Door
+from app.clients.stream import Door
 from app.domain.decoding import Format
 from app.domain.ids import RANDOM_BYTES, memory_uuids, new_base
 from app.domain.memory import decode
-from app.errors import BacklogFull, Conflict, EbbingError, FieldError, Invalid, Unavailable
+from app.errors import BacklogFull, EbbingError, FieldError, Invalid, Unavailable
 from app.queues import Nudger
 from app.services import memories as memory_service
 from app.services import spaces
 from app.settings import settings
 
-KEY_MAX_CHARACTERS: Final = 255
 SIZES_MAX: Final = 10_000
 _NDJSON = ("application/x-ndjson", "application/ndjson", "application/jsonl", "application/x-jsonlines")
 _WAIT = re.compile(r"\bwait=(\d{1,9})\b")
@@ -69,11 +67,11 @@ class Ingest:
         caller = await cache.caller(scope, "ingest")
         form = _form(scope)
         wait_seconds = _wait_seconds(scope)
-        key = _idempotency_key(scope)
+        key = key_of(scope)
         body = await read(scope, receive)
         count = await self._count(caller.tenant_id, body, form)
         base = new_base(time.time_ns() // 1_000_000, os.urandom(RANDOM_BYTES))
-        outcome = _Outcome.of(body, form, base, count, request_id) if key is not None else None
+        outcome = Outcome.of(body, form, base, count, request_id) if key is not None else None
         failpoints.reach("api.before_accept")
         accepted = await self._door.accept(
             caller.tenant_id,
@@ -81,13 +79,13 @@ class Ingest:
             memories=count,
             form=form,
             request_id=request_id,
-            trace=_trace(scope),
+            trace=trace(scope),
             body=body,
-            idempotency=(_digest(key.encode()), outcome.encoded()) if key is not None and outcome else None,
+            idempotency=outcome.under(key) if key is not None and outcome else None,
         )
         failpoints.reach("api.after_accept")
         if outcome is not None and accepted.earlier is not None:
-            outcome = _repeated(accepted, outcome)
+            outcome = outcome.settled(accepted)
             base, count, request_id = bytes.fromhex(outcome.base), outcome.memories, outcome.request_id
             metrics.ACCEPTED.labels(outcome="repeated").inc()
         else:
@@ -128,33 +126,6 @@ class Ingest:
         return size
 
 
-class _Outcome(msgspec.Struct, frozen=True):
-    """What is remembered under an idempotency key: enough to give the same answer again, and no content."""
-
-    body: str
-    base: str
-    memories: int
-    request_id: str
-
-    @staticmethod
-    def of(body: bytes, form: Format, base: bytes, memories: int, request_id: str) -> _Outcome:
-        return _Outcome(_digest(form.encode() + body), base.hex(), memories, request_id)
-
-    def encoded(self) -> str:
-        return msgspec.json.encode(self).decode()
-
-
-def _repeated(accepted: Accepted, outcome: _Outcome) -> _Outcome:
-    earlier = msgspec.json.decode(accepted.earlier or "", type=_Outcome)
-    if earlier.body != outcome.body:
-        raise Conflict("this Idempotency-Key was used for another body within the last day")
-    return earlier
-
-
-def _digest(value: bytes) -> str:
-    return hashlib.blake2b(value, digest_size=16).hexdigest()
-
-
 def _outcome(error: EbbingError) -> str:
     if isinstance(error, BacklogFull):
         return "backlog_full"
@@ -172,15 +143,7 @@ def _wait_seconds(scope: Scope) -> float | None:
     return min(float(found[1]), settings().wait_max_seconds) if found else None
 
 
-def _idempotency_key(scope: Scope) -> str | None:
-    key = header(scope, b"idempotency-key")
-    if key is not None and not 0 < len(key) <= KEY_MAX_CHARACTERS:
-        message = "has the wrong length"
-        raise Invalid(errors=[FieldError("Idempotency-Key", message, len(key), KEY_MAX_CHARACTERS)])
-    return key
-
-
-def _trace(scope: Scope) -> str:
+def trace(scope: Scope) -> str:
     """The caller's trace context (W3C), so that the work behind can be found from the request."""
     given = header(scope, b"traceparent") or ""
     return given if _TRACEPARENT.fullmatch(given) else ""

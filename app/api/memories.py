@@ -49,24 +49,28 @@ def page(
 @router.get("/{memory_id}", summary="One memory")
 def get(caller: Reader, memory_id: str) -> Response:
     """A memory; `status` is `pending` while it waits to be stored."""
-    return shapes.answer(shapes.memory(memories.get(caller.tenant_id, _id(memory_id))))
+    return shapes.answer(shapes.memory(memories.get(caller.tenant_id, id_of(memory_id))))
 
 
 @router.patch("/{memory_id}", summary="Edit a memory")
 def edit(caller: Writer, memory_id: str, body: Annotated[bytes, Depends(body_of)]) -> Response:
     """Change the fields given; null empties one. The next search is right, neighbours' context included."""
-    return shapes.answer(shapes.memory(memories.edit(caller.tenant_id, _id(memory_id), decode_patch(body))))
+    return shapes.answer(shapes.memory(memories.edit(caller.tenant_id, id_of(memory_id), decode_patch(body))))
 
 
 @router.delete("/{memory_id}", summary="Delete a memory", status_code=204)
 def delete(caller: Writer, memory_id: str) -> Response:
     """Hide it from every search, list and read from now on."""
-    memories.delete(caller.tenant_id, _id(memory_id))
+    memories.delete(caller.tenant_id, id_of(memory_id))
     return Response(status_code=204)
 
 
-def _id(text: str) -> UUID:
-    """What isn't an id names no memory."""
+def id_of(text: str) -> UUID:
+    """The id of a memory in a path.
+
+    Raises:
+        NotFound: It isn't an id, so it names no memory.
+    """
     try:
         return UUID(text)
     except ValueError:

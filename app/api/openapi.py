@@ -9,14 +9,17 @@ from fastapi import FastAPI
 
 from app.api.admin import NewKey, NewTenant
 from app.api.dead_letters import Discard, DiscardMany, ReplayMany
-from app.api.ingest import KEY_MAX_CHARACTERS
+from app.api.idempotency import KEY_MAX_CHARACTERS
 from app.api.maintenance import Reembed
 from app.api.problems import MEDIA_TYPE
 from app.domain.memory import MemoryIn, MemoryPatch
 from app.domain.retrieval import SearchRequest, SearchResult
+from app.domain.touch import Observation, OneTouch
 
 _BODIES = {
     ("/v1/memories/{memory_id}", "patch"): MemoryPatch,
+    ("/v1/memories/{memory_id}/touch", "post"): OneTouch,
+    ("/v1/observations", "post"): Observation,
     ("/v1/search", "post"): SearchRequest,
     ("/v1/maintenance/reembed", "post"): Reembed,
     ("/v1/admin/tenants", "post"): NewTenant,
@@ -25,6 +28,8 @@ _BODIES = {
     ("/v1/admin/dead-letters/discard", "post"): DiscardMany,
     ("/v1/admin/dead-letters/{letter_id}/discard", "post"): Discard,
 }
+_BARE = {("/v1/memories/{memory_id}/touch", "post")}
+"""Routes whose body may be left out."""
 _OPEN = ("/healthz", "/readyz", "/metrics")
 _TEMPLATE = "#/components/schemas/{name}"
 _TEXT = {"type": "string"}
@@ -75,7 +80,8 @@ def _completed(schema: dict[str, Any]) -> dict[str, Any]:
     schema.setdefault("components", {}).setdefault("schemas", {}).update(components)
     schema["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
     for (path, method), shape in _BODIES.items():
-        schema["paths"][path][method]["requestBody"] = _json_body(by_shape[shape])
+        schema["paths"][path][method]["requestBody"] = _json_body(by_shape[shape], needed=(path, method) not in _BARE)
+    schema["paths"]["/v1/observations"]["post"]["parameters"] = [_IDEMPOTENCY]
     schema["paths"]["/v1/memories"]["post"] = _ingest(by_shape[MemoryIn])
     schema["paths"]["/v1/search"]["post"]["responses"]["200"]["content"] = _json(_found(by_shape[SearchResult]))
     problem = {"description": "A problem (RFC 9457)", "content": {MEDIA_TYPE: {"schema": _named("Problem")}}}
@@ -88,8 +94,8 @@ def _completed(schema: dict[str, Any]) -> dict[str, Any]:
     return schema
 
 
-def _json_body(shape: dict[str, Any]) -> dict[str, Any]:
-    return {"required": True, "content": _json(shape)}
+def _json_body(shape: dict[str, Any], *, needed: bool) -> dict[str, Any]:
+    return {"required": needed, "content": _json(shape)}
 
 
 def _json(shape: dict[str, Any]) -> dict[str, Any]:
@@ -116,11 +122,7 @@ def _ingest(shape: dict[str, Any]) -> dict[str, Any]:
         "description": "One object, an array, or a line each. Answered as soon as they are safe in the queue.",
         "operationId": "ingest",
         "parameters": [
-            _header(
-                "Idempotency-Key",
-                "The same key with the same body has one effect, for a day.",
-                {"minLength": 1, "maxLength": KEY_MAX_CHARACTERS},
-            ),
+            _IDEMPOTENCY,
             _header("Prefer", "`wait=5` holds the answer until all are searchable, at most that many seconds.", {}),
         ],
         "requestBody": {
@@ -142,3 +144,10 @@ def _header(name: str, description: str, limits: dict[str, int]) -> dict[str, An
         "description": description,
         "schema": _TEXT | limits,
     }
+
+
+_IDEMPOTENCY = _header(
+    "Idempotency-Key",
+    "The same key with the same body has one effect, for a day.",
+    {"minLength": 1, "maxLength": KEY_MAX_CHARACTERS},
+)

@@ -5,24 +5,31 @@ from __future__ import annotations
 import time
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Response
+from fastapi import APIRouter, Depends, Request, Response
 
 from app import metrics
 from app.api import shapes
 from app.api.auth import Caller, needs
 from app.api.body import body_of, decode
 from app.domain.retrieval import SearchRequest
-from app.services.search import search as search_memories
+from app.queues import Nudger
+from app.services import reinforce
+from app.services.search import find
 
 router = APIRouter(prefix="/v1", tags=["search"])
 
 
 @router.post("/search", summary="Find memories by words and by meaning")
-def search(caller: Annotated[Caller, Depends(needs("read"))], body: Annotated[bytes, Depends(body_of)]) -> Response:
-    """The best memories for a query, best first."""
+def search(
+    caller: Annotated[Caller, Depends(needs("read"))], body: Annotated[bytes, Depends(body_of)], http: Request
+) -> Response:
+    """The best memories for a query, best first. What is found becomes stronger, unless `reinforce` is false."""
     request = decode(body, SearchRequest)
     started = time.perf_counter()
-    results = search_memories(caller.tenant_id, request)
+    found = find(caller.tenant_id, request)
     took = time.perf_counter() - started
     metrics.SEARCH_SECONDS.observe(took)
-    return shapes.answer({"results": results, "took_ms": round(took * 1000, 2)})
+    if found.uses and reinforce.send(caller.tenant_id, found.uses, request.session, http.state.request_id):
+        nudger: Nudger = http.app.state.nudger
+        nudger.nudge()
+    return shapes.answer({"results": found.results, "took_ms": round(took * 1000, 2)})

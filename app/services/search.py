@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
 from app.domain import retrieval
 from app.domain.policy import Policy
 from app.domain.retrieval import SearchRequest, SearchResult
+from app.domain.touch import Use
 from app.domain.wording import content_words
 from app.services import spaces
 from app.store import database, policies, words
@@ -17,8 +19,26 @@ from app.store import spaces as rows
 ROUNDS: Final = 2
 
 
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a search has found.
+
+    Attributes:
+        results: Best first.
+        uses: What of it counts as used, by the request or else the policy.
+    """
+
+    results: list[SearchResult]
+    uses: list[Use]
+
+
 def search(tenant_id: UUID, request: SearchRequest, policy: Policy | None = None) -> list[SearchResult]:
-    """The best memories for the request, best first; none if none shares a word or a meaning with it.
+    """The results of `find`; nothing counts as used."""
+    return find(tenant_id, request, policy).results
+
+
+def find(tenant_id: UUID, request: SearchRequest, policy: Policy | None = None) -> Found:
+    """The best memories for the request; none if none shares a word or a meaning with it.
 
     Args:
         tenant_id: Whose memories.
@@ -42,4 +62,6 @@ def search(tenant_id: UUID, request: SearchRequest, policy: Policy | None = None
         # Asked last: vectors of a space that the tenant has left meanwhile may have been deleted already.
         if space is None or (there and there.searched == space):
             break
-    return retrieval.rank(found, request, policy.ranking)
+    results = retrieval.rank(found, request, policy.ranking)
+    reinforces = policy.reinforcement.by_search if request.reinforce is None else request.reinforce
+    return Found(results, retrieval.uses(results, found) if reinforces else [])

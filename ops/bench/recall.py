@@ -55,7 +55,7 @@ class Service:
 
     def search(self, question: dict[str, Any], k: int) -> list[str]:
         """The turns found for a question, best first, by their ids in the conversation."""
-        body = {"query": question["question"], "limit": k}
+        body = {"query": question["question"], "limit": k, "reinforce": False}
         found = self._client.post("/v1/search", json=body, headers=self._tenant).raise_for_status().json()
         return [self._ids[result["id"]] for result in found["results"]]
 

@@ -28,6 +28,8 @@ TABLE: dict[tuple[str, str], tuple[str, dict[str, Any], int]] = {
     ("GET", "/v1/memories/{memory_id}"): ("read", {}, 200),
     ("PATCH", "/v1/memories/{memory_id}"): ("ingest", {"json": {"text": "y"}}, 200),
     ("DELETE", "/v1/memories/{memory_id}"): ("ingest", {}, 204),
+    ("POST", "/v1/memories/{memory_id}/touch"): ("ingest", {"json": {"boost": True}}, 200),
+    ("POST", "/v1/observations"): ("ingest", {"json": {"memories": [str(uuid4())]}}, 202),
     ("POST", "/v1/search"): ("read", {"json": {"query": "x"}}, 200),
     ("GET", "/v1/stats"): ("read", {}, 200),
     ("GET", "/v1/usage"): ("maintain", {}, 200),
