@@ -25,7 +25,7 @@ from app.clients import stream
 from app.clients.redis import BACKLOG, HELD, RING, RING_MEMBERS, connect_async, stream_key
 from app.clients.stream import Accepted, Door
 from app.domain import keys
-from app.domain.decoding import Format
+from app.domain.envelope import Form
 from app.domain.ids import RANDOM_BYTES, memory_uuids, new_base
 from app.domain.policy import Policy
 from app.services import budget, enrichment, ingest, rate, tenants
@@ -96,7 +96,7 @@ class Service:
         *,
         memories: int = 1,
         base: bytes | None = None,
-        form: Format = "json",
+        form: Form = "json",
         idempotency: tuple[str, str] | None = None,
     ) -> Accepted:
         """Put bytes into the tenant's stream unchecked, counted as the door counts."""
