@@ -6,7 +6,21 @@ from typing import Annotated
 
 import typer
 
-from app.cli import admin, dead_letters, demo, doctor, ingest, jobs, processes, reembed, run, search, stats, usage
+from app.cli import (
+    admin,
+    dead_letters,
+    demo,
+    doctor,
+    ingest,
+    jobs,
+    processes,
+    reembed,
+    run,
+    search,
+    stats,
+    touch,
+    usage,
+)
 from app.cli.failures import Commands
 from app.cli.output import examples
 
@@ -21,7 +35,7 @@ app = typer.Typer(
     pretty_exceptions_show_locals=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for module in (run, demo, ingest, search, stats, usage, doctor, admin, processes, jobs, dead_letters, reembed):
+for module in (run, demo, ingest, search, touch, stats, usage, doctor, admin, processes, jobs, dead_letters, reembed):
     app.add_typer(module.router)
 
 

@@ -30,11 +30,18 @@ def search(
     kind: Annotated[list[str] | None, typer.Option("--kind", help="Only of this kind; several mean any.")] = None,
     after: Annotated[datetime | None, typer.Option("--after", help="Only from this time on (UTC).")] = None,
     before: Annotated[datetime | None, typer.Option("--before", help="Only before this time (UTC).")] = None,
+    session: Annotated[
+        str | None, typer.Option("--session", help="The conversation: one reinforces a memory once in a while.")
+    ] = None,
+    no_reinforce: Annotated[bool, typer.Option("--no-reinforce", help="What is found doesn't count as used.")] = False,
     explain: Annotated[bool, typer.Option("--explain", help="Show the parts of each score.")] = False,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Find memories by words and by meaning, best first."""
+    """Find memories by words and by meaning, best first.
+
+    What is found becomes stronger, unless the tenant's policy or --no-reinforce says otherwise.
+    """
     from app.cli.client import Api
 
     with Api(find(url)) as api:
@@ -48,6 +55,8 @@ def search(
             after=_in_utc(after),
             before=_in_utc(before),
             explain=explain or None,
+            session=session,
+            reinforce=False if no_reinforce else None,
         )
     if as_json:
         print_json(found)

@@ -85,9 +85,11 @@ def everything(api: Api) -> None:
     pending = api.post("/v1/memories", json={"text": "pending"}).json()["ids"][0]
     for memory_id in (ids[0], pending):
         api.get(f"/v1/memories/{memory_id}")
+        api.post(f"/v1/memories/{memory_id}/touch", json={"context_tags": ["t"]})
         api.patch(f"/v1/memories/{memory_id}", json={"text": "another", "thread": "u"})
         api.delete(f"/v1/memories/{memory_id}")
     api.get("/v1/memories")
+    api.post("/v1/observations", json={"memories": [*ids, pending]})
     api.post("/v1/search", json={"query": "cat"})
     budget.spend(api.tenant.tenant_id, "score", "m", Usage(calls=1, input_tokens=5))
     assert budget.state(api.tenant.tenant_id) is budget.State.HARD  # which is counted in Redis
