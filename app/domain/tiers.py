@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Final, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -74,6 +74,25 @@ def decay_tier(tiers: Tiers, state: State, now: Floats | float, seen: Seen) -> n
     )
     place = (strength < tiers.archived_below).astype(np.int8) + (strength < tiers.cold_below)
     return np.where(deletable, 3, place).astype(np.int8)
+
+
+def reasons(tiers: Tiers, state: State, now: float, seen: Seen, places: npt.NDArray[np.integer[Any]]) -> list[str]:
+    """Why decay asks for these tiers, in words and numbers, a line for each memory; arguments as `decay_tier`'s."""
+    ages = (now - state.created_at) / DAY_SECONDS
+    rows = zip(places, seen.strength, seen.importance, ages, state.access_count, strict=True)
+    return [_reason(tiers, int(place), *map(float, numbers)) for place, *numbers in rows]
+
+
+def _reason(tiers: Tiers, place: int, strength: float, importance: float, age_days: float, uses: float) -> str:
+    if place == 0:
+        return f"strength {strength:.4g} is at least {tiers.archived_below:g}"
+    if place < len(DECAY_TIERS) - 1:
+        return f"strength {strength:.4g} is below {tiers.archived_below if place == 1 else tiers.cold_below:g}"
+    return (
+        f"strength {strength:.4g} is below {tiers.deleted_below:g}, importance {importance:.4g} below "
+        f"{tiers.deleted_importance_below:g}, {age_days:.4g} days old, over {tiers.deleted_after_days:g}, "
+        f"uses {uses:.0f}, fewer than {tiers.deleted_uses_below}"
+    )
 
 
 def next_due_at(

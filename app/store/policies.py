@@ -38,3 +38,24 @@ _VERSIONS = text("""
 SELECT version, CAST(extract(epoch FROM effective_at) AS float8) AS since, CAST(body AS text) AS body
 FROM policies WHERE tenant_id = :tenant_id ORDER BY version
 """)
+
+
+def is_rebased(tx: Connection, tenant_id: UUID, version: int) -> bool:
+    """Whether no memory was left under an older version, when that was last seen to."""
+    return bool(tx.execute(_IS_REBASED, {"tenant_id": tenant_id, "version": version}).scalar_one())
+
+
+_IS_REBASED = text("""
+SELECT :version = 0 OR EXISTS (
+  SELECT FROM policies WHERE tenant_id = :tenant_id AND version >= :version AND rebased_at IS NOT NULL)
+""")
+
+
+def mark_rebased(tx: Connection, tenant_id: UUID, version: int) -> None:
+    """Note that no memory is left under an older version."""
+    tx.execute(_MARK_REBASED, {"tenant_id": tenant_id, "version": version})
+
+
+_MARK_REBASED = text("""
+UPDATE policies SET rebased_at = now() WHERE tenant_id = :tenant_id AND version = :version AND rebased_at IS NULL
+""")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import Any, Final
+from typing import Any, Final, Literal, NamedTuple
 from uuid import UUID
 
 import numpy as np
@@ -74,18 +74,45 @@ def lock(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> Held:
     return _held(tx, _LOCK, {"tenant": tenant_id, "ids": Uuids(memory_ids)})
 
 
-def lock_due(tx: Connection, tenant_id: UUID, as_of: float, limit: int) -> Held:
+def lock_due(tx: Connection, tenant_id: UUID, as_of: float, version: int, limit: int) -> Held:
     """Memories to which something can have happened by a moment, the longest due first; locked.
 
-    Those that somebody else has locked are passed over.
+    Those that somebody else has locked are passed over. So are those that were used or brought to a later policy
+    after that moment: what happened stays happened.
 
     Args:
         tx: The tenant's transaction.
         tenant_id: The tenant.
         as_of: Seconds since 1970.
+        version: Of the policy that holds then.
         limit: Most of them.
     """
-    return _held(tx, _LOCK_DUE, {"tenant": tenant_id, "as_of": as_of, "limit": limit})
+    return _held(tx, _LOCK_DUE, {"tenant": tenant_id, "as_of": as_of, "version": version, "limit": limit})
+
+
+def lock_older(tx: Connection, tenant_id: UUID, version: int, after: UUID, limit: int) -> Held:
+    """Memories that are anchored under an older policy, in pages by id, locked; the deleted ones left out."""
+    values = {"tenant": tenant_id, "version": version, "after": after, "limit": limit}
+    return _held(tx, _LOCK_OLDER, values)
+
+
+Wanted = Literal["due", "older", "due or older"]
+"""Memories that `lock_due` would give, those that `lock_older` would, or both."""
+
+
+def page_of(
+    tx: Connection, tenant_id: UUID, wanted: Wanted, as_of: float, version: int, *, after: UUID, limit: int
+) -> Held:
+    """The same memories in pages by id, not locked."""
+    values = {"tenant": tenant_id, "as_of": as_of, "version": version, "after": after, "limit": limit}
+    return _held(tx, _PAGES[wanted], values)
+
+
+def count_of(tx: Connection, tenant_id: UUID, wanted: Wanted, as_of: float, version: int) -> int:
+    """How many they are."""
+    values = {"tenant": tenant_id, "as_of": as_of, "version": version}
+    row = driver(tx).execute(_COUNTS[wanted], values).fetchone()
+    return int(row[0]) if row else 0
 
 
 def page(tx: Connection, tenant_id: UUID, after: UUID, limit: int) -> Held:
@@ -116,9 +143,8 @@ def _sent(name: str) -> str:
     return f"string_agg({function}({value}), '')"
 
 
-_ALIVE: Final = """NOT EXISTS (
-      SELECT FROM memories AS memory WHERE memory.tenant_id = %(tenant)s
-        AND memory.memory_id = memory_state.memory_id AND memory.deleted_at IS NOT NULL)"""
+# By a column of the row itself, so that who has waited for its lock sees what happened meanwhile.
+_ALIVE: Final = "tier <> 'deleted'"
 
 
 def _statement(where: str) -> str:
@@ -129,27 +155,57 @@ SELECT string_agg(uuid_send(memory_id), ''), string_agg(int2send((salience IS NO
   string_agg(int4send(array_position(ARRAY[{tiers}], decay_tier) - 1), ''),
   string_agg(timestamptz_send(next_due_at), ''),
   {", ".join(map(_sent, _COLUMNS))}
-FROM (SELECT * FROM memory_state WHERE tenant_id = %(tenant)s AND {where}) AS found
+FROM (
+  SELECT * FROM (SELECT * FROM memory_state WHERE tenant_id = %(tenant)s AND {where}) AS chosen ORDER BY memory_id
+) AS found
 """  # noqa: S608 - constants alone
 
 
 _READ: Final = _statement(f"memory_id = ANY (%(ids)s) AND {_ALIVE} ORDER BY memory_id")
 _LOCK: Final = _statement(f"memory_id = ANY (%(ids)s) AND {_ALIVE} ORDER BY memory_id FOR UPDATE")
+_DUE: Final = "next_due_at <= to_timestamp(%(as_of)s) AND next_due_at < 'infinity'"
+_NOT_AHEAD: Final = "anchored_at <= to_timestamp(%(as_of)s) AND policy_version <= %(version)s"
+# A sum, of which the planner knows no statistics: expecting few rows, it would read the whole table for each page.
+_OLDER: Final = "policy_version + 0 < %(version)s"
 _PAGE: Final = _statement(f"memory_id > %(after)s AND {_ALIVE} ORDER BY memory_id LIMIT %(limit)s")
 _LOCK_DUE: Final = _statement(
-    "memory_id IN (SELECT memory_id FROM memory_state WHERE tenant_id = %(tenant)s "
-    "AND next_due_at <= to_timestamp(%(as_of)s) AND next_due_at < 'infinity' "
-    "ORDER BY next_due_at LIMIT %(limit)s FOR UPDATE SKIP LOCKED) ORDER BY memory_id"
+    f"{_ALIVE} AND {_DUE} AND {_NOT_AHEAD} ORDER BY next_due_at LIMIT %(limit)s FOR UPDATE SKIP LOCKED"
 )
+_LOCK_OLDER: Final = _statement(
+    f"memory_id > %(after)s AND {_ALIVE} AND {_OLDER} ORDER BY memory_id LIMIT %(limit)s FOR UPDATE"
+)
+_WANTED: Final[dict[Wanted, str]] = {
+    "due": f"{_ALIVE} AND {_DUE} AND {_NOT_AHEAD}",
+    "older": f"{_ALIVE} AND {_OLDER}",
+    "due or older": f"{_ALIVE} AND {_NOT_AHEAD} AND (({_DUE}) OR {_OLDER})",
+}
+_PAGES: Final = {
+    wanted: _statement(f"memory_id > %(after)s AND {where} ORDER BY memory_id LIMIT %(limit)s")
+    for wanted, where in _WANTED.items()
+}
+_COUNTS: Final = {
+    wanted: f"SELECT count(*) FROM memory_state WHERE tenant_id = %(tenant)s AND {where}"  # noqa: S608 - as above
+    for wanted, where in _WANTED.items()
+}
 
 
-def write_anchors(
-    tx: Connection,
-    tenant_id: UUID,
-    held: Held,
-    version: int,
-    next_due_at: npt.NDArray[np.float64] | None = None,
-) -> None:
+class Looks(NamedTuple):
+    """What was found when memories were looked at, shape (n,).
+
+    Attributes:
+        decay_tiers: What decay asks for, as places in `DECAY_TIERS`.
+        next_due_at: When to look again, in seconds since 1970; infinite for never.
+    """
+
+    decay_tiers: npt.NDArray[np.integer[Any]]
+    next_due_at: npt.NDArray[np.float64]
+
+    def only(self, places: npt.NDArray[np.intp]) -> Looks:
+        """Those at these places alone."""
+        return Looks(self.decay_tiers[places], self.next_due_at[places])
+
+
+def write_anchors(tx: Connection, tenant_id: UUID, held: Held, version: int, looks: Looks | None = None) -> None:
     """Write what decay starts from, of rows that are locked, anchored under this version of the policy.
 
     Args:
@@ -157,7 +213,7 @@ def write_anchors(
         tenant_id: The tenant.
         held: The rows with their new states; inputs such as salience are left as they are in the table.
         version: Of the policy.
-        next_due_at: Seconds since 1970; None lets the next sweep work it out.
+        looks: What was found in the new states; None leaves it to the next sweep.
     """
     if not held.ids:
         return
@@ -167,19 +223,23 @@ def write_anchors(
         "version": version,
         "ids": Uuids(held.ids),
         "anchored": Moments(state.anchored_at),
-        "level": Doubles(state.level),
+        "level": Doubles(np.clip(state.level, -_LEVEL_MAX, _LEVEL_MAX)),
         "retrieval": Doubles(state.retrieval),
         "stability": Doubles(state.stability),
-        "due": Moments(np.full(len(held), -np.inf) if next_due_at is None else next_due_at),
+        **_looks(looks or Looks(held.decay_tiers, np.full(len(held), -np.inf))),
     }
     driver(tx).execute(_WRITE_ANCHORS, values)
 
 
+_LEVEL_MAX: Final = 1e9
+"""What the table takes. Only rates of thousands a day reach it, after years: nothing is left of the memory anyway."""
+
 _WRITE_ANCHORS: Final = """
 UPDATE memory_state AS state SET anchored_at = given.anchored_at, level = given.level, retrieval = given.retrieval,
-  stability = given.stability, policy_version = %(version)s, next_due_at = given.next_due_at
-FROM unnest(%(ids)s, %(anchored)s, %(level)s, %(retrieval)s, %(stability)s, %(due)s)
-  AS given (memory_id, anchored_at, level, retrieval, stability, next_due_at)
+  stability = given.stability, policy_version = %(version)s,
+  decay_tier = (%(names)s::text[])[given.tier + 1], next_due_at = given.next_due_at
+FROM unnest(%(ids)s, %(anchored)s, %(level)s, %(retrieval)s, %(stability)s, %(tiers)s, %(due)s)
+  AS given (memory_id, anchored_at, level, retrieval, stability, tier, next_due_at)
 WHERE state.tenant_id = %(tenant)s AND state.memory_id = given.memory_id
 """
 
@@ -239,24 +299,10 @@ WHERE state.tenant_id = %(tenant)s AND state.memory_id = given.memory_id
 """
 
 
-def write_looks(
-    tx: Connection,
-    tenant_id: UUID,
-    memory_ids: Sequence[UUID],
-    decay_tiers: npt.NDArray[np.integer[Any]],
-    next_due_at: npt.NDArray[np.float64],
-) -> None:
-    """Write what a sweep found, of rows that are locked: the tier that decay asks for, and when to look again."""
-    if not memory_ids:
-        return
-    values = {
-        "tenant": tenant_id,
-        "ids": Uuids(memory_ids),
-        "tiers": Integers(decay_tiers),
-        "due": Moments(next_due_at),
-        "names": list(DECAY_TIERS),
-    }
-    driver(tx).execute(_WRITE_LOOKS, values)
+def write_looks(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID], looks: Looks) -> None:
+    """Write what a sweep found, of rows that are locked and whose anchors stay."""
+    if memory_ids:
+        driver(tx).execute(_WRITE_LOOKS, {"tenant": tenant_id, "ids": Uuids(memory_ids), **_looks(looks)})
 
 
 _WRITE_LOOKS: Final = """
@@ -264,3 +310,22 @@ UPDATE memory_state AS state SET decay_tier = (%(names)s::text[])[given.tier + 1
 FROM unnest(%(ids)s, %(tiers)s, %(due)s) AS given (memory_id, tier, next_due_at)
 WHERE state.tenant_id = %(tenant)s AND state.memory_id = given.memory_id
 """
+
+
+def retire(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> None:
+    """Let nothing happen any more to memories that are being deleted, nor anybody find them here."""
+    driver(tx).execute(_RETIRE, {"tenant": tenant_id, "ids": Uuids(memory_ids)})
+
+
+_RETIRE: Final = """
+UPDATE memory_state SET tier = 'deleted', next_due_at = 'infinity'
+WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s)
+"""
+
+
+def _looks(looks: Looks) -> dict[str, Any]:
+    return {
+        "tiers": Integers(looks.decay_tiers),
+        "due": Moments(looks.next_due_at),
+        "names": list(DECAY_TIERS),
+    }

@@ -26,8 +26,12 @@ ALTER TABLE memory_state
   ADD COLUMN cross_domain_count integer NOT NULL DEFAULT 0,
   ADD COLUMN promoted_at timestamptz,
   ADD COLUMN promoted_for text CHECK (promoted_for IN ('score', 'uses')),
+  DROP CONSTRAINT memory_state_tier_check,
+  ADD CONSTRAINT memory_state_tier_check CHECK (tier IN ('active', 'archived', 'cold', 'deleted')),
   ADD CHECK (isfinite(created_at) AND isfinite(accessed_at) AND isfinite(anchored_at));
 UPDATE memory_state AS state SET
+  tier = CASE WHEN memory.deleted_at IS NULL THEN state.tier ELSE 'deleted' END,
+  next_due_at = CASE WHEN memory.deleted_at IS NULL THEN timestamptz '-infinity' ELSE timestamptz 'infinity' END,
   created_at = memory.created_at,
   accessed_at = coalesce(state.accessed_at, memory.created_at),
   kind = coalesce(array_position(
@@ -42,6 +46,9 @@ ALTER TABLE memory_state
   ALTER COLUMN accessed_at SET NOT NULL;
 CREATE INDEX memory_state_due ON memory_state (tenant_id, next_due_at) WHERE next_due_at < 'infinity';
 """
+
+# When no memory was left under an older version.
+POLICIES = "ALTER TABLE policies ADD COLUMN rebased_at timestamptz"
 
 # Numbers alone: strengths, saliences, places of tiers.
 EVENTS = """
@@ -98,7 +105,7 @@ def upgrade() -> None:
     # The owner is under row-level security; these rows are of all tenants.
     op.execute(STATE)
     op.execute("SET ROLE ebbing_owner")
-    for statement in (EVENTS, LINKS, REVIEWS):
+    for statement in (POLICIES, EVENTS, LINKS, REVIEWS):
         op.execute(statement)
     for table in TENANT_TABLE_NAMES:
         op.execute(f"ALTER TABLE {table} ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY")
@@ -115,7 +122,13 @@ def downgrade() -> None:
     """Drop them: strength can't be worked out without."""
     for table in TENANT_TABLE_NAMES:
         op.execute(f"DROP TABLE {table}")
+    op.execute("ALTER TABLE policies DROP COLUMN rebased_at")
     op.execute("DROP INDEX memory_state_due")
+    op.execute("UPDATE memory_state SET tier = 'active' WHERE tier = 'deleted'")
+    op.execute(
+        "ALTER TABLE memory_state DROP CONSTRAINT memory_state_tier_check, "
+        "ADD CONSTRAINT memory_state_tier_check CHECK (tier IN ('active', 'archived', 'cold'))"
+    )
     op.execute("ALTER TABLE memory_state ALTER COLUMN accessed_at DROP NOT NULL")
     op.execute("UPDATE memory_state SET accessed_at = NULL WHERE access_count = 0")
     op.execute("ALTER TABLE memory_state DROP CONSTRAINT memory_state_check")

@@ -146,8 +146,8 @@ class MemoryDecay:
 
     @property
     def refresh_seconds(self) -> float:
-        """How old the strength in SQL may become."""
-        return self.parameters.refresh_days * DAY_SECONDS
+        """How old the strength in SQL may become; before a tick is over, nothing can be done about it."""
+        return max(self.parameters.refresh_days * DAY_SECONDS, self.parameters.tick_seconds)
 
     def strength(self, state: State, now: Floats | float) -> Floats:
         """Storage after the ticks until `now`, 0 to 1."""

@@ -134,6 +134,7 @@ policies = Table(
     Column("version", Integer, primary_key=True),
     Column("body", JSONB, nullable=False),
     moment("effective_at", needed=True, default="now()"),
+    moment("rebased_at"),
 )
 
 rating_turns = Table(
