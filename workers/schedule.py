@@ -33,7 +33,10 @@ SAFETY_NETS: Final = (
     *(Net(task, 5) for task in queues.HEARTBEATS.values()),
 )
 
-DEFAULT_SCHEDULE: Final = (Row(queues.PURGE_LEDGER, cron="30 3 * * *", jitter_seconds=3600, grace_seconds=6 * 3600),)
+DEFAULT_SCHEDULE: Final = (
+    Row(queues.SWEEP, cron="0 2 * * *", jitter_seconds=3600, grace_seconds=6 * 3600),
+    Row(queues.PURGE_LEDGER, cron="30 3 * * *", jitter_seconds=3600, grace_seconds=6 * 3600),
+)
 
 
 def beat_entries() -> dict[str, dict[str, object]]:

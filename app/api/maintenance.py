@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from datetime import datetime
+from typing import Annotated, Any
+from uuid import UUID
 
 import msgspec
 from fastapi import APIRouter, Depends, Response
@@ -11,9 +13,11 @@ from app.api import shapes
 from app.api.auth import Caller, needs
 from app.api.body import body_of, decode
 from app.errors import NotAllowed
-from app.services import jobs, reembed, spaces
+from app.services import jobs, rebase, reembed, spaces, sweep
 
 router = APIRouter(prefix="/v1/maintenance", tags=["maintenance"])
+
+CHANGES_MAX = 1000
 
 
 class Reembed(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
@@ -26,6 +30,22 @@ class Reembed(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
     dry_run: bool = False
     every_tenant: bool = False
+
+
+class Due(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """As of when memories are looked at, and whether anything is written.
+
+    Attributes:
+        dry_run: Only list what would change, and why.
+        as_of: Now, where it is left out. One that is yet to come is for a dry run alone.
+        limit: Most changes in a page of a dry run, 1 to 1,000.
+        cursor: Where the page of a dry run begins: the `next_cursor` of the one before, with the same `as_of`.
+    """
+
+    dry_run: bool = False
+    as_of: Annotated[datetime, msgspec.Meta(tz=True)] | None = None
+    limit: Annotated[int, msgspec.Meta(ge=1, le=CHANGES_MAX)] = 100
+    cursor: str | None = None
 
 
 @router.post(
@@ -48,3 +68,37 @@ def start_reembed(
     parameters = reembed.parameters()
     started = [jobs.create(tenant_id, reembed.KIND, parameters, lone=True) for tenant_id in moving]
     return shapes.answer({"job_ids": started} if wanted.every_tenant else {"job_id": started[0]}, 202)
+
+
+_ANSWERS: dict[int | str, dict[str, Any]] = {
+    200: {"description": "With `dry_run`: a page of what would change, and counts of the memories of this page"}
+}
+
+
+@router.post("/sweep", summary="Find what has faded", status_code=202, responses=_ANSWERS)
+def start_sweep(
+    caller: Annotated[Caller, Depends(needs("maintain"))], body: Annotated[bytes, Depends(body_of)]
+) -> Response:
+    """A job that looks at each memory whose next moment has come, and notes the tier that decay asks for."""
+    return _started(caller.tenant_id, sweep.KIND, decode(body, Due))
+
+
+@router.post("/rebase", summary="Bring memories to the policy in force", status_code=202, responses=_ANSWERS)
+def start_rebase(
+    caller: Annotated[Caller, Depends(needs("maintain"))], body: Annotated[bytes, Depends(body_of)]
+) -> Response:
+    """A job that anchors what is left under an older policy anew: strength now is the same before and after."""
+    return _started(caller.tenant_id, rebase.KIND, decode(body, Due))
+
+
+def _started(tenant_id: UUID, kind: str, wanted: Due) -> Response:
+    if not wanted.dry_run:
+        return shapes.answer({"job_id": jobs.create(tenant_id, kind, sweep.parameters(wanted.as_of))}, 202)
+    after = None if wanted.cursor is None else shapes.id_in_cursor(wanted.cursor)
+    found = sweep.preview(tenant_id, wanted.as_of, after, wanted.limit, only_rebase=kind == rebase.KIND)
+    changes = [
+        {"id": move.memory_id, "from": move.before, "to": move.after, "rule": "decay", "why": move.why}
+        for move in found.moves
+    ]
+    following = None if found.following is None else shapes.cursor_after(found.following)
+    return shapes.answer({"changes": changes, "counts": found.counts, "next_cursor": following})

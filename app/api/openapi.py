@@ -10,7 +10,8 @@ from fastapi import FastAPI
 from app.api.admin import NewKey, NewTenant
 from app.api.dead_letters import Discard, DiscardMany, ReplayMany
 from app.api.idempotency import KEY_MAX_CHARACTERS
-from app.api.maintenance import Reembed
+from app.api.maintenance import Due, Reembed
+from app.api.ingest import KEY_MAX_CHARACTERS
 from app.api.problems import MEDIA_TYPE
 from app.domain.memory import MemoryIn, MemoryPatch
 from app.domain.retrieval import SearchRequest, SearchResult
@@ -22,6 +23,8 @@ _BODIES = {
     ("/v1/observations", "post"): Observation,
     ("/v1/search", "post"): SearchRequest,
     ("/v1/maintenance/reembed", "post"): Reembed,
+    ("/v1/maintenance/sweep", "post"): Due,
+    ("/v1/maintenance/rebase", "post"): Due,
     ("/v1/admin/tenants", "post"): NewTenant,
     ("/v1/admin/keys", "post"): NewKey,
     ("/v1/admin/dead-letters/replay", "post"): ReplayMany,
@@ -73,7 +76,7 @@ def install(app: FastAPI) -> None:
 
 
 def _completed(schema: dict[str, Any]) -> dict[str, Any]:
-    shapes = [MemoryIn, SearchResult, *_BODIES.values()]
+    shapes = [MemoryIn, SearchResult, *dict.fromkeys(_BODIES.values())]
     references, components = msgspec.json.schema_components(shapes, ref_template=_TEMPLATE)
     by_shape = dict(zip(shapes, references, strict=True))
     components |= {"Problem": _PROBLEM, "Accepted": _ACCEPTED}

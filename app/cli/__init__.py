@@ -13,6 +13,7 @@ from app.cli import (
     doctor,
     ingest,
     jobs,
+    maintain,
     processes,
     reembed,
     run,
@@ -36,6 +37,21 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 for module in (run, demo, ingest, search, touch, stats, usage, doctor, admin, processes, jobs, dead_letters, reembed):
+for module in (
+    run,
+    demo,
+    ingest,
+    search,
+    stats,
+    usage,
+    doctor,
+    admin,
+    processes,
+    jobs,
+    dead_letters,
+    reembed,
+    maintain,
+):
     app.add_typer(module.router)
 
 

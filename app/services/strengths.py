@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -13,13 +15,13 @@ import numpy as np
 
 from app.domain import importance
 from app.domain.dynamics.profiles import rebase
-from app.domain.dynamics.state import State
+from app.domain.dynamics.state import State, take
 from app.domain.dynamics.timeline import Era, Timeline
 from app.domain.policy import Policy
-from app.domain.tiers import Seen
+from app.domain.tiers import DECAY_TIERS, Seen, decay_tier, next_due_at
 from app.store import database, events, policies, states
 from app.store.events import Change, EventKind
-from app.store.states import Held
+from app.store.states import Held, Looks
 
 # What the formulas take from a memory, and what of it has a history of its own.
 _INPUTS: Final[tuple[EventKind, ...]] = ("kind", "salience", "multiplier", "pace")
@@ -38,6 +40,37 @@ def brought(held: Held, times: Timeline, now: float) -> Held:
 def look(era: Era, state: State, now: float) -> Seen:
     """Strength and importance, without a context, of memories that were brought to this era."""
     return Seen(era.dynamics.strength(state, now), importance.importance(era.policy.importance, state, now))
+
+
+def examined(era: Era, state: State, now: float) -> Looks:
+    """The tiers that decay asks for, and when to look again, of memories that were brought to this era."""
+    seen, policy = look(era, state, now), era.policy
+    due = next_due_at(policy.tiers, policy.importance, era.dynamics, state, now, seen)
+    return Looks(decay_tier(policy.tiers, state, now, seen), due)
+
+
+def settle(tx: database.Transaction, tenant_id: UUID, held: Held, times: Timeline, now: float) -> Counter[str]:
+    """Bring memories that are locked to the policy that holds at `now`, and write what decay asks for then.
+
+    Anchors are written where the policy is another one, or the model goes by steps. Returns the tiers that decay
+    asks for now and hasn't before, each with its count.
+    """
+    era = times.at(now)
+    after = brought(held, times, now)
+    is_stale = held.versions != era.version
+    if math.isfinite(era.dynamics.refresh_seconds):
+        after = replace(after, state=era.dynamics.advance(after.state, now))
+        is_stale[:] = True
+    looks = examined(era, after.state, now)
+    stale, fresh = np.flatnonzero(is_stale), np.flatnonzero(~is_stale)
+    states.write_anchors(tx, tenant_id, after.only(stale), era.version, looks.only(stale))
+    states.write_looks(tx, tenant_id, [held.ids[row] for row in fresh], looks.only(fresh))
+    moved = np.flatnonzero(looks.decay_tiers != held.decay_tiers)
+    tiers = looks.decay_tiers[moved]
+    strength = era.dynamics.strength(take(after.state, moved), now)
+    change = Change(now, held.decay_tiers[moved], tiers, strength)
+    events.add(tx, tenant_id, "decay_tier", [held.ids[row] for row in moved], change)
+    return Counter(DECAY_TIERS[tier] for tier in tiers)
 
 
 @contextmanager

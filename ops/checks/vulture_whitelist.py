@@ -16,17 +16,16 @@ _Shared.collect
 # named on the command line of a recall script
 factory
 # the models of forgetting, complete before the lifecycle, the reviews and the search that call them
-Dynamics.refresh_seconds
 Dynamics.strength_sql
 Dynamics.due_at
+Dynamics.reinforce
 profiles.profile
-profiles.rebase
 state.new
 state.sql_columns
-importance.due_at
 mnemex.Mnemex.promoted
 cmm.priming
 review.next_interval_days
 review.danger_priority
 states.lock_due
 states.write_looks
+states.write_uses

@@ -43,6 +43,8 @@ TABLE: dict[tuple[str, str], tuple[str, dict[str, Any], int]] = {
     ("POST", "/v1/admin/dead-letters/{letter_id}/replay"): ("maintain", {}, 202),
     ("POST", "/v1/admin/dead-letters/{letter_id}/discard"): ("maintain", {"json": {"reason": "x"}}, 200),
     ("POST", "/v1/maintenance/reembed"): ("maintain", {"json": {"dry_run": True}}, 200),
+    ("POST", "/v1/maintenance/sweep"): ("maintain", {"json": {}}, 202),
+    ("POST", "/v1/maintenance/rebase"): ("maintain", {"json": {"dry_run": True}}, 200),
     ("POST", "/v1/admin/tenants"): ("admin", {"json": {"name": "new"}}, 201),
     ("GET", "/v1/admin/tenants"): ("admin", {}, 200),
     ("POST", "/v1/admin/keys"): ("admin", {"json": {"name": "new"}}, 201),

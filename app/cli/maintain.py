@@ -1,0 +1,124 @@
+"""`ebbing maintain`: work on all of a tenant's memories, now or as of another moment."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from app.cli.failures import Code, Commands, Failure
+from app.cli.jobs import follow
+from app.cli.output import AsJson, Url, examples, plain, print_json, print_table, progress
+from app.cli.place import find
+
+if TYPE_CHECKING:
+    from app.cli.client import Api
+
+PATIENCE_SECONDS: Final = 60.0
+PAGE: Final = 1000
+SHOWN: Final = 50
+
+router = typer.Typer()
+maintain = typer.Typer(cls=Commands, help="Look after all memories: sweep and rebase.", no_args_is_help=True)
+router.add_typer(
+    maintain, name="maintain", epilog=examples("ebbing maintain sweep --dry-run", "ebbing maintain rebase --wait")
+)
+
+AsOf = Annotated[
+    str | None,
+    typer.Option("--as-of", metavar="TIME", help="As of this moment (RFC 3339); one to come only with --dry-run."),
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only list what would change, and why.")]
+Wait = Annotated[bool, typer.Option("--wait", help="Wait until it is done; else `ebbing jobs watch` does.")]
+
+
+@maintain.command(
+    epilog=examples(
+        "ebbing maintain sweep",
+        "ebbing maintain sweep --wait --json",
+        "ebbing maintain sweep --dry-run --as-of 2030-01-01T00:00:00Z",
+    )
+)
+def sweep(
+    *, dry_run: DryRun = False, as_of: AsOf = None, wait: Wait = False, url: Url = None, as_json: AsJson = False
+) -> None:
+    """Find what has faded, as each night does: memories get the tier that decay asks for, and nothing is moved."""
+    _run("sweep", dry_run=dry_run, as_of=as_of, wait=wait, url=url, as_json=as_json)
+
+
+@maintain.command(epilog=examples("ebbing maintain rebase --dry-run", "ebbing maintain rebase --wait"))
+def rebase(
+    *, dry_run: DryRun = False, as_of: AsOf = None, wait: Wait = False, url: Url = None, as_json: AsJson = False
+) -> None:
+    """Bring memories that fade by an older policy to the one in force, as the night after its beginning does.
+
+    No strength changes by it, today's nor that of the past.
+    """
+    _run("rebase", dry_run=dry_run, as_of=as_of, wait=wait, url=url, as_json=as_json)
+
+
+def _run(kind: str, *, dry_run: bool, as_of: str | None, wait: bool, url: str | None, as_json: bool) -> None:
+    from app.cli.client import Api
+
+    path = f"/v1/maintenance/{kind}"
+    wanted = {} if as_of is None else {"as_of": as_of}
+    with Api(find(url), patience_seconds=PATIENCE_SECONDS) as api:
+        if dry_run:
+            _show_preview(_preview(api, path, wanted, quiet=as_json), as_json=as_json)
+            return
+        started = api.call("POST", path, json=wanted, safe=True).body
+        if wait:
+            _show_ended(follow(api, started["job_id"], quiet=as_json), as_json=as_json)
+        elif as_json:
+            print_json(started)
+        else:
+            typer.echo(f"job {started['job_id']} is started")
+
+
+def _preview(api: Api, path: str, wanted: dict[str, Any], *, quiet: bool) -> dict[str, Any]:
+    """All pages as one."""
+    changes: list[dict[str, Any]] = []
+    counts: Counter[str] = Counter()
+    cursor: dict[str, str] = {}
+    with progress("looking", None, quiet=quiet) as step:
+        while True:
+            body = {**wanted, **cursor, "dry_run": True, "limit": PAGE}
+            page = api.call("POST", path, json=body, safe=True).body
+            changes += page["changes"]
+            counts.update(page["counts"])
+            if page["next_cursor"] is None:
+                return {"changes": changes, "counts": dict(counts), "next_cursor": None}
+            cursor = {"cursor": page["next_cursor"]}
+            step(note=f"{counts['looked_at']:,} memories, {len(changes):,} changes")
+
+
+def _show_preview(found: dict[str, Any], *, as_json: bool) -> None:
+    if as_json:
+        print_json(found)
+        return
+    changes = found["changes"]
+    if changes:
+        rows = [tuple(change[name] for name in ("id", "from", "to", "why")) for change in changes[:SHOWN]]
+        print_table(["id", "from", "to", "why"], rows)
+    if len(changes) > SHOWN:
+        typer.echo(f"… and {len(changes) - SHOWN:,} more: --json lists them all")
+    typer.echo(f"{found['counts']['looked_at']:,} memories are due{_tiers(found['counts'])}")
+
+
+def _show_ended(job: dict[str, Any], *, as_json: bool) -> None:
+    if as_json:
+        print_json(job)
+    if job["status"] != "done":
+        if as_json:
+            raise typer.Exit(Code.FAILED)
+        reason = f" ({plain(job['error'])})" if job.get("error") else ""
+        raise Failure(f"the job {job['id']} is {job['status']}{reason}: what it has done stays")
+    if not as_json:
+        typer.echo(f"{job['done']:,} memories looked at{_tiers(job['counts'])}")
+
+
+def _tiers(counts: dict[str, int]) -> str:
+    """How many memories have a new tier, by tier."""
+    found = [f"{count:,} to {plain(tier)}" for tier, count in counts.items() if tier != "looked_at" and count]
+    return f"; decay asks for {', '.join(found)}" if found else "; nothing changes its tier"
