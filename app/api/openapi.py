@@ -11,6 +11,7 @@ from app.api.admin import NewKey, NewTenant
 from app.api.dead_letters import Discard, DiscardMany, ReplayMany
 from app.api.idempotency import KEY_MAX_CHARACTERS
 from app.api.maintenance import Due, Reembed
+from app.api.forecast import Forecast
 from app.api.ingest import KEY_MAX_CHARACTERS
 from app.api.problems import MEDIA_TYPE
 from app.domain.memory import MemoryIn, MemoryPatch
@@ -22,6 +23,7 @@ _BODIES = {
     ("/v1/memories/{memory_id}/touch", "post"): OneTouch,
     ("/v1/observations", "post"): Observation,
     ("/v1/search", "post"): SearchRequest,
+    ("/v1/forecast", "post"): Forecast,
     ("/v1/maintenance/reembed", "post"): Reembed,
     ("/v1/maintenance/sweep", "post"): Due,
     ("/v1/maintenance/rebase", "post"): Due,

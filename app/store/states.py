@@ -115,9 +115,10 @@ def count_of(tx: Connection, tenant_id: UUID, wanted: Wanted, as_of: float, vers
     return int(row[0]) if row else 0
 
 
-def page(tx: Connection, tenant_id: UUID, after: UUID, limit: int) -> Held:
-    """All of a tenant's memories in pages by id, the deleted ones left out."""
-    return _held(tx, _PAGE, {"tenant": tenant_id, "after": after, "limit": limit})
+def page(tx: Connection, tenant_id: UUID, after: UUID, limit: int, subject: str | None = None) -> Held:
+    """All of a tenant's memories in pages by id, or those about a subject; the deleted ones left out."""
+    values = {"tenant": tenant_id, "after": after, "limit": limit, "subject": subject}
+    return _held(tx, _PAGE if subject is None else _PAGE_OF_SUBJECT, values)
 
 
 def _held(tx: Connection, statement: str, values: dict[str, Any]) -> Held:
@@ -168,6 +169,9 @@ _NOT_AHEAD: Final = "anchored_at <= to_timestamp(%(as_of)s) AND policy_version <
 # A sum, of which the planner knows no statistics: expecting few rows, it would read the whole table for each page.
 _OLDER: Final = "policy_version + 0 < %(version)s"
 _PAGE: Final = _statement(f"memory_id > %(after)s AND {_ALIVE} ORDER BY memory_id LIMIT %(limit)s")
+_PAGE_OF_SUBJECT: Final = _statement("""memory_id > %(after)s AND EXISTS (
+      SELECT FROM memories AS memory WHERE memory.tenant_id = %(tenant)s AND memory.memory_id = memory_state.memory_id
+        AND memory.subject = %(subject)s AND memory.deleted_at IS NULL) ORDER BY memory_id LIMIT %(limit)s""")
 _LOCK_DUE: Final = _statement(
     f"{_ALIVE} AND {_DUE} AND {_NOT_AHEAD} ORDER BY next_due_at LIMIT %(limit)s FOR UPDATE SKIP LOCKED"
 )

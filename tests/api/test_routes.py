@@ -31,6 +31,7 @@ TABLE: dict[tuple[str, str], tuple[str, dict[str, Any], int]] = {
     ("POST", "/v1/memories/{memory_id}/touch"): ("ingest", {"json": {"boost": True}}, 200),
     ("POST", "/v1/observations"): ("ingest", {"json": {"memories": [str(uuid4())]}}, 202),
     ("POST", "/v1/search"): ("read", {"json": {"query": "x"}}, 200),
+    ("POST", "/v1/forecast"): ("read", {"json": {"days": 3, "policy": {"forgetting": {"profile": "cmm"}}}}, 200),
     ("GET", "/v1/stats"): ("read", {}, 200),
     ("GET", "/v1/usage"): ("maintain", {}, 200),
     ("GET", "/v1/jobs"): ("maintain", {}, 200),

@@ -1,0 +1,191 @@
+"""What decay will make of a tenant's memories, as things are and under another policy; nothing is written."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import date, datetime, timedelta
+from typing import Any, Final
+from uuid import UUID
+from zoneinfo import ZoneInfo
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import ValidationError
+
+from app.domain import forecast
+from app.domain.decoding import UNKNOWN_FIELD
+from app.domain.dynamics.profiles import rebase
+from app.domain.forecast import Counts
+from app.domain.policy import Policy
+from app.domain.tiers import DECAY_TIERS
+from app.errors import FieldError, Invalid
+from app.services import strengths
+from app.store import database, states
+from app.store.states import Held
+
+PAGE_ROWS: Final = 20_000
+SHOWN_MAX: Final = 20
+"""Ids given of each move."""
+SECONDS_MAX: Final = 45.0
+"""For one forecast; clients wait for a minute."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What is asked for.
+
+    Attributes:
+        days: How many days to look ahead, 0 to `forecast.DAYS_MAX`.
+        changes: Fields of the policy that would be other than they are, as JSON has them; None asks for no what-if.
+        subject: Only memories about this subject.
+    """
+
+    days: int
+    changes: Mapping[str, Any] | None = None
+    subject: str | None = None
+
+
+@dataclass(slots=True)
+class Move:
+    """Memories that a change of policy would move at once.
+
+    Attributes:
+        source: The tier that decay asks for now.
+        target: The one that it would ask for.
+        memories: How many.
+        ids: The first of them.
+    """
+
+    source: str
+    target: str
+    memories: int = 0
+    ids: list[UUID] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Outlook:
+    """A forecast.
+
+    Attributes:
+        as_of: When it was made.
+        dates: Today, and the days after it, in the tenant's time zone.
+        counts: Memories by day and tier: today as of now, each later day as it begins.
+        changed: The same under the changed policy, where one was asked about.
+        moves: What the change would move at once.
+    """
+
+    as_of: datetime
+    dates: list[date]
+    counts: Counts
+    changed: Counts | None
+    moves: list[Move]
+
+
+def of_tenant(tenant_id: UUID, wish: Wish) -> Outlook:
+    """The forecast for a tenant.
+
+    Memories are read in pages, a transaction each. What changes meanwhile is in it or not; what was used or changed
+    after `as_of` is as it is then.
+
+    Raises:
+        Invalid: The changes make no policy, or it can't be worked out so far ahead.
+    """
+    began = time.monotonic()
+
+    def check() -> None:
+        if time.monotonic() - began > SECONDS_MAX:
+            raise _too_far(wish.days, f"takes more than {SECONDS_MAX:g} s for so many memories")
+
+    with database.tenant(tenant_id) as tx:
+        as_of, times = database.now(tx), strengths.timeline(tx, tenant_id)
+    now = as_of.timestamp()
+    policy = times.at(now).policy
+    changed = None if wish.changes is None else amended(policy, wish.changes)
+    for each in (policy, changed):
+        if each is not None and wish.days * 86_400 > forecast.seconds_max(each.model):
+            raise _too_far(wish.days, "takes too many ticks", int(forecast.seconds_max(each.model) // 86_400))
+    dates, moments = _days(as_of, ZoneInfo(policy.time_zone), wish.days)
+    counts = np.zeros((len(dates), len(DECAY_TIERS)), np.int64)
+    outlook = Outlook(as_of, dates, counts, None if changed is None else counts.copy(), [])
+    moves: dict[tuple[int, int], Move] = {}
+    for held in _pages(tenant_id, wish.subject):
+        state = strengths.brought(held, times, now).state
+        outlook.counts += forecast.counts(policy, state, moments, check)
+        if changed is not None and outlook.changed is not None:
+            converted = rebase(state, now, policy.model, changed.model)
+            outlook.changed += forecast.counts(changed, converted, moments, check)
+            tiers = (forecast.tiers_at(policy, state, now), forecast.tiers_at(changed, converted, now))
+            _add_moves(moves, held.ids, *tiers)
+    outlook.moves = [moves[pair] for pair in sorted(moves)]
+    return outlook
+
+
+def amended(policy: Policy, changes: Mapping[str, Any]) -> Policy:
+    """The policy with these fields changed; parameters of a profile aren't carried over to another one.
+
+    Raises:
+        Invalid: That makes no policy; names each wrong field by its path, beginning with `policy`.
+    """
+    body = policy.model_dump(mode="json")
+    forgetting = changes.get("forgetting")
+    if (
+        isinstance(forgetting, Mapping)
+        and forgetting.get("profile", policy.forgetting.profile) != policy.forgetting.profile
+    ):
+        body["forgetting"] = {}
+    try:
+        return Policy.model_validate(_merged(body, changes))
+    except ValidationError as error:
+        raise Invalid(errors=[_wrong(found) for found in error.errors()]) from None
+
+
+def _merged(body: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    merged = {**body, **changes}
+    for name, value in changes.items():
+        if isinstance(value, Mapping) and isinstance(body.get(name), Mapping):
+            merged[name] = _merged(body[name], value)
+    return merged
+
+
+def _wrong(found: Mapping[str, Any]) -> FieldError:
+    """A field's error; what is wrong with a profile's parameters is told by their names alone."""
+    unknown = found["type"] in {"extra_forbidden", "unexpected_keyword_argument"}
+    outside = found["type"] == "extra_forbidden" or not found["loc"] or found["loc"][0] in Policy.model_fields
+    path = ("policy", *(() if outside else ("forgetting", "parameters")), *map(str, found["loc"]))
+    return FieldError(".".join(path), UNKNOWN_FIELD if unknown else found["msg"].removeprefix("Value error, "))
+
+
+def _too_far(days: int, why: str, limit: int | None = None) -> Invalid:
+    return Invalid(errors=[FieldError("days", why, days, limit)])
+
+
+def _days(as_of: datetime, zone: ZoneInfo, days: int) -> tuple[list[date], npt.NDArray[np.float64]]:
+    today = as_of.astimezone(zone).date()
+    dates = [today + timedelta(days=ahead) for ahead in range(days + 1)]
+    midnights = [datetime(day.year, day.month, day.day, tzinfo=zone).timestamp() for day in dates]
+    return dates, np.array([as_of.timestamp(), *midnights[1:]])
+
+
+def _pages(tenant_id: UUID, subject: str | None) -> Iterator[Held]:
+    after, full = UUID(int=0), True
+    while full:
+        with database.tenant(tenant_id) as tx:
+            held = states.page(tx, tenant_id, after, PAGE_ROWS, subject)
+        if held.ids:
+            yield held
+            after = held.ids[-1]
+        full = len(held) == PAGE_ROWS
+
+
+def _add_moves(
+    moves: dict[tuple[int, int], Move], ids: list[UUID], before: npt.NDArray[np.int8], after: npt.NDArray[np.int8]
+) -> None:
+    pairs = before * len(DECAY_TIERS) + after
+    for pair in np.unique(pairs[before != after]):
+        source, target = divmod(int(pair), len(DECAY_TIERS))
+        places = np.flatnonzero(pairs == pair)
+        move = moves.setdefault((source, target), Move(DECAY_TIERS[source], DECAY_TIERS[target]))
+        move.memories += len(places)
+        move.ids += [ids[place] for place in places[: SHOWN_MAX - len(move.ids)]]
