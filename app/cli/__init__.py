@@ -14,6 +14,8 @@ from app.cli import (
     ingest,
     jobs,
     maintain,
+    curve,
+    forecast,
     processes,
     reembed,
     run,
@@ -51,6 +53,8 @@ for module in (
     dead_letters,
     reembed,
     maintain,
+    forecast,
+    curve,
 ):
     app.add_typer(module.router)
 

@@ -1,0 +1,181 @@
+"""What `ebbing forecast` asks for, shows and draws."""
+
+from __future__ import annotations
+
+import json
+import sys
+from datetime import date, timedelta
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import pytest
+from PIL import Image
+
+from tests.cli.conftest import Cli
+from tests.cli.stub import Reply, Stub, problem
+
+
+def days(last: int, slope: int = 10) -> list[dict[str, Any]]:
+    """A thousand memories that leave the first tier, so many a day."""
+    first = date(2026, 11, 20)
+    return [
+        {
+            "date": (first + timedelta(days=day)).isoformat(),
+            "active": 1_000 - slope * day,
+            "archived": slope * day,
+            "cold": 0,
+            "deleted": 0,
+        }
+        for day in range(last + 1)
+    ]
+
+
+def found(last: int) -> dict[str, Any]:
+    return {"as_of": "2026-11-20T14:00:00Z", "days": days(last)}
+
+
+def compared(last: int) -> dict[str, Any]:
+    move = {"from": "active", "to": "cold", "memories": 1_204, "ids": [f"m{n}" for n in range(20)]}
+    return found(last) | {"what_if": days(last, 2), "moves": [move]}
+
+
+@pytest.fixture(autouse=True)
+def _answers(api: Stub) -> None:
+    api.replies["POST /v1/forecast"] = lambda asked: Reply(
+        200, (compared if "policy" in asked.json else found)(asked.json["days"])
+    )
+
+
+def words(shown: str) -> list[list[str]]:
+    return [line.split() for line in shown.splitlines()]
+
+
+def texts(path: Path) -> set[str]:
+    """What an SVG says."""
+    root = ET.parse(path).getroot()  # noqa: S314 - our own picture
+    assert root.tag == "{http://www.w3.org/2000/svg}svg"
+    return {"".join(each.itertext()).strip() for each in root.iter("{http://www.w3.org/2000/svg}text")}
+
+
+def test_a_long_span_is_shown_by_weeks_and_its_last_day(cli: Cli, api: Stub) -> None:
+    done = cli("forecast")
+    assert (done.code, done.err) == (0, "")
+    shown = words(done.out)
+    assert shown[0] == ["date", "day", "active", "archived", "cold", "deleted"]
+    assert [line[1] for line in shown[2:]] == [*map(str, range(0, 90, 7)), "90"]
+    assert shown[2] == ["2026-11-20", "0", "1,000", "0", "0", "0"]
+    assert shown[-1] == ["2027-02-18", "90", "100", "900", "0", "0"]
+    assert api.asked[0].json == {"days": 90}
+
+
+@pytest.mark.parametrize(("last", "shown"), [(0, "0"), (14, "0 1 2 3 4 5 6 7 8 9 10 11 12 13 14"), (8, None)])
+def test_a_short_one_day_by_day(cli: Cli, last: int, shown: str | None) -> None:
+    rows = words(cli("forecast", "--days", str(last)).out)[2:]
+    assert [line[1] for line in rows] == (shown.split() if shown else [str(day) for day in range(last + 1)])
+
+
+def test_years_are_shown_by_months(cli: Cli) -> None:
+    rows = words(cli("forecast", "--days", "730").out)[2:]
+    assert [line[1] for line in rows] == [*map(str, range(0, 730, 30)), "730"]
+
+
+def test_another_policy_stands_beside_with_what_it_would_move(cli: Cli, api: Stub) -> None:
+    done = cli("forecast", "--days", "1", "--set", "forgetting.profile=mnemex", "--set", "tiers.cold_below=0.1")
+    assert api.asked[0].json["policy"] == {"forgetting": {"profile": "mnemex"}, "tiers": {"cold_below": 0.1}}
+    shown = words(done.out)
+    assert shown[0][-8:] == ["what-if", "active", "what-if", "archived", "what-if", "cold", "what-if", "deleted"]
+    assert shown[3] == ["2026-11-21", "1", "990", "10", "0", "0", "998", "2", "0", "0"]
+    assert "at once 1,204 would move from active to cold: m0, m1, m2, …" in done.out
+
+
+def test_a_change_that_moves_nothing_says_so(cli: Cli, api: Stub) -> None:
+    api.replies["POST /v1/forecast"] = Reply(200, compared(1) | {"moves": []})
+    assert "would move no memory at once" in cli("forecast", "--set", "history_days=7").out
+
+
+def test_a_file_s_policy_is_changed_by_what_is_set(cli: Cli, api: Stub, folder: Path) -> None:
+    (folder / "p.json").write_text('{"tiers": {"cold_below": 0.1, "deleted_below": 0.01}}')
+    done = cli("forecast", "--policy", "p.json", "--set", "tiers.cold_below=0.2", "--subject", "ann", "--json")
+    assert json.loads(done.out) == compared(90)
+    tiers = {"cold_below": 0.2, "deleted_below": 0.01}
+    assert api.asked[0].json == {"days": 90, "policy": {"tiers": tiers}, "subject": "ann"}
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["--set", "tiers"], "field=value"),
+        (["--set", "=1"], "field=value"),
+        (["--set", "a=1", "--set", "a.b=2"], "goes through a"),
+        (["--policy", "list.json"], "holds no object"),
+        (["--policy", "bad.json"], "isn't JSON"),
+        (["--policy", "none.json"], "none.json"),
+        (["--plot", "forecast.jpg"], ".svg"),
+        (["--plot", "nowhere/forecast.png"], "no folder"),
+        (["--days", "3651"], "less than or equal to 3650"),
+    ],
+)
+def test_what_makes_no_sense_isn_t_asked_for(cli: Cli, api: Stub, folder: Path, given: list[str], said: str) -> None:
+    (folder / "list.json").write_text("[1]")
+    (folder / "bad.json").write_text("{")
+    done = cli("forecast", *given)
+    assert done.code == 2
+    assert said in " ".join(done.err.replace("│", " ").split())
+    assert api.asked == []
+
+
+def test_a_refusal_names_the_field_of_the_policy(cli: Cli, api: Stub) -> None:
+    wrong = {"field": "policy.tiers.cold_below", "message": "is too large"}
+    api.replies["POST /v1/forecast"] = Reply(422, problem(422, "invalid", wrong))
+    done = cli("forecast", "--set", "tiers.cold_below=2")
+    assert done.code == 1
+    assert "policy.tiers.cold_below: is too large" in done.err
+
+
+@pytest.mark.parametrize("last", [0, 1, 90, 730])
+def test_it_is_drawn_as_a_png(cli: Cli, folder: Path, last: int) -> None:
+    done = cli("forecast", "--days", str(last), "--plot", "f.png")
+    assert done.code == 0
+    assert "drawn: f.png" in done.err
+    with Image.open(folder / "f.png") as picture:
+        picture.load()
+        assert picture.format == "PNG"
+        assert min(picture.size) > 500
+        colours = {colour for _, colour in picture.convert("RGB").getcolors(maxcolors=1 << 20) or []}
+    assert (0x00, 0x72, 0xB2) in colours, "the active ones"
+    assert (0x56, 0xB4, 0xE9) in colours, "the archived ones, in the legend at least"
+
+
+def test_it_is_drawn_as_an_svg_with_both_policies(cli: Cli, folder: Path) -> None:
+    assert cli("forecast", "--set", "forgetting.profile=cmm", "--plot", "f.SVG").code == 0
+    said = texts(folder / "f.SVG")
+    assert {"policy in force", "what-if: forgetting.profile=cmm", "active", "deleted", "1,000"} <= said
+
+
+def test_no_memories_are_drawn_too(cli: Cli, api: Stub, folder: Path) -> None:
+    none = [day | {"active": 0, "archived": 0} for day in days(3)]
+    api.replies["POST /v1/forecast"] = Reply(200, {"as_of": "x", "days": none})
+    assert cli("forecast", "--plot", "f.png").code == 0
+    assert (folder / "f.png").stat().st_size > 1_000
+
+
+def test_without_matplotlib_it_says_how_to_install_it(
+    cli: Cli, api: Stub, monkeypatch: pytest.MonkeyPatch, folder: Path
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    done = cli("forecast", "--plot", "f.png")
+    assert done.code == 1
+    assert "pip install 'ebbing[plot]'" in done.err
+    assert api.asked == []
+    assert not (folder / "f.png").exists()
+    assert cli("forecast").code == 0
+
+
+def test_a_picture_that_can_t_be_written_is_told(cli: Cli, folder: Path) -> None:
+    (folder / "f.png").mkdir()
+    assert cli("forecast", "--plot", "f.png").code == 2
+    (folder / "g.png").symlink_to(folder / "gone" / "g.png")
+    done = cli("forecast", "--plot", "g.png")
+    assert done.code == 1
+    assert "g.png can't be written: No such file or directory" in done.err
