@@ -57,6 +57,7 @@ format: venv ## put the code in the house style
 
 docs: venv ## write the generated pages again
 	@$(BIN)/python -m ops.checks.settings_page
+	@$(BIN)/python -m ops.checks.dynamics_page
 
 lock: $(UV) ## resolve the dependencies again (ARGS=--upgrade for newer ones)
 	@mkdir -p ops/locks

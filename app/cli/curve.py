@@ -46,7 +46,7 @@ def curve(
     ] = None,
     days: Annotated[int, typer.Option("--days", min=1, max=3_650, help="How far to look.")] = 60,
     salience: Annotated[float, typer.Option("--salience", min=0, max=1, help="Of the memory.")] = 0.5,
-    uses: Annotated[int, typer.Option("--uses", min=0, max=1_000_000, help="Uses when it is created.")] = 0,
+    uses: Annotated[int, typer.Option("--uses", min=0, max=1_000, help="Uses as it is created.")] = 0,
     kind: Annotated[str, typer.Option("--kind", help=f"One of {', '.join(KINDS)}.")] = KINDS[0],
     touch_at: Annotated[
         list[float] | None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -24,7 +24,7 @@ class Memory:
     Attributes:
         salience: 0 to 1.
         kind: Place in `domain.memory.KINDS`.
-        uses: How often it counts as used already; the last time as it is created.
+        uses: How often it is used as it is created.
         touched_days: When it is used again, in days since then.
     """
 
@@ -56,7 +56,8 @@ class Curve:
 def curve(dynamics: Dynamics, memory: Memory, days: Sequence[float], thresholds: Sequence[float]) -> Curve:
     """The curve on these days, which ascend from 0, and at each use up to the last of them."""
     state = new(np.array([_CREATED]), salience=memory.salience, kind=memory.kind)
-    state = replace(state, access_count=np.array([float(memory.uses)]))
+    for _ in range(memory.uses):
+        state = dynamics.reinforce(state, Event(at=_CREATED, now=_CREATED))
     shown, strengths = [], []
     touched = sorted(day for day in memory.touched_days if day <= days[-1])
     for begin, end in zip([-math.inf, *touched], [*touched, math.inf], strict=True):

@@ -1,4 +1,4 @@
-"""What the documents tell people to type exists, and the settings page is the one the code makes."""
+"""What the documents tell people to type exists, and generated pages are the ones the code makes."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from typer.core import TyperCommand, TyperGroup
 from typer.testing import CliRunner
 
 from app.cli import app as cli
+from ops.checks import dynamics_page
 from ops.checks.settings_page import PAGE, page
 
 ROOT = Path(__file__).resolve().parents[2]
-DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
+DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", dynamics_page.PAGE]
 BLOCK = re.compile(r"^```(bash|console|sh)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 TARGET = re.compile(r"^([a-z][a-z-]*):.*## ", re.MULTILINE)
 
@@ -100,3 +101,9 @@ def test_every_target_is_explained_in_help_and_phony() -> None:
 
 def test_the_settings_page_is_the_generated_one() -> None:
     assert PAGE.read_text() == page(), "run `make docs`"
+
+
+def test_the_tables_of_the_dynamics_page_are_the_generated_ones() -> None:
+    written = dynamics_page.PAGE.read_text()
+    assert all(f"<!-- table: {name} -->" in written for name in dynamics_page.TABLES)
+    assert written == dynamics_page.page(written), "run `make docs`"

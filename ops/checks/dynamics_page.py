@@ -1,0 +1,167 @@
+"""Writes the tables of ops/dynamics.md from the code (`make docs`): parameters, presets, errata, a comparison."""
+
+from __future__ import annotations
+
+import math
+import re
+import sys
+import typing
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, is_dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from app.domain import importance
+from app.domain.curves import Memory, curve
+from app.domain.dynamics import memory_decay, mnemex
+from app.domain.dynamics.cmm import CmmParameters
+from app.domain.dynamics.mnemex import Mnemex, MnemexParameters
+from app.domain.dynamics.profiles import PROFILES, profile
+from app.domain.dynamics.spec import SpecParameters
+from app.domain.dynamics.state import DAY_SECONDS
+from app.domain.review import Review
+from app.domain.tiers import Tiers
+
+PAGE = Path(__file__).resolve().parents[2] / "ops" / "dynamics.md"
+_PLACE = re.compile(r"(<!-- table: (?P<name>[\w ]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+_DAYS = (1.0, 7.0, 30.0, 90.0)
+
+
+def page(text: str) -> str:
+    """The page with each of its tables made anew.
+
+    Raises:
+        KeyError: The page asks for a table that there isn't.
+    """
+    return _PLACE.sub(lambda found: found[1] + TABLES[found["name"]]() + found[3], text)
+
+
+def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [heads, ["---"] * len(heads), *rows]
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
+
+
+def _parameters(shape: Any, *, without: str = "") -> str:
+    rows = [row for row in _fields(shape, "") if row[0].partition(".")[0] != without]
+    return _table(
+        ["parameter", "default", "may be", "what it is"],
+        [[f"`{path}`", default and f"`{default}`", *rest] for path, default, *rest in rows],
+    )
+
+
+def _fields(shape: Any, place: str) -> Iterator[tuple[str, str, str, str]]:
+    """Path, default, range and description of each parameter, those of a part after the part itself."""
+    for name, field in shape.__pydantic_fields__.items():
+        path, text = f"{place}{name}", " ".join((field.description or "").split())
+        if is_dataclass(field.default):
+            yield path, "", "", text
+            yield from _fields(type(field.default), f"{path}.")
+        else:
+            yield path, _number(field.default), _range(field), text
+
+
+def _range(field: Any) -> str:
+    if typing.get_origin(field.annotation) is typing.Literal:
+        return ", ".join(f"`{value}`" for value in typing.get_args(field.annotation))
+    bounds = {
+        name: getattr(each, name)
+        for each in field.metadata
+        for name in ("gt", "ge", "lt", "le")
+        if getattr(each, name, None) is not None
+    }
+    low = f"over {_number(bounds['gt'])}" if "gt" in bounds else _number(bounds.get("ge", ""))
+    high = f"under {_number(bounds['lt'])}" if "lt" in bounds else _number(bounds.get("le", ""))
+    return f"{low} to {high}"
+
+
+def _number(value: object) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _presets(presets: dict[str, Any]) -> str:
+    """What each preset sets; a column for each value that any sets otherwise."""
+    held = {name: asdict(parameters) for name, parameters in presets.items()}
+    first = next(iter(held.values()))
+    names = [name for name, value in first.items() if any(each[name] != value for each in held.values())]
+    rows = [[f"`{preset}`", *(_number(values[name]) for name in names)] for preset, values in held.items()]
+    return _table(["preset", *(f"`{name}`" for name in names)], rows)
+
+
+def _comparison() -> str:
+    tiers = Tiers()
+    thresholds = (tiers.archived_below, tiers.cold_below, tiers.deleted_below)
+    rows = []
+    for name in PROFILES:
+        for salience, uses in ((0.2, 0), (0.5, 0), (0.9, 0), (0.5, 5)):
+            found = curve(profile(name), Memory(salience, uses=uses), [0.0, *_DAYS], thresholds)
+            below = [found.below_days[threshold] for threshold in thresholds]
+            strengths = [f"{found.at(day):.3f}" for day in _DAYS]
+            rows.append([f"`{name}`", f"{salience:g}", str(uses), *strengths, *map(_day, below)])
+    days = [f"day {day:g}" for day in _DAYS]
+    return _table(["profile", "salience", "uses", *days, *(f"below {each:g}" for each in thresholds)], rows)
+
+
+def _day(day: float) -> str:
+    return "never" if math.isinf(day) else f"{day:,.1f} d"
+
+
+def _errata() -> str:
+    exponential = Mnemex(MnemexParameters(curve="exponential"))
+
+    def share(days: float) -> float:
+        return float(curve(exponential, Memory(), [0.0, days], ()).strengths[-1])
+
+    def scored(uses: int, days: float, multiplier: float) -> float:
+        return float(np.float64(uses) ** 0.6 * share(days) * multiplier)
+
+    def rate(half_life_days: float) -> float:
+        return math.log(2) / (half_life_days * DAY_SECONDS)
+
+    rows = [
+        ["000, decay component", "share left after 12 hours", "0.917", f"{share(0.5):.3f}"],
+        ["000, decay component", "after 1 day", "0.841", f"{share(1):.3f}"],
+        ["000, decay component", "after 7 days", "0.210", f"{share(7):.3f}"],
+        ["000, decay component", "after 14 days", "0.044", f"{share(14):.3f}"],
+        ["000, use count component", "factor of 50 uses", "11.45", f"{50**0.6:.2f}"],
+        ["000, core formula", "λ · 10⁶ of a half-life of 3 days, per second", "2.673", f"{rate(3) * 1e6:.3f}"],
+        ["000, promote threshold, scenario 1", "score", "3.82", f"{scored(3, 1 / 24, 2):.2f}"],
+        ["000, worked example A", "what follows from a score of 0.944", "keep", _decision(scored(1, 0.25, 1))],
+        ["000, worked example B", "decay; score", "0.629; 1.84", f"{share(2):.3f}; {scored(6, 2, 1):.2f}"],
+        ["000, strength modulation", "score of s = 2 after a day, as drawn", "2.0", f"{scored(1, 1, 2):.2f}"],
+        ["001, configuration tuning", "λ · 10⁶ of a half-life of 7 days, per second", "1.145", f"{rate(7) * 1e6:.3f}"],
+    ]
+    return _table(["seed, section", "what", "printed", "by the formula"], rows)
+
+
+def _decision(score: float) -> str:
+    p = MnemexParameters()
+    return "promote" if score >= p.promote_from else "forget" if score < p.forget_below else "keep"
+
+
+TABLES: dict[str, Callable[[], str]] = {
+    "spec": lambda: _parameters(SpecParameters, without="importance"),
+    "importance": lambda: _parameters(importance.Importance),
+    "weights": lambda: _presets(importance.PRESETS),
+    "mnemex": lambda: _parameters(MnemexParameters),
+    "mnemex presets": lambda: _presets(mnemex.PRESETS),
+    "cmm": lambda: _parameters(CmmParameters),
+    "memory decay": lambda: _parameters(memory_decay.MemoryDecayParameters),
+    "memory decay presets": lambda: _presets(memory_decay.PRESETS),
+    "tiers": lambda: _parameters(Tiers),
+    "review": lambda: _parameters(Review),
+    "comparison": _comparison,
+    "errata": _errata,
+}
+
+
+def main() -> int:
+    """Write the page."""
+    PAGE.write_text(page(PAGE.read_text()))
+    print(f"written: {PAGE.relative_to(PAGE.parents[1])}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
