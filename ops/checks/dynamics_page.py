@@ -18,7 +18,7 @@ from app.domain.curves import Memory, curve
 from app.domain.dynamics import memory_decay, mnemex
 from app.domain.dynamics.cmm import CmmParameters
 from app.domain.dynamics.mnemex import Mnemex, MnemexParameters
-from app.domain.dynamics.profiles import PROFILES, profile
+from app.domain.dynamics.profiles import profile
 from app.domain.dynamics.spec import SpecParameters
 from app.domain.dynamics.state import DAY_SECONDS
 from app.domain.review import Review
@@ -26,6 +26,7 @@ from app.domain.tiers import Tiers
 
 PAGE = Path(__file__).resolve().parents[2] / "ops" / "dynamics.md"
 _PLACE = re.compile(r"(<!-- table: (?P<name>[\w ]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+_COMPARED = ("spec", "mnemex", "cmm", "memory_decay")
 _DAYS = (1.0, 7.0, 30.0, 90.0)
 
 
@@ -93,7 +94,7 @@ def _comparison() -> str:
     tiers = Tiers()
     thresholds = (tiers.archived_below, tiers.cold_below, tiers.deleted_below)
     rows = []
-    for name in PROFILES:
+    for name in _COMPARED:
         for salience, uses in ((0.2, 0), (0.5, 0), (0.9, 0), (0.5, 5)):
             found = curve(profile(name), Memory(salience, uses=uses), [0.0, *_DAYS], thresholds)
             below = [found.below_days[threshold] for threshold in thresholds]
