@@ -13,6 +13,8 @@ from app.api.idempotency import KEY_MAX_CHARACTERS
 from app.api.maintenance import Due, Reembed
 from app.api.forecast import Forecast
 from app.api.ingest import KEY_MAX_CHARACTERS
+from app.api.links import NewLinks
+from app.api.maintenance import Reembed
 from app.api.problems import MEDIA_TYPE
 from app.domain.memory import MemoryIn, MemoryPatch
 from app.domain.retrieval import SearchRequest, SearchResult
@@ -24,6 +26,7 @@ _BODIES = {
     ("/v1/observations", "post"): Observation,
     ("/v1/search", "post"): SearchRequest,
     ("/v1/forecast", "post"): Forecast,
+    ("/v1/links", "post"): NewLinks,
     ("/v1/maintenance/reembed", "post"): Reembed,
     ("/v1/maintenance/sweep", "post"): Due,
     ("/v1/maintenance/rebase", "post"): Due,

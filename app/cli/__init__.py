@@ -16,6 +16,7 @@ from app.cli import (
     maintain,
     curve,
     forecast,
+    links,
     processes,
     reembed,
     run,
@@ -38,7 +39,7 @@ app = typer.Typer(
     pretty_exceptions_show_locals=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for module in (run, demo, ingest, search, touch, stats, usage, doctor, admin, processes, jobs, dead_letters, reembed):
+for module in (run, demo, ingest, search, touch, stats, usage, doctor, admin, processes, jobs, dead_letters, reembed, links):
 for module in (
     run,
     demo,

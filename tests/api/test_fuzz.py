@@ -262,7 +262,7 @@ def with_body(api: Api) -> Iterator[tuple[str, str, dict[str, Any]]]:
 def properties(document: dict[str, Any], operation: dict[str, Any]) -> list[str]:
     """Names of the fields of the object that a route takes, one of many where it takes several."""
     shape = operation["requestBody"]["content"]["application/json"]["schema"]
-    reference = shape.get("$ref") or shape["anyOf"][0]["$ref"]
+    [reference] = [one["$ref"] for one in (shape, *shape.get("anyOf", ())) if "$ref" in one]
     return list(document["components"]["schemas"][reference.rpartition("/")[2]]["properties"])
 
 

@@ -17,6 +17,8 @@ from tests.api.caller import Api, fields
 from tests.service import Service
 
 OPEN = "open"
+# Two memories of the caller's, once `path_of` has been asked for the path.
+LINKED = (str(UUID(int=1)), str(UUID(int=2)))
 
 # Method and path → the scope it needs, what to send, and the status for a caller who may.
 TABLE: dict[tuple[str, str], tuple[str, dict[str, Any], int]] = {
@@ -32,6 +34,9 @@ TABLE: dict[tuple[str, str], tuple[str, dict[str, Any], int]] = {
     ("POST", "/v1/observations"): ("ingest", {"json": {"memories": [str(uuid4())]}}, 202),
     ("POST", "/v1/search"): ("read", {"json": {"query": "x"}}, 200),
     ("POST", "/v1/forecast"): ("read", {"json": {"days": 3, "policy": {"forgetting": {"profile": "cmm"}}}}, 200),
+    ("GET", "/v1/links"): ("read", {}, 200),
+    ("POST", "/v1/links"): ("ingest", {"json": {"from": LINKED[0], "to": LINKED[1]}}, 200),
+    ("DELETE", "/v1/links"): ("ingest", {}, 200),
     ("GET", "/v1/stats"): ("read", {}, 200),
     ("GET", "/v1/usage"): ("maintain", {}, 200),
     ("GET", "/v1/jobs"): ("maintain", {}, 200),
@@ -70,7 +75,16 @@ def path_of(api: Api, path: str) -> str:
         return path.format(job_id=a_job(api))
     if "{letter_id}" in path:
         return path.format(letter_id=a_letter(api))
+    if path == "/v1/links":
+        name_two(api)
+        return f"{path}?memory={LINKED[0]}"
     return path
+
+
+def name_two(api: Api) -> None:
+    statement = "INSERT INTO memory_aliases (tenant_id, alias_id, memory_id) VALUES (%s, %s, %s) ON CONFLICT DO NOTHING"
+    for alias_id, memory_id in zip(LINKED, api.remember("one", "another"), strict=True):
+        api.service.rows(statement, api.tenant.tenant_id, alias_id, memory_id)
 
 
 def a_job(api: Api) -> UUID:

@@ -83,7 +83,11 @@ def everything(api: Api) -> None:
     api.remember({"text": "the dog again", "thread": "u", "external_id": "k"})
     api.post("/v1/memories", json={"text": "waits"}, headers={"prefer": "wait=0", "idempotency-key": "k"})
     pending = api.post("/v1/memories", json={"text": "pending"}).json()["ids"][0]
+    api.post("/v1/links", json={"from": ids[0], "to": ids[3]})
     for memory_id in (ids[0], pending):
+        api.post("/v1/links", json={"from": memory_id, "to": ids[1]})
+        api.get("/v1/links", params={"memory": memory_id})
+        api.delete("/v1/links", params={"memory": memory_id})
         api.get(f"/v1/memories/{memory_id}")
         api.post(f"/v1/memories/{memory_id}/touch", json={"context_tags": ["t"]})
         api.patch(f"/v1/memories/{memory_id}", json={"text": "another", "thread": "u"})

@@ -44,6 +44,7 @@ def test_commands_are_there() -> None:
         "keys",
         "jobs",
         "dead-letters",
+        "links",
     }
     assert expected <= {names[0] for names in commands()}
 
