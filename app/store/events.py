@@ -34,7 +34,7 @@ class Change(NamedTuple):
     """What an event tells of each memory: numbers of shape (n,), or one for all.
 
     Uses, tests and reviews tell strengths; the others the number that changed: a tier as its place in `DECAY_TIERS`,
-    a kind as its place in `KINDS`.
+    a kind as its place in `KINDS`, an associate's stability.
 
     Attributes:
         at: When, in seconds since 1970.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, NamedTuple
@@ -70,6 +70,10 @@ class Neighbours:
     memory_ids: list[UUID]
     neighbour_ids: list[UUID]
     weights: npt.NDArray[np.float64]
+
+    def pairs(self) -> Iterator[tuple[UUID, UUID]]:
+        """A memory and a neighbour of it, one pair after another."""
+        return zip(self.memory_ids, self.neighbour_ids, strict=True)
 
 
 _ALIVE: Final = """EXISTS (

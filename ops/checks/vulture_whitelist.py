@@ -4,6 +4,7 @@ from app.api.status import _Shared
 from app.domain import importance, review
 from app.domain.dynamics import cmm, mnemex, profiles, state
 from app.domain.dynamics.protocol import Dynamics
+from app.services import associates
 from app.store import states
 from ops.bench.recall import factory
 from ops.checks.arrows import OnlyContract
@@ -29,3 +30,6 @@ review.danger_priority
 states.lock_due
 states.write_looks
 states.write_uses
+# gains along links, complete before the uses that call them
+associates.reached
+associates.strengthen

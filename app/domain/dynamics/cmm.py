@@ -65,6 +65,7 @@ class Cmm:
     parameters: CmmParameters = field(default_factory=CmmParameters)
     name = "cmm"
     refresh_seconds = math.inf
+    spreads = False
 
     def strength(self, state: State, now: Floats | float) -> Floats:
         """Strength at `now`, 0 to 1."""

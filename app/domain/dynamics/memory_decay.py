@@ -149,6 +149,12 @@ class MemoryDecay:
         """How old the strength in SQL may become; before a tick is over, nothing can be done about it."""
         return max(self.parameters.refresh_days * DAY_SECONDS, self.parameters.tick_seconds)
 
+    @property
+    def spreads(self) -> bool:
+        """Whether the mode of consolidation gives memories along links any stability."""
+        p = self.parameters
+        return p.gain_associate > 0 and p.consolidation not in {"retrieval_only", "stability_only_direct"}
+
     def strength(self, state: State, now: Floats | float) -> Floats:
         """Storage after the ticks until `now`, 0 to 1."""
         return _storage(self._advanced(state, when(state, now)))
@@ -300,7 +306,7 @@ class MemoryDecay:
         p = self.parameters
         direct = event.source != "associate"
         stability = state.stability
-        if p.consolidation != "retrieval_only" and (direct or p.consolidation != "stability_only_direct"):
+        if p.consolidation != "retrieval_only" if direct else self.spreads:
             gain = p.gain_direct if direct else p.gain_associate
             gained = stability + gain * (1 - stability / p.stability_cap)
             stability = np.clip(gained, stability, np.maximum(stability, p.stability_cap))

@@ -110,6 +110,7 @@ class Mnemex:
     parameters: MnemexParameters = field(default_factory=MnemexParameters)
     name = "mnemex"
     refresh_seconds = math.inf
+    spreads = False
 
     def strength(self, state: State, now: Floats | float) -> Floats:
         """The score, at most 1."""

@@ -28,6 +28,10 @@ class Dynamics(Protocol):
     def refresh_seconds(self) -> float:
         """How long a row may lie before a sweep should anchor it anew; infinite where SQL works strength out itself."""
 
+    @property
+    def spreads(self) -> bool:
+        """Whether use of a memory strengthens those linked to it; else links aren't looked up."""
+
     def strength(self, state: State, now: Floats | float) -> Floats:
         """Strength of each row at `now`, 0 to 1; it never rises between uses."""
 

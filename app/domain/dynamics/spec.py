@@ -100,6 +100,7 @@ class Spec:
     parameters: SpecParameters = field(default_factory=SpecParameters)
     name = "spec"
     refresh_seconds = math.inf
+    spreads = False
 
     def strength(self, state: State, now: Floats | float) -> Floats:
         """Strength at `now`, 0 to 1."""

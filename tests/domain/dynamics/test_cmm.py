@@ -48,6 +48,40 @@ def test_rehearsed_memories_decay_slower() -> None:
     assert decay(memory(3, 10), 140) == pytest.approx(expected, rel=1e-12)
 
 
+@pytest.mark.parametrize(
+    ("uses", "weeks", "weekly"),
+    [(0, 4, 0), (1, 4, 0.25), (2, 5, 0.4), (3, 20, 0.15), (49, 100, 0.49)],
+)
+def test_access_frequency_is_uses_by_weeks_since_creation(uses: int, weeks: float, weekly: float) -> None:
+    """Seed 002, decay: accesses per week, 0.25 of which slow λ from 5e-7 /s to 4e-7."""
+    age_seconds = weeks * WEEK_SECONDS
+    rate = -math.log(decay(memory(uses), 7 * weeks)) / age_seconds
+    assert rate == pytest.approx(5e-7 / (1 + weekly), rel=1e-9)
+
+
+def test_a_memory_of_hours_counts_as_one_of_a_day() -> None:
+    """Seed 002, decay: accesses per week, which the first hour alone would make many."""
+    eager = Cmm(CmmParameters(grace_days=0, lock_accesses_per_week=7.5, frequency_weight=1))
+    hour = 3_600
+    strength = eager.strength(memory(1), START + hour)[0]
+    assert strength == pytest.approx(math.exp(-5e-7 / (1 + 7) * hour), rel=1e-12), "7 a week, not 168"
+    assert eager.strength(memory(2), START + hour)[0] == 1, "14 a week are at the lock"
+
+
+def test_rehearsal_counts_by_its_weight() -> None:
+    """Seed 002, decay: freq_weight."""
+    deaf, keen = (Cmm(CmmParameters(frequency_weight=weight)) for weight in (0, 4))
+    at = START + 4 * WEEK_SECONDS
+    assert deaf.strength(memory(1), at)[0] == pytest.approx(math.exp(-5e-7 * 4 * WEEK_SECONDS), rel=1e-12)
+    assert keen.strength(memory(1), at)[0] == pytest.approx(math.exp(-5e-7 / 2 * 4 * WEEK_SECONDS), rel=1e-12)
+
+
+@pytest.mark.parametrize(("uses", "is_locked"), [(4, True), (3, False)])
+def test_the_lock_begins_at_half_an_access_a_week(uses: int, is_locked: bool) -> None:
+    """Seed 002, lock threshold default: 0.5 accesses/week."""
+    assert (decay(memory(uses), 56) == 1) == is_locked
+
+
 def test_what_is_used_every_other_week_is_locked() -> None:
     """Seed 002, decay: 1.0 if accesses per week are at the lock threshold, until they are below it."""
     state = memory(4, 7)

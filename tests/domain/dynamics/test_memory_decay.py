@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -13,6 +13,7 @@ from app.domain.dynamics.memory_decay import (
     CATEGORIES,
     LOOK_AHEAD_TICKS,
     PRESETS,
+    Consolidation,
     MemoryDecay,
     MemoryDecayParameters,
     relevance,
@@ -150,6 +151,16 @@ def test_modes_of_consolidation(
     dynamics = model(consolidation=mode)
     state = replace(dynamics.at_strength(memory(), START, 0.5), retrieval=np.array([0.7]))
     assert used(dynamics, state, **given) == pytest.approx((storage, retrieval, stability))
+
+
+@pytest.mark.parametrize("mode", get_args(Consolidation))
+@pytest.mark.parametrize("gain", [0, 0.05])
+def test_it_spreads_where_links_bring_a_gain(mode: str, gain: float) -> None:
+    """Seed 003, reinforcement_gain_assoc: 0.05 by default."""
+    dynamics = model(consolidation=mode, gain_associate=gain)
+    stability = used(dynamics, memory(), source="associate")[2]
+    assert dynamics.spreads == (stability > 0)
+    assert stability in {0, gain}
 
 
 def test_no_boost_for_what_is_easily_found_already() -> None:

@@ -10,7 +10,7 @@ import pytest
 from app.domain.dynamics.mnemex import Mnemex, MnemexParameters
 from app.domain.dynamics.profiles import PROFILES, profile, rebase
 from app.domain.dynamics.spec import Spec, SpecParameters
-from app.domain.dynamics.state import DAY_SECONDS, new
+from app.domain.dynamics.state import DAY_SECONDS, Event, new
 from tests.domain.dynamics.batches import ALL, START, YEAR_SECONDS, assert_same, many
 
 
@@ -31,6 +31,15 @@ def test_an_unknown_profile_or_parameter_is_named() -> None:
         profile("linear")
     with pytest.raises(ValueError, match="half_life"):
         profile("mnemex", {"half_life": 3})
+
+
+@pytest.mark.parametrize("name", PROFILES)
+def test_use_of_a_linked_memory_changes_nothing_where_nothing_spreads(name: str) -> None:
+    made = profile(name)
+    state = many(made, 300)
+    now = START + YEAR_SECONDS
+    is_same = made.reinforce(state, Event(at=now, now=now, source="associate")) is state
+    assert is_same != made.spreads
 
 
 @pytest.mark.parametrize("target", ALL)
