@@ -46,6 +46,11 @@ def idempotency_key(tenant_id: UUID, key_digest: str) -> str:
     return f"{PREFIX}idempotency:{tenant_id}:{key_digest}"
 
 
+def priming_key(tenant_id: UUID, session_digest: str) -> str:
+    """The key under which it is remembered what a session's turns have activated: memory id → turn."""
+    return f"{PREFIX}priming:{tenant_id}:{session_digest}"
+
+
 def script(name: str) -> str:
     """The text of a Lua script of this package."""
     return resources.files("app.clients").joinpath("scripts", f"{name}.lua").read_text(encoding="utf-8")

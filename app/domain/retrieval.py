@@ -11,14 +11,17 @@ from uuid import UUID
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from app.domain.memory import Kind
 from app.domain.policy import Ranking
 from app.domain.touch import Use
 from app.domain.wording import asks_when, is_named, names, speaker_of, tells_when
+from app.errors import FieldError, Invalid
 
 QUERY_MAX_CHARACTERS = 8192
 RESULTS_MAX = 100
+TURN_MAX = 1_000_000_000
 TERMS_MAX = 32
 """Words of a query that are looked up; of a longer one, the rarest."""
 PARTS = ("words", "relevance", "actor", "when")
@@ -43,6 +46,7 @@ class SearchRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
         explain: Give the partial scores.
         reinforce: Whether what is found counts as used; null leaves it to the tenant's policy.
         session: The conversation that it is used in: a memory is reinforced at most once in a while by one.
+        turn: Which turn of the session this is: what its turns have found lately counts more (cmm).
     """
 
     query: Annotated[str, msgspec.Meta(max_length=QUERY_MAX_CHARACTERS)]
@@ -56,13 +60,17 @@ class SearchRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     explain: bool = False
     reinforce: bool | None = None
     session: _Filter | None = None
+    turn: Annotated[int, msgspec.Meta(ge=0, le=TURN_MAX)] | None = None
 
     def __post_init__(self) -> None:
-        """Refuse NUL characters, which no memory can hold.
+        """Refuse NUL characters, which no memory can hold, and a turn of no session.
 
         Raises:
             ValueError: One of the texts has one; a `ValidationError` while decoding.
+            Invalid: There is a turn alone.
         """
+        if self.turn is not None and self.session is None:
+            raise Invalid(errors=[FieldError("turn", "needs a session")])
         for text in (self.query, self.subject, self.thread, *self.tags):
             if text and "\0" in text:
                 raise ValueError("a NUL character can't be searched for")
@@ -72,7 +80,8 @@ class SearchResult(msgspec.Struct, frozen=True):
     """A memory found.
 
     `score` is at least 0 and at most the sum of the ranking's weights; it compares results of one search.
-    `explain` holds its `PARTS` by name, each weighted; None unless asked.
+    `explain` holds its `PARTS` by name, each weighted; None unless asked. In a session of `cmm`, it holds `priming`
+    too, by which their sum is multiplied.
     """
 
     id: UUID
@@ -163,11 +172,22 @@ def weigh(terms: Sequence[Term], total: int) -> WeighedQuery:
     return WeighedQuery(dict(rarest), spellings)
 
 
-def rank(candidates: Sequence[Candidate], request: SearchRequest, ranking: Ranking) -> list[SearchResult]:
+def rank(
+    candidates: Sequence[Candidate],
+    request: SearchRequest,
+    ranking: Ranking,
+    priming: npt.NDArray[np.float64] | None = None,
+) -> list[SearchResult]:
     """The best of the candidates, best first.
 
     The score is words and relevance by weight, and more where the query names the speaker, or asks for a time
     that the text tells. Ties go to the later memory id. Candidates without any score are left out.
+
+    Args:
+        candidates: What was found.
+        request: What was looked for.
+        ranking: The weights.
+        priming: Factor for each candidate's score, 1 or more, shape (n,); None where nothing is primed.
     """
     if not candidates:
         return []
@@ -184,9 +204,13 @@ def rank(candidates: Sequence[Candidate], request: SearchRequest, ranking: Ranki
         ]
     )
     scores = parts.sum(axis=1)
+    explained = [dict(zip(PARTS, row, strict=True)) for row in parts.tolist()]
+    if priming is not None:
+        scores = scores * priming
+        explained = [part | {"priming": factor} for part, factor in zip(explained, priming.tolist(), strict=True)]
     order = sorted(range(len(candidates)), key=lambda n: (scores[n], candidates[n].memory_id), reverse=True)
     return [
-        _result(candidates[n], float(scores[n]), parts[n].tolist() if request.explain else None)
+        _result(candidates[n], float(scores[n]), explained[n] if request.explain else None)
         for n in order[: request.limit]
         if scores[n] > 0
     ]
@@ -194,7 +218,6 @@ def rank(candidates: Sequence[Candidate], request: SearchRequest, ranking: Ranki
 
 def uses(results: Sequence[SearchResult], candidates: Sequence[Candidate]) -> list[Use]:
     """The results as uses of their memories.
-
     The margin is by how much a result's relevance, of which the best candidate has 1, is above that of all that come
     after it, shown or not.
     """
@@ -209,9 +232,8 @@ def uses(results: Sequence[SearchResult], candidates: Sequence[Candidate]) -> li
         told.append(Use(found.memory_id, place=place, margin=margin, lexical=found.words > 0))
         after = max(after, found.relevance)
     return told[::-1]
-
-
 def _result(found: Candidate, score: float, parts: list[float] | None) -> SearchResult:
+def _result(found: Candidate, score: float, explained: dict[str, float] | None) -> SearchResult:
     return SearchResult(
         id=found.memory_id,
         text=found.text,
@@ -224,5 +246,5 @@ def _result(found: Candidate, score: float, parts: list[float] | None) -> Search
         tags=found.tags,
         occurred_at=found.occurred_at,
         created_at=found.created_at,
-        explain=None if parts is None else dict(zip(PARTS, parts, strict=True)),
+        explain=explained,
     )

@@ -11,7 +11,7 @@ from app.domain.policy import Policy
 from app.domain.retrieval import SearchRequest, SearchResult
 from app.domain.touch import Use
 from app.domain.wording import content_words
-from app.services import spaces
+from app.services import priming, spaces
 from app.store import database, policies, words
 from app.store import search as store
 from app.store import spaces as rows
@@ -65,3 +65,4 @@ def find(tenant_id: UUID, request: SearchRequest, policy: Policy | None = None) 
     results = retrieval.rank(found, request, policy.ranking)
     reinforces = policy.reinforcement.by_search if request.reinforce is None else request.reinforce
     return Found(results, retrieval.uses(results, found) if reinforces else [])
+    return priming.rank(tenant_id, found, request, policy)

@@ -1,7 +1,7 @@
 """Names that look unused to vulture and aren't: each is called or filled in by a library."""
 
 from app.api.status import _Shared
-from app.domain import importance, review
+from app.domain import importance, review, tiers
 from app.domain.dynamics import cmm, mnemex, profiles, state
 from app.domain.dynamics.protocol import Dynamics
 from app.services import associates
@@ -25,6 +25,7 @@ state.new
 state.sql_columns
 mnemex.Mnemex.promoted
 cmm.priming
+mnemex.is_other_domain
 review.next_interval_days
 review.danger_priority
 states.lock_due

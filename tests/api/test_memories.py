@@ -175,6 +175,9 @@ def test_moments_at_the_ends_of_the_calendar_are_no_failure(api: Api, moment: st
         (b'{"query":"x","subject":""}', 422, "subject"),
         (b'{"query":"x","after":"2026-03-07T12:00:00"}', 422, "after"),
         (b'{"query":"x","extra":1}', 422, "extra"),
+        (b'{"query":"x","turn":1}', 422, "turn"),
+        (b'{"query":"x","session":"s","turn":-1}', 422, "turn"),
+        (b'{"query":"x","session":"","turn":1}', 422, "session"),
         (b'{"query":"' + b"x" * 8193 + b'"}', 422, "query"),
     ],
 )

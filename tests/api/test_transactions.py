@@ -17,6 +17,7 @@ from app import queues
 from app.clients.answers import Usage
 from app.clients.embedder import StaticEmbedder
 from app.domain.jobs import Job, Step
+from app.domain.policy import Forgetting, Policy
 from app.services import budget, jobs, retention, schedule
 from app.services.schedule import Row
 from app.store import database, dead_letters
@@ -95,6 +96,11 @@ def everything(api: Api) -> None:
     api.get("/v1/memories")
     api.post("/v1/observations", json={"memories": [*ids, pending]})
     api.post("/v1/search", json={"query": "cat"})
+    associating = api.service.tenant(Policy(forgetting=Forgetting(profile="cmm")))
+    api.remember("the cat", key=associating.key)
+    for turn in range(2):
+        found = api.post("/v1/search", json={"query": "cat", "session": "s", "turn": turn}, key=associating.key)
+        assert found.json()["results"]
     budget.spend(api.tenant.tenant_id, "score", "m", Usage(calls=1, input_tokens=5))
     assert budget.state(api.tenant.tenant_id) is budget.State.HARD  # which is counted in Redis
     for path in ("/v1/stats", "/v1/usage", "/readyz", "/metrics"):

@@ -26,6 +26,7 @@ from app.domain.wording import (
     tells_when,
     words,
 )
+from app.errors import Invalid
 
 NOON = datetime(2026, 3, 7, 12, tzinfo=UTC)
 
@@ -55,6 +56,20 @@ def test_the_score_is_words_and_relevance_by_weight() -> None:
     [result] = rank([candidate(1, 0.5, 0.25)], SearchRequest("x", explain=True), Ranking(words=2, relevance=4))
     assert result.score == pytest.approx(2)
     assert result.explain == {"words": 1.0, "relevance": 1.0, "actor": 0.0, "when": 0.0}
+
+
+def test_priming_multiplies_the_score() -> None:
+    found = [candidate(1, 0.5, 0), candidate(2, 0.45, 0), candidate(3, 0, 0)]
+    results = rank(found, SearchRequest("x", explain=True), Ranking(), np.array([1, 1.3, 1.3]))
+    assert [(result.id.int, result.score) for result in results] == [(2, pytest.approx(0.585)), (1, 0.5)]
+    assert results[0].explain == {"words": 0.45, "relevance": 0.0, "actor": 0.0, "when": 0.0, "priming": 1.3}
+
+
+def test_a_turn_needs_a_session() -> None:
+    with pytest.raises(Invalid) as refused:
+        SearchRequest("x", turn=1)
+    assert [error.field for error in refused.value.errors] == ["turn"]
+    assert SearchRequest("x", session="s").turn is None
 
 
 def test_words_outweigh_relevance_by_default() -> None:

@@ -144,9 +144,13 @@ class Cmm:
 
 
 def priming(parameters: CmmParameters, turns: npt.NDArray[np.floating]) -> Floats:
-    """Factor for a memory that was activated so many turns ago, 1 or more (seed 002, priming boost)."""
-    boost = parameters.priming_boost * np.exp(np.maximum(-parameters.priming_decay_per_turn * turns, EXPONENT_MIN))
-    return 1 + np.where(turns <= parameters.priming_turns, boost, 0)
+    """Factor for a memory that was activated so many turns ago, 1 or more (seed 002, priming boost).
+
+    NaN stands for never; what is activated in a turn to come, below 0, isn't yet.
+    """
+    near = (turns >= 0) & (turns <= parameters.priming_turns)
+    fallen = -parameters.priming_decay_per_turn * np.where(near, turns, 0)
+    return 1 + np.where(near, parameters.priming_boost * np.exp(np.maximum(fallen, EXPONENT_MIN)), 0)
 
 
 def relevance(similarity: Floats, decay: Floats, importance: Floats, primed: Floats) -> Floats:

@@ -135,6 +135,12 @@ def test_priming_is_a_boost_that_fades_over_ten_turns() -> None:
     assert primed[3] == primed[4] == 1
 
 
+def test_what_was_never_activated_or_only_later_is_not_primed() -> None:
+    assert priming(CmmParameters(), np.array([np.nan, -1, -1e9])).tolist() == [1, 1, 1]
+    steepest = CmmParameters(priming_decay_per_turn=100)
+    assert priming(steepest, np.array([0.0, 10, 1e9, -1e9])).tolist() == [1.3, 1, 1, 1]
+
+
 def test_a_zero_in_any_factor_removes_a_memory() -> None:
     """Seed 002, why multiplicative."""
     factors = np.array([[0.8, 0.5, 2.0, 1.3], [0, 1, 2, 1], [1, 0, 2, 1], [1, 1, 0, 1]])
