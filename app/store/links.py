@@ -76,9 +76,10 @@ class Neighbours:
         return zip(self.memory_ids, self.neighbour_ids, strict=True)
 
 
-_ALIVE: Final = """EXISTS (
-    SELECT FROM memories AS memory WHERE memory.tenant_id = {tenant}
-      AND memory.memory_id = {memory_id} AND memory.deleted_at IS NULL)"""
+# A value instead of an EXISTS, which the planner joins to all memories of a tenant that it has no statistics of.
+_ALIVE: Final = """(
+    SELECT memory.deleted_at IS NULL FROM memories AS memory
+    WHERE memory.tenant_id = {tenant} AND memory.memory_id = {memory_id})"""
 
 
 def lock_ends(tx: Connection, tenant_id: UUID, given_ids: Sequence[UUID]) -> dict[UUID, UUID]:
