@@ -1,25 +1,27 @@
 """Gains along links: use of a memory strengthens those linked to it, where its model of forgetting has such a gain.
 
-Rows are locked in id order, so what a use reaches is asked before its rows are locked, and strengthened after the
-use, in the same transaction: `reached`, lock all, bring all to the era, use, `strengthen`.
+Rows are locked in id order, so what uses reach is asked before their rows are locked, and strengthened after them in
+the same transaction: `reached`, lock all, bring all to the era, use, `strengthen`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from uuid import UUID
 
 import numpy as np
 
-from app.domain.dynamics.state import Event
+from app.domain.dynamics.state import Event, Row, take
 from app.domain.dynamics.timeline import Era
 from app.store import database, events, links, states
 from app.store.events import Change
 from app.store.states import Held
 
 Reached = Mapping[UUID, Sequence[UUID]]
-"""Memories, each with those of which a use strengthens it."""
+"""Memories, each with those that a use of it strengthens; to be locked, too."""
+Used = Mapping[UUID, float]
+"""What one request has used, and when, the last time, in seconds since 1970."""
 
 
 def reached(tx: database.Transaction, tenant_id: UUID, era: Era, memory_ids: Sequence[UUID]) -> Reached:
@@ -32,7 +34,7 @@ def reached(tx: database.Transaction, tenant_id: UUID, era: Era, memory_ids: Seq
         near = links.neighbours(tx, tenant_id, memory_ids)
         for weight, (memory_id, neighbour_id) in zip(near.weights, near.pairs(), strict=True):
             if weight > 0:
-                along.setdefault(neighbour_id, []).append(memory_id)
+                along.setdefault(memory_id, []).append(neighbour_id)
     return along
 
 
@@ -43,43 +45,57 @@ def strengthen(
     held: Held,
     along: Reached,
     *,
-    used_at: Mapping[UUID, float],
+    used: Sequence[Used],
     now: float,
 ) -> int:
-    """Strengthen what was reached, each memory once, however many of those linked to it were used.
+    """Strengthen what uses have reached: by each request once, however many linked memories it used.
 
-    What was used itself has gained by that. Links lead nowhere from a use that came late, or too soon to count.
+    What a request used itself gains by that use alone. Requests count one by one, so that the outcome doesn't depend
+    on how they came in batches.
 
     Args:
-        tx: The transaction of the use.
+        tx: The transaction of the uses.
         tenant_id: The tenant.
         era: Of `now`.
-        held: Memories as the use has left them, locked, brought to the era: what was reached, and any others.
+        held: Memories as the uses have left them, locked, brought to the era: what was reached, and any others.
         along: What was reached.
-        used_at: When memories were used, the last time, in seconds since 1970; without late uses.
+        used: By request, without the uses that came late, or too soon after another to count.
         now: Seconds since 1970.
 
     Returns:
-        How many are stabler than before.
+        How many memories are stabler than before.
     """
-    moments = {
-        memory_id: max(used_at[source] for source in sources if source in used_at)
-        for memory_id, sources in along.items()
-        if memory_id not in used_at and not used_at.keys().isdisjoint(sources)
-    }
-    places = [place for place, memory_id in enumerate(held.ids) if memory_id in moments]
-    if not places:
+    if not along:
         return 0
-    before = held.only(np.array(places, np.intp))
-    at = np.array([moments[memory_id] for memory_id in before.ids])
-    state = era.dynamics.reinforce(before.state, Event(at=at, now=now, source="associate"))
-    was, is_now = (era.dynamics.advance(each, now).stability for each in (before.state, state))
-    gained = np.flatnonzero(is_now > was)
-    after = replace(before, state=state).only(gained)
+    rows = {memory_id: row for row, memory_id in enumerate(held.ids)}
+    columns = {field.name: np.array(getattr(held.state, field.name), np.float64) for field in fields(Row)}
+    state = Row(**columns)
+    gains = []
+    for moments in (_moments(along, request) for request in used):
+        there = np.array([rows[memory_id] for memory_id in moments if memory_id in rows], np.intp)
+        at = np.array([moments[held.ids[row]] for row in there])
+        before = take(state, there)
+        after = era.dynamics.reinforce(before, Event(at=at, now=now, source="associate"))
+        was, is_now = (era.dynamics.advance(each, now).stability for each in (before, after))
+        for name, column in columns.items():
+            column[there] = getattr(after, name)
+        gains.append(np.array([there, at, was, is_now])[:, is_now > was])
+    [places, at, was, is_now] = np.concatenate([np.empty((4, 0)), *gains], axis=1)
+    told = replace(held, state=state).only(places.astype(np.intp))
+    strength = era.dynamics.strength(told.state, now)
+    events.add(tx, tenant_id, "associate", told.ids, Change(at, was, is_now, strength))
+    stabler = replace(held, state=state).only(np.unique(places).astype(np.intp))
     # They fade slower from here on, so a bound stays one, unless it was worked out by another policy.
-    due = np.where(after.versions == era.version, after.next_due_at, -np.inf)
-    states.write_anchors(tx, tenant_id, after, era.version, due)
-    strength = era.dynamics.strength(after.state, now)
-    change = Change(at[gained], was[gained], is_now[gained], strength)
-    events.add(tx, tenant_id, "associate", after.ids, change)
-    return len(after)
+    due = np.where(stabler.versions == era.version, stabler.next_due_at, -np.inf)
+    states.write_anchors(tx, tenant_id, stabler, era.version, due)
+    return len(stabler)
+
+
+def _moments(along: Reached, request: Used) -> Used:
+    """When a request has used something linked, the last time, for each memory that it hasn't used itself."""
+    moments: dict[UUID, float] = {}
+    for memory_id, at in request.items():
+        for neighbour_id in along.get(memory_id, ()):
+            if neighbour_id not in request:
+                moments[neighbour_id] = max(at, moments.get(neighbour_id, at))
+    return moments

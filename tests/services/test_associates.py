@@ -36,16 +36,18 @@ def linked(service: Service, tenant: Tenant, *pairs: tuple[int, int]) -> list[UU
     return ids
 
 
-def use(tenant: Tenant, used: list[UUID], ago_days: Mapping[UUID, float] | None = None, on: float = 0) -> int:
-    """How many memories gain by uses of these, some of them longer ago; `on` days from now."""
+def use(tenant: Tenant, *requests: Mapping[UUID, float], on: float = 0) -> int:
+    """How many memories gain by requests that used memories so many days ago; `on` days from now."""
     with database.tenant(tenant.tenant_id) as tx:
         now = database.now(tx).timestamp() + on * DAY_SECONDS
         times = strengths.timeline(tx, tenant.tenant_id)
-        along = associates.reached(tx, tenant.tenant_id, times.at(now), used)
-        locked = states.lock(tx, tenant.tenant_id, [*used, *along])
-        moments = {memory_id: now - (ago_days or {}).get(memory_id, 0) * DAY_SECONDS for memory_id in used}
+        era = times.at(now)
+        ids = {memory_id for request in requests for memory_id in request}
+        along = associates.reached(tx, tenant.tenant_id, era, list(ids))
+        locked = states.lock(tx, tenant.tenant_id, list(ids.union(*along.values())))
+        used = [{memory_id: now - ago * DAY_SECONDS for memory_id, ago in request.items()} for request in requests]
         held = strengths.brought(locked, times, now)
-        return associates.strengthen(tx, tenant.tenant_id, times.at(now), held, along, used_at=moments, now=now)
+        return associates.strengthen(tx, tenant.tenant_id, era, held, along, used=used, now=now)
 
 
 def held(tenant: Tenant, ids: list[UUID]) -> Held:
@@ -66,9 +68,9 @@ def test_what_is_linked_in_either_direction_is_stabler_after_a_use(service: Serv
     """Seed 003, reinforcement_gain_assoc."""
     tenant = service.tenant(DECAYING)
     ids = linked(service, tenant, (0, 1), (2, 0), (1, 3))
-    assert use(tenant, ids[:1]) == 2
+    assert use(tenant, {ids[0]: 0}) == 2
     assert stabilities(tenant, ids) == [0, GAIN, GAIN, 0, 0]
-    assert use(tenant, ids[:1]) == 2
+    assert use(tenant, {ids[0]: 0}) == 2
     twice = GAIN + GAIN * (1 - GAIN)
     assert stabilities(tenant, ids) == pytest.approx([0, twice, twice, 0, 0])
     assert held(tenant, ids).state.access_count.tolist() == [0] * 5
@@ -77,12 +79,26 @@ def test_what_is_linked_in_either_direction_is_stabler_after_a_use(service: Serv
     np.testing.assert_allclose([numbers for _, _, *numbers in noted], [(0, GAIN, 1)] * 2 + [(GAIN, twice, 1)] * 2)
 
 
-def test_one_batch_strengthens_once_and_what_is_used_itself_not_at_all(service: Service) -> None:
+def test_one_request_strengthens_once_and_what_is_used_itself_not_at_all(service: Service) -> None:
     tenant = service.tenant(DECAYING)
     ids = linked(service, tenant, (0, 1), (1, 0), (0, 2), (1, 2), (3, 2))
     links.add(tenant.tenant_id, [NewLink(ids[0], ids[2], kind="again")])
-    assert use(tenant, ids[:2]) == 1
+    assert use(tenant, {ids[0]: 0, ids[1]: 0}) == 1
     assert stabilities(tenant, ids) == [0, 0, GAIN, 0, 0]
+
+
+def test_many_requests_do_at_once_what_they_do_one_by_one(service: Service) -> None:
+    tenants = [service.tenant(DECAYING) for _ in range(2)]
+    outcomes = []
+    for tenant in tenants:
+        ids = linked(service, tenant, (0, 1), (0, 2), (1, 2), (3, 4))
+        requests = [{ids[0]: 3.5}, {ids[0]: 2.5, ids[1]: 2.5}, {ids[2]: 1.5}, {ids[4]: 0.5}, {ids[0]: 0.5}]
+        for batch in [requests] if tenant is tenants[0] else [[request] for request in requests]:
+            use(tenant, *batch, on=20)
+        outcomes.append(stabilities(tenant, ids))
+    assert outcomes[0] == pytest.approx(outcomes[1])
+    assert all(outcomes[0][:4])
+    assert service.one("SELECT count(*) FROM memory_events") == 2 * (2 + 1 + 2 + 1 + 2)
 
 
 def test_links_without_weight_and_deleted_memories_lead_nowhere(service: Service) -> None:
@@ -90,7 +106,7 @@ def test_links_without_weight_and_deleted_memories_lead_nowhere(service: Service
     ids = linked(service, tenant, (0, 1))
     links.add(tenant.tenant_id, [NewLink(ids[0], ids[2], weight=0)])
     memories.delete(tenant.tenant_id, ids[1])
-    assert use(tenant, ids[:1]) == 0
+    assert use(tenant, {ids[0]: 0}) == 0
     assert stabilities(tenant, ids) == [0, 0, 0, 0]
 
 
@@ -110,7 +126,7 @@ def test_models_without_such_a_gain_look_nothing_up(
     ids = linked(service, tenant, (0, 1))
     before = held(tenant, ids)
     monkeypatch.delattr("app.store.links.neighbours")
-    assert use(tenant, ids[:1]) == 0
+    assert use(tenant, {ids[0]: 0}) == 0
     after = held(tenant, ids)
     np.testing.assert_equal(after.state.anchored_at, before.state.anchored_at)
     assert history(service, ids) == []
@@ -119,7 +135,7 @@ def test_models_without_such_a_gain_look_nothing_up(
 def test_the_gain_is_of_the_moment_of_the_latest_use(service: Service) -> None:
     tenant = service.tenant(DECAYING)
     ids = linked(service, tenant, (0, 3), (1, 3), (1, 4))
-    assert use(tenant, ids[:2], {ids[0]: 2, ids[1]: 5}, on=20) == 2
+    assert use(tenant, {ids[0]: 2, ids[1]: 5}, on=20) == 2
     near, far = held(tenant, ids[3:]).state.stability * KEPT ** np.array([2, 5])
     assert (near, far) == pytest.approx((GAIN * KEPT**2, GAIN * KEPT**5))
     anchors = held(tenant, ids[3:]).state
@@ -133,10 +149,9 @@ def test_a_use_that_does_not_count_leads_nowhere(service: Service) -> None:
         now = database.now(tx).timestamp()
         times = strengths.timeline(tx, tenant.tenant_id)
         along = associates.reached(tx, tenant.tenant_id, times.at(now), [ids[0], ids[2]])
-        assert along == {ids[1]: [ids[0]], ids[3]: [ids[2]]}
+        assert along == {ids[0]: [ids[1]], ids[2]: [ids[3]]}
         given = strengths.brought(states.lock(tx, tenant.tenant_id, ids), times, now)
-        counting = {ids[0]: now}
-        associates.strengthen(tx, tenant.tenant_id, times.at(now), given, along, used_at=counting, now=now)
+        associates.strengthen(tx, tenant.tenant_id, times.at(now), given, along, used=[{ids[0]: now}], now=now)
     assert stabilities(tenant, ids) == [0, GAIN, 0, 0, 0]
 
 
@@ -144,12 +159,12 @@ def test_a_bound_stays_unless_another_policy_has_worked_it_out(service: Service)
     tenant = service.tenant(DECAYING)
     ids = linked(service, tenant, (0, 1))
     service.rows("UPDATE memory_state SET next_due_at = '2100-01-01Z', policy_version = 1")
-    use(tenant, ids[:1])
+    use(tenant, {ids[0]: 0})
     due = held(tenant, ids[:2]).next_due_at
     assert np.isfinite(due).all()
     with database.tenant(tenant.tenant_id) as tx:
         policies.add(tx, tenant.tenant_id, 2, policy("memory_decay", gain_associate=0.1))
-    use(tenant, ids[:1])
+    use(tenant, {ids[0]: 0})
     after = held(tenant, ids[:2])
     assert after.next_due_at.tolist() == [due[0], -np.inf]
     assert after.versions.tolist() == [1, 2]
@@ -159,12 +174,12 @@ def test_what_is_as_stable_as_can_be_has_no_event(service: Service) -> None:
     tenant = service.tenant(DECAYING)
     ids = linked(service, tenant, (0, 1))
     service.rows("UPDATE memory_state SET stability = 1")
-    assert use(tenant, ids[:1]) == 0
+    assert use(tenant, {ids[0]: 0}) == 0
     assert history(service, ids) == []
 
 
 def test_another_tenants_links_lead_nowhere(service: Service) -> None:
     tenant, other = service.tenant(DECAYING), service.tenant(DECAYING)
     ids = linked(service, tenant, (0, 1))
-    assert use(other, [*ids[:1], uuid4()]) == 0
+    assert use(other, {ids[0]: 0, uuid4(): 0}) == 0
     assert stabilities(tenant, ids) == [0] * 5
