@@ -1,0 +1,36 @@
+"""The flag of memories that have earned a place for good."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import numpy as np
+
+from app.domain.dynamics.timeline import Era
+from app.domain.promotion import REASONS, promoted_for
+from app.store import database, events, promotion
+from app.store.events import Change
+from app.store.states import Held
+
+
+def flag(tx: database.Transaction, tenant_id: UUID, held: Held, era: Era, now: float) -> list[UUID]:
+    """Flag those of the memories that have just earned it, and note why. Once flagged, they stay so.
+
+    Args:
+        tx: The tenant's transaction, which has locked the rows.
+        tenant_id: The tenant.
+        held: The memories after their use or review, brought to the era.
+        era: Whose model of forgetting holds.
+        now: Seconds since 1970.
+
+    Returns:
+        The ids of those that weren't flagged before.
+    """
+    reasons = promoted_for(era.dynamics, held.state, now)
+    earned = {held.ids[row]: row for row in np.flatnonzero(reasons != "")}
+    flagged = promotion.set_flags(tx, tenant_id, {held.ids[row]: str(reasons[row]) for row in earned.values()}, now)
+    rows = np.array([earned[memory_id] for memory_id in flagged], np.intp)
+    places = [REASONS.index(str(reasons[row])) for row in rows]
+    strength = era.dynamics.strength(held.state, now)[rows]
+    events.add(tx, tenant_id, "promoted", flagged, Change(now, places, places, strength))
+    return flagged
