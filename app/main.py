@@ -10,7 +10,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.types import ASGIApp
 
 from app import logs, queues
-from app.api import admin, dead_letters, forecast, jobs, links, maintenance, memories, openapi, problems, search, status, touches, usage
+from app.api import admin, dead_letters, forecast, jobs, links, maintenance, memories, openapi, problems, reviews, search, status, touches, usage
 from app.api.guard import Guard
 from app.api.ingest import Ingest
 from app.clients import stream
@@ -49,7 +49,7 @@ def build() -> ASGIApp:
         redoc_url=None,
         openapi_url="/openapi.json" if shown else None,
     )
-    for module in (memories, touches, search, status, usage, admin, jobs, dead_letters, maintenance, forecast, links):
+    for module in (memories, touches, search, status, usage, admin, jobs, dead_letters, maintenance, forecast, links, reviews):
         app.include_router(module.router)
     app.state.door, app.state.nudger = Door(redis), nudger
     problems.install(app)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Annotated, Any, Final, Literal
 from uuid import UUID
 
 from fastapi import APIRouter, Depends, Query, Response
@@ -11,19 +13,34 @@ from pydantic import AwareDatetime
 from app.api import shapes
 from app.api.auth import Caller, needs
 from app.api.body import DATED, body_of
-from app.domain.memory import NAME_MAX_CHARACTERS, Kind, decode_patch
+from app.domain.memory import KINDS, NAME_MAX_CHARACTERS, Kind, decode_patch
+from app.domain.promotion import REASONS
+from app.domain.tiers import DECAY_TIERS
 from app.errors import FieldError, Invalid, NotFound
-from app.services import memories
-from app.store.memories import Filters
+from app.services import history, live, memories
+from app.services.memories import Pending
+from app.store.events import Happened
+from app.store.memories import Filters, Stored
 
 router = APIRouter(prefix="/v1/memories", tags=["memories"])
 
 PAGE_MAX = 500
+PLACE_MAX: Final = 2**63 - 1
+"""Of an entry in a history; a bigint."""
 
 Reader = Annotated[Caller, Depends(needs("read"))]
 Writer = Annotated[Caller, Depends(needs("ingest"))]
 Name = Annotated[str | None, Query(min_length=1, max_length=NAME_MAX_CHARACTERS)]
 Moment = Annotated[AwareDatetime, DATED]
+AsOf = Annotated[Moment | None, Query(description="Show strength and what comes of it as of this moment; else now.")]
+Limit = Annotated[int, Query(ge=1, le=PAGE_MAX)]
+
+_NAMES: Final[dict[str, Sequence[str]]] = {
+    "kind": KINDS,
+    "tier": DECAY_TIERS,
+    "decay_tier": DECAY_TIERS,
+    "promoted": REASONS,
+}
 
 
 @router.get("", summary="List memories, newest first")
@@ -36,26 +53,46 @@ def page(
     tier: Literal["active", "archived", "cold"] | None = None,
     after: Moment | None = None,
     before: Moment | None = None,
-    limit: Annotated[int, Query(ge=1, le=PAGE_MAX)] = 50,
+    as_of: AsOf = None,
+    limit: Limit = 50,
     cursor: str | None = None,
 ) -> Response:
     """Stored memories, by cursor. `after` and `before` compare when they happened, else when they were accepted."""
-    _check_storable(subject=subject, thread=thread, tag=tag)
+    check_storable(subject=subject, thread=thread, tag=tag)
     wanted = Filters(subject, thread, tag, kind, tier, after, before)
     older_than = None if cursor is None else shapes.id_in_cursor(cursor)
-    return shapes.answer(shapes.memories(memories.page(caller.tenant_id, wanted, older_than, limit), limit))
+    found = memories.page(caller.tenant_id, wanted, older_than, limit)
+    return shapes.answer(shapes.memories(found, live.look(caller.tenant_id, found, as_of), limit))
 
 
 @router.get("/{memory_id}", summary="One memory")
 def get(caller: Reader, memory_id: str) -> Response:
     """A memory; `status` is `pending` while it waits to be stored."""
     return shapes.answer(shapes.memory(memories.get(caller.tenant_id, id_of(memory_id))))
+def get(caller: Reader, memory_id: str, as_of: AsOf = None) -> Response:
+    """A memory; `status` is `pending`, and its strength null, while it waits to be stored.
+    With `as_of`, `strength`, `score`, `importance`, `decay_tier`, `next_due_at` and the review's `priority` are those
+    of another moment. Of one before the last use or change of the memory, they are as they were then.
+    """
+    return _shown(caller, memories.get(caller.tenant_id, id_of(memory_id)), as_of)
+@router.get("/{memory_id}/history", summary="What happened to a memory")
+def history_of(caller: Reader, memory_id: str, limit: Limit = 50, cursor: str | None = None) -> Response:
+    """Newest first, by cursor, back to its acceptance, as far as the policy's `history_days` reach.
+    Uses, tests and reviews tell strength `before` and `after`; other changes tell what changed, and the `strength`
+    that was left by it. `policy` is a version of the tenant's policy that took effect.
+    """
+    older_than = shapes.place_in_cursor(cursor)
+    before = older_than and (older_than[0], min(older_than[1].int, PLACE_MAX))
+    found = history.page(caller.tenant_id, id_of(memory_id), before, limit)
+    following = shapes.cursor_at(found[-1].at, UUID(int=found[-1].place)) if len(found) == limit else None
+    return shapes.answer({"history": [_happened(entry) for entry in found], "next_cursor": following})
 
 
 @router.patch("/{memory_id}", summary="Edit a memory")
 def edit(caller: Writer, memory_id: str, body: Annotated[bytes, Depends(body_of)]) -> Response:
     """Change the fields given; null empties one. The next search is right, neighbours' context included."""
     return shapes.answer(shapes.memory(memories.edit(caller.tenant_id, id_of(memory_id), decode_patch(body))))
+    return _shown(caller, memories.edit(caller.tenant_id, id_of(memory_id), decode_patch(body)))
 
 
 @router.delete("/{memory_id}", summary="Delete a memory", status_code=204)
@@ -67,9 +104,21 @@ def delete(caller: Writer, memory_id: str) -> Response:
 
 def id_of(text: str) -> UUID:
     """The id of a memory in a path.
-
     Raises:
         NotFound: It isn't an id, so it names no memory.
+def _shown(caller: Caller, found: Stored | Pending, as_of: datetime | None = None) -> Response:
+    seen = {} if isinstance(found, Pending) else live.look(caller.tenant_id, [found], as_of)
+    return shapes.answer(shapes.memory(found, seen))
+def _happened(entry: Happened) -> dict[str, Any]:
+    shown = entry._asdict()
+    del shown["place"]
+    if entry.kind in _NAMES:
+        shown |= {side: _NAMES[entry.kind][int(shown[side])] for side in ("before", "after")}
+    if entry.kind == "promoted":
+        shown["before"] = None
+    return shown
+    """The id in a path.
+        NotFound: What isn't an id names no memory.
     """
     try:
         return UUID(text)
@@ -77,7 +126,12 @@ def id_of(text: str) -> UUID:
         raise NotFound("this tenant has no such memory") from None
 
 
-def _check_storable(**names: str | None) -> None:
+def check_storable(**names: str | None) -> None:
+    """Refuse names that no memory can have.
+
+    Raises:
+        Invalid: One holds a NUL character.
+    """
     for field, value in names.items():
         if value is not None and "\0" in value:
             raise Invalid(errors=[FieldError(field, "holds a NUL character, which can't be stored")])

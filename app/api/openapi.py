@@ -16,6 +16,7 @@ from app.api.ingest import KEY_MAX_CHARACTERS
 from app.api.links import NewLinks
 from app.api.maintenance import Reembed
 from app.api.problems import MEDIA_TYPE
+from app.api.reviews import Review
 from app.domain.memory import MemoryIn, MemoryPatch
 from app.domain.retrieval import SearchRequest, SearchResult
 from app.domain.touch import Observation, OneTouch
@@ -27,6 +28,7 @@ _BODIES = {
     ("/v1/search", "post"): SearchRequest,
     ("/v1/forecast", "post"): Forecast,
     ("/v1/links", "post"): NewLinks,
+    ("/v1/reviews/{memory_id}", "post"): Review,
     ("/v1/maintenance/reembed", "post"): Reembed,
     ("/v1/maintenance/sweep", "post"): Due,
     ("/v1/maintenance/rebase", "post"): Due,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -12,9 +12,12 @@ from uuid import UUID
 import msgspec
 from fastapi import Response
 
+from app.domain.dynamics.state import FAR_SECONDS
 from app.errors import FieldError, Invalid
+from app.services.live import Live
 from app.services.memories import Pending
 from app.store.memories import Stored
+from app.store.reviews import Reviewed
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -62,24 +65,24 @@ def place_in_cursor(cursor: str | None) -> tuple[datetime, UUID] | None:
         raise Invalid(errors=[FieldError("cursor", "isn't one that a list has given")]) from None
 
 
-def memory(found: Stored | Pending) -> dict[str, Any]:
+def memory(found: Stored | Pending, live: Mapping[UUID, Live]) -> dict[str, Any]:
     """A memory as the API shows it.
 
-    `strength`, `importance`, `next_due_at` and `next_review_at` are null until forgetting is computed.
+    What time makes of it, `strength`, `importance`, `next_due_at` and the like, is null while it is pending.
     """
-    return _pending(found) if isinstance(found, Pending) else _stored(found)
+    return _pending(found) if isinstance(found, Pending) else _stored(found, live.get(found.memory_id))
 
 
-def memories(found: Sequence[Stored], limit: int) -> dict[str, Any]:
+def memories(found: Sequence[Stored], live: Mapping[UUID, Live], limit: int) -> dict[str, Any]:
     """A page of memories, and the cursor of the next where there may be more."""
     full = len(found) == limit
     return {
-        "memories": [_stored(row) for row in found],
+        "memories": [_stored(row, live.get(row.memory_id)) for row in found],
         "next_cursor": cursor_after(found[-1].memory_id) if full and found else None,
     }
 
 
-def _stored(row: Stored) -> dict[str, Any]:
+def _stored(row: Stored, live: Live | None) -> dict[str, Any]:
     return {
         "id": row.memory_id,
         "text": row.text,
@@ -97,14 +100,13 @@ def _stored(row: Stored) -> dict[str, Any]:
         "updated_at": row.updated_at,
         "accessed_at": row.accessed_at if row.access_count else None,
         "access_count": row.access_count,
+        "cross_domain_count": row.cross_domain_count,
         "tier": row.tier,
-        "strength": None,
-        "importance": None,
         "multiplier": row.multiplier,
         "salience": {"value": row.salience, "source": row.salience_source, "criteria": row.criteria},
         "inferred": row.inferred,
-        "next_due_at": None,
-        "next_review_at": None,
+        "promoted": row.promoted_at and {"at": row.promoted_at, "for": row.promoted_for},
+        **_live(live),
         "status": _status(indexed=row.indexed, embedded=row.embedded),
     }
 
@@ -130,16 +132,50 @@ def _pending(waiting: Pending) -> dict[str, Any]:
         "updated_at": None,
         "accessed_at": None,
         "access_count": 0,
+        "cross_domain_count": 0,
         "tier": "active",
-        "strength": None,
-        "importance": None,
         "multiplier": 1.0 if given.multiplier is None else given.multiplier,
         "salience": {"value": given.salience, "source": source, "criteria": None},
         "inferred": None,
-        "next_due_at": None,
-        "next_review_at": None,
+        "promoted": None,
+        **_live(None),
         "status": "pending",
     }
+
+
+def _live(live: Live | None) -> dict[str, Any]:
+    if live is None:
+        return dict.fromkeys(
+            ("strength", "score", "importance", "decay_tier", "next_due_at", "next_review_at", "review")
+        )
+    numbers, reviewed = live.numbers, live.reviewed
+    return {
+        "strength": numbers.strength,
+        "score": numbers.score,
+        "importance": numbers.importance,
+        "decay_tier": numbers.decay_tier,
+        "next_due_at": _moment(numbers.next_due_at),
+        "next_review_at": live.next_review_at,
+        "review": {
+            "priority": numbers.review_priority,
+            "interval_days": live.interval_days,
+            **past_reviews(reviewed),
+        },
+    }
+
+
+def past_reviews(reviewed: Reviewed | None) -> dict[str, Any]:
+    """What there was of reviews, for a memory without any too."""
+    return {
+        "reviewed_at": reviewed and reviewed.reviewed_at,
+        "review_count": reviewed.review_count if reviewed else 0,
+        "flagged": reviewed is not None and reviewed.flagged,
+    }
+
+
+def _moment(seconds: float) -> datetime | None:
+    """A moment of seconds since 1970; none beyond the calendar."""
+    return datetime.fromtimestamp(seconds, UTC) if seconds < FAR_SECONDS else None
 
 
 def _status(*, indexed: bool, embedded: bool) -> str:

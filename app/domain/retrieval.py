@@ -47,6 +47,8 @@ class SearchRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
         reinforce: Whether what is found counts as used; null leaves it to the tenant's policy.
         session: The conversation that it is used in: a memory is reinforced at most once in a while by one.
         turn: Which turn of the session this is: what its turns have found lately counts more (cmm).
+        review_blend: Share of the results that goes to memories that want review, 0 to 1; left out, 0.3 in the
+            profile mnemex and none elsewhere.
     """
 
     query: Annotated[str, msgspec.Meta(max_length=QUERY_MAX_CHARACTERS)]
@@ -61,6 +63,7 @@ class SearchRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     reinforce: bool | None = None
     session: _Filter | None = None
     turn: Annotated[int, msgspec.Meta(ge=0, le=TURN_MAX)] | None = None
+    review_blend: Annotated[float, msgspec.Meta(ge=0, le=1)] | None = None
 
     def __post_init__(self) -> None:
         """Refuse NUL characters, which no memory can hold, and a turn of no session.
@@ -82,6 +85,8 @@ class SearchResult(msgspec.Struct, frozen=True):
     `score` is at least 0 and at most the sum of the ranking's weights; it compares results of one search.
     `explain` holds its `PARTS` by name, each weighted; None unless asked. In a session of `cmm`, it holds `priming`
     too, by which their sum is multiplied.
+    `explain` holds its `PARTS` by name, each weighted; None unless asked. `for_review` marks what `review_blend` gives
+    places to.
     """
 
     id: UUID
@@ -96,6 +101,7 @@ class SearchResult(msgspec.Struct, frozen=True):
     occurred_at: datetime | None
     created_at: datetime
     explain: dict[str, float] | None = None
+    for_review: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import math
+from collections.abc import Sequence
+from typing import Annotated, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +16,12 @@ from app.domain.dynamics.parameters import STRICT, Share
 
 _Days = Annotated[float, Field(gt=0, le=100_000, allow_inf_nan=False)]
 _Easiness = Annotated[float, Field(ge=1, le=10, allow_inf_nan=False)]
+
+
+BLENDS: Final = {"mnemex": 0.3}
+"""Share of a search's places that goes to memories for review unless the search says, by profile; else none."""
+BLEND_SCORE_MIN: Final = 0.5
+"""What of the best result's score a memory needs to be shown for its review: what has little to do with it doesn't."""
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -65,8 +73,8 @@ def next_interval_days(parameters: Review, interval_days: Floats, importance: Fl
 
     Args:
         parameters: First intervals and easiness.
-        interval_days: The interval that has just ended; 0 before the first review. A failed review goes back to the
-            first interval, whatever came before.
+        interval_days: The interval that has just ended: the first one for a memory's first review, 0 for none at
+            all. A failed review goes back to the first interval, whatever came before.
         importance: 0 to 1.
 
     Returns:
@@ -86,9 +94,29 @@ def queue(parameters: Review, importance: Floats, overdue_days: Floats) -> npt.N
         importance: 0 to 1.
         overdue_days: Days since each was due; what isn't due yet (below 0) is left out.
     """
-    urgency = parameters.importance_weight * importance + parameters.overdue_weight * overdue_days
-    order = np.argsort(-urgency, kind="stable")
+    order = np.argsort(-urgency(parameters, importance, overdue_days), kind="stable")
     return order[overdue_days[order] >= 0][: parameters.session_limit]
+
+
+def urgency(parameters: Review, importance: Floats, overdue_days: Floats) -> Floats:
+    """0.6 · importance + 0.4 · days overdue (seed 004 §4.2)."""
+    return parameters.importance_weight * importance + parameters.overdue_weight * overdue_days
+
+
+def foremost(parameters: Review, overdue_days: Floats) -> npt.NDArray[np.intp]:
+    """Places of all memories that could be in the session, whatever their importance.
+
+    One that is overdue for so much less than a session's worth of others that no importance makes up for it can't.
+
+    Args:
+        parameters: Weights and limit.
+        overdue_days: Days since each was due.
+    """
+    last = len(overdue_days) - parameters.session_limit
+    if last <= 0 or parameters.overdue_weight == 0:
+        return np.arange(len(overdue_days))
+    bar = np.partition(overdue_days, last)[last] - parameters.importance_weight / parameters.overdue_weight
+    return np.flatnonzero(overdue_days >= bar)
 
 
 def danger_priority(parameters: Review, strength: Floats) -> Floats:
@@ -98,3 +126,33 @@ def danger_priority(parameters: Review, strength: Floats) -> Floats:
     """
     place = (strength - parameters.danger_from) / (parameters.danger_to - parameters.danger_from)
     return np.maximum(1 - 4 * (place - 0.5) ** 2, 0.0)
+
+
+def blend_share(wanted: float | None, profile: str) -> float:
+    """The share of a search's places for memories that want review: what is asked for, else the profile's."""
+    return BLENDS.get(profile, 0.0) if wanted is None else wanted
+
+
+def interleave(ranked: int, for_review: Sequence[int], share: float, limit: int) -> list[int]:
+    """A ranking with a share of its places given to memories that want review (seed 001, blended results).
+
+    With a share of 0.3 these are the third, the sixth, and the tenth of each ten. A memory that its rank has brought
+    in already doesn't come again, and where nothing is left for a place, the next by rank takes it.
+
+    Args:
+        ranked: How many memories were found; 0 is the best.
+        for_review: Those of them that want review, the most urgent first.
+        share: Of the places, 0 to 1.
+        limit: Most places.
+
+    Returns:
+        At most `limit` of the memories, each once, in the order to show them.
+    """
+    shown: dict[int, None] = {}
+    wanted, others = iter(for_review), iter(range(ranked))
+    for place in range(min(limit, ranked)):
+        # The n-th of them stands where n is first reached; a little is added, as .3 · 10 needn't be 3.
+        is_given = math.floor((place + 1) * share + 1e-9) > math.floor(place * share + 1e-9)
+        sources = (wanted, others) if is_given else (others,)
+        shown[next(found for source in sources for found in source if found not in shown)] = None
+    return list(shown)

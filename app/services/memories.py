@@ -23,6 +23,7 @@ from app.store.memories import Filters, Stored
 
 class Missing(Exception):
     """The memory isn't among the stored ones."""
+    """The memory isn't among the stored ones; for use within `stored_only`."""
 
 
 STATE_FIELDS = frozenset({"salience", "multiplier"})
@@ -114,6 +115,23 @@ def delete(tenant_id: UUID, memory_id: UUID) -> None:
         queues.nudge(queues.EMBED_MEMORIES)
 
 
+@contextmanager
+def stored_only(tenant_id: UUID, memory_id: UUID) -> Iterator[None]:
+    """Turn a missing row into what the caller should know: still in the queue, or not there at all.
+
+    Raises:
+        NotFound: `Missing` was raised inside, and this tenant has no such memory.
+        Unavailable: The same, and it is still in the queue.
+    """
+    try:
+        yield
+    except Missing:
+        # The transaction is over: the queue is asked outside of it.
+        if backlog().find(tenant_id, base_of(memory_id), unix_ms_of(memory_id)) is not None:
+            raise Unavailable("this memory is still in the queue", retry_after_seconds=1) from None
+        raise NotFound("this tenant has no such memory") from None
+
+
 def are_searchable(tenant_id: UUID, base: bytes, memory_ids: list[UUID]) -> bool:
     """Whether a request's memories are stored and have passed every stage."""
     with database.tenant(tenant_id) as tx:
@@ -157,8 +175,6 @@ def stored_only(tenant_id: UUID, memory_id: UUID) -> Iterator[None]:
         if backlog().find(tenant_id, base_of(memory_id), unix_ms_of(memory_id)) is not None:
             raise Unavailable("this memory is still in the queue", retry_after_seconds=1) from None
         raise NotFound("this tenant has no such memory") from None
-
-
 def _state(given: dict[str, Any]) -> dict[str, Any]:
     state = {name: value for name, value in given.items() if name in STATE_FIELDS}
     if "salience" in state:

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from app import metrics
 from app.settings import settings
-from app.store import arrivals, database, dead_letters, jobs
+from app.store import arrivals, database, dead_letters, events, jobs, policies
 
 SLICE_ROWS: Final = 5000
 # A replay may come as late as a client may repeat a request, and a redelivery takes at most this much longer.
@@ -18,17 +18,24 @@ RECORDS_DAYS: Final = 90
 
 
 def purge(tenant_id: UUID) -> int:
-    """Delete what has been kept for its time: ledger rows, ended jobs, discarded dead letters. Returns how many."""
+    """Delete what has been kept for its time: ledger rows, ended jobs, discarded letters, history. Returns how many."""
+    with database.tenant(tenant_id) as tx:
+        history_days = policies.current(tx, tenant_id).history_days
     return (
-        purge_ledger(tenant_id) + _purge_records(tenant_id, jobs.purge) + _purge_records(tenant_id, dead_letters.purge)
+        purge_ledger(tenant_id)
+        + _purge_records(tenant_id, jobs.purge, RECORDS_DAYS)
+        + _purge_records(tenant_id, dead_letters.purge, RECORDS_DAYS)
+        + _purge_records(tenant_id, events.purge, history_days)
     )
 
 
-def _purge_records(tenant_id: UUID, delete: Callable[[database.Transaction, UUID, int, int], int]) -> int:
+def _purge_records(
+    tenant_id: UUID, delete: Callable[[database.Transaction, UUID, int, int], int], age_days: int
+) -> int:
     purged = 0
     while True:
         with database.tenant(tenant_id) as tx:
-            rows = delete(tx, tenant_id, RECORDS_DAYS, SLICE_ROWS)
+            rows = delete(tx, tenant_id, age_days, SLICE_ROWS)
         purged += rows
         if rows < SLICE_ROWS:
             return purged

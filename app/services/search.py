@@ -6,12 +6,14 @@ from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
-from app.domain import retrieval
+from msgspec import structs
+
+from app.domain import retrieval, review
 from app.domain.policy import Policy
 from app.domain.retrieval import SearchRequest, SearchResult
 from app.domain.touch import Use
 from app.domain.wording import content_words
-from app.services import priming, spaces
+from app.services import priming, reviews, spaces
 from app.store import database, policies, words
 from app.store import search as store
 from app.store import spaces as rows
@@ -66,3 +68,8 @@ def find(tenant_id: UUID, request: SearchRequest, policy: Policy | None = None) 
     reinforces = policy.reinforcement.by_search if request.reinforce is None else request.reinforce
     return Found(results, retrieval.uses(results, found) if reinforces else [])
     return priming.rank(tenant_id, found, request, policy)
+    share = review.blend_share(request.review_blend, policy.forgetting.profile)
+    if not share:
+        return retrieval.rank(found, request, policy.ranking)
+    everything = structs.replace(request, limit=store.CANDIDATES)
+    return reviews.blend(tenant_id, retrieval.rank(found, everything, policy.ranking), share, request.limit)

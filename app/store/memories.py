@@ -54,6 +54,9 @@ class Stored:
     embedded: bool
     criteria: dict[str, float] | None
     inferred: dict[str, Any] | None
+    cross_domain_count: int
+    promoted_at: datetime | None
+    promoted_for: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +93,8 @@ _COLUMNS = """
     'entities', CASE WHEN memory.entities = '{}' THEN score.inferred_entities ELSE '{}' END,
     'topics', score.inferred_topics,
     'categories', CASE WHEN memory.categories = '{}' THEN score.inferred_categories ELSE '{}' END,
-    'sensitivity', score.sensitivity) END AS inferred
+    'sensitivity', score.sensitivity) END AS inferred,
+  state.cross_domain_count, state.promoted_at, state.promoted_for
 FROM memories AS memory
 LEFT JOIN scores AS score ON score.tenant_id = :tenant AND score.memory_id = memory.memory_id
   AND score.text_version = memory.text_version

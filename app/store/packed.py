@@ -37,9 +37,10 @@ class Uuids(Packed):
 
     oid = 2951
 
-    def __init__(self, ids: Sequence[UUID]) -> None:
-        """Take ids in any order."""
-        super().__init__(2950, 16, np.frombuffer(b"".join(each.bytes for each in ids), "V16"))
+    def __init__(self, ids: Sequence[UUID] | bytes) -> None:
+        """Take ids in any order, as they are or as 16 bytes each."""
+        held = ids if isinstance(ids, bytes) else b"".join(each.bytes for each in ids)
+        super().__init__(2950, 16, np.frombuffer(held, "V16"))
 
 
 class Doubles(Packed):

@@ -64,8 +64,8 @@ class Held:
         )
 
 
-def read(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> Held:
-    """These memories, without those that were deleted or never were."""
+def read(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID] | bytes) -> Held:
+    """These memories (16 bytes each will do as ids), without those that were deleted or never were."""
     return _held(tx, _READ, {"tenant": tenant_id, "ids": Uuids(memory_ids)})
 
 

@@ -1,0 +1,103 @@
+"""What time makes of stored memories: strength, importance, and what comes next, as of any moment."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from uuid import UUID
+
+import numpy as np
+
+from app.domain import review, tiers
+from app.domain.dynamics.timeline import Era
+from app.domain.tiers import DECAY_TIERS
+from app.services import strengths
+from app.store import database, reviews, states
+from app.store.memories import Stored
+from app.store.reviews import Reviewed
+from app.store.states import Held
+
+
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """A memory's numbers at a moment.
+
+    Attributes:
+        strength: 0 to 1.
+        score: The model's own number; the strength, except in mnemex, where it may exceed 1.
+        importance: 0 to 1, without a context.
+        decay_tier: What decay alone asks for.
+        next_due_at: Before which nothing can happen to it by itself, in seconds since 1970; infinite for never.
+        review_priority: How near it is to the middle of the danger zone, 0 to 1.
+    """
+
+    strength: float
+    score: float
+    importance: float
+    decay_tier: str
+    next_due_at: float
+    review_priority: float
+
+
+@dataclass(frozen=True, slots=True)
+class Live:
+    """A memory's numbers, and where it stands in its reviews, which no `as_of` changes.
+
+    Attributes:
+        reviewed: None before its first review.
+    """
+
+    numbers: Numbers
+    next_review_at: datetime
+    interval_days: float
+    reviewed: Reviewed | None
+
+
+def look(tenant_id: UUID, stored: Sequence[Stored], as_of: datetime | None = None) -> dict[UUID, Live]:
+    """What the memories are like at a moment, by id; one that was deleted meanwhile is left out.
+
+    Args:
+        tenant_id: The tenant.
+        stored: The memories.
+        as_of: Any moment; None for now. Before its anchor, the last change of what strength is worked out from, a
+            memory is as it was there.
+    """
+    ids = sorted(row.memory_id for row in stored)
+    with database.tenant(tenant_id) as tx:
+        now = (as_of or database.now(tx)).timestamp()
+        times = strengths.timeline(tx, tenant_id)
+        held = states.read(tx, tenant_id, ids)
+        reviewed = reviews.read(tx, tenant_id, ids)
+    moments = np.maximum(held.state.anchored_at, now)
+    numbers: dict[UUID, Numbers] = {}
+    for moment in np.unique(moments).tolist():  # one, but for a look into the past
+        part = strengths.brought(held.only(np.flatnonzero(moments == moment)), times, moment)
+        numbers |= _numbers(part, times.at(moment), moment)
+    first_interval_days = times.at(now).policy.review.first_interval_days
+    return {
+        row.memory_id: _live(row, numbers[row.memory_id], reviewed.get(row.memory_id), first_interval_days)
+        for row in stored
+        if row.memory_id in numbers
+    }
+
+
+def _numbers(held: Held, era: Era, moment: float) -> dict[UUID, Numbers]:
+    policy, state = era.policy, held.state
+    seen = strengths.look(era, state, moment)
+    due_at = tiers.next_due_at(policy.tiers, policy.importance, era.dynamics, state, moment, seen)
+    columns = (
+        seen.strength.tolist(),
+        era.dynamics.score(state, moment).tolist(),
+        seen.importance.tolist(),
+        [DECAY_TIERS[place] for place in tiers.decay_tier(policy.tiers, state, moment, seen)],
+        due_at.tolist(),
+        review.danger_priority(policy.review, seen.strength).tolist(),
+    )
+    return {memory_id: Numbers(*row) for memory_id, row in zip(held.ids, zip(*columns, strict=True), strict=True)}
+
+
+def _live(row: Stored, numbers: Numbers, reviewed: Reviewed | None, first_interval_days: float) -> Live:
+    if reviewed is None:
+        return Live(numbers, row.created_at + timedelta(days=first_interval_days), first_interval_days, None)
+    return Live(numbers, reviewed.due_at, reviewed.interval_days, reviewed)

@@ -1,0 +1,286 @@
+"""Reviews: which memories to look at again, and what came of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Final, Literal, NamedTuple
+from uuid import UUID
+
+import numpy as np
+import numpy.typing as npt
+from msgspec import structs
+
+from app.domain import review, tiers
+from app.domain.dynamics.ops import Floats
+from app.domain.dynamics.state import DAY_SECONDS, Event
+from app.domain.dynamics.timeline import Era, Timeline
+from app.domain.policy import Policy
+from app.domain.retrieval import SearchResult
+from app.domain.tiers import Seen
+from app.errors import Conflict
+from app.services import memories, promotion, strengths
+from app.store import database, events, reviews, states
+from app.store import memories as rows
+from app.store.events import Change, EventKind
+from app.store.reviews import Described, Reviewed, Waiting
+from app.store.states import Held
+
+SLICE_ROWS: Final = 20_000
+
+By = Literal["due", "danger"]
+Result = Literal["passed", "failed"]
+
+
+class Entry(NamedTuple):
+    """A memory to review, with the numbers that have brought it in.
+
+    Attributes:
+        urgency: 0.6 · importance + 0.4 · days overdue, with the policy's weights.
+        priority: How near it is to the middle of the danger zone, 0 to 1.
+        overdue_days: Below 0 where it isn't due yet.
+        reviewed: None before its first review.
+    """
+
+    memory_id: UUID
+    described: Described
+    strength: float
+    importance: float
+    urgency: float
+    priority: float
+    due_at: datetime
+    overdue_days: float
+    interval_days: float
+    reviewed: Reviewed | None
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """What to review now, the first first; `total` counts those that were left for later too."""
+
+    entries: list[Entry]
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a review has changed; nothing, where it was told before.
+
+    Attributes:
+        before: Strength before it, 0 to 1.
+        after: Strength after it.
+        importance: As the interval was worked out from it.
+    """
+
+    memory_id: UUID
+    changed: bool
+    before: float
+    after: float
+    importance: float
+    reviewed: Reviewed
+
+
+def session(
+    tenant_id: UUID,
+    *,
+    by: By = "due",
+    subject: str | None = None,
+    thread: str | None = None,
+    limit: int | None = None,
+) -> Session:
+    """The memories to review now.
+
+    Args:
+        tenant_id: The tenant.
+        by: `due`, those whose interval is over, by urgency; `danger`, those about to be forgotten, by priority.
+        subject: Only those about this subject.
+        thread: Only those of this thread.
+        limit: Most of them; never more than the policy's session.
+    """
+    with database.tenant(tenant_id) as tx:
+        now = database.now(tx).timestamp()
+        times = strengths.timeline(tx, tenant_id)
+        era = times.at(now)
+        policy = era.policy.review
+        found = reviews.waiting(
+            tx,
+            tenant_id,
+            until=now if by == "due" else math.inf,
+            first_interval_days=policy.first_interval_days,
+            subject=subject,
+            thread=thread,
+        )
+        overdue_days = (now - found.due_at) / DAY_SECONDS
+        places = review.foremost(policy, overdue_days) if by == "due" else np.arange(len(overdue_days))
+        numbers = _numbers(tx, tenant_id, found.only(places), times, now)
+        if by == "due":
+            order, total = review.queue(policy, numbers.seen.importance, numbers.overdue_days), len(overdue_days)
+        else:
+            order = np.argsort(-numbers.priority, kind="stable")
+            total = int(np.count_nonzero(numbers.priority))
+            order = order[: min(total, policy.session_limit)]
+        return Session(_entries(tx, tenant_id, numbers, order[:limit], era), total)
+
+
+def record(tenant_id: UUID, memory_id: UUID, result: Result, at: datetime | None = None) -> Outcome:
+    """Enter the result of a review.
+
+    Passed, it counts as a use, and the next interval follows; failed, the first interval comes again, and the memory
+    is flagged. The same result once more within the policy's refractory time is the same review told again, and
+    changes nothing.
+
+    Args:
+        tenant_id: The tenant.
+        memory_id: The memory, by its own id or one that stands for it.
+        result: What came of it.
+        at: When it was; of the future counts as now, from before the memory as its beginning.
+
+    Raises:
+        NotFound: This tenant has no such memory.
+        Unavailable: It is still in the queue.
+        Conflict: A later review with another result is known.
+    """
+    with memories.stored_only(tenant_id, memory_id), database.tenant(tenant_id) as tx:
+        locked = states.lock(tx, tenant_id, [rows.resolve(tx, tenant_id, memory_id)])
+        if not locked.ids:
+            raise memories.Missing
+        now = database.now(tx)
+        times = strengths.timeline(tx, tenant_id)
+        era = times.at(now.timestamp())
+        held = strengths.brought(locked, times, now.timestamp())
+        seen = strengths.look(era, held.state, now.timestamp())
+        [strength], [importance] = seen.strength.tolist(), seen.importance.tolist()
+        former = reviews.read(tx, tenant_id, held.ids).get(held.ids[0])
+        began = datetime.fromtimestamp(float(held.state.created_at[0]), UTC)
+        moment = min(max(at or now, began), now)
+        if former is not None and _is_known(former, result, moment, era.policy):
+            return Outcome(held.ids[0], False, strength, strength, importance, former)  # noqa: FBT003 - reads well
+        reviewed = _following(former, result, moment, importance, era.policy.review)
+        reviews.write(tx, tenant_id, held.ids[0], reviewed)
+        after = strength
+        if result == "passed":
+            after = _reinforce(tx, tenant_id, held, era, moment.timestamp(), now.timestamp())
+        kind: EventKind = "review_passed" if result == "passed" else "review_failed"
+        events.add(tx, tenant_id, kind, held.ids, Change(moment.timestamp(), strength, after, after))
+        return Outcome(held.ids[0], True, strength, after, importance, reviewed)  # noqa: FBT003
+
+
+def blend(tenant_id: UUID, ranked: Sequence[SearchResult], share: float, limit: int) -> list[SearchResult]:
+    """The results of a search with a share of their places given to memories that want review, marked as such.
+
+    Those are the ones in the danger zone, and those that were reviewed before and are due again, as far as they have
+    to do with the query.
+
+    Args:
+        tenant_id: The tenant.
+        ranked: All that was found, best first.
+        share: Of the places, 0 to 1.
+        limit: Most results.
+    """
+    ids = [result.id for result in ranked]
+    with database.tenant(tenant_id) as tx:
+        now = database.now(tx)
+        times = strengths.timeline(tx, tenant_id)
+        era = times.at(now.timestamp())
+        held = strengths.brought(states.read(tx, tenant_id, ids), times, now.timestamp())
+        known = reviews.read(tx, tenant_id, ids)
+    strength = era.dynamics.strength(held.state, now.timestamp())
+    priority = dict(zip(held.ids, review.danger_priority(era.policy.review, strength).tolist(), strict=True))
+    wanting = [
+        place
+        for place, result in enumerate(ranked)
+        if result.score >= review.BLEND_SCORE_MIN * ranked[0].score
+        and (priority.get(result.id) or (result.id in known and known[result.id].due_at <= now))
+    ]
+    wanting.sort(key=lambda place: -priority.get(ids[place], 0.0))
+    order = review.interleave(len(ranked), wanting, share, limit)
+    return [structs.replace(ranked[place], for_review=place in wanting) for place in order]
+
+
+class _Numbers(NamedTuple):
+    ids: list[UUID]
+    seen: Seen
+    priority: Floats
+    due_at: Floats
+    overdue_days: Floats
+
+
+def _numbers(tx: database.Transaction, tenant_id: UUID, found: Waiting, times: Timeline, now: float) -> _Numbers:
+    """What decides who comes first, without those that were deleted meanwhile."""
+    era = times.at(now)
+    slices = [(part, states.read(tx, tenant_id, part.ids)) for part in found.slices(SLICE_ROWS)]
+    looks = [strengths.look(era, strengths.brought(held, times, now).state, now) for _, held in slices]
+    strength = np.concatenate([np.empty(0), *(look.strength for look in looks)])
+    importance = np.concatenate([np.empty(0), *(look.importance for look in looks)])
+    due_at = np.concatenate([np.empty(0), *(part.left(held) for part, held in slices)])
+    return _Numbers(
+        [memory_id for _, held in slices for memory_id in held.ids],
+        Seen(strength, importance),
+        review.danger_priority(era.policy.review, strength),
+        due_at,
+        (now - due_at) / DAY_SECONDS,
+    )
+
+
+def _entries(
+    tx: database.Transaction, tenant_id: UUID, numbers: _Numbers, order: npt.NDArray[np.intp], era: Era
+) -> list[Entry]:
+    policy = era.policy.review
+    ids = [numbers.ids[row] for row in order]
+    described, known = reviews.described(tx, tenant_id, ids), reviews.read(tx, tenant_id, ids)
+    urgency = review.urgency(policy, numbers.seen.importance, numbers.overdue_days)
+    return [
+        Entry(
+            memory_id,
+            described[memory_id],
+            float(numbers.seen.strength[row]),
+            float(numbers.seen.importance[row]),
+            float(urgency[row]),
+            float(numbers.priority[row]),
+            datetime.fromtimestamp(float(numbers.due_at[row]), UTC),
+            float(numbers.overdue_days[row]),
+            known[memory_id].interval_days if memory_id in known else policy.first_interval_days,
+            known.get(memory_id),
+        )
+        for memory_id, row in zip(ids, order, strict=True)
+        if memory_id in described
+    ]
+
+
+def _is_known(former: Reviewed, result: Result, moment: datetime, policy: Policy) -> bool:
+    """Whether a review was told before.
+
+    Raises:
+        Conflict: It is older than the last one, and its result another.
+    """
+    refractory = timedelta(seconds=policy.reinforcement.refractory_seconds)
+    if former.flagged == (result == "failed") and moment - former.reviewed_at <= refractory:
+        return True
+    if moment < former.reviewed_at:
+        raise Conflict("a later review of this memory is known, with another result")
+    return False
+
+
+def _following(
+    former: Reviewed | None, result: Result, moment: datetime, importance: float, policy: review.Review
+) -> Reviewed:
+    interval = policy.first_interval_days
+    if result == "passed":
+        ended = np.array([former.interval_days if former else interval])
+        [interval] = review.next_interval_days(policy, ended, np.array([importance])).tolist()
+    count = former.review_count + 1 if former else 1
+    return Reviewed(moment + timedelta(days=interval), interval, moment, count, result == "failed")
+
+
+def _reinforce(tx: database.Transaction, tenant_id: UUID, held: Held, era: Era, at: float, now: float) -> float:
+    """Let a review count as a use. Returns the strength after it."""
+    used = replace(held, state=era.dynamics.reinforce(held.state, Event(at=at, now=now)))
+    seen = strengths.look(era, used.state, now)
+    states.write_uses(tx, tenant_id, used, era.version)
+    tier = tiers.decay_tier(era.policy.tiers, used.state, now, seen)
+    if (held.versions[0], held.decay_tiers[0]) != (era.version, tier[0]):
+        states.write_anchors(tx, tenant_id, used, era.version)  # its bound was of another policy or tier
+    promotion.flag(tx, tenant_id, used, era, now)
+    return float(seen.strength[0])

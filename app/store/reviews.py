@@ -1,0 +1,156 @@
+"""Reviews: when each memory's next one is due. One that was never reviewed has no row yet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Final, NamedTuple
+from uuid import UUID
+
+import numpy as np
+import numpy.typing as npt
+from sqlalchemy import Connection, text
+
+from app.store.packed import driver, moments, uuids
+from app.store.states import Held
+
+_ID_BYTES: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Reviewed:
+    """A memory's place in its reviews.
+
+    Attributes:
+        due_at: When the next one is due.
+        interval_days: From the last one until then.
+        reviewed_at: When the last one was.
+        review_count: How many there were.
+        flagged: Whether the last one failed.
+    """
+
+    due_at: datetime
+    interval_days: float
+    reviewed_at: datetime
+    review_count: int
+    flagged: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """What a memory for review is about."""
+
+    text: str
+    subject: str | None
+    thread: str | None
+    kind: str | None
+
+
+class Waiting(NamedTuple):
+    """Memories and when their reviews are due.
+
+    Attributes:
+        ids: 16 bytes each, in ascending order.
+        due_at: Seconds since 1970, shape (n,).
+    """
+
+    ids: bytes
+    due_at: npt.NDArray[np.float64]
+
+    def only(self, places: npt.NDArray[np.intp]) -> Waiting:
+        """Those at these places alone."""
+        rows = np.frombuffer(self.ids, f"V{_ID_BYTES}")
+        return Waiting(rows[places].tobytes(), self.due_at[places])
+
+    def slices(self, limit: int) -> Iterator[Waiting]:
+        """All of them, so many at a time."""
+        for start in range(0, len(self.due_at), limit):
+            yield self.only(np.arange(start, min(start + limit, len(self.due_at))))
+
+    def left(self, held: Held) -> npt.NDArray[np.float64]:
+        """When those are due that are still held."""
+        if len(held) == len(self.due_at):
+            return self.due_at
+        kept = set(held.ids)
+        return self.due_at[[memory_id in kept for memory_id in uuids(self.ids)]]
+
+
+def read(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> dict[UUID, Reviewed]:
+    """The reviews of those of the memories that had any."""
+    rows = tx.execute(_READ, {"tenant": tenant_id, "memory_ids": list(memory_ids)})
+    return {memory_id: Reviewed(*row) for memory_id, *row in rows}
+
+
+_READ = text("""
+SELECT memory_id, due_at, interval_days, reviewed_at, review_count, flagged FROM reviews
+WHERE tenant_id = :tenant AND memory_id = ANY (CAST(:memory_ids AS uuid[]))
+""")
+
+
+def write(tx: Connection, tenant_id: UUID, memory_id: UUID, reviewed: Reviewed) -> None:
+    """Enter where a memory stands after its review; the caller has locked its state."""
+    tx.execute(_WRITE, {"tenant": tenant_id, "memory_id": memory_id, **asdict(reviewed)})
+
+
+_WRITE = text("""
+INSERT INTO reviews (tenant_id, memory_id, due_at, interval_days, reviewed_at, review_count, flagged)
+VALUES (:tenant, :memory_id, :due_at, :interval_days, :reviewed_at, :review_count, :flagged)
+ON CONFLICT (tenant_id, memory_id) DO UPDATE SET due_at = excluded.due_at, interval_days = excluded.interval_days,
+  reviewed_at = excluded.reviewed_at, review_count = excluded.review_count, flagged = excluded.flagged
+""")
+
+
+def waiting(
+    tx: Connection,
+    tenant_id: UUID,
+    *,
+    until: float,
+    first_interval_days: float,
+    subject: str | None,
+    thread: str | None,
+) -> Waiting:
+    """The memories whose review is due by a moment.
+
+    Args:
+        tx: The tenant's transaction.
+        tenant_id: The tenant.
+        until: Seconds since 1970; infinite for all there are.
+        first_interval_days: After how many days one that was never reviewed is due.
+        subject: Only those about this subject; None for all.
+        thread: Only those of this thread.
+    """
+    values = {
+        "tenant": tenant_id,
+        "until": until,
+        "first": first_interval_days,
+        "subject": subject,
+        "thread": thread,
+    }
+    ids, due = driver(tx).execute(_WAITING, values, binary=True).fetchone() or (None, None)
+    return Waiting(ids or b"", moments(due))
+
+
+_WAITING: Final = """
+SELECT string_agg(uuid_send(memory_id), ''), string_agg(timestamptz_send(due_at), '')
+FROM (
+  SELECT memory.memory_id, coalesce(review.due_at, memory.created_at + %(first)s * interval '1 day') AS due_at
+  FROM memories AS memory LEFT JOIN reviews AS review USING (tenant_id, memory_id)
+  WHERE memory.tenant_id = %(tenant)s AND memory.deleted_at IS NULL
+    AND (%(subject)s::text IS NULL OR memory.subject = %(subject)s)
+    AND (%(thread)s::text IS NULL OR memory.thread = %(thread)s)
+  ORDER BY memory.memory_id
+) AS found WHERE due_at <= to_timestamp(%(until)s)
+"""
+
+
+def described(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> dict[UUID, Described]:
+    """What these memories are about, the deleted ones left out."""
+    rows = tx.execute(_DESCRIBED, {"tenant": tenant_id, "memory_ids": list(memory_ids)})
+    return {memory_id: Described(*row) for memory_id, *row in rows}
+
+
+_DESCRIBED = text("""
+SELECT memory_id, text, subject, thread, kind FROM memories
+WHERE tenant_id = :tenant AND memory_id = ANY (CAST(:memory_ids AS uuid[])) AND deleted_at IS NULL
+""")
