@@ -151,8 +151,8 @@ def interleave(ranked: int, for_review: Sequence[int], share: float, limit: int)
     shown: dict[int, None] = {}
     wanted, others = iter(for_review), iter(range(ranked))
     for place in range(min(limit, ranked)):
-        # The n-th of them stands where n is first reached; a little is added, as .3 · 10 needn't be 3.
-        is_given = math.floor((place + 1) * share + 1e-9) > math.floor(place * share + 1e-9)
+        # The n-th of them stands at the last place up to n / share; less a little, as 10 · .3 may be above 3.
+        is_given = math.ceil((place + 2) * share - 1e-9) > math.ceil((place + 1) * share - 1e-9)
         sources = (wanted, others) if is_given else (others,)
         shown[next(found for source in sources for found in source if found not in shown)] = None
     return list(shown)

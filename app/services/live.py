@@ -69,7 +69,8 @@ def look(tenant_id: UUID, stored: Sequence[Stored], as_of: datetime | None = Non
         times = strengths.timeline(tx, tenant_id)
         held = states.read(tx, tenant_id, ids)
         reviewed = reviews.read(tx, tenant_id, ids)
-    moments = np.maximum(held.state.anchored_at, now)
+    # One that fades from long ago may be anchored before its policy came.
+    moments = np.maximum(np.maximum(held.state.anchored_at, times.since(held.versions)), now)
     numbers: dict[UUID, Numbers] = {}
     for moment in np.unique(moments).tolist():  # one, but for a look into the past
         part = strengths.brought(held.only(np.flatnonzero(moments == moment)), times, moment)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from app.domain.dynamics.ops import Floats
 from app.domain.dynamics.profiles import rebase
 from app.domain.dynamics.protocol import Dynamics
 from app.domain.dynamics.state import State, choose
@@ -58,6 +59,10 @@ class Timeline:
         """The era of a moment, in seconds since 1970."""
         return self._eras[self._place(now)]
 
+    def since(self, versions: npt.NDArray[np.integer[Any]]) -> Floats:
+        """From when on each of these versions holds, in seconds since 1970."""
+        return np.asarray(self._starts)[self._places(versions)]
+
     def brought(self, state: State, versions: npt.NDArray[np.integer[Any]], now: float) -> State:
         """The states under the policy that holds at `now`, whatever era each was anchored in.
 
@@ -70,12 +75,15 @@ class Timeline:
             now: Seconds since 1970.
         """
         today = self._place(now)
-        places = np.searchsorted(self._versions, versions, side="right") - 1
+        places = self._places(versions)
         for place in range(int(places.min(initial=today)), today):
             era, following = self._eras[place], self._eras[place + 1]
             moved = rebase(state, following.since, era.dynamics, following.dynamics)
             state = choose(places <= place, moved, state)
         return state
+
+    def _places(self, versions: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.intp]:
+        return np.searchsorted(self._versions, versions, side="right") - 1
 
     def _place(self, now: float) -> int:
         return bisect_right(self._starts, now) - 1
