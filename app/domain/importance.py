@@ -10,9 +10,9 @@ import numpy.typing as npt
 from pydantic import Field, model_validator
 from pydantic.dataclasses import dataclass
 
-from app.domain.dynamics.ops import NUMPY, Floats, Ops, V
+from app.domain.dynamics.ops import NUMPY, Floats, Ops, Sql, Term, V
 from app.domain.dynamics.parameters import STRICT, Share
-from app.domain.dynamics.state import DAY_SECONDS, Row, State, age_at, due
+from app.domain.dynamics.state import DAY_SECONDS, Row, State, age_at, age_seconds, due
 
 _RECENCY_EXPONENT_MIN = -60.0  # e^-60 vanishes beside any other part, and its powers don't underflow
 
@@ -120,6 +120,13 @@ def importance(
     found += frequency(NUMPY, parameters, state.access_count) * share.frequency
     found += state.salience * share.salience + share.neutral
     return found if relevance is None else found + relevance * share.relevance
+
+
+def importance_sql(parameters: Importance, row: Row[Term], now: Term) -> str:
+    """Importance without a context as an SQL expression, the same to 1e-9."""
+    ops = Sql()
+    recent = recency(ops, parameters, age_seconds(ops, row, now) / DAY_SECONDS)
+    return ops.text(recent * shares(parameters, context=False).recency + lasting(ops, parameters, row))
 
 
 def relevance(

@@ -13,6 +13,7 @@ down_revision = "0003"
 # NaN is above every number in PostgreSQL, so that an upper bound refuses it.
 STATE = """
 ALTER TABLE memory_state
+  ADD CONSTRAINT memory_state_access_count_check CHECK (access_count >= 0),
   ADD COLUMN kind smallint NOT NULL DEFAULT 0 CHECK (kind BETWEEN 0 AND 4),
   ADD COLUMN pace real NOT NULL DEFAULT 1 CHECK (pace > 0 AND pace <= 1000),
   ADD COLUMN created_at timestamptz,
@@ -138,3 +139,4 @@ def downgrade() -> None:
     )
     for column in columns.split():
         op.execute(f"ALTER TABLE memory_state DROP COLUMN {column}")
+    op.execute("ALTER TABLE memory_state DROP CONSTRAINT memory_state_access_count_check")

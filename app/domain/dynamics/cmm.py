@@ -80,6 +80,15 @@ class Cmm:
         ops = Sql()
         return ops.text(self._strength(ops, row, now))
 
+    def score_sql(self, row: Row[Term], now: Term) -> str:
+        """The strength."""
+        return self.strength_sql(row, now)
+
+    def level_sql(self, row: Row[Term], at: Term, score: Term) -> str:
+        """The level of `at_strength` as an SQL expression."""
+        ops = Sql()
+        return ops.text(self._level(ops, row, at, score))
+
     def advance(self, state: State, now: float) -> State:
         """Decay needs no anchor; it says from when on the level holds."""
         return replace(state, anchored_at=when(state, now))
@@ -87,7 +96,7 @@ class Cmm:
     def at_strength(self, state: State, now: Floats | float, strength: Floats | float) -> State:
         """The factor, until the next use, at which strength is this at `now`."""
         at = when(state, now)
-        level = np.log(np.clip(strength, STRENGTH_MIN, 1)) + self._worn(NUMPY, state, at)
+        level = self._level(NUMPY, state, at, np.asarray(strength, np.float64))
         return replace(state, anchored_at=at, level=level)
 
     def reinforce(self, state: State, event: Event) -> State:
@@ -130,6 +139,9 @@ class Cmm:
 
     def _strength(self, ops: Ops[V], row: Row[V], now: V) -> V:
         return ops.exp(ops.minimum(row.level - self._worn(ops, row, now), 0.0))
+
+    def _level(self, ops: Ops[V], row: Row[V], at: V, strength: V) -> V:
+        return ops.log(ops.minimum(ops.maximum(strength, STRENGTH_MIN), 1.0)) + self._worn(ops, row, at)
 
     def _worn(self, ops: Ops[V], row: Row[V], now: V) -> V:
         """-ln of the decay."""

@@ -172,6 +172,15 @@ class MemoryDecay:
         ops = Sql()
         return ops.text(ops.exp(ops.minimum(row.level, 0.0)))
 
+    def score_sql(self, row: Row[Term], now: Term) -> str:
+        """The strength."""
+        return self.strength_sql(row, now)
+
+    def level_sql(self, row: Row[Term], at: Term, score: Term) -> str:  # noqa: ARG002 - the anchor moves there
+        """The level of `at_strength` as an SQL expression."""
+        ops = Sql()
+        return ops.text(ops.log(ops.minimum(ops.maximum(score, STRENGTH_MIN), 1.0)))
+
     def advance(self, state: State, now: float) -> State:
         """The anchor at its last tick, with storage, retrieval and stability as they are then."""
         return self._advanced(state, when(state, now))

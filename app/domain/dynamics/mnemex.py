@@ -125,6 +125,16 @@ class Mnemex:
         ops = Sql()
         return ops.text(ops.minimum(self._score(ops, row, now), 1.0))
 
+    def score_sql(self, row: Row[Term], now: Term) -> str:
+        """The score as an SQL expression, the same to 1e-9 of it."""
+        ops = Sql()
+        return ops.text(self._score(ops, row, now))
+
+    def level_sql(self, row: Row[Term], at: Term, score: Term) -> str:
+        """The level of `at_strength` as an SQL expression."""
+        ops = Sql()
+        return ops.text(self._level(ops, row, at, score))
+
     def advance(self, state: State, now: float) -> State:
         """The score needs no anchor; it says from when on the level holds."""
         return replace(state, anchored_at=when(state, now))
@@ -132,10 +142,8 @@ class Mnemex:
     def at_strength(self, state: State, now: Floats | float, strength: Floats | float) -> State:
         """The factor, until the next use, at which the score is this at `now`; a multiplier of 0 leaves none."""
         at = when(state, now)
-        unaided = self._exponent(NUMPY, replace(state, level=np.zeros_like(at)), at)
-        multiplied = np.where(state.multiplier > 0, state.multiplier, 1)
-        level = np.log(np.maximum(strength, STRENGTH_MIN) / multiplied) - unaided
-        return replace(state, anchored_at=at, level=np.where(state.multiplier > 0, level, 0))
+        level = self._level(NUMPY, state, at, np.asarray(strength, np.float64))
+        return replace(state, anchored_at=at, level=level)
 
     def reinforce(self, state: State, event: Event) -> State:
         """Δt ← 0, n ← n + 1, and with a boost m ← m + 0.1 (seed 001, reinforcement).
@@ -184,9 +192,19 @@ class Mnemex:
     def _score(self, ops: Ops[V], row: Row[V], now: V) -> V:
         return row.multiplier * ops.exp(ops.minimum(self._exponent(ops, row, now), _SCORE_EXPONENT_MAX))
 
+    def _level(self, ops: Ops[V], row: Row[V], at: V, score: V) -> V:
+        none = row.multiplier * 0.0
+        multiplied = ops.where(row.multiplier > 0.0, row.multiplier, none + 1.0)
+        level = ops.log(ops.maximum(score, STRENGTH_MIN) / multiplied) - self._unaided(ops, row, at)
+        return ops.where(row.multiplier > 0.0, level, none)
+
     def _exponent(self, ops: Ops[V], row: Row[V], now: V) -> V:
+        return row.level + self._unaided(ops, row, now)
+
+    def _unaided(self, ops: Ops[V], row: Row[V], now: V) -> V:
+        """The exponent at level 0."""
         seconds = age_seconds(ops, row, now) * row.pace
-        return row.level + ops.log(row.access_count + 1.0) * self.parameters.beta + self._log_curve(ops, seconds)
+        return ops.log(row.access_count + 1.0) * self.parameters.beta + self._log_curve(ops, seconds)
 
     def _log_curve(self, ops: Ops[V], seconds: V) -> V:
         """The logarithm of f(Δt), 0 or less."""

@@ -60,6 +60,9 @@ class Term:
     def __lt__(self, other: Term | float) -> Term:
         return _infix(self, "<", other)
 
+    def __gt__(self, other: Term | float) -> Term:
+        return _infix(self, ">", other)
+
     def __ge__(self, other: Term | float) -> Term:
         return _infix(self, ">=", other)
 

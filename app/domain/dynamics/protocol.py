@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from app.domain.dynamics.ops import Floats, Term
 from app.domain.dynamics.state import Event, Row, State
@@ -59,3 +59,14 @@ class Dynamics(Protocol):
 
     def reinforce(self, state: State, event: Event) -> State:
         """Each row after the event. A use that came late counts, and leaves everything else as it was."""
+
+
+@runtime_checkable
+class Bridging(Dynamics, Protocol):
+    """A model that SQL can take rows over to and from, so that those of a former policy show their strength, too."""
+
+    def score_sql(self, row: Row[Term], now: Term) -> str:
+        """The score as an SQL expression; where `refresh_seconds` is finite, as of the anchor."""
+
+    def level_sql(self, row: Row[Term], at: Term, score: Term) -> str:
+        """The level at which a row has this score at a moment that isn't before its anchor, as `at_strength` has it."""

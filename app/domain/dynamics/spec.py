@@ -115,6 +115,15 @@ class Spec:
         ops = Sql()
         return ops.text(self._strength(ops, row, now))
 
+    def score_sql(self, row: Row[Term], now: Term) -> str:
+        """The strength."""
+        return self.strength_sql(row, now)
+
+    def level_sql(self, row: Row[Term], at: Term, score: Term) -> str:
+        """The level of `at_strength` as an SQL expression."""
+        ops = Sql()
+        return ops.text(self._level(ops, row, at, score))
+
     def advance(self, state: State, now: float) -> State:
         """A level needs no moving; the anchor says from when on it holds."""
         return replace(state, anchored_at=when(state, now))
@@ -122,11 +131,7 @@ class Spec:
     def at_strength(self, state: State, now: Floats | float, strength: Floats | float) -> State:
         """The level at which strength is this at `now`; at least 1e-80 unless subtractive."""
         at = when(state, now)
-        worn = self._worn(NUMPY, state, at)
-        if self._exponential:
-            level = np.log(np.clip(strength, STRENGTH_MIN, 1)) + worn
-        else:
-            level = np.clip(strength, 0, 1) - 1 + worn
+        level = self._level(NUMPY, state, at, np.asarray(strength, np.float64))
         return replace(state, anchored_at=at, level=level)
 
     def reinforce(self, state: State, event: Event) -> State:
@@ -199,6 +204,12 @@ class Spec:
         if self._exponential:
             return ops.exp(ops.minimum(left, 0.0))
         return ops.minimum(ops.maximum(left + 1.0, 0.0), 1.0)
+
+    def _level(self, ops: Ops[V], row: Row[V], at: V, strength: V) -> V:
+        worn = self._worn(ops, row, at)
+        if self._exponential:
+            return ops.log(ops.minimum(ops.maximum(strength, STRENGTH_MIN), 1.0)) + worn
+        return ops.minimum(ops.maximum(strength, 0.0), 1.0) - 1.0 + worn
 
     def _worn(self, ops: Ops[V], row: Row[V], now: V) -> V:
         """The rate summed from the last use to `now`."""

@@ -106,7 +106,7 @@ def new(
 
 
 def sql_columns(table: str = "") -> Row[Term]:
-    """The columns as SQL reads them from `memory_state`: moments as they are, numbers as float8.
+    """The columns as SQL reads them from `memory_state`: moments as they are, numbers as float8, no salience yet as 0.
 
     Args:
         table: Alias in front of each name; empty for none.
@@ -114,6 +114,8 @@ def sql_columns(table: str = "") -> Row[Term]:
     front = f"{table}." if table else ""
 
     def column(name: str) -> Term:
+        if name == "salience":
+            return Term(f"coalesce({front}salience, 0)::float8")
         # A code is compared as the integer that it is; `level` is a double already.
         plain = name in {"kind", "level"} or name.endswith("_at")
         return Term(f"{front}{name}" if plain else f"{front}{name}::float8")
