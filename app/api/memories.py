@@ -34,13 +34,13 @@ Name = Annotated[str | None, Query(min_length=1, max_length=NAME_MAX_CHARACTERS)
 Moment = Annotated[AwareDatetime, DATED]
 AsOf = Annotated[Moment | None, Query(description="Show strength and what comes of it as of this moment; else now.")]
 Limit = Annotated[int, Query(ge=1, le=PAGE_MAX)]
-
 _NAMES: Final[dict[str, Sequence[str]]] = {
     "kind": KINDS,
     "tier": DECAY_TIERS,
     "decay_tier": DECAY_TIERS,
     "promoted": REASONS,
 }
+Share = Annotated[float, Query(ge=0, le=1, allow_inf_nan=False)]
 
 
 @router.get("", summary="List memories, newest first")
@@ -60,6 +60,14 @@ def page(
     """Stored memories, by cursor. `after` and `before` compare when they happened, else when they were accepted."""
     check_storable(subject=subject, thread=thread, tag=tag)
     wanted = Filters(subject, thread, tag, kind, tier, after, before)
+    strength_above: Share | None = None,
+    strength_below: Share | None = None,
+    limit: Annotated[int, Query(ge=1, le=PAGE_MAX)] = 50,
+    """Stored memories, by cursor. `after` and `before` compare when they happened, else when they were accepted.
+    `strength_above` and `strength_below` compare the strength that a memory has now.
+    """
+    _check_storable(subject=subject, thread=thread, tag=tag)
+    wanted = Filters(subject, thread, tag, kind, tier, after, before, strength_above, strength_below)
     older_than = None if cursor is None else shapes.id_in_cursor(cursor)
     found = memories.page(caller.tenant_id, wanted, older_than, limit)
     return shapes.answer(shapes.memories(found, live.look(caller.tenant_id, found, as_of), limit))

@@ -17,7 +17,7 @@ from app.domain.ids import base_of, place_of, unix_ms_of
 from app.domain.memory import KINDS, MemoryIn, MemoryPatch, decode
 from app.errors import EbbingError, NotFound, Unavailable
 from app.services import policies, strengths
-from app.store import arrivals, database, embeddings, memories, scores, states, words, work
+from app.store import arrivals, database, embeddings, memories, memory_strength, scores, states, words, work
 from app.store.memories import Filters, Stored
 
 
@@ -56,9 +56,12 @@ def get(tenant_id: UUID, memory_id: UUID) -> Stored | Pending:
 
 
 def page(tenant_id: UUID, wanted: Filters, older_than: UUID | None, limit: int) -> list[Stored]:
-    """Stored memories from the newest on, after the one given."""
+    """Stored memories from the newest on, after the one given; where strength decides, it is that of now."""
     with database.tenant(tenant_id) as tx:
-        return memories.page(tx, tenant_id, wanted, older_than, limit)
+        if not wanted.by_strength:
+            return memories.page(tx, tenant_id, wanted, older_than, limit)
+        state = memory_strength.relation(strengths.timeline(tx, tenant_id), database.now(tx).timestamp())
+        return memories.page(tx, tenant_id, wanted, older_than, limit, state)
 
 
 def edit(tenant_id: UUID, memory_id: UUID, patch: MemoryPatch) -> Stored:

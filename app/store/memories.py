@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
 import msgspec
-from sqlalchemy import Connection, func, text, update
+from sqlalchemy import Connection, TextClause, func, text, update
 
 from app.domain.memory import KINDS, Kind, MemoryIn
 from app.store import tables
@@ -70,6 +71,13 @@ class Filters:
     tier: str | None = None
     after: datetime | None = None
     before: datetime | None = None
+    strength_above: float | None = None
+    strength_below: float | None = None
+
+    @property
+    def by_strength(self) -> bool:
+        """Whether strength decides."""
+        return self.strength_above is not None or self.strength_below is not None
 
 
 _COLUMNS = """
@@ -106,7 +114,7 @@ SELECT {_COLUMNS}
 WHERE memory.tenant_id = :tenant AND memory.memory_id = :memory_id AND memory.deleted_at IS NULL
 """)
 
-_PAGE = text(f"""
+_PAGE = f"""
 SELECT {_COLUMNS}
 WHERE memory.tenant_id = :tenant AND memory.deleted_at IS NULL
   AND (CAST(:subject AS text) IS NULL OR memory.subject = :subject)
@@ -118,7 +126,12 @@ WHERE memory.tenant_id = :tenant AND memory.deleted_at IS NULL
   AND (CAST(:before AS timestamptz) IS NULL OR coalesce(memory.occurred_at, memory.created_at) < :before)
   AND (CAST(:older_than AS uuid) IS NULL OR memory.memory_id < :older_than)
 ORDER BY memory.memory_id DESC LIMIT :limit
-""")
+"""
+
+_BY_STRENGTH = """
+  AND (CAST(:strength_above AS float8) IS NULL OR state.strength > :strength_above)
+  AND (CAST(:strength_below AS float8) IS NULL OR state.strength < :strength_below)
+ORDER BY"""
 
 
 def get(tx: Connection, tenant_id: UUID, memory_id: UUID) -> Stored | None:
@@ -127,12 +140,18 @@ def get(tx: Connection, tenant_id: UUID, memory_id: UUID) -> Stored | None:
     return None if row is None else Stored(*row)
 
 
-def page(tx: Connection, tenant_id: UUID, wanted: Filters, older_than: UUID | None, limit: int) -> list[Stored]:
+def page(
+    tx: Connection, tenant_id: UUID, wanted: Filters, older_than: UUID | None, limit: int, state: str = "memory_state"
+) -> list[Stored]:
     """Memories from the newest on, after the one given.
 
     Args:
+        tx: The tenant's transaction.
+        tenant_id: The tenant.
+        wanted: Which of them.
         older_than: The last id of the page before.
         limit: Most rows.
+        state: Where their states are read; `memory_strength.relation` if strength decides.
     """
     values = {
         "tenant": tenant_id,
@@ -140,7 +159,13 @@ def page(tx: Connection, tenant_id: UUID, wanted: Filters, older_than: UUID | No
         "limit": limit,
         **{name: getattr(wanted, name) for name in wanted.__slots__},
     }
-    return [Stored(*row) for row in tx.execute(_PAGE, values)]
+    return [Stored(*row) for row in tx.execute(_page(state, by_strength=wanted.by_strength), values)]
+
+
+@lru_cache(maxsize=1024)
+def _page(state: str, *, by_strength: bool) -> TextClause:
+    statement = _PAGE.replace("\nORDER BY", _BY_STRENGTH) if by_strength else _PAGE
+    return text(statement.replace("JOIN memory_state AS", f"JOIN {state} AS"))
 
 
 def resolve(tx: Connection, tenant_id: UUID, memory_id: UUID) -> UUID:

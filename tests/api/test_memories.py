@@ -148,6 +148,8 @@ def test_lists_are_filtered_and_paged(api: Api) -> None:
         ({"before": "\0"}, "before"),
         ({"before": "0"}, "before"),
         ({"after": "1795175304.5"}, "after"),
+        ({"strength_above": "1.5"}, "strength_above"),
+        ({"strength_below": "nan"}, "strength_below"),
     ],
 )
 def test_a_bad_query_is_422_with_its_parameter(api: Api, query: dict[str, Any], field: str) -> None:

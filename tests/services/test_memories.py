@@ -270,3 +270,16 @@ def test_searchable_means_stored_and_through_every_stage(service: Service, tenan
     service.work()
     assert searchable()
     assert not memories.are_searchable(service.tenant().tenant_id, base, ids)
+
+
+def test_a_page_of_the_strong_or_the_weak_goes_by_strength_as_it_is_now(service: Service, tenant: Tenant) -> None:
+    service.send(tenant.tenant_id, *(f"memory of {days} days" for days in (0, 10, 20, 40)))
+    service.work()
+    moved = "UPDATE memory_state AS state SET {0} FROM memories AS memory WHERE memory.memory_id = state.memory_id"
+    age = "now() - split_part(memory.text, ' ', 3)::int * interval '1 day'"
+    moments = ", ".join(f"{name} = {age}" for name in ("created_at", "accessed_at", "anchored_at"))
+    service.rows(moved.format(f"{moments}, salience = 0.5"))
+    assert listed(tenant, strength_below=0.5) == ["memory of 40 days", "memory of 20 days"]
+    assert listed(tenant, strength_above=0.5) == ["memory of 10 days", "memory of 0 days"]
+    assert listed(tenant, strength_above=0.1, strength_below=0.5) == ["memory of 20 days"]
+    assert listed(tenant, strength_above=0.1, limit=2) == ["memory of 20 days", "memory of 10 days"]
