@@ -90,6 +90,12 @@ class Unavailable(EbbingError):
     status, type, title, retryable = 503, "unavailable", "Not possible right now", True
 
 
+class ProfileMissing(EbbingError):
+    """A tenant's policy names a model of forgetting that isn't installed; its memories are left as they are."""
+
+    status, type, title = 503, "profile-missing", "The tenant's model of forgetting isn't installed"
+
+
 class Misconfigured(EbbingError):
     """A setting or a dependency isn't as the service needs it. The message says what to do."""
 

@@ -10,14 +10,14 @@ from starlette.concurrency import run_in_threadpool
 from starlette.types import ASGIApp
 
 from app import logs, queues
-from app.api import admin, dead_letters, forecast, jobs, links, maintenance, memories, openapi, problems, reviews, search, status, touches, usage
+from app.api import admin, dead_letters, forecast, jobs, links, maintenance, memories, openapi, policy, problems, reviews, search, status, touches, usage
 from app.api.guard import Guard
 from app.api.ingest import Ingest
 from app.clients import stream
 from app.clients.embedder import embedder
 from app.clients.redis import connect_async
 from app.clients.stream import Door
-from app.services import budget, health, spaces
+from app.services import budget, health, plugins, spaces
 from app.settings import settings
 from app.store import database
 
@@ -25,6 +25,7 @@ from app.store import database
 def build() -> ASGIApp:
     """The application, with everything that it needs opened when it starts and closed when it stops."""
     logs.configure("api")
+    plugins.check()
     redis = connect_async()
     nudger = queues.Nudger(queues.DRAIN)
 
@@ -34,6 +35,7 @@ def build() -> ASGIApp:
         budget.check()
         await run_in_threadpool(embedder)  # loaded now, so that the first search needn't wait
         await run_in_threadpool(spaces.announce)
+        await run_in_threadpool(plugins.announce)
         yield
         nudger.close()
         await redis.aclose()
@@ -49,7 +51,7 @@ def build() -> ASGIApp:
         redoc_url=None,
         openapi_url="/openapi.json" if shown else None,
     )
-    for module in (memories, touches, search, status, usage, admin, jobs, dead_letters, maintenance, forecast, links, reviews):
+    for module in (memories, touches, search, status, usage, admin, jobs, dead_letters, maintenance, forecast, links, reviews, policy):
         app.include_router(module.router)
     app.state.door, app.state.nudger = Door(redis), nudger
     problems.install(app)

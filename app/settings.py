@@ -158,6 +158,13 @@ class Settings(BaseSettings):
         0.8, gt=0, le=1, description="Share of a hard limit from which on the log, `/metrics` and `/v1/usage` warn."
     )
 
+    # Models of forgetting of one's own. Only operators choose them: they are code.
+    dynamics_files: Annotated[dict[str, Path], NoDecode] = Field(
+        {},
+        description="Decay functions to be offered as profiles, as `name=path.py` with commas: files with a "
+        "`compute_decay(activation, impact, stability, mtype, params)`; for the API and all workers alike.",
+    )
+
     # Limits on connections and time
     database_pool_size: int = Field(8, ge=1, description="Connections of the API; each worker process has 2.")
     statement_timeout_seconds: float = Field(30, gt=0, description="Longest statement of the service.")
@@ -173,6 +180,16 @@ class Settings(BaseSettings):
     @classmethod
     def _by_comma(cls, given: object) -> object:
         return frozenset(filter(None, given.split(","))) if isinstance(given, str) else given
+
+    @field_validator("dynamics_files", mode="before")
+    @classmethod
+    def _named(cls, given: object) -> object:
+        if not isinstance(given, str):
+            return given
+        named = [part.strip().partition("=") for part in given.split(",") if part.strip()]
+        if not all(name and path for name, _, path in named) or len({name for name, _, _ in named}) < len(named):
+            raise ValueError("give name=path.py, several with commas, each name once")
+        return {name: path for name, _, path in named}
 
     @field_validator("openai_api_key", "openai_base_url", mode="before")
     @classmethod

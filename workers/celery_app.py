@@ -12,7 +12,7 @@ from app import logs, queues
 from app.clients import stream
 from app.clients.redis import RedisError, redis_url
 from app.errors import Misconfigured
-from app.services import budget, health
+from app.services import budget, health, plugins
 from app.settings import settings
 from app.store import database
 from workers.schedule import beat_entries
@@ -57,6 +57,7 @@ def _check(**_: Any) -> None:
     logs.configure("worker")
     try:
         health.check_redis()
+        plugins.check()
     except Misconfigured:
         raise SystemExit(1) from None  # anything else is swallowed by Celery's signals
     budget.check()

@@ -9,13 +9,12 @@ from uuid import UUID
 
 import msgspec
 from fastapi import APIRouter, Depends, Query, Response
-from pydantic import ValidationError
 
 from app.api import shapes
 from app.api.auth import Caller, needs
 from app.api.body import body_of, decode
+from app.domain import amendment
 from app.domain.keys import SCOPES
-from app.domain.policy import Policy
 from app.errors import FieldError, Invalid
 from app.services import tenants
 from app.store.tenants import Key
@@ -49,7 +48,7 @@ class NewKey(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 def create_tenant(_: Admin, body: Body) -> Response:
     """A tenant, and its first key, which is shown only here."""
     wanted = decode(body, NewTenant)
-    tenant, key = tenants.create(wanted.name, _policy(wanted.policy))
+    tenant, key = tenants.create(wanted.name, amendment.read(wanted.policy or {}))
     return shapes.answer({"tenant_id": tenant.tenant_id, "name": tenant.name, "api_key": key}, 201)
 
 
@@ -91,14 +90,6 @@ def revoke_key(_: Admin, key_id: str) -> Response:
     """Refused everywhere within 5 seconds."""
     tenants.revoke_key(key_id)
     return Response(status_code=204)
-
-
-def _policy(given: dict[str, Any] | None) -> Policy:
-    try:
-        return Policy.model_validate(given or {})
-    except ValidationError as error:
-        fields = [FieldError(".".join(("policy", *map(str, found["loc"]))), found["msg"]) for found in error.errors()]
-        raise Invalid(errors=fields) from None
 
 
 def _key(key: Key) -> dict[str, object]:

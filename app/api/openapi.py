@@ -15,6 +15,7 @@ from app.api.forecast import Forecast
 from app.api.ingest import KEY_MAX_CHARACTERS
 from app.api.links import NewLinks
 from app.api.maintenance import Reembed
+from app.api.policy import PolicyChange
 from app.api.problems import MEDIA_TYPE
 from app.api.reviews import Review
 from app.domain.memory import MemoryIn, MemoryPatch
@@ -32,6 +33,7 @@ _BODIES = {
     ("/v1/maintenance/reembed", "post"): Reembed,
     ("/v1/maintenance/sweep", "post"): Due,
     ("/v1/maintenance/rebase", "post"): Due,
+    ("/v1/policy", "put"): PolicyChange,
     ("/v1/admin/tenants", "post"): NewTenant,
     ("/v1/admin/keys", "post"): NewKey,
     ("/v1/admin/dead-letters/replay", "post"): ReplayMany,

@@ -17,6 +17,7 @@ from app.cli import (
     curve,
     forecast,
     links,
+    policy,
     processes,
     reembed,
     run,
@@ -39,7 +40,7 @@ app = typer.Typer(
     pretty_exceptions_show_locals=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for module in (run, demo, ingest, search, touch, stats, usage, doctor, admin, processes, jobs, dead_letters, reembed, links):
+for module in (run, demo, ingest, search, touch, stats, usage, doctor, admin, processes, jobs, dead_letters, reembed, links, policy):
 for module in (
     run,
     demo,

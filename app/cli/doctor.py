@@ -55,9 +55,11 @@ def _findings(url: str | None) -> Iterator[Finding]:
     yield checkup.embedder_loads()
     config = configuration()
     yield from checkup.models(config)
+    yield checkup.dynamics()
     if config.database_url is not None:
         yield from checkup.postgresql()
         yield from checkup.embedding_spaces()
+        yield from checkup.missing_dynamics()
     if config.redis_url is not None:
         yield from checkup.redis()
         yield from checkup.lanes()

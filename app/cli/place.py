@@ -42,6 +42,20 @@ def configuration() -> Settings:
         raise Failure(str(error), Code.USAGE) from None
 
 
+def check_dynamics() -> None:
+    """Refuse to start with a model of forgetting that isn't fit; what is slow to import only if there is any.
+
+    Raises:
+        Misconfigured: One isn't; names it, and says why.
+    """
+    from importlib.metadata import entry_points
+
+    if configuration().dynamics_files or entry_points(group="ebbing.dynamics"):
+        from app.services import plugins
+
+        plugins.load()
+
+
 def find(url: str | None = None, home: Path | None = None) -> Place:
     """The API by `url`, EBBING_API_URL, what `ebbing run` noted in the home, or the usual address.
 

@@ -12,7 +12,7 @@ import typer
 
 from app.cli.failures import Code, Failure
 from app.cli.output import AsJson, examples, print_json
-from app.cli.place import configuration
+from app.cli.place import check_dynamics, configuration
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,6 +43,7 @@ def api() -> None:
 
     config = configuration()
     _need(config, "database_url", "redis_url")
+    check_dynamics()  # else granian starts it over and over
     logs.configure("api")
     server = Granian(
         "app.main:build",

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from app.cli.output import examples
-from app.cli.place import configuration, noted
+from app.cli.place import check_dynamics, configuration, noted
 
 if TYPE_CHECKING:
     from app.embedded import ServerOptions
@@ -46,6 +46,7 @@ def run(
 
     given = {"home": home, "port": port, "host": host}
     config = configuration().model_copy(update={name: value for name, value in given.items() if value is not None})
+    check_dynamics()
     with lock_home(config.home) as locked:
         service = lay_out(config, locked)
         show(f"Starting in {locked} …")

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from functools import cached_property
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator, model_validator
 
-from app.domain.dynamics.profiles import profile
+from app.domain.dynamics.profiles import PROFILES, profile
 from app.domain.dynamics.protocol import Dynamics
 from app.domain.importance import Importance
 from app.domain.review import Review
 from app.domain.tiers import Tiers
+from app.errors import ProfileMissing
 
 Weight = Annotated[float, Field(ge=0, le=10, allow_inf_nan=False)]
 
@@ -24,6 +25,8 @@ indonesian irish italian lithuanian nepali norwegian portuguese romanian russian
 turkish yiddish simple
 """
 LANGUAGES = frozenset(_LANGUAGES.split())
+
+_STORED: Final = {"is_stored": True}
 
 
 class Ranking(BaseModel):
@@ -107,14 +110,41 @@ class Policy(BaseModel):
     history_days: Annotated[int, Field(ge=1, le=36_500)] = 365
     """How long it is kept what happened to a memory."""
 
+    @classmethod
+    def stored(cls, body: str) -> Policy:
+        """A policy as it was written, checked back then; its model is only looked for when it is needed."""
+        return cls.model_validate_json(body, context=_STORED)
+
     @cached_property
     def model(self) -> Dynamics:
-        """The model of forgetting, with its parameters."""
-        return _model(self.forgetting, self.importance)
+        """The model of forgetting, with its parameters.
+
+        Raises:
+            ProfileMissing: It was installed when the policy was set, and isn't any more.
+        """
+        try:
+            return _model(self.forgetting, self.importance)
+        except ValueError as error:
+            name = self.forgetting.profile
+            reason = "takes other parameters now" if name in PROFILES else "isn't installed here"
+            raise ProfileMissing(
+                f"the policy's model of forgetting, {name!r}, {reason}: install it as it was; until then the "
+                "tenant's memories are left as they are"
+            ) from error
 
     @model_validator(mode="after")
-    def _makes_sense(self) -> Policy:
-        _ = self.model
+    def _makes_sense(self, info: ValidationInfo) -> Policy:
+        if info.context is _STORED:
+            return self
+        if self.forgetting.profile not in PROFILES:
+            known = ", ".join(PROFILES)
+            raise _at(("profile",), ValueError(f"isn't a known profile: use one of {known}"), self.forgetting.profile)
+        try:
+            _model(self.forgetting, self.importance)
+        except ValidationError as error:
+            raise _placed(error) from None
+        except ValueError as error:
+            raise _at(("parameters",), error, self.forgetting.parameters) from None
         return self
 
     @field_validator("language")
@@ -137,5 +167,28 @@ def _model(forgetting: Forgetting, importance: Importance) -> Dynamics:
     if forgetting.profile != "spec":
         return profile(forgetting.profile, forgetting.parameters)
     if "importance" in forgetting.parameters:
-        raise ValueError("forgetting.parameters.importance: give it as the policy's own `importance`")
+        raise _at(("parameters", "importance"), ValueError("give it as the policy's own `importance`"), None)
     return profile("spec", {**forgetting.parameters, "importance": asdict(importance)})
+
+
+def _at(place: tuple[str, ...], error: ValueError, given: object) -> ValidationError:
+    """The error as that of a field of `forgetting`."""
+    line: Any = {"type": "value_error", "loc": ("forgetting", *place), "input": given, "ctx": {"error": error}}
+    return ValidationError.from_exception_data("Policy", [line])
+
+
+def _placed(error: ValidationError) -> ValidationError:
+    """The parameters' errors as those of fields of `forgetting`, unless they are already."""
+    lines: list[Any] = [
+        {
+            "type": one["type"],
+            "loc": one["loc"] if one["loc"][:1] == ("forgetting",) else ("forgetting", "parameters", *one["loc"]),
+            "input": one["input"],
+            "ctx": one.get("ctx", {}),
+        }
+        for one in error.errors(include_url=False)
+    ]
+    try:
+        return ValidationError.from_exception_data("Policy", lines)
+    except KeyError:  # a type of error that a plugin has made up
+        return _at(("parameters",), ValueError("; ".join(one["msg"] for one in error.errors())), None)

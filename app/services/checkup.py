@@ -9,7 +9,7 @@ from typing import Final, Literal
 from app.clients.redis import RedisError, check_settings, connect
 from app.clients.resilience import ProviderFailed
 from app.errors import Misconfigured
-from app.services import budget, health, spaces
+from app.services import budget, health, plugins, spaces
 from app.services.passing import is_passing
 from app.settings import Settings
 from app.store import database, inspection
@@ -105,6 +105,26 @@ def embedder_loads() -> Finding:
         return Finding("embedder", "fail", detail)
     where = "offline" if model.priced_as is None else "asked of the provider"
     return Finding("embedder", "ok", f"{model.model}, {model.dimensions} dimensions, {where}")
+
+
+def dynamics() -> Finding:
+    """Whether the models of forgetting from outside are fit."""
+    try:
+        loaded = plugins.load()
+    except Misconfigured as error:
+        return Finding("dynamics", "fail", str(error))
+    return Finding("dynamics", "ok", f"plugins: {', '.join(loaded)}" if loaded else "no plugins")
+
+
+def missing_dynamics() -> Iterator[Finding]:
+    """Models of forgetting that policies name, and that aren't here."""
+    try:
+        found = plugins.missing()
+    except database.DatabaseError:
+        return  # said already
+    for name, tenants in found.items():
+        detail = f"policies of {tenants:,} tenants name {name!r}, and their memories stay as they are without it"
+        yield Finding("dynamics", "fail", f"{detail}: {plugins.remedy(name)}")
 
 
 def embedding_spaces() -> Iterator[Finding]:

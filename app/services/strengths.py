@@ -29,7 +29,12 @@ _INPUTS: Final[tuple[EventKind, ...]] = ("kind", "salience", "multiplier", "pace
 
 def timeline(tx: database.Transaction, tenant_id: UUID) -> Timeline:
     """The tenant's policies in the order of their days."""
-    return Timeline([_era(version, since, body) for version, since, body in policies.versions(tx, tenant_id)])
+    return Timeline(eras(tx, tenant_id))
+
+
+def eras(tx: database.Transaction, tenant_id: UUID) -> list[Era]:
+    """All versions of the tenant's policy by number, those that never held too."""
+    return [_era(version, since, body) for version, since, body in policies.versions(tx, tenant_id)]
 
 
 def brought(held: Held, times: Timeline, now: float) -> Held:
@@ -113,4 +118,4 @@ def _note(tx: database.Transaction, tenant_id: UUID, before: Held, after: Held, 
 
 @lru_cache(maxsize=1024)
 def _era(version: int, since: float, body: str) -> Era:
-    return Era(version, since, Policy.model_validate_json(body))
+    return Era(version, since, Policy.stored(body))

@@ -74,6 +74,9 @@ class Api:
     def post(self, path: str, **given: Any) -> httpx.Response:
         return self.request("POST", path, **given)
 
+    def put(self, path: str, **given: Any) -> httpx.Response:
+        return self.request("PUT", path, **given)
+
     def patch(self, path: str, **given: Any) -> httpx.Response:
         return self.request("PATCH", path, **given)
 

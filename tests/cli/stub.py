@@ -95,7 +95,7 @@ def _handler(stub: Stub) -> type[BaseHTTPRequestHandler]:
             self.end_headers()
             self.wfile.write(content)
 
-        do_GET = do_POST = do_DELETE = do_PATCH = _serve  # noqa: N815 - names of http.server
+        do_GET = do_POST = do_PUT = do_DELETE = do_PATCH = _serve  # noqa: N815 - names of http.server
 
         def log_message(self, *_: object) -> None:
             """Say nothing."""

@@ -48,7 +48,8 @@ LOOK_AHEAD_TICKS: Final = 1_000
 _TICK_SLACK_SECONDS = 1e-6  # what a double of seconds since 1970 can't tell apart, and PostgreSQL neither
 _BLOCK_NUMBERS = 1_000_000
 _STABILITY_MIN = 1e-17  # beside 1, nothing
-_IS_FACT = np.array([kind in FACT_KINDS for kind in KINDS])
+IS_FACT: Final = np.array([kind in FACT_KINDS for kind in KINDS])
+"""By the kind's place."""
 
 _Rate = Annotated[float, Field(ge=1e-9, le=100, allow_inf_nan=False)]
 
@@ -137,12 +138,23 @@ PRESETS: Final = {
 """`server` is the seed's own tick of an hour, with which little that isn't used lives for a week."""
 
 
+Curve = Callable[[State], Callable[[Floats, Floats], Floats]]
+"""Of memories, what a tick makes of an amount, storage or retrieval, and the stability that it begins with."""
+
+
 @plain_dataclass(frozen=True)
 class MemoryDecay:
-    """Strength is storage, A_s: e^level at the anchor. Retrieval, A_r, fades alike and ranks a search."""
+    """Strength is storage, A_s: e^level at the anchor. Retrieval, A_r, fades alike and ranks a search.
+
+    Attributes:
+        parameters: Its parameters.
+        curve: In place of the one that the parameters name; see `custom`.
+        name: What a policy calls it.
+    """
 
     parameters: MemoryDecayParameters = field(default_factory=MemoryDecayParameters)
-    name = "memory_decay"
+    curve: Curve | None = None
+    name: str = "memory_decay"
 
     @property
     def refresh_seconds(self) -> float:
@@ -212,11 +224,12 @@ class MemoryDecay:
         rows = np.flatnonzero(~below & (thresholds > least))
         falling = take(state, rows)
         storage, stability, tick = _storage(falling), falling.stability, self._tick(falling)
-        for ticks in range(1, LOOK_AHEAD_TICKS + 1):
+        last = self._look_ahead_ticks
+        for ticks in range(1, last + 1):
             if not rows.size:
                 break
             storage, stability = tick(storage, stability), stability * self._stability_kept
-            crossed = (storage < thresholds[rows]) | (ticks == LOOK_AHEAD_TICKS)
+            crossed = (storage < thresholds[rows]) | (ticks == last)
             if crossed.any():
                 crossing = due(falling, falling.anchored_at + ticks * self.parameters.tick_seconds)
                 moments[rows[crossed]] = crossing[crossed]
@@ -226,6 +239,13 @@ class MemoryDecay:
         return moments
 
     @property
+    def _look_ahead_ticks(self) -> int:
+        """Of a curve of somebody's own each tick is dear, and a sweep comes after the refresh anyway."""
+        if self.curve is None:
+            return LOOK_AHEAD_TICKS
+        return min(math.floor(self.refresh_seconds / self.parameters.tick_seconds) + 1, LOOK_AHEAD_TICKS)
+
+    @property
     def _stability_kept(self) -> float:
         return 1 - self.parameters.stability_decay
 
@@ -233,7 +253,7 @@ class MemoryDecay:
         """The state at the last tick up to each row's moment, which isn't before its anchor."""
         tick_seconds = self.parameters.tick_seconds
         ticks = np.floor((at - state.anchored_at + _TICK_SLACK_SECONDS) / tick_seconds)
-        if self.parameters.curve == "soft_floor":
+        if self.curve is not None or self.parameters.curve == "soft_floor":
             storage, retrieval = self._stepped(state, ticks)
             level = np.where(ticks > 0, np.log(np.maximum(storage, STRENGTH_MIN)), state.level)
         else:
@@ -276,6 +296,8 @@ class MemoryDecay:
 
     def _tick(self, state: State) -> Callable[[Floats, Floats], Floats]:
         """What a tick makes of an amount, storage or retrieval, and the stability that it begins with."""
+        if self.curve is not None:
+            return self.curve(state)
         if self.parameters.curve != "soft_floor":
             return lambda amount, stability: amount * np.exp(-self._loss(state, stability))
         p, impact = self.parameters.soft_floor, state.salience
@@ -301,12 +323,12 @@ class MemoryDecay:
         return self._by_kind(state, p.lambda_fact, p.lambda_episode) / slowed
 
     def _by_kind(self, state: State, fact: float, episode: float) -> Floats:
-        return np.where(_IS_FACT[state.kind.astype(np.intp)], fact, episode)
+        return np.where(IS_FACT[state.kind.astype(np.intp)], fact, episode)
 
     def _floor(self, impact: Floats) -> Floats:
         """What storage can't fall below, if it was above: 0 but for the soft floor."""
         p = self.parameters.soft_floor
-        if self.parameters.curve != "soft_floor":
+        if self.curve is not None or self.parameters.curve != "soft_floor":
             return np.zeros_like(impact)
         return p.lowest + (p.highest - p.lowest) * impact**p.impact_power
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -19,9 +19,14 @@ from app.domain.dynamics.state import State, when
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """A model and what its parameters are."""
+    """A model and what its parameters are.
 
-    model: Any
+    Attributes:
+        model: Makes a `Dynamics` of its parameters: a class, or a function.
+        parameters: Their frozen dataclass; without any given, it is the defaults.
+    """
+
+    model: Callable[[Any], Any]
     parameters: type
 
 
@@ -31,7 +36,9 @@ PROFILES: Final[dict[str, Profile]] = {
     "cmm": Profile(Cmm, CmmParameters),
     "memory_decay": Profile(MemoryDecay, MemoryDecayParameters),
 }
-"""By the name that a policy uses."""
+"""By the name that a policy uses; plugins are added as a process starts."""
+BUILT_IN: Final = frozenset(PROFILES)
+"""Those that come along."""
 
 
 def profile(name: str, parameters: Mapping[str, Any] | None = None) -> Dynamics:

@@ -55,6 +55,11 @@ class Timeline:
         self._starts = [era.since for era in self._eras]
         self._versions = [era.version for era in self._eras]
 
+    @property
+    def eras(self) -> list[Era]:
+        """Those that have held or will, in their order; the first is the default policy's."""
+        return list(self._eras)
+
     def at(self, now: float) -> Era:
         """The era of a moment, in seconds since 1970."""
         return self._eras[self._place(now)]

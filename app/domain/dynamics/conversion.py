@@ -1,0 +1,54 @@
+"""What a memory loses when its tenant changes the model of forgetting."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from app.domain.dynamics.memory_decay import MemoryDecay
+from app.domain.dynamics.mnemex import Mnemex
+from app.domain.dynamics.profiles import rebase
+from app.domain.dynamics.protocol import Dynamics
+from app.domain.dynamics.state import State
+
+LOSSES: Final = {
+    "score_above_1": "a score above 1, which only mnemex has, becomes a strength of 1",
+    "multiplier_0": "mnemex multiplies by the memory's multiplier, so its strength becomes 0",
+    "stability": "the stability that uses had built up: only memory_decay has it",
+    "retrieval": "how easily it is found where that differs from its strength: only memory_decay has it",
+    "strength": "the new model can't express its strength, which changes",
+}
+"""Why, by name."""
+
+_CLOSE: Final = 1e-6
+
+
+def losses(state: State, now: float, source: Dynamics, target: Dynamics) -> dict[str, npt.NDArray[np.bool_]]:
+    """Which memories lose what at the change from one model to another; everything else stays as it is at `now`.
+
+    Args:
+        state: The memories, anchored under `source`.
+        now: The moment of the change.
+        source: The model so far.
+        target: The model from then on; of the same name, it loses nothing.
+
+    Returns:
+        By name in `LOSSES`, whether each memory loses that.
+    """
+    if source.name == target.name:
+        return {}
+    score = source.score(state, now)
+    strength = np.minimum(score, 1)
+    lost = {
+        "score_above_1": (score > 1 + _CLOSE) & (not isinstance(target, Mnemex)),
+        "multiplier_0": (state.multiplier == 0) & (strength > _CLOSE) & isinstance(target, Mnemex),
+    }
+    if isinstance(source, MemoryDecay):
+        settled = source.advance(state, now)
+        lost["stability"] = settled.stability > _CLOSE
+        lost["retrieval"] = np.abs(settled.retrieval - strength) > _CLOSE
+    kept = target.strength(rebase(state, now, source, target), now)
+    lost["strength"] = (np.abs(kept - strength) > _CLOSE) & ~lost["multiplier_0"]
+    return lost

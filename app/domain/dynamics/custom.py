@@ -1,0 +1,116 @@
+"""A decay function of the operator's own in place of `memory_decay`'s curve (seed 003, custom decay functions)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from itertools import product
+from typing import Annotated, Any, Final
+
+import numpy as np
+from pydantic import Field, model_validator
+from pydantic.dataclasses import dataclass as checked_dataclass
+
+from app.domain.dynamics.memory_decay import IS_FACT, MemoryDecay, MemoryDecayParameters
+from app.domain.dynamics.ops import Floats
+from app.domain.dynamics.parameters import STRICT
+from app.domain.dynamics.state import DAY_SECONDS, State
+
+ComputeDecay = Callable[[float, float, float, str, dict[str, Any]], float]
+"""`compute_decay(activation, impact, stability, mtype, params)`: the activation after a tick.
+
+Activation, impact and stability are 0 to 1; `mtype` is `fact` or `episode`; `params` has the profile's parameters,
+by the seed's names where it has one (`lambda_fact`, `alpha`, …), and the policy's own `settings`. What it answers lies
+between 0 and the activation.
+"""
+
+REFRESH_TICKS_MAX: Final = 1_000
+_SEED_NAMES: Final = {
+    "impact_weight": "alpha",
+    "gain_direct": "reinforcement_gain_direct",
+    "gain_associate": "reinforcement_gain_assoc",
+}
+
+_AMOUNTS: Final = (0.0, 1e-3, 0.05, 0.3, 0.7, 1.0)
+_SLACK: Final = 1e-9
+
+_Setting = Annotated[float, Field(allow_inf_nan=False)]
+
+
+@checked_dataclass(frozen=True, config=STRICT)
+class CustomParameters(MemoryDecayParameters):
+    """Parameters of a decay function of one's own: those of `memory_decay`, but for its curve."""
+
+    settings: dict[str, _Setting] = Field(default_factory=dict, max_length=64)
+    """Numbers for the function alone."""
+
+    @model_validator(mode="after")
+    def _refreshed_in_time(self) -> CustomParameters:
+        ticks = self.refresh_days * DAY_SECONDS / self.tick_seconds
+        if ticks > REFRESH_TICKS_MAX:
+            message = f"refresh_days may hold {REFRESH_TICKS_MAX} ticks of tick_seconds at most, not {ticks:.0f}"
+            raise ValueError(f"{message}: each tick of each memory is a call of the function")
+        return self
+
+
+@dataclass(frozen=True)
+class Stepping:
+    """The function as a curve: it is called for each memory, and once for each tick.
+
+    Attributes:
+        name: The profile's, for errors.
+        compute: The function.
+        params: What it is told.
+    """
+
+    name: str
+    compute: ComputeDecay
+    params: dict[str, Any]
+
+    def __call__(self, state: State) -> Callable[[Floats, Floats], Floats]:
+        """What a tick makes of amounts and stabilities of these memories, shape (n,) or (2, n)."""
+        types = np.where(IS_FACT[state.kind.astype(np.intp)], "fact", "episode")
+
+        def after(amount: Floats, stability: Floats) -> Floats:
+            shape = np.broadcast_shapes(amount.shape, stability.shape)
+            columns = (np.broadcast_to(column, shape).ravel() for column in (amount, state.salience, stability, types))
+            rows = zip(*(column.tolist() for column in columns), strict=True)
+            return np.array([self._after(*row) for row in rows], np.float64).reshape(shape)
+
+        return after
+
+    def _after(self, amount: float, impact: float, stability: float, mtype: str) -> float:
+        found = float(self.compute(amount, impact, stability, mtype, self.params))
+        if math.isnan(found):
+            given = f"activation {amount!r}, impact {impact!r}, stability {stability!r}, {mtype}"
+            raise ArithmeticError(f"compute_decay of {self.name!r} answers NaN for {given}")
+        return min(max(found, 0.0), amount)
+
+
+def custom(name: str, compute: ComputeDecay) -> Callable[[CustomParameters], MemoryDecay]:
+    """What makes the model of a decay function, to be registered as a profile of this name.
+
+    It raises `ValueError` where the function, told these parameters, answers what it mustn't.
+    """
+
+    def model(parameters: CustomParameters) -> MemoryDecay:
+        told = asdict(parameters)
+        told |= {seed: told[ours] for ours, seed in _SEED_NAMES.items()} | told.pop("settings")
+        _try_out(compute, told)
+        return MemoryDecay(parameters, Stepping(name, compute, told), name)
+
+    return model
+
+
+def _try_out(compute: ComputeDecay, params: dict[str, Any]) -> None:
+    for activation, impact, stability, mtype in product(_AMOUNTS, _AMOUNTS, _AMOUNTS, ("fact", "episode")):
+        given = f"for activation {activation}, impact {impact}, stability {stability}, {mtype}"
+        try:
+            found = float(compute(activation, impact, stability, mtype, params))
+        except Exception as error:
+            raise ValueError(f"compute_decay raises {type(error).__name__} {given}: {error}") from error
+        if not 0 <= found <= 1:
+            raise ValueError(f"compute_decay must answer 0 to 1, not {found!r}, {given}")
+        if found > activation + _SLACK:
+            raise ValueError(f"compute_decay makes a memory stronger, {found!r}, {given}")

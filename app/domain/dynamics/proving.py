@@ -1,0 +1,166 @@
+"""Whether a model of forgetting is fit to be used: a trial run over the states that rows may hold."""
+
+from __future__ import annotations
+
+from dataclasses import fields, is_dataclass, replace
+from typing import Any, Final, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from app.domain.dynamics.ops import Floats
+from app.domain.dynamics.profiles import BUILT_IN, PROFILES, Profile
+from app.domain.dynamics.protocol import Dynamics
+from app.domain.dynamics.state import (
+    DAY_SECONDS,
+    DUE_MARGIN_SECONDS,
+    SQL_NOW,
+    Event,
+    Row,
+    State,
+    new,
+    sql_columns,
+)
+
+_START: Final = 1_760_000_000.0
+_AGES_DAYS: Final = (0.0, 0.01, 1.0, 6.5, 7.0, 30.0, 90.0)
+_CLOSE: Final = 1e-6
+_OFFERED: Final = ("strength", "score", "strength_sql", "due_at", "advance", "at_strength", "reinforce")
+_BOUNDS: Final = {"level": (-1e9, 1e9), "retrieval": (0, 1), "stability": (0, 1), "multiplier": (0, 2)}
+"""What the columns of these names take."""
+_SOURCES: Final[tuple[Literal["direct", "associate", "test"], ...]] = ("direct", "associate", "test")
+
+
+class Unfit(ValueError):
+    """A model that breaks what everything else relies on; says what it does, and with which numbers."""
+
+
+def register(name: str, profile: Profile) -> None:
+    """Offer a model of forgetting to policies, if a trial run with its default parameters finds no fault.
+
+    Raises:
+        Unfit: The name is another's, or the model isn't fit.
+    """
+    if name in BUILT_IN:
+        raise Unfit("its name is that of a profile that comes along: give it another")
+    if name in PROFILES:
+        raise Unfit("there are two of this name: rename one, or uninstall it")
+    if not name or not name.isascii() or not name.replace("_", "").replace("-", "").isalnum():
+        raise Unfit("its name may hold letters, digits, - and _ alone")
+    if not is_dataclass(profile.parameters) or not profile.parameters.__dataclass_params__.frozen:  # type: ignore[attr-defined]  # every dataclass has it
+        raise Unfit("its parameters must be one frozen dataclass")
+    try:
+        dynamics = profile.model(profile.parameters())
+    except Exception as error:
+        raise Unfit(f"it can't be made of its default parameters: {error}") from error
+    if getattr(dynamics, "name", None) != name:
+        raise Unfit(f"its model calls itself {getattr(dynamics, 'name', None)!r}: the names must be the same")
+    prove(dynamics)
+    PROFILES[name] = profile
+
+
+def prove(dynamics: Dynamics) -> None:
+    """Run a model over states of every kind, some milliseconds long.
+
+    Raises:
+        Unfit: It lacks a part, raises, or answers what can't be: NaN, beyond 0 to 1, more strength without a use.
+    """
+    lacking = [name for name in _OFFERED if not callable(getattr(dynamics, name, None))]
+    lacking += [name for name in ("parameters", "refresh_seconds") if not hasattr(dynamics, name)]
+    if lacking:
+        raise Unfit(f"it lacks {', '.join(lacking)} of the protocol")
+    refresh: Any = dynamics.refresh_seconds
+    if not (isinstance(refresh, int | float) and refresh > 0):
+        raise Unfit(f"refresh_seconds must be above 0, or infinite, not {refresh!r}")
+    try:
+        _run(dynamics)
+    except Unfit:
+        raise
+    except Exception as error:
+        raise Unfit(f"it raises {type(error).__name__} in a trial run: {error}") from error
+
+
+def _run(dynamics: Dynamics) -> None:
+    state = _grid()
+    fresh = _strength(dynamics, new(state.created_at, salience=state.salience, kind=state.kind.astype(int)), _START)
+    _refuse(np.abs(fresh - 1) > _CLOSE, "strength", "a new memory must have all of it", fresh)
+    lifted = dynamics.at_strength(state, _START, np.resize([1.0, 0.5, 0.1, 0.0], state.level.size))
+    for each in (state, lifted):
+        _check_state(each, "at_strength")
+        _fades(dynamics, each)
+        _knows_when(dynamics, each)
+    told = dynamics.at_strength(state, _START, 0.5)
+    found = _strength(dynamics, told, _START)
+    _refuse((np.abs(found - 0.5) > _CLOSE) & (state.multiplier > 0), "at_strength", "was told .5", found)
+    for source in _SOURCES:
+        _gains(dynamics, state, Event(at=_START + DAY_SECONDS, now=_START + DAY_SECONDS, source=source))
+    if not isinstance(dynamics.strength_sql(sql_columns(), SQL_NOW), str):
+        raise Unfit("strength_sql must answer an SQL expression as text")
+
+
+def _grid() -> State:
+    """Memories of each kind, with little and much salience, unused and much used."""
+    kinds, saliences, uses, multipliers = (
+        axis.ravel() for axis in np.meshgrid(np.arange(5.0), [0.0, 0.2, 0.5, 1.0], [0.0, 1.0, 30.0], [0.0, 1.0, 2.0])
+    )
+    state = new(np.full(kinds.size, _START), salience=saliences, kind=kinds.astype(int), multiplier=multipliers)
+    return replace(state, access_count=uses, stability=np.where(uses > 0, 0.5, 0.0))
+
+
+def _fades(dynamics: Dynamics, state: State) -> None:
+    """Strength is within bounds, never rises, and doesn't depend on stops on the way."""
+    before = np.full(state.level.size, 1.0)
+    for age_days in _AGES_DAYS:
+        now = _START + age_days * DAY_SECONDS
+        strength = _strength(dynamics, state, now)
+        _refuse(strength > before + _CLOSE, "strength", f"rises without a use, by day {age_days:g}", strength)
+        score = np.asarray(dynamics.score(state, now))
+        _refuse(~(np.isfinite(score) & (score >= strength - _CLOSE)), "score", "must be at least the strength", score)
+        before = strength
+    stopped = dynamics.advance(state, _START + 6.5 * DAY_SECONDS)
+    _check_state(stopped, "advance")
+    later = _strength(dynamics, stopped, _START + _AGES_DAYS[-1] * DAY_SECONDS)
+    _refuse(np.abs(later - before) > _CLOSE, "advance", "changes the strength of later days", later)
+
+
+def _knows_when(dynamics: Dynamics, state: State) -> None:
+    """A row isn't below its threshold before it is due."""
+    for threshold in (0.3, 0.05):
+        due = np.asarray(dynamics.due_at(state, threshold), np.float64)
+        _refuse(np.isnan(due) | (due < state.anchored_at), "due_at", "must be a moment from the anchor on", due)
+        was_above = _strength(dynamics, state, _START) >= threshold
+        shortly_before = np.minimum(due - 2 * DUE_MARGIN_SECONDS, _START + 400 * DAY_SECONDS)
+        left = _strength(dynamics, state, np.maximum(shortly_before, _START))
+        late = was_above & (left < threshold * (1 - _CLOSE))
+        _refuse(late, "due_at", f"comes after the fall below {threshold}", due)
+
+
+def _gains(dynamics: Dynamics, state: State, event: Event) -> None:
+    after = dynamics.reinforce(state, event)
+    _check_state(after, "reinforce")
+    before = _strength(dynamics, state, event.now)
+    strength = _strength(dynamics, after, event.now)
+    _refuse(strength < before - _CLOSE, "reinforce", f"weakens ({event.source})", strength)
+    gained = after.access_count - state.access_count
+    _refuse(gained != (event.source == "direct"), "reinforce", f"counts wrongly ({event.source})", gained)
+
+
+def _strength(dynamics: Dynamics, state: State, now: Floats | float) -> Floats:
+    strength = np.asarray(dynamics.strength(state, now), np.float64)
+    if strength.shape != state.level.shape:
+        raise Unfit(f"strength must answer a number for each row: {state.level.shape}, not {strength.shape}")
+    _refuse(~((strength >= 0) & (strength <= 1)), "strength", "must be 0 to 1", strength)
+    return strength
+
+
+def _check_state(state: State, method: str) -> None:
+    for field in fields(Row):
+        column = np.asarray(getattr(state, field.name))
+        low, high = _BOUNDS.get(field.name, (-np.inf, np.inf))
+        wrong = ~(np.isfinite(column) & (column >= low) & (column <= high))
+        _refuse(wrong, method, f"leaves a {field.name} that no row can hold", column)
+
+
+def _refuse(wrong: npt.NDArray[np.bool_], method: str, what: str, found: npt.NDArray[Any]) -> None:
+    if wrong.any():
+        raise Unfit(f"{method} {what}: it answers {float(found[np.flatnonzero(wrong)[0]]):g}")

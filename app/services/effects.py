@@ -1,0 +1,117 @@
+"""What a change of the policy would do to a tenant's memories, worked out without writing anything."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final
+from uuid import UUID
+
+import numpy as np
+import numpy.typing as npt
+
+from app.domain.dynamics.conversion import losses
+from app.domain.dynamics.state import DAY_SECONDS
+from app.domain.dynamics.timeline import Era, Timeline
+from app.domain.tiers import DECAY_TIERS, decay_tier
+from app.services import strengths
+from app.store import database, states
+from app.store.states import Held
+
+PAGE_ROWS: Final = 20_000
+SAMPLES: Final = 20
+LATER_DAYS: Final = 30
+
+_NONE: Final = UUID(int=0)
+
+
+@dataclass
+class Effects:
+    """What changes at the moment at which a policy begins, and what it leads to if nothing is used.
+
+    Attributes:
+        at: That moment, in seconds since 1970.
+        memories: How many the tenant has.
+        before: Memories by the tier that decay asks for at that moment, without the change.
+        after: The same with it.
+        later_before: As `before`, `LATER_DAYS` after that moment.
+        later_after: As `after`, then.
+        moves: Memories by their tier before and after.
+        sample: The first that move.
+        lost: Memories that lose something for good, by name in `conversion.LOSSES`.
+    """
+
+    at: float
+    memories: int = 0
+    before: Counter[str] = field(default_factory=Counter)
+    after: Counter[str] = field(default_factory=Counter)
+    later_before: Counter[str] = field(default_factory=Counter)
+    later_after: Counter[str] = field(default_factory=Counter)
+    moves: Counter[tuple[str, str]] = field(default_factory=Counter)
+    sample: list[tuple[UUID, str, str]] = field(default_factory=list)
+    lost: Counter[str] = field(default_factory=Counter)
+
+
+def of(tenant_id: UUID, times: Timeline, era: Era) -> Effects:
+    """The effects of a policy that isn't set yet.
+
+    Args:
+        tenant_id: The tenant.
+        times: Its policies.
+        era: The policy to be, of a version above all others, and from when on it would hold.
+
+    Raises:
+        ProfileMissing: A policy's model of forgetting isn't installed.
+    """
+    changed = Timeline([*times.eras, era])
+    effects = Effects(era.since)
+    for held in _pages(tenant_id):
+        _add(effects, held, times, changed)
+    return effects
+
+
+def _pages(tenant_id: UUID) -> Iterator[Held]:
+    """All memories; each page is a transaction of its own, so that none is open while it is worked on."""
+    after = _NONE
+    while True:
+        with database.tenant(tenant_id) as tx:
+            held = states.page(tx, tenant_id, after, PAGE_ROWS)
+        if held.ids:
+            yield held
+        if len(held) < PAGE_ROWS:
+            return
+        after = held.ids[-1]
+
+
+def _add(effects: Effects, held: Held, times: Timeline, changed: Timeline) -> None:
+    at, later = effects.at, effects.at + LATER_DAYS * DAY_SECONDS
+    before, after = _tiers(times, held, at), _tiers(changed, held, at)
+    effects.memories += len(held)
+    for counts, places in (
+        (effects.before, before),
+        (effects.after, after),
+        (effects.later_before, _tiers(times, held, later)),
+        (effects.later_after, _tiers(changed, held, later)),
+    ):
+        counts.update(dict(zip(DECAY_TIERS, np.bincount(places, minlength=len(DECAY_TIERS)).tolist(), strict=True)))
+    moving = np.flatnonzero(before != after)
+    pairs = [(DECAY_TIERS[before[row]], DECAY_TIERS[after[row]]) for row in moving]
+    effects.moves.update(pairs)
+    room = SAMPLES - len(effects.sample)
+    effects.sample += [(held.ids[row], *pair) for row, pair in zip(moving[:room], pairs, strict=False)]
+    _add_lost(effects, held, times, changed)
+
+
+def _tiers(times: Timeline, held: Held, moment: float) -> npt.NDArray[np.int8]:
+    """The tier that decay asks for at a moment, as places in `DECAY_TIERS`."""
+    era = times.at(moment)
+    state = strengths.brought(held, times, moment).state
+    return decay_tier(era.policy.tiers, state, moment, strengths.look(era, state, moment))
+
+
+def _add_lost(effects: Effects, held: Held, times: Timeline, changed: Timeline) -> None:
+    source, target = times.at(effects.at), changed.at(effects.at)
+    state = strengths.brought(held, times, effects.at).state
+    for name, lost in losses(state, effects.at, source.dynamics, target.dynamics).items():
+        effects.lost[name] += int(lost.sum())
