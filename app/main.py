@@ -10,7 +10,23 @@ from starlette.concurrency import run_in_threadpool
 from starlette.types import ASGIApp
 
 from app import logs, queues
-from app.api import admin, dead_letters, forecast, jobs, links, maintenance, memories, openapi, policy, problems, reviews, search, status, touches, usage
+from app.api import (
+    admin,
+    dead_letters,
+    forecast,
+    jobs,
+    links,
+    maintenance,
+    memories,
+    openapi,
+    policy,
+    problems,
+    reviews,
+    search,
+    status,
+    touches,
+    usage,
+)
 from app.api.guard import Guard
 from app.api.ingest import Ingest
 from app.clients import stream
@@ -51,7 +67,21 @@ def build() -> ASGIApp:
         redoc_url=None,
         openapi_url="/openapi.json" if shown else None,
     )
-    for module in (memories, touches, search, status, usage, admin, jobs, dead_letters, maintenance, forecast, links, reviews, policy):
+    for module in (
+        memories,
+        touches,
+        search,
+        status,
+        usage,
+        admin,
+        jobs,
+        dead_letters,
+        maintenance,
+        forecast,
+        links,
+        reviews,
+        policy,
+    ):
         app.include_router(module.router)
     app.state.door, app.state.nudger = Door(redis), nudger
     problems.install(app)

@@ -53,20 +53,17 @@ def page(
     tier: Literal["active", "archived", "cold"] | None = None,
     after: Moment | None = None,
     before: Moment | None = None,
+    strength_above: Share | None = None,
+    strength_below: Share | None = None,
     as_of: AsOf = None,
     limit: Limit = 50,
     cursor: str | None = None,
 ) -> Response:
-    """Stored memories, by cursor. `after` and `before` compare when they happened, else when they were accepted."""
-    check_storable(subject=subject, thread=thread, tag=tag)
-    wanted = Filters(subject, thread, tag, kind, tier, after, before)
-    strength_above: Share | None = None,
-    strength_below: Share | None = None,
-    limit: Annotated[int, Query(ge=1, le=PAGE_MAX)] = 50,
     """Stored memories, by cursor. `after` and `before` compare when they happened, else when they were accepted.
+
     `strength_above` and `strength_below` compare the strength that a memory has now.
     """
-    _check_storable(subject=subject, thread=thread, tag=tag)
+    check_storable(subject=subject, thread=thread, tag=tag)
     wanted = Filters(subject, thread, tag, kind, tier, after, before, strength_above, strength_below)
     older_than = None if cursor is None else shapes.id_in_cursor(cursor)
     found = memories.page(caller.tenant_id, wanted, older_than, limit)
@@ -74,18 +71,19 @@ def page(
 
 
 @router.get("/{memory_id}", summary="One memory")
-def get(caller: Reader, memory_id: str) -> Response:
-    """A memory; `status` is `pending` while it waits to be stored."""
-    return shapes.answer(shapes.memory(memories.get(caller.tenant_id, id_of(memory_id))))
 def get(caller: Reader, memory_id: str, as_of: AsOf = None) -> Response:
     """A memory; `status` is `pending`, and its strength null, while it waits to be stored.
+
     With `as_of`, `strength`, `score`, `importance`, `decay_tier`, `next_due_at` and the review's `priority` are those
     of another moment. Of one before the last use or change of the memory, they are as they were then.
     """
     return _shown(caller, memories.get(caller.tenant_id, id_of(memory_id)), as_of)
+
+
 @router.get("/{memory_id}/history", summary="What happened to a memory")
 def history_of(caller: Reader, memory_id: str, limit: Limit = 50, cursor: str | None = None) -> Response:
     """Newest first, by cursor, back to its acceptance, as far as the policy's `history_days` reach.
+
     Uses, tests and reviews tell strength `before` and `after`; other changes tell what changed, and the `strength`
     that was left by it. `policy` is a version of the tenant's policy that took effect.
     """
@@ -99,7 +97,6 @@ def history_of(caller: Reader, memory_id: str, limit: Limit = 50, cursor: str | 
 @router.patch("/{memory_id}", summary="Edit a memory")
 def edit(caller: Writer, memory_id: str, body: Annotated[bytes, Depends(body_of)]) -> Response:
     """Change the fields given; null empties one. The next search is right, neighbours' context included."""
-    return shapes.answer(shapes.memory(memories.edit(caller.tenant_id, id_of(memory_id), decode_patch(body))))
     return _shown(caller, memories.edit(caller.tenant_id, id_of(memory_id), decode_patch(body)))
 
 
@@ -112,11 +109,21 @@ def delete(caller: Writer, memory_id: str) -> Response:
 
 def id_of(text: str) -> UUID:
     """The id of a memory in a path.
+
     Raises:
         NotFound: It isn't an id, so it names no memory.
+    """
+    try:
+        return UUID(text)
+    except ValueError:
+        raise NotFound("this tenant has no such memory") from None
+
+
 def _shown(caller: Caller, found: Stored | Pending, as_of: datetime | None = None) -> Response:
     seen = {} if isinstance(found, Pending) else live.look(caller.tenant_id, [found], as_of)
     return shapes.answer(shapes.memory(found, seen))
+
+
 def _happened(entry: Happened) -> dict[str, Any]:
     shown = entry._asdict()
     del shown["place"]
@@ -125,13 +132,6 @@ def _happened(entry: Happened) -> dict[str, Any]:
     if entry.kind == "promoted":
         shown["before"] = None
     return shown
-    """The id in a path.
-        NotFound: What isn't an id names no memory.
-    """
-    try:
-        return UUID(text)
-    except ValueError:
-        raise NotFound("this tenant has no such memory") from None
 
 
 def check_storable(**names: str | None) -> None:

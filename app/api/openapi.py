@@ -9,12 +9,10 @@ from fastapi import FastAPI
 
 from app.api.admin import NewKey, NewTenant
 from app.api.dead_letters import Discard, DiscardMany, ReplayMany
-from app.api.idempotency import KEY_MAX_CHARACTERS
-from app.api.maintenance import Due, Reembed
 from app.api.forecast import Forecast
-from app.api.ingest import KEY_MAX_CHARACTERS
+from app.api.idempotency import KEY_MAX_CHARACTERS
 from app.api.links import NewLinks
-from app.api.maintenance import Reembed
+from app.api.maintenance import Due, Reembed
 from app.api.policy import PolicyChange
 from app.api.problems import MEDIA_TYPE
 from app.api.reviews import Review

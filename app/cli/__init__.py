@@ -8,15 +8,15 @@ import typer
 
 from app.cli import (
     admin,
+    curve,
     dead_letters,
     demo,
     doctor,
+    forecast,
     ingest,
     jobs,
-    maintain,
-    curve,
-    forecast,
     links,
+    maintain,
     policy,
     processes,
     reembed,
@@ -40,12 +40,17 @@ app = typer.Typer(
     pretty_exceptions_show_locals=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for module in (run, demo, ingest, search, touch, stats, usage, doctor, admin, processes, jobs, dead_letters, reembed, links, policy):
 for module in (
     run,
     demo,
     ingest,
     search,
+    touch,
+    links,
+    policy,
+    forecast,
+    curve,
+    maintain,
     stats,
     usage,
     doctor,
@@ -54,9 +59,6 @@ for module in (
     jobs,
     dead_letters,
     reembed,
-    maintain,
-    forecast,
-    curve,
 ):
     app.add_typer(module.router)
 

@@ -84,8 +84,7 @@ class SearchResult(msgspec.Struct, frozen=True):
 
     `score` is at least 0 and at most the sum of the ranking's weights; it compares results of one search.
     `explain` holds its `PARTS` by name, each weighted; None unless asked. In a session of `cmm`, it holds `priming`
-    too, by which their sum is multiplied.
-    `explain` holds its `PARTS` by name, each weighted; None unless asked. `for_review` marks what `review_blend` gives
+    too, by which their sum is multiplied. `for_review` marks what `review_blend` gives
     places to.
     """
 
@@ -224,6 +223,7 @@ def rank(
 
 def uses(results: Sequence[SearchResult], candidates: Sequence[Candidate]) -> list[Use]:
     """The results as uses of their memories.
+
     The margin is by how much a result's relevance, of which the best candidate has 1, is above that of all that come
     after it, shown or not.
     """
@@ -238,7 +238,8 @@ def uses(results: Sequence[SearchResult], candidates: Sequence[Candidate]) -> li
         told.append(Use(found.memory_id, place=place, margin=margin, lexical=found.words > 0))
         after = max(after, found.relevance)
     return told[::-1]
-def _result(found: Candidate, score: float, parts: list[float] | None) -> SearchResult:
+
+
 def _result(found: Candidate, score: float, explained: dict[str, float] | None) -> SearchResult:
     return SearchResult(
         id=found.memory_id,

@@ -22,7 +22,6 @@ from app.store.memories import Filters, Stored
 
 
 class Missing(Exception):
-    """The memory isn't among the stored ones."""
     """The memory isn't among the stored ones; for use within `stored_only`."""
 
 
@@ -168,16 +167,6 @@ def _lock(tx: database.Transaction, tenant_id: UUID, memory_id: UUID) -> UUID:
     return stored_id
 
 
-@contextmanager
-def stored_only(tenant_id: UUID, memory_id: UUID) -> Iterator[None]:
-    """Turn a missing row into what the caller should know: still in the queue, or not there at all."""
-    try:
-        yield
-    except Missing:
-        # The transaction is over: the queue is asked outside of it.
-        if backlog().find(tenant_id, base_of(memory_id), unix_ms_of(memory_id)) is not None:
-            raise Unavailable("this memory is still in the queue", retry_after_seconds=1) from None
-        raise NotFound("this tenant has no such memory") from None
 def _state(given: dict[str, Any]) -> dict[str, Any]:
     state = {name: value for name, value in given.items() if name in STATE_FIELDS}
     if "salience" in state:

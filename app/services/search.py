@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
@@ -10,7 +11,7 @@ from msgspec import structs
 
 from app.domain import retrieval, review
 from app.domain.policy import Policy
-from app.domain.retrieval import SearchRequest, SearchResult
+from app.domain.retrieval import Candidate, SearchRequest, SearchResult
 from app.domain.touch import Use
 from app.domain.wording import content_words
 from app.services import priming, reviews, spaces
@@ -64,12 +65,16 @@ def find(tenant_id: UUID, request: SearchRequest, policy: Policy | None = None) 
         # Asked last: vectors of a space that the tenant has left meanwhile may have been deleted already.
         if space is None or (there and there.searched == space):
             break
-    results = retrieval.rank(found, request, policy.ranking)
+    results = _ranked(tenant_id, found, request, policy)
+    priming.activate(tenant_id, results, request, policy)
     reinforces = policy.reinforcement.by_search if request.reinforce is None else request.reinforce
     return Found(results, retrieval.uses(results, found) if reinforces else [])
-    return priming.rank(tenant_id, found, request, policy)
+
+
+def _ranked(tenant_id: UUID, found: Sequence[Candidate], request: SearchRequest, policy: Policy) -> list[SearchResult]:
+    primed = priming.factors(tenant_id, found, request, policy)
     share = review.blend_share(request.review_blend, policy.forgetting.profile)
     if not share:
-        return retrieval.rank(found, request, policy.ranking)
-    everything = structs.replace(request, limit=store.CANDIDATES)
-    return reviews.blend(tenant_id, retrieval.rank(found, everything, policy.ranking), share, request.limit)
+        return retrieval.rank(found, request, policy.ranking, primed)
+    everything = retrieval.rank(found, structs.replace(request, limit=store.CANDIDATES), policy.ranking, primed)
+    return reviews.blend(tenant_id, everything, share, request.limit)

@@ -59,18 +59,29 @@ FROM policies WHERE tenant_id = :tenant_id ORDER BY version
 def is_rebased(tx: Connection, tenant_id: UUID, version: int) -> bool:
     """Whether no memory was left under an older version, when that was last seen to."""
     return bool(tx.execute(_IS_REBASED, {"tenant_id": tenant_id, "version": version}).scalar_one())
+
+
 _IS_REBASED = text("""
 SELECT :version = 0 OR EXISTS (
   SELECT FROM policies WHERE tenant_id = :tenant_id AND version >= :version AND rebased_at IS NOT NULL)
 """)
+
+
 def mark_rebased(tx: Connection, tenant_id: UUID, version: int) -> None:
     """Note that no memory is left under an older version."""
     tx.execute(_MARK_REBASED, {"tenant_id": tenant_id, "version": version})
+
+
 _MARK_REBASED = text("""
 UPDATE policies SET rebased_at = now() WHERE tenant_id = :tenant_id AND version = :version AND rebased_at IS NULL
+""")
+
+
 def profiles(tx: Connection) -> dict[str, int]:
     """How many tenants have a model of forgetting in force, or waiting, by its name; for a role that sees all."""
     return {row.profile: row.tenants for row in tx.execute(_PROFILES)}
+
+
 _PROFILES = text("""
 SELECT coalesce(body #>> '{forgetting,profile}', 'spec') AS profile, count(DISTINCT tenant_id) AS tenants
 FROM policies AS policy WHERE NOT EXISTS (

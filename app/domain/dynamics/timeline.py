@@ -67,6 +67,7 @@ class Timeline:
     def since(self, versions: npt.NDArray[np.integer[Any]]) -> Floats:
         """From when on each of these versions holds, in seconds since 1970."""
         return np.asarray(self._starts)[self._places(versions)]
+
     def until(self, now: float) -> list[Era]:
         """The eras up to that of a moment, the first one first."""
         return self._eras[: self._place(now) + 1]
