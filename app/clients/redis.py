@@ -69,14 +69,19 @@ def redis_url() -> str:
     return url.get_secret_value()
 
 
-def connect() -> redis.Redis:
-    """A client for workers and routes off the hot path. RESP2: the older reply shapes, fewer round trips."""
+def connect(timeout_seconds: float = SOCKET_TIMEOUT_SECONDS, retries: int = 2) -> redis.Redis:
+    """A client for workers and routes off the hot path. RESP2: the older reply shapes, fewer round trips.
+
+    Args:
+        timeout_seconds: Longest wait for an answer.
+        retries: Further tries of a command whose connection broke.
+    """
     return redis.Redis.from_url(
         redis_url(),
         protocol=2,
-        socket_timeout=SOCKET_TIMEOUT_SECONDS,
-        socket_connect_timeout=CONNECT_TIMEOUT_SECONDS,
-        retry=Retry(ExponentialBackoff(cap=0.5, base=0.05), 2),
+        socket_timeout=timeout_seconds,
+        socket_connect_timeout=min(timeout_seconds, CONNECT_TIMEOUT_SECONDS),
+        retry=Retry(ExponentialBackoff(cap=0.5, base=0.05), retries),
     )
 
 

@@ -1,4 +1,4 @@
-"""Whether there is room for another request in Redis's memory."""
+"""Whether there is room for another request in Redis."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ class Room:
 
     def __init__(self) -> None:
         self._looked_at, self._taken_bytes, self._is_full = 0.0, 0, False
+        self._shut_until = 0.0
 
     def is_to_look(self, size: int) -> bool:
         """Whether to look again before so many bytes; of many requests, one is told so."""
@@ -32,6 +33,14 @@ class Room:
     def note(self, memory: dict[str, int]) -> None:
         """Note what Redis says of its memory."""
         self._is_full = 0 < memory["maxmemory"] * DOOR_SHARE < memory["used_memory"]
+
+    def shut(self, seconds: float) -> None:
+        """Take nothing for so long."""
+        self._shut_until = time.monotonic() + seconds
+
+    def is_shut(self) -> bool:
+        """Whether it was shut, and still is."""
+        return time.monotonic() < self._shut_until
 
     def check(self) -> None:
         """Refuse what doesn't fit.

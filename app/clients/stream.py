@@ -44,6 +44,9 @@ _NUDGE = f"{NUDGE_PREFIX}ingest.drain"
 CLOCK_SLACK_MS = 10_000
 _FIND_PAGE = 200
 SUSPECTS_A_TURN = 50
+# Who may drop what it appends waits no longer, and after a failure doesn't try for a while.
+APPEND_TIMEOUT_SECONDS = 1.0
+APPEND_PAUSE_SECONDS = 5
 
 
 class Entry(NamedTuple):
@@ -164,29 +167,36 @@ def replay(tenant_id: UUID, entry: Entry) -> bool:
         Unavailable: All tenants together have, or Redis is full or away.
     """
     again = fields_of(entry.memories, replayed(entry.header, entry.entry_id), entry.body)
-    return _append(tenant_id, Room(), again)
+    return _append(client(), Room(), tenant_id, again)
 
 
 def append(tenant_id: UUID, base: bytes, form: Form, request_id: str, body: bytes) -> bool:
-    """Append what brings no memories, from a thread, as the door does. Returns whether to nudge.
+    """Append what may be lost, from a thread, without a long wait. Returns whether to nudge.
 
     Raises:
         BacklogFull: This tenant has too much waiting.
-        Unavailable: All tenants together have, or Redis is full or away.
+        Unavailable: All tenants together have, or Redis is full or away, or was a moment ago.
     """
-    return _append(tenant_id, _room(), pack(base, 0, form, request_id, "", body))
+    room = _room()
+    if room.is_shut():
+        raise Unavailable("the queue couldn't take this a moment ago", retry_after_seconds=APPEND_PAUSE_SECONDS)
+    try:
+        return _append(_hasty(), room, tenant_id, pack(base, 0, form, request_id, "", body))
+    except Unavailable:
+        room.shut(APPEND_PAUSE_SECONDS)
+        raise
 
 
-def _append(tenant_id: UUID, room: Room, entry: Sequence[bytes | int]) -> bool:
+def _append(through: redis.Redis, room: Room, tenant_id: UUID, entry: Sequence[bytes | int]) -> bool:
     _, memories, _, _, _, body = entry
     size = len(cast("bytes", body))
     arguments: list[Any] = [str(tenant_id), memories, size, *_limits(), "", 0, NUDGE_MILLISECONDS, *entry]
     try:
         if room.is_to_look(size):
             with suppress(redis.ResponseError):  # not allowed to us here: then Redis itself refuses
-                room.note(client().info("memory"))
+                room.note(through.info("memory"))
         room.check()
-        answer = _acceptance()(keys=_accept_keys(tenant_id, ""), args=arguments)
+        answer = _acceptance()(keys=_accept_keys(tenant_id, ""), args=arguments, client=through)
     except redis.RedisError as error:
         raise unavailable(error) from None
     if answer[0] == 1:
@@ -362,13 +372,19 @@ def _acceptance() -> Script:
 
 
 @cache
+def _hasty() -> redis.Redis:
+    return connect(APPEND_TIMEOUT_SECONDS, retries=0)
+
+
+@cache
 def _room() -> Room:
     return Room()
 
 
 def close() -> None:
     """Drop the connections: at shutdown, and between tests."""
-    if client.cache_info().currsize:
-        client().close()
-    for made in (client, drainage, backlog, _acceptance, _room):
+    for opened in (client, _hasty):
+        if opened.cache_info().currsize:
+            opened().close()
+    for made in (client, _hasty, drainage, backlog, _acceptance, _room):
         made.cache_clear()

@@ -53,7 +53,8 @@ def recent(
     return uuids(ids), np.frombuffer(found or b"", ">i8").astype(np.int64), moments(when)
 
 
-# Looked up one by one in the index: the planner, without statistics, may prefer to read all there is.
+# Looked up one by one by the primary key. Compared as rows, since without statistics the planner takes moments alone
+# to be as rare as memories, and for each use reads what happened to all memories around then.
 _RECENT: Final = """
 SELECT string_agg(uuid_send(memory_id), ''), string_agg(int8send(session), ''), string_agg(timestamptz_send(at), '')
 FROM (
@@ -62,7 +63,9 @@ FROM (
   CROSS JOIN LATERAL (
     SELECT event.at FROM memory_events AS event
     WHERE event.tenant_id = %(tenant)s AND event.memory_id = given.memory_id AND event.session = given.session
-      AND event.at BETWEEN given.since AND given.until AND event.kind IN ('use', 'late_use') OFFSET 0
+      AND (event.memory_id, event.at) >= (given.memory_id, given.since)
+      AND (event.memory_id, event.at) <= (given.memory_id, given.until)
+      AND event.kind IN ('use', 'late_use') OFFSET 0
   ) AS used
 ) AS found
 """
