@@ -24,6 +24,7 @@ from app.cli import (
     search,
     stats,
     touch,
+    reviews,
     usage,
 )
 from app.cli.failures import Commands
@@ -60,6 +61,7 @@ for module in (
     dead_letters,
     reembed,
 ):
+for module in (run, demo, ingest, search, stats, usage, doctor, admin, processes, jobs, dead_letters, reembed, reviews):
     app.add_typer(module.router)
 
 

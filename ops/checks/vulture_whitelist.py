@@ -18,8 +18,6 @@ _Shared.collect
 factory
 # the models of forgetting, complete before the lifecycle, the reviews and the search that call them
 Dynamics.strength_sql
-Dynamics.due_at
-Dynamics.reinforce
 profiles.profile
 state.new
 state.sql_columns

@@ -102,9 +102,9 @@ def test_a_memory_of_each_age_is_seen_in_its_own_past(service: Service) -> None:
     new, _ = known(service, tenant, days=2)
     service.rows("UPDATE memory_state SET policy_version = 2 WHERE memory_id = %s", new)
     rows = [found for one in (old, new) if not isinstance(found := memories.get(tenant.tenant_id, one), Pending)]
-    found = live.look(tenant.tenant_id, rows, datetime.now(UTC) - timedelta(days=10))
-    assert found[new].numbers.strength == 1
-    assert found[old].numbers.strength == pytest.approx(strength(tenant, old, change - timedelta(days=5)), abs=1e-5)
+    looked = live.look(tenant.tenant_id, rows, datetime.now(UTC) - timedelta(days=10))
+    assert looked[new].numbers.strength == 1
+    assert looked[old].numbers.strength == pytest.approx(strength(tenant, old, change - timedelta(days=5)), abs=1e-5)
     left = math.exp(-5e-7 * 5 * 86_400)  # of what there was at the change, under cmm
     assert strength(tenant, old) == pytest.approx(strength(tenant, old, change) * left, abs=1e-5)
 

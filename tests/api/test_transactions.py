@@ -101,6 +101,11 @@ def everything(api: Api) -> None:
     for turn in range(2):
         found = api.post("/v1/search", json={"query": "cat", "session": "s", "turn": turn}, key=associating.key)
         assert found.json()["results"]
+    for path in (f"/v1/memories/{ids[1]}/history", f"/v1/memories/{pending}/history", "/v1/memories", "/v1/reviews"):
+        api.get(path)
+    for memory_id in (ids[1], pending):
+        api.post(f"/v1/reviews/{memory_id}", json={"result": "passed"})
+    api.post("/v1/search", json={"query": "cat", "review_blend": 0.5})
     budget.spend(api.tenant.tenant_id, "score", "m", Usage(calls=1, input_tokens=5))
     assert budget.state(api.tenant.tenant_id) is budget.State.HARD  # which is counted in Redis
     for path in ("/v1/stats", "/v1/usage", "/readyz", "/metrics"):
