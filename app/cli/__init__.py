@@ -20,11 +20,11 @@ from app.cli import (
     policy,
     processes,
     reembed,
+    reviews,
     run,
     search,
     stats,
     touch,
-    reviews,
     usage,
 )
 from app.cli.failures import Commands
@@ -48,6 +48,7 @@ for module in (
     search,
     touch,
     links,
+    reviews,
     policy,
     forecast,
     curve,
@@ -61,7 +62,6 @@ for module in (
     dead_letters,
     reembed,
 ):
-for module in (run, demo, ingest, search, stats, usage, doctor, admin, processes, jobs, dead_letters, reembed, reviews):
     app.add_typer(module.router)
 
 

@@ -23,7 +23,7 @@ from app.domain.reinforcement import Moments, Reinforced, Uses, reinforced, rest
 from app.domain.tiers import decay_tier
 from app.domain.touch import Touches, Use
 from app.errors import BacklogFull, Unavailable
-from app.services import memories, strengths
+from app.services import associates, memories, promotion, strengths
 from app.store import arrivals, database, events, states
 from app.store import uses as store
 from app.store.events import Change, EventKind
@@ -63,8 +63,9 @@ class Touch:
 
 
 class _Told(NamedTuple):
-    """A use of a memory that is there: with what it was told, its row, and when."""
+    """A use of a memory that is there: in which envelope and with what it was told, its row, and when."""
 
+    envelope: int
     touches: Touches
     row: int
     at: float
@@ -73,10 +74,15 @@ class _Told(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Done:
-    """What uses have done: the memories used, before and after, both as of the era of `now`."""
+    """What uses have done: the memories that they concern, before and after, both as of the era of `now`.
+
+    Attributes:
+        known_as: The ids under which memories are kept, by the alias that was given.
+    """
 
     now: float
     era: Era
+    known_as: Mapping[UUID, UUID]
     before: Held
     after: Held
     counts: dict[str, int]
@@ -121,13 +127,15 @@ def touch(tenant_id: UUID, memory_id: UUID, touches: Touches) -> Touch:
     """
     with memories.stored_only(tenant_id, memory_id), database.tenant(tenant_id) as tx:
         done = _reinforce(tx, tenant_id, [Touched(b"", np.inf, touches)])
-        if not done.before.ids:
+        stored_id = done.known_as.get(memory_id, memory_id)
+        if stored_id not in done.before.ids:
             raise memories.Missing
     for name, count in done.counts.items():
         metrics.count(name, count)
-    model, before, after = done.era.dynamics, done.before.state, done.after.state
+    place = np.array([done.before.ids.index(stored_id)])
+    model, before, after = done.era.dynamics, done.before.only(place).state, done.after.only(place).state
     return Touch(
-        id=done.after.ids[0],
+        id=stored_id,
         strength=(float(model.strength(before, done.now)[0]), float(model.strength(after, done.now)[0])),
         score=(float(model.score(before, done.now)[0]), float(model.score(after, done.now)[0])),
         access_count=int(after.access_count[0]),
@@ -142,10 +150,12 @@ def _reinforce(tx: database.Transaction, tenant_id: UUID, touched: Sequence[Touc
     now = database.now(tx).timestamp()
     times = strengths.timeline(tx, tenant_id)
     era = times.at(now)
-    locked = states.lock(tx, tenant_id, [known_as.get(memory_id, memory_id) for memory_id in given])
+    stored = {known_as.get(memory_id, memory_id) for memory_id in given}
+    along = associates.reached(tx, tenant_id, era, list(stored))
+    locked = states.lock(tx, tenant_id, list(stored.union(*along.values())))
     before = strengths.brought(locked, times, now)
     told = _told(touched, before.ids, known_as, now)
-    uses, elsewhere = _counting(tx, tenant_id, era, before.ids, told)
+    uses, counting, elsewhere = _counting(tx, tenant_id, era, before.ids, told)
     done = reinforced(era.dynamics, before.state, uses, now)
     after = replace(before, state=done.state)
     used = np.unique(uses.rows)
@@ -154,13 +164,16 @@ def _reinforce(tx: database.Transaction, tenant_id: UUID, touched: Sequence[Touc
     look_again = _look_again(era, written, now)
     states.write_uses(tx, tenant_id, written, era.version, elsewhere=crossed, look_again=look_again)
     _note(tx, tenant_id, after.ids, uses, done)
+    promotion.flag(tx, tenant_id, written, era, now)
+    used_by = _used_by(counting, done, before.ids)
+    associates.strengthen(tx, tenant_id, era, after, along, used=used_by, now=now)
     counts = {
         "unknown_uses": sum(len(each.touches.uses) for each in touched) - len(told),
         "refractory_uses": len(told) - len(uses),
         "late_uses": int(done.late.sum()),
         "reinforced_uses": int((~done.late).sum()),
     }
-    return _Done(now, era, before, after, counts)
+    return _Done(now, era, known_as, before, after, counts)
 
 
 def _told(
@@ -170,17 +183,20 @@ def _told(
     rows = {memory_id: row for row, memory_id in enumerate(memory_ids)}
     rows |= {alias: rows[memory_id] for alias, memory_id in known_as.items() if memory_id in rows}
     told = []
-    for _, accepted_at, touches in touched:
+    for envelope, (_, accepted_at, touches) in enumerate(touched):
         there = [use for use in touches.uses if use.id in rows]
-        uses = [_Told(touches, rows[use.id], min(accepted_at if use.at is None else use.at, now), use) for use in there]
+        uses = [
+            _Told(envelope, touches, rows[use.id], min(accepted_at if use.at is None else use.at, now), use)
+            for use in there
+        ]
         told += sorted(uses, key=lambda one: one.at)
     return told
 
 
 def _counting(
     tx: database.Transaction, tenant_id: UUID, era: Era, memory_ids: Sequence[UUID], told: Sequence[_Told]
-) -> tuple[Uses, npt.NDArray[np.bool_]]:
-    """Those of the uses that count, and which of them were in another domain, so that they boost."""
+) -> tuple[Uses, Sequence[_Told], npt.NDArray[np.bool_]]:
+    """Those of the uses that count, as arrays and as told, and which were in another domain, so that they boost."""
     uses = Uses(
         rows=np.array([one.row for one in told], np.intp),
         sessions=np.array([one.touches.session for one in told], np.int64),
@@ -199,7 +215,7 @@ def _counting(
         counting = rested(uses, known, seconds)
         uses, told = uses.only(counting), [told[place] for place in counting]
     elsewhere = _elsewhere(tx, tenant_id, era, memory_ids, told)
-    return replace(uses, boost=uses.boost | elsewhere), elsewhere
+    return replace(uses, boost=uses.boost | elsewhere), told, elsewhere
 
 
 def _elsewhere(
@@ -216,6 +232,17 @@ def _elsewhere(
         own = tags.get(memory_ids[one.row], ())
         elsewhere[place] = is_other_domain(era.dynamics.parameters, own, one.touches.context_tags)
     return elsewhere
+
+
+def _used_by(told: Sequence[_Told], done: Reinforced, memory_ids: Sequence[UUID]) -> list[dict[UUID, float]]:
+    """What each envelope has used, and when, the last time; without what came late."""
+    used: dict[int, dict[UUID, float]] = {}
+    for one, late in zip(told, done.late, strict=True):
+        if not late:
+            moments = used.setdefault(one.envelope, {})
+            memory_id = memory_ids[one.row]
+            moments[memory_id] = max(one.at, moments.get(memory_id, one.at))
+    return list(used.values())
 
 
 def _look_again(era: Era, held: Held, now: float) -> npt.NDArray[np.bool_]:

@@ -153,6 +153,7 @@ class Plain:
 
     name = "plain"
     refresh_seconds = np.inf
+    spreads = False
 
     def strength_sql(self, row: Row[Term], now: Term) -> str:
         return f"least(1, power(0.9, date_part('epoch', {now.sql} - {row.accessed_at.sql}) / 86400))"

@@ -66,7 +66,7 @@ def prove(dynamics: Dynamics) -> None:
         Unfit: It lacks a part, raises, or answers what can't be: NaN, beyond 0 to 1, more strength without a use.
     """
     lacking = [name for name in _OFFERED if not callable(getattr(dynamics, name, None))]
-    lacking += [name for name in ("parameters", "refresh_seconds") if not hasattr(dynamics, name)]
+    lacking += [name for name in ("parameters", "refresh_seconds", "spreads") if not hasattr(dynamics, name)]
     if lacking:
         raise Unfit(f"it lacks {', '.join(lacking)} of the protocol")
     refresh: Any = dynamics.refresh_seconds

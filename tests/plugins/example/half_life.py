@@ -39,6 +39,7 @@ class HalfLife:
     parameters: HalfLifeParameters = field(default_factory=HalfLifeParameters)
     name = "half_life"
     refresh_seconds = math.inf
+    spreads = False
 
     def strength(self, state: State, now: Floats | float) -> Floats:
         return self._strength(NUMPY, state, when(state, now))
