@@ -17,7 +17,7 @@ from app.domain.forecast import tiers_at
 from app.domain.policy import Forgetting, Policy
 from app.domain.tiers import DECAY_TIERS
 from app.errors import Invalid
-from app.services import forecast, strengths
+from app.services import forecast, memories, strengths
 from app.services.forecast import Outlook, Wish, amended, of_tenant
 from app.store import database, states
 from tests.service import Service, Tenant
@@ -126,7 +126,7 @@ def test_of_a_subject_alone_and_of_nothing_deleted(service: Service, monkeypatch
     remember(service, tenant, *[1.0] * 3)
     of_ann = remember(service, tenant, *[1.0] * 5, subject="ann")
     remember(service, other, 1.0, subject="ann")
-    service.rows("UPDATE memories SET deleted_at = now() WHERE memory_id = %s", of_ann[0])
+    memories.delete(tenant.tenant_id, of_ann[0])
     assert look(tenant).counts.sum() == 7
     assert look(tenant, subject="ann").counts.sum() == 4
     assert look(tenant, subject="bob").counts.sum() == 0

@@ -17,7 +17,7 @@ from app.domain.dynamics.timeline import Timeline
 from app.domain.jobs import Step
 from app.domain.policy import Policy
 from app.errors import Conflict, FieldError, Invalid, NotFound
-from app.services import effects, jobs, policies, policy_versions, strengths
+from app.services import effects, jobs, memories, policies, policy_versions, strengths
 from app.services.policy_versions import Change, Outcome
 from app.store import database, states
 from tests.service import Service, Tenant
@@ -231,7 +231,7 @@ def test_effects_are_those_of_each_memory_by_hand(
 
 def test_deleted_memories_have_no_part_in_it(service: Service, tenant: Tenant) -> None:
     fill(service, tenant, Policy().model, 3)
-    service.rows("UPDATE memories SET deleted_at = now() WHERE seq = (SELECT min(seq) FROM memories)")
+    memories.delete(tenant.tenant_id, service.one("SELECT memory_id FROM memories ORDER BY seq LIMIT 1"))
     _, found = policy_versions.preview(tenant.tenant_id, Change({"tiers": {"archived_below": 1}}))
     assert (found.memories, sum(found.after.values())) == (2, 2)
 
