@@ -15,18 +15,18 @@ import structlog
 
 from app import metrics
 from app.clients import stream
-from app.domain import touch as touches_of
 from app.domain.dynamics.mnemex import Mnemex, is_other_domain
 from app.domain.dynamics.timeline import Era
 from app.domain.ids import RANDOM_BYTES, new_base
 from app.domain.reinforcement import Moments, Reinforced, Uses, reinforced, rested
 from app.domain.tiers import decay_tier
-from app.domain.touch import Touches, Use
+from app.domain.touch import Touches, Use, encode, found
 from app.errors import BacklogFull, Unavailable
 from app.services import associates, memories, promotion, strengths
 from app.store import arrivals, database, events, states
 from app.store import uses as store
 from app.store.events import Change, EventKind
+from app.store.packed import kept
 from app.store.states import Held
 
 log = structlog.get_logger(__name__)
@@ -109,9 +109,8 @@ def send(tenant_id: UUID, uses: Sequence[Use], session: str | None, request_id: 
         Whether to nudge the drain.
     """
     base = new_base(time.time_ns() // 1_000_000, os.urandom(RANDOM_BYTES))
-    body = touches_of.encode(touches_of.found(uses, tenant_id, session))
     try:
-        return stream.append(tenant_id, base, "touches", request_id, body)
+        return stream.append(tenant_id, base, "touches", request_id, encode(found(uses, tenant_id, session)))
     except (BacklogFull, Unavailable) as error:
         metrics.DROPPED_TOUCHES.inc()
         log.info("touches_dropped", tenant=str(tenant_id), error=type(error).__name__)
@@ -147,7 +146,7 @@ def touch(tenant_id: UUID, memory_id: UUID, touches: Touches) -> Touch:
 def _reinforce(tx: database.Transaction, tenant_id: UUID, touched: Sequence[Touched]) -> _Done:
     given = {use.id for each in touched for use in each.touches.uses}
     known_as = store.aliases(tx, tenant_id, given)
-    now = database.now(tx).timestamp()
+    now = float(kept(database.now(tx).timestamp()))
     times = strengths.timeline(tx, tenant_id)
     era = times.at(now)
     stored = {known_as.get(memory_id, memory_id) for memory_id in given}
@@ -200,7 +199,7 @@ def _counting(
     uses = Uses(
         rows=np.array([one.row for one in told], np.intp),
         sessions=np.array([one.touches.session for one in told], np.int64),
-        at=np.array([one.at for one in told], np.float64),
+        at=kept([one.at for one in told]),
         boost=np.array([one.touches.boost for one in told], np.bool_),
         place=np.array([one.use.place for one in told], np.float64),
         margin=np.array([one.use.margin for one in told], np.float64),

@@ -118,6 +118,13 @@ def moments(sent: bytes | None) -> npt.NDArray[np.float64]:
     return np.where(microseconds == _FAR, np.inf, np.where(microseconds == -_FAR - 1, -np.inf, seconds))
 
 
+def kept(seconds: npt.ArrayLike) -> npt.NDArray[np.float64]:
+    """Finite moments as PostgreSQL keeps them, in whole microseconds: the very doubles that `moments` reads back."""
+    microseconds = np.rint((np.asarray(seconds, np.float64) - _POSTGRES_EPOCH_SECONDS) * 1e6)
+    found: npt.NDArray[np.float64] = microseconds / 1e6 + _POSTGRES_EPOCH_SECONDS
+    return found
+
+
 def numbers(sent: bytes | None, form: str) -> npt.NDArray[np.float64]:
     """Numbers that a `…send` function gave, one after another, as doubles.
 

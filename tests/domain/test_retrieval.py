@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from app.domain.embedding import MemoryText, unit
 from app.domain.policy import Policy, Ranking
-from app.domain.retrieval import TERMS_MAX, Candidate, SearchRequest, Term, idf, rank, weigh
+from app.domain.retrieval import TERMS_MAX, Candidate, SearchRequest, Term, idf, rank, uses, weigh
 from app.domain.wording import (
     asks_when,
     content_words,
@@ -95,6 +95,16 @@ def test_ties_go_to_the_later_id_and_nothing_scores_nothing() -> None:
     ]
     assert ranked("x", candidate(1, 1, 0), candidate(2, 1, 0), limit=1) == [2]
     assert ranked("x") == []
+
+
+def test_results_are_uses_with_their_margin_over_all_that_come_after() -> None:
+    given = [candidate(1, 1, 1), candidate(2, 0.9, 0.2), candidate(3, 0, 0.75), candidate(4, 0, 0.5)]
+    found = uses(rank(given, SearchRequest("x", limit=3), Ranking()), given)
+    assert [(use.id.int, use.place, use.lexical) for use in found] == [(1, 0, True), (2, 1, True), (3, 2, False)]
+    assert [use.margin for use in found] == [0.25, pytest.approx(-0.55), 0.25]
+    assert uses([], given) == []
+    [alone] = uses(rank(given[:1], SearchRequest("x"), Ranking()), given[:1])
+    assert alone.margin == 1
 
 
 def test_idf_as_worked_out_by_hand() -> None:

@@ -2,131 +2,33 @@
 
 from __future__ import annotations
 
-import os
 import time
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from random import Random
 from typing import Any, cast
 from uuid import UUID, uuid4
 
 import psycopg
 import pytest
-from pydantic import TypeAdapter
 from sqlalchemy.exc import DataError, OperationalError
 
 from app.clients.redis import HELD
 from app.clients.stream import drainage
 from app.domain import touch
 from app.domain.dynamics.profiles import PROFILES
-from app.domain.ids import RANDOM_BYTES, new_base
-from app.domain.policy import Forgetting, Policy, Reinforcement
-from app.domain.touch import OneTouch, Touches, Use
-from app.services import dead_letters, ingest, memories, reinforce, stats, tenants
-from app.services.reinforce import Touch
+from app.domain.ids import new_base
+from app.domain.touch import Use
+from app.services import dead_letters, ingest, memories, stats, tenants
 from app.store import database, events, policies
 from app.store.dead_letters import Wanted
-from tests.service import Service, Tenant
+from tests.service import Service
+from tests.services.shop import Shop, policy, shop, shop_of
+
+__all__ = ["shop"]
 
 MINUTE = 60.0
+LONG_AGO = datetime.now(UTC) - timedelta(days=100)
 DAY = 86_400.0
-
-
-def policy(profile: str = "spec", parameters: dict[str, Any] | None = None, refractory: float = 60) -> Policy:
-    forgetting = Forgetting(profile=profile, parameters=parameters or {})
-    return Policy(forgetting=forgetting, reinforcement=Reinforcement(refractory_seconds=refractory))
-
-
-@dataclass
-class Row:
-    """What is kept of a memory's uses."""
-
-    count: int
-    accessed_at: float
-    anchored_at: float
-    level: float
-    multiplier: float
-    elsewhere: int
-    version: int
-    due: str
-
-
-@dataclass
-class Shop:
-    """A tenant whose memories are used."""
-
-    service: Service
-    tenant: Tenant
-
-    @property
-    def tenant_id(self) -> UUID:
-        return self.tenant.tenant_id
-
-    def stored(self, *given: str | dict[str, Any], age_days: float = 0) -> list[UUID]:
-        """Memories of so many days ago."""
-        ids = self.service.send(self.tenant_id, *given)
-        ingest.drain()
-        self.service.rows(
-            "UPDATE memory_state SET created_at = created_at - %s, accessed_at = accessed_at - %s, "
-            "anchored_at = anchored_at - %s WHERE memory_id = ANY (%s)",
-            *[timedelta(days=age_days)] * 3,
-            ids,
-        )
-        return ids
-
-    def tell(self, *uses: UUID | Use, base: bytes | None = None, session: str | None = None, **more: Any) -> bytes:
-        """Put touches into the stream. Returns their base."""
-        base = base or new_base(time.time_ns() // 1_000_000, os.urandom(RANDOM_BYTES))
-        told = [each if isinstance(each, Use) else Use(each) for each in uses]
-        touches = Touches(told, touch.session_digest(self.tenant_id, session), **more)
-        self.post(touch.encode(touches), base)
-        return base
-
-    def post(self, body: bytes, base: bytes, memories: int = 0) -> None:
-        self.service.post(self.tenant_id, body, memories=memories, base=base, form="touches")
-
-    def used(self, *uses: UUID | Use, **more: Any) -> None:
-        """The same, and see it applied."""
-        self.tell(*uses, **more)
-        ingest.drain()
-
-    def touch(self, memory_id: UUID, **given: Any) -> Touch:
-        given = {"context_tags": (), "session": None, "boost": False, "used_at": None} | given
-        body = OneTouch(**given)
-        use = Use(memory_id, None if body.used_at is None else body.used_at.timestamp())
-        digest = touch.session_digest(self.tenant_id, body.session)
-        return reinforce.touch(self.tenant_id, memory_id, Touches([use], digest, body.boost, body.context_tags))
-
-    def row(self, memory_id: UUID) -> Row:
-        columns = (
-            "access_count, extract(epoch FROM accessed_at)::float8, extract(epoch FROM anchored_at)::float8, level, "
-            "multiplier, cross_domain_count, policy_version, next_due_at::text"
-        )
-        [row] = self.service.rows(f"SELECT {columns} FROM memory_state WHERE memory_id = %s", memory_id)  # noqa: S608 - constants
-        return Row(*row)
-
-    def counts(self, *memory_ids: UUID) -> list[int]:
-        return [self.row(memory_id).count for memory_id in memory_ids]
-
-    def history(self, memory_id: UUID) -> list[tuple[str, float, float]]:
-        """Kind, strength before and strength after, in the order of entry."""
-        return [
-            tuple(row)
-            for row in self.service.rows(
-                "SELECT kind, before, after FROM memory_events WHERE memory_id = %s ORDER BY event_id", memory_id
-            )
-        ]
-
-    def now(self) -> float:
-        return float(self.service.one("SELECT extract(epoch FROM now())"))
-
-
-@pytest.fixture
-def shop(service: Service) -> Shop:
-    return Shop(service, service.tenant())
-
-
-def shop_of(service: Service, chosen: Policy) -> Shop:
-    return Shop(service, service.tenant(chosen))
 
 
 # --- Once, and in order ---
@@ -232,6 +134,28 @@ def test_a_use_in_the_future_counts_as_now(shop: Shop) -> None:
     assert shop.counts(memory_id) == [1]
 
 
+@pytest.mark.parametrize("profile", PROFILES)
+def test_however_requests_come_in_turns_the_outcome_is_the_same(service: Service, profile: str) -> None:
+    random = Random(profile)
+    now = time.time()
+    moments = sorted(now - random.uniform(0, 90 * DAY) for _ in range(24))
+    moments += moments[-1:] * 3  # the same moment again, of another session
+    kept = []
+    for turns in (1, 5, len(moments)):
+        shop = shop_of(service, policy(profile))
+        [memory_id] = shop.stored({"text": "x", "tags": ["a"], "salience": 0.5}, age_days=100)
+        service.rows("UPDATE memory_state SET created_at = %s, accessed_at = %s, anchored_at = %s", *[LONG_AGO] * 3)
+        for n, at in enumerate(moments):
+            shop.tell(Use(memory_id, at), session=f"{n % 5}", context_tags=("b",), boost=n % 7 == 0)
+            if turns > 1 and n % (len(moments) // turns) == 0:
+                ingest.drain()
+        ingest.drain()
+        kept.append(shop.row(memory_id))
+        assert {kind for kind, _, _ in shop.history(memory_id)} == {"use"}
+    assert kept[0].count == len(moments)
+    assert kept[1:] == kept[:1] * 2
+
+
 # --- Refractory time ---
 
 
@@ -250,7 +174,7 @@ def test_a_session_reinforces_a_memory_once_in_a_while(shop: Shop) -> None:
     assert shop.counts(memory_id) == [3], "another session may; those without one share one"
     shop.used(Use(memory_id, now - 600 + 60), session="a")
     assert shop.counts(memory_id) == [4], "so may the same one, later"
-    assert metric(shop, "refractory_uses") == 4
+    assert shop.metric("refractory_uses") == 4
 
 
 def test_a_late_use_that_was_told_twice_is_counted_once(shop: Shop) -> None:
@@ -272,10 +196,6 @@ def test_the_refractory_time_is_the_policys(service: Service) -> None:
         assert shop.counts(memory_id) == [count], seconds
 
 
-def metric(shop: Shop, name: str) -> int:
-    return int(shop.service.redis.hget("ebbing:{s0}:counters", name) or 0)
-
-
 # --- Whose ---
 
 
@@ -287,7 +207,7 @@ def test_ids_of_nothing_that_is_there_are_left_out_and_counted(shop: Shop) -> No
     shop.used(uuid4(), deleted, kept, foreign)
     assert shop.counts(kept, deleted) == [1, 0]
     assert other.counts(foreign) == [0]
-    assert metric(shop, "unknown_uses") == 3
+    assert shop.metric("unknown_uses") == 3
     assert shop.service.letters(shop.tenant_id) == []
 
 
@@ -469,7 +389,6 @@ def test_a_touch_answers_what_it_has_done(service: Service) -> None:
     late = shop.touch(memory_id, used_at=datetime.now(UTC) - timedelta(days=3))
     assert (late.why, late.access_count) == ("late", 2)
     assert shop.touch(memory_id, session="another").why is None
-    assert TypeAdapter(Touch).validate_python(done).id == memory_id
 
 
 def test_touches_at_once_and_through_the_queue_share_their_refractory_time(shop: Shop) -> None:

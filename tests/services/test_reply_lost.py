@@ -11,6 +11,8 @@ from urllib.parse import urlsplit, urlunsplit
 import pytest
 from sqlalchemy.exc import OperationalError
 
+from app.domain.policy import Policy, Reinforcement
+from app.domain.touch import Use, encode, found
 from app.services import enrichment, ingest
 from app.store import database
 from tests.service import Service
@@ -77,9 +79,11 @@ def proxy(service: Service) -> Iterator[Proxy]:
 def test_what_was_committed_unheard_is_done_once(
     service: Service, proxy: Proxy, stage: Callable[[], int], commit: int
 ) -> None:
-    tenant_id = service.tenant().tenant_id
+    tenant_id = service.tenant(Policy(reinforcement=Reinforcement(refractory_seconds=0))).tenant_id
     stages = [ingest.drain, enrichment.index, enrichment.embed, enrichment.score]
-    service.send(tenant_id, "we meet on Friday", {"text": "Ann is on leave", "external_id": "a"})
+    ids = service.send(tenant_id, "we meet on Friday", {"text": "Ann is on leave", "external_id": "a"})
+    used = encode(found([Use(memory_id) for memory_id in ids], tenant_id, None))
+    service.post(tenant_id, used, memories=0, form="touches")
     service.send(tenant_id, "the boat is green")
     for before in stages[: stages.index(stage)]:
         before()
@@ -95,6 +99,8 @@ def test_what_was_committed_unheard_is_done_once(
 
     assert proxy.lost == 1 or commit > 1, "no reply was lost"
     assert service.texts(tenant_id) == ["we meet on Friday", "Ann is on leave", "the boat is green"]
+    assert service.one("SELECT sum(access_count) FROM memory_state") == 2
+    assert service.one("SELECT count(*) FROM memory_events WHERE kind = 'use'") == 2
     for table in ("memory_words", "embeddings", "scores"):
         assert service.one(f"SELECT count(*) FROM {table}") == 3, table  # noqa: S608
     assert service.one("SELECT documents FROM words WHERE word = ''") == 3

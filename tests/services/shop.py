@@ -1,0 +1,123 @@
+"""A tenant whose memories are used, with ways to say so and to look at what became of it."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from app.domain import touch
+from app.domain.ids import RANDOM_BYTES, new_base
+from app.domain.policy import Forgetting, Policy, Reinforcement
+from app.domain.touch import OneTouch, Touches, Use
+from app.services import ingest, reinforce
+from app.services.reinforce import Touch
+from tests.service import Service, Tenant
+
+
+def policy(profile: str = "spec", parameters: dict[str, Any] | None = None, refractory: float = 60) -> Policy:
+    forgetting = Forgetting(profile=profile, parameters=parameters or {})
+    return Policy(forgetting=forgetting, reinforcement=Reinforcement(refractory_seconds=refractory))
+
+
+@dataclass
+class Row:
+    """What is kept of a memory's uses."""
+
+    count: int
+    accessed_at: float
+    anchored_at: float
+    level: float
+    multiplier: float
+    elsewhere: int
+    version: int
+    due: str
+
+
+@dataclass
+class Shop:
+    """A tenant whose memories are used."""
+
+    service: Service
+    tenant: Tenant
+
+    @property
+    def tenant_id(self) -> UUID:
+        return self.tenant.tenant_id
+
+    def stored(self, *given: str | dict[str, Any], age_days: float = 0) -> list[UUID]:
+        """Memories of so many days ago."""
+        ids = self.service.send(self.tenant_id, *given)
+        ingest.drain()
+        self.service.rows(
+            "UPDATE memory_state SET created_at = created_at - %s, accessed_at = accessed_at - %s, "
+            "anchored_at = anchored_at - %s WHERE memory_id = ANY (%s)",
+            *[timedelta(days=age_days)] * 3,
+            ids,
+        )
+        return ids
+
+    def tell(self, *uses: UUID | Use, base: bytes | None = None, session: str | None = None, **more: Any) -> bytes:
+        """Put touches into the stream. Returns their base."""
+        base = base or new_base(time.time_ns() // 1_000_000, os.urandom(RANDOM_BYTES))
+        told = [each if isinstance(each, Use) else Use(each) for each in uses]
+        touches = Touches(told, touch.session_digest(self.tenant_id, session), **more)
+        self.post(touch.encode(touches), base)
+        return base
+
+    def post(self, body: bytes, base: bytes, memories: int = 0) -> None:
+        self.service.post(self.tenant_id, body, memories=memories, base=base, form="touches")
+
+    def used(self, *uses: UUID | Use, **more: Any) -> None:
+        """The same, and see it applied."""
+        self.tell(*uses, **more)
+        ingest.drain()
+
+    def touch(self, memory_id: UUID, **given: Any) -> Touch:
+        given = {"context_tags": (), "session": None, "boost": False, "used_at": None} | given
+        body = OneTouch(**given)
+        use = Use(memory_id, None if body.used_at is None else body.used_at.timestamp())
+        digest = touch.session_digest(self.tenant_id, body.session)
+        return reinforce.touch(self.tenant_id, memory_id, Touches([use], digest, body.boost, body.context_tags))
+
+    def row(self, memory_id: UUID) -> Row:
+        columns = (
+            "access_count, extract(epoch FROM accessed_at)::float8, extract(epoch FROM anchored_at)::float8, level, "
+            "multiplier, cross_domain_count, policy_version, next_due_at::text"
+        )
+        [row] = self.service.rows(f"SELECT {columns} FROM memory_state WHERE memory_id = %s", memory_id)  # noqa: S608 - constants
+        return Row(*row)
+
+    def counts(self, *memory_ids: UUID) -> list[int]:
+        return [self.row(memory_id).count for memory_id in memory_ids]
+
+    def history(self, memory_id: UUID) -> list[tuple[str, float, float]]:
+        """Kind, strength before and strength after, in the order of entry."""
+        return [
+            tuple(row)
+            for row in self.service.rows(
+                "SELECT kind, before, after FROM memory_events WHERE memory_id = %s ORDER BY event_id", memory_id
+            )
+        ]
+
+    def metric(self, name: str) -> int:
+        """What the workers have counted."""
+        return int(self.service.redis.hget("ebbing:{s0}:counters", name) or 0)
+
+    def now(self) -> float:
+        """By the database's clock."""
+        return float(self.service.one("SELECT extract(epoch FROM now())"))
+
+
+@pytest.fixture
+def shop(service: Service) -> Shop:
+    return Shop(service, service.tenant())
+
+
+def shop_of(service: Service, chosen: Policy) -> Shop:
+    return Shop(service, service.tenant(chosen))
