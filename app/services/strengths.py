@@ -26,6 +26,9 @@ from app.store.states import Held, Looks
 # What the formulas take from a memory, and what of it has a history of its own.
 _INPUTS: Final[tuple[EventKind, ...]] = ("kind", "salience", "multiplier", "pace")
 
+# A day of a week: how late uses may come and still count as they would have without a sweep in between.
+_TOLD_LATE: Final = 1 / 7
+
 
 def timeline(tx: database.Transaction, tenant_id: UUID) -> Timeline:
     """The tenant's policies in the order of their days."""
@@ -64,7 +67,9 @@ def settle(tx: database.Transaction, tenant_id: UUID, held: Held, times: Timelin
     after = brought(held, times, now)
     is_stale = held.versions != era.version
     if math.isfinite(era.dynamics.refresh_seconds):
-        after = replace(after, state=era.dynamics.advance(after.state, now))
+        # Not up to now: a use that is told of late shall find the anchor before it, however often this is done.
+        told_by = now - _TOLD_LATE * era.dynamics.refresh_seconds
+        after = replace(after, state=era.dynamics.advance(after.state, told_by))
         is_stale[:] = True
     looks = examined(era, after.state, now)
     stale, fresh = np.flatnonzero(is_stale), np.flatnonzero(~is_stale)

@@ -1,0 +1,160 @@
+"""A tenant with memories of any age, and a clock that tests set: what services take for now."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import msgspec
+import numpy as np
+import pytest
+
+from app.domain.dynamics.ops import Floats
+from app.domain.dynamics.state import Event
+from app.domain.policy import Policy
+from app.domain.tiers import DECAY_TIERS
+from app.services import strengths
+from app.store import database, states
+from app.store.packed import driver
+from tests.service import Service
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def days(number: float) -> datetime:
+    """So many days after `START`."""
+    return START + timedelta(days=number)
+
+
+class Aged:
+    """What tests of strengths and sweeps start from. The clock stands at `START`."""
+
+    def __init__(self, service: Service, monkeypatch: pytest.MonkeyPatch, policy: Policy | None = None) -> None:
+        self.service = service
+        self.tenant_id = service.tenant(policy).tenant_id
+        self.now = START
+        service.rows("UPDATE policies SET effective_at = %s", START - timedelta(days=10_000))
+        monkeypatch.setattr(database, "now", lambda _: self.now)
+
+    def remember(self, *created: float, **columns: Any) -> list[UUID]:
+        """Memories by the days of their creation; a column is one value for all, or a list of one for each."""
+        ids = [UUID(int=(0xABCD << 112) + self.count() + place) for place in range(len(created))]
+        values = {"salience": 0.5, **columns}
+        rows = []
+        for place, (memory_id, day) in enumerate(zip(ids, created, strict=True)):
+            own = {name: value[place] if isinstance(value, list) else value for name, value in values.items()}
+            moments = dict.fromkeys(("created_at", "accessed_at", "anchored_at"), days(day).isoformat())
+            version = self.service.one("SELECT max(version) FROM policies WHERE tenant_id = %s", self.tenant_id)
+            rows.append({"memory_id": str(memory_id), "policy_version": version, **moments, **own})
+        names = ", ".join(rows[0])
+        self.service.rows(
+            "INSERT INTO memories (tenant_id, memory_id, seq, text, created_at) "
+            "SELECT %s, memory_id, 1, 'x', created_at FROM jsonb_to_recordset(%s) "
+            "AS given (memory_id uuid, created_at timestamptz)",
+            self.tenant_id,
+            msgspec.json.encode(rows).decode(),
+        )
+        self.service.rows(
+            f"INSERT INTO memory_state (tenant_id, {names}) "  # noqa: S608 - names of columns
+            f"SELECT %s, {names} FROM jsonb_populate_recordset(NULL::memory_state, %s)",
+            self.tenant_id,
+            msgspec.json.encode(rows).decode(),
+        )
+        return ids
+
+    def count(self) -> int:
+        """How many memories there are."""
+        found: int = self.service.one("SELECT count(*) FROM memory_state")
+        return found
+
+    def decide(self, policy: Policy, day: float) -> int:
+        """Set a policy that holds from a day on; its version."""
+        version: int = self.service.one(
+            "INSERT INTO policies (tenant_id, version, body, effective_at) "
+            "SELECT tenant_id, max(version) + 1, %s, %s FROM policies WHERE tenant_id = %s GROUP BY tenant_id "
+            "RETURNING version",
+            policy.model_dump_json(),
+            days(day),
+            self.tenant_id,
+        )
+        return version
+
+    def change(self, ids: Sequence[UUID], **columns: Any) -> None:
+        """Change inputs of strength at the clock's time, as the services do."""
+        with database.tenant(self.tenant_id) as tx, strengths.changing(tx, self.tenant_id, ids):
+            for name, value in columns.items():
+                driver(tx).execute(
+                    f"UPDATE memory_state SET {name} = %s WHERE memory_id = ANY (%s)".encode(),  # noqa: S608 - a column
+                    (value, list(ids)),
+                )
+
+    def use(self, ids: Sequence[UUID], at: datetime | None = None) -> None:
+        """Use memories at a moment; this is written at the clock's time."""
+        now = self.now.timestamp()
+        with database.tenant(self.tenant_id) as tx:
+            times = strengths.timeline(tx, self.tenant_id)
+            era = times.at(now)
+            held = strengths.brought(states.lock(tx, self.tenant_id, ids), times, now)
+            event = Event(at=(at or self.now).timestamp(), now=now)
+            after = replace(held, state=era.dynamics.reinforce(held.state, event))
+            states.write_uses(tx, self.tenant_id, after, era.version)
+            looks = strengths.examined(era, after.state, now)
+            is_sooner = looks.next_due_at < held.next_due_at
+            again = is_sooner | (looks.decay_tiers != held.decay_tiers) | (held.versions != era.version)
+            driver(tx).execute(
+                "UPDATE memory_state SET next_due_at = '-infinity' WHERE memory_id = ANY (%s)",
+                ([held.ids[row] for row in np.flatnonzero(again)],),
+            )
+
+    def strengths(self, *ids: UUID, at: datetime | None = None) -> Floats:
+        """Strength of memories (of all, in id order) now or at another moment, as anybody would work it out."""
+        now = (at or self.now).timestamp()
+        with database.tenant(self.tenant_id) as tx:
+            times = strengths.timeline(tx, self.tenant_id)
+            held = states.read(tx, self.tenant_id, ids or self._ids())
+        era = times.at(now)
+        return strengths.look(era, strengths.brought(held, times, now).state, now).strength
+
+    def tiers(self) -> list[str]:
+        """The tiers that decay asked for when they were last looked at, in id order."""
+        return self._column("decay_tier")
+
+    def due(self) -> list[datetime | None]:
+        """When they are to be looked at again, in id order; None for never."""
+        found = self.service.rows(
+            "SELECT CASE WHEN isfinite(next_due_at) THEN next_due_at END FROM memory_state ORDER BY memory_id"
+        )
+        return [moment for (moment,) in found]
+
+    def anchors(self) -> list[tuple[Any, ...]]:
+        """What decay starts from, in id order."""
+        return self.service.rows(
+            "SELECT anchored_at, level, retrieval, stability, policy_version FROM memory_state ORDER BY memory_id"
+        )
+
+    def events(self, kind: str = "decay_tier") -> list[tuple[Any, ...]]:
+        """Memory, moment, before, after and strength of what happened, in the order of time."""
+        return self.service.rows(
+            "SELECT memory_id, at, before, after, strength FROM memory_events WHERE kind = %s ORDER BY at, memory_id",
+            kind,
+        )
+
+    def _ids(self) -> list[UUID]:
+        return self._column("memory_id")
+
+    def _column(self, name: str) -> list[Any]:
+        statement = f"SELECT {name} FROM memory_state WHERE tier <> 'deleted' ORDER BY memory_id"  # noqa: S608 - a column
+        return [value for (value,) in self.service.rows(statement)]
+
+
+def place(tier: str) -> int:
+    """The number of a tier in an event."""
+    return DECAY_TIERS.index(tier)
+
+
+@pytest.fixture
+def aged(service: Service, monkeypatch: pytest.MonkeyPatch) -> Aged:
+    return Aged(service, monkeypatch)
