@@ -48,7 +48,7 @@ def carry_on(tenant_id: UUID, as_of: datetime | None, state: dict[str, Any], unt
     """
     done, total = 0, None
     counts: dict[str, int] = {}
-    after, version = UUID(state.get("after", NIL.hex)), state.get("version")
+    after, version, before = UUID(state.get("after", NIL.hex)), state.get("version"), state.get("done", 0)
     while True:
         with database.tenant(tenant_id) as tx:
             now = (as_of or database.now(tx)).timestamp()
@@ -56,7 +56,7 @@ def carry_on(tenant_id: UUID, as_of: datetime | None, state: dict[str, Any], unt
             era = times.at(now)
             if version != era.version:  # at first, or a new policy has come into force meanwhile
                 after, version = NIL, era.version
-                total = done + states.count_of(tx, tenant_id, "older", now, version)
+                total = before + done + states.count_of(tx, tenant_id, "older", now, version)
             held = states.lock_older(tx, tenant_id, version, after, ROWS)
             for tier, moved in strengths.settle(tx, tenant_id, held, times, now).items():
                 counts[tier] = counts.get(tier, 0) + moved
@@ -64,10 +64,7 @@ def carry_on(tenant_id: UUID, as_of: datetime | None, state: dict[str, Any], unt
             if finished:
                 policies.mark_rebased(tx, tenant_id, version)
         done += len(held)
+        after = held.ids[-1] if held.ids else after
         if finished or time.monotonic() >= until:
-            return Step(done, _state(version, held.ids[-1:], after), finished, total=total, counts=counts)
-        after = held.ids[-1]
-
-
-def _state(version: int, last: list[UUID], after: UUID) -> dict[str, Any]:
-    return {"version": version, "after": (last[0] if last else after).hex}
+            left_off = {"version": version, "after": after.hex, "done": before + done}
+            return Step(done, left_off, finished, total=total, counts=counts)

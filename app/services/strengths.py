@@ -12,6 +12,7 @@ from typing import Final
 from uuid import UUID
 
 import numpy as np
+import numpy.typing as npt
 
 from app.domain import importance
 from app.domain.dynamics.profiles import rebase
@@ -55,6 +56,23 @@ def examined(era: Era, state: State, now: float) -> Looks:
     seen, policy = look(era, state, now), era.policy
     due = next_due_at(policy.tiers, policy.importance, era.dynamics, state, now, seen)
     return Looks(decay_tier(policy.tiers, state, now, seen), due)
+
+
+def look_again(era: Era, used: Held, now: float) -> npt.NDArray[np.bool_]:
+    """Which of memories that were used the next sweep must look at, whatever their bounds say.
+
+    A use mostly puts off what would happen next. But decay may ask for another tier after it, the memory may have
+    been under an older policy, or its strength may fall faster than before: a factor that mnemex keeps until the
+    next use can make a slow curve of an old one.
+
+    Args:
+        era: Of `now`.
+        used: With the new states, and with versions, tiers and bounds as the rows have them.
+        now: Seconds since 1970.
+    """
+    looks = examined(era, used.state, now)
+    moved: npt.NDArray[np.bool_] = (looks.decay_tiers != used.decay_tiers) | (used.versions != era.version)
+    return moved | (looks.next_due_at < used.next_due_at)
 
 
 def settle(tx: database.Transaction, tenant_id: UUID, held: Held, times: Timeline, now: float) -> Counter[str]:

@@ -4,7 +4,7 @@ from app.api.status import _Shared
 from app.domain import review
 from app.domain.dynamics import cmm, mnemex, profiles, state
 from app.domain.dynamics.protocol import Dynamics
-from app.services import associates
+from app.services import associates, strengths
 from app.store import states
 from ops.bench.recall import factory
 from ops.checks.arrows import OnlyContract
@@ -32,3 +32,4 @@ states.write_uses
 # gains along links, complete before the uses that call them
 associates.reached
 associates.strengthen
+strengths.look_again

@@ -101,9 +101,7 @@ class Aged:
             event = Event(at=(at or self.now).timestamp(), now=now)
             after = replace(held, state=era.dynamics.reinforce(held.state, event))
             states.write_uses(tx, self.tenant_id, after, era.version)
-            looks = strengths.examined(era, after.state, now)
-            is_sooner = looks.next_due_at < held.next_due_at
-            again = is_sooner | (looks.decay_tiers != held.decay_tiers) | (held.versions != era.version)
+            again = strengths.look_again(era, after, now)
             driver(tx).execute(
                 "UPDATE memory_state SET next_due_at = '-infinity' WHERE memory_id = ANY (%s)",
                 ([held.ids[row] for row in np.flatnonzero(again)],),

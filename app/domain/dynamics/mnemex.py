@@ -225,7 +225,7 @@ class Mnemex:
         p = self.parameters
         match p.curve:
             case "power_law":
-                return self._t0_seconds * np.expm1(np.minimum(fallen / -p.alpha, 700))
+                return self._t0_seconds * np.expm1(np.minimum(fallen / -p.alpha, 600))
             case "exponential":
                 return fallen / -self._lambda_per_second
             case _:
