@@ -133,7 +133,7 @@ def set_policy(
 
     change = _change(file, sets, preset, at)
     asks = not (yes or dry_run)
-    if asks and (str(file) == "-" or not sys.stdin.isatty()):
+    if asks and (str(file) == "-" or not can_ask()):
         raise Failure("nobody can be asked here: give --yes, or --dry-run to see what it would do", Code.USAGE)
     with Api(find(url)) as api:
         found = _preview(api, change)
@@ -153,6 +153,11 @@ def set_policy(
     typer.echo(f"version {done['version']} holds from {_moment(done['effective_at'])} on")
     if done.get("job_id"):
         typer.echo(f"the memories move to it: ebbing jobs watch {done['job_id']}")
+
+
+def can_ask() -> bool:
+    """Whether somebody sits at the terminal."""
+    return sys.stdin.isatty()
 
 
 def _change(file: Path | None, sets: list[str] | None, preset: str | None, at: datetime | None) -> dict[str, Any]:

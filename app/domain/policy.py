@@ -151,7 +151,7 @@ class Policy(BaseModel):
     @classmethod
     def _known_language(cls, language: str) -> str:
         if language not in LANGUAGES:
-            raise ValueError(f"unknown language {language!r}: use one of {', '.join(sorted(LANGUAGES))}")
+            raise ValueError(f"isn't a known language: use one of {', '.join(sorted(LANGUAGES))}")
         return language
 
     @field_validator("time_zone")
@@ -160,7 +160,7 @@ class Policy(BaseModel):
         try:
             return ZoneInfo(time_zone).key
         except (ZoneInfoNotFoundError, ValueError, OSError) as unknown:
-            raise ValueError(f"unknown time zone {time_zone!r}: use an IANA name such as 'Europe/Berlin'") from unknown
+            raise ValueError("isn't a known time zone: use an IANA name such as 'Europe/Berlin'") from unknown
 
 
 def _model(forgetting: Forgetting, importance: Importance) -> Dynamics:

@@ -17,7 +17,7 @@ import structlog
 from app import failpoints, metrics, queues
 from app.clients.resilience import ProviderFailed
 from app.clients.stream import backlog
-from app.errors import Misconfigured
+from app.errors import Misconfigured, ProfileMissing
 from app.services import policies
 from app.services.embed import embed as embed_memories
 from app.services.index import index as index_memories
@@ -123,11 +123,14 @@ def _see_to(claim: Claim, process: Process) -> int:
         failpoints.reach(f"{claim.stage}.before", str(claim.tenant_id))
         process(claim.tenant_id, claim.memory_ids)
         failpoints.reach(f"{claim.stage}.before_finish")
-    except OverBudget:
+    except (OverBudget, ProfileMissing) as error:
+        over_budget = isinstance(error, OverBudget)
+        seconds = OVER_BUDGET_SECONDS if over_budget else ILL_SECONDS
         with database.shared() as tx:
-            work.give_back(tx, claim, forgive=True, delay_seconds=OVER_BUDGET_SECONDS)
-            work.put_off(tx, claim.stage, claim.tenant_id, OVER_BUDGET_SECONDS)
-        log.warning("over_budget", stage=claim.stage, tenant=str(claim.tenant_id))
+            work.give_back(tx, claim, forgive=True, delay_seconds=seconds)
+            work.put_off(tx, claim.stage, claim.tenant_id, seconds)
+        event = "over_budget" if over_budget else "dynamics_missing"
+        log.warning(event, stage=claim.stage, tenant=str(claim.tenant_id))
         return 0
     except Exception as error:
         if (delay := _delay_seconds(error)) is not None:

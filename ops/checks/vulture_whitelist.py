@@ -1,7 +1,7 @@
 """Names that look unused to vulture and aren't: each is called or filled in by a library."""
 
 from app.api.status import _Shared
-from app.domain import review
+from app.domain import importance, review
 from app.domain.dynamics import cmm, mnemex, profiles, state
 from app.domain.dynamics.protocol import Dynamics
 from app.services import associates, strengths
@@ -21,6 +21,7 @@ Dynamics.strength_sql
 profiles.profile
 state.new
 state.sql_columns
+importance.due_at
 mnemex.Mnemex.promoted
 cmm.priming
 mnemex.is_other_domain

@@ -54,6 +54,7 @@ def test_a_service_that_is_well(cli: Cli, api: Stub, folder: Path) -> None:
         "home",
         "embedder",
         "provider",
+        "dynamics",
         "api",
         "api: redis",
         "api key",

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 
-def compute_decay(activation: float, impact: float, stability: float, mtype: str, params: dict[str, Any]) -> float:
+def compute_decay(activation: float, impact: float, stability: float, mtype: str, params: dict[str, float]) -> float:
     """The activation after a tick; never below `floor`, which a policy may set, times the impact."""
     rate = params[f"lambda_{mtype}"] / ((1 + params["alpha"] * impact) * (1 + params["stability_weight"] * stability))
     floor = min(params.get("floor", 0.0) * impact, activation)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
+from typing import Annotated
 
 import numpy as np
 from pydantic import Field
@@ -28,8 +29,8 @@ from app.domain.dynamics.state import (
 class HalfLifeParameters:
     """What a policy may choose."""
 
-    half_life_days: float = Field(10.0, ge=0.01, le=100_000)
-    test_gain: float = Field(0.1, ge=0, le=1)
+    half_life_days: Annotated[float, Field(ge=0.01, le=100_000)] = 10.0
+    test_gain: Annotated[float, Field(ge=0, le=1)] = 0.1
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,24 @@
+"""The trial run that models of forgetting from outside go through: those that come along pass it too."""
+
+from __future__ import annotations
+
+import pytest
+
+from app.domain.dynamics.profiles import BUILT_IN, PROFILES, Profile
+from app.domain.dynamics.protocol import Dynamics
+from app.domain.dynamics.proving import Unfit, prove, register
+from app.domain.dynamics.spec import Spec, SpecParameters
+from tests.domain.dynamics.batches import ALL
+
+
+@pytest.mark.parametrize("dynamics", ALL.values(), ids=ALL)
+def test_every_model_that_comes_along_is_fit(dynamics: Dynamics) -> None:
+    prove(dynamics)
+
+
+def test_a_name_is_taken_once() -> None:
+    with pytest.raises(Unfit, match="comes along"):
+        register("spec", Profile(Spec, SpecParameters))
+    with pytest.raises(Unfit, match="calls itself 'spec'"):
+        register("mine", Profile(Spec, SpecParameters))
+    assert set(PROFILES) == BUILT_IN
