@@ -46,7 +46,6 @@ def run(
 
     given = {"home": home, "port": port, "host": host}
     config = configuration().model_copy(update={name: value for name, value in given.items() if value is not None})
-    check_dynamics()
     with lock_home(config.home) as locked:
         service = lay_out(config, locked)
         show(f"Starting in {locked} …")
@@ -66,6 +65,7 @@ def lay_out(config: Settings, home: Path, options: ServerOptions | None = None) 
     from app.queues import LANES
     from app.supervisor import service_children
 
+    check_dynamics()  # else each process would say so in a log of its own
     service = service_children(config, home, list(LANES), options)
     children = [_with_first_key(child) if child.name == "migrate" else child for child in service.children]
     return replace(service, children=tuple(children))

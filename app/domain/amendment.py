@@ -11,6 +11,7 @@ import msgspec
 from pydantic import TypeAdapter, ValidationError
 
 from app.domain.decoding import UNKNOWN_FIELD
+from app.domain.dynamics.memory_decay import MemoryDecay
 from app.domain.dynamics.profiles import BUILT_IN, PROFILES
 from app.domain.dynamics.proving import Unfit, prove
 from app.domain.policy import Policy
@@ -137,8 +138,8 @@ def _merged(body: Json, changes: Mapping[str, Any], place: str, depth: int) -> J
 def _kept_plain(policy: Policy) -> Policy:
     """The policy with its parameters as the profile has read them, so that it is stored as it is meant."""
     forgetting = policy.forgetting
-    if forgetting.profile not in BUILT_IN:
-        prove(policy.model)
+    if forgetting.profile not in BUILT_IN and not isinstance(policy.model, MemoryDecay):
+        prove(policy.model)  # a decay function was tried out as its model was made
     read_parameters = _only(_dumped(forgetting.profile, policy.model.parameters), forgetting.parameters)
     if "\\u0000" in msgspec.json.encode(read_parameters).decode():
         raise Invalid(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 from uuid import UUID
 
@@ -86,6 +86,7 @@ def _pages(tenant_id: UUID) -> Iterator[Held]:
 
 def _add(effects: Effects, held: Held, times: Timeline, changed: Timeline) -> None:
     at, later = effects.at, effects.at + LATER_DAYS * DAY_SECONDS
+    held = _settled(held, times, at)
     before, after = _tiers(times, held, at), _tiers(changed, held, at)
     effects.memories += len(held)
     for counts, places in (
@@ -100,7 +101,15 @@ def _add(effects: Effects, held: Held, times: Timeline, changed: Timeline) -> No
     effects.moves.update(pairs)
     room = SAMPLES - len(effects.sample)
     effects.sample += [(held.ids[row], *pair) for row, pair in zip(moving[:room], pairs, strict=False)]
-    _add_lost(effects, held, times, changed)
+    lost = losses(held.state, at, times.at(at).dynamics, changed.at(at).dynamics)
+    effects.lost.update({name: int(rows.sum()) for name, rows in lost.items()})
+
+
+def _settled(held: Held, times: Timeline, at: float) -> Held:
+    """The same memories anchored at the moment, so that what came before is worked out once."""
+    era = times.at(at)
+    state = era.dynamics.advance(strengths.brought(held, times, at).state, at)
+    return replace(held, state=state, versions=np.full(len(held), era.version))
 
 
 def _tiers(times: Timeline, held: Held, moment: float) -> npt.NDArray[np.int8]:
@@ -108,10 +117,3 @@ def _tiers(times: Timeline, held: Held, moment: float) -> npt.NDArray[np.int8]:
     era = times.at(moment)
     state = strengths.brought(held, times, moment).state
     return decay_tier(era.policy.tiers, state, moment, strengths.look(era, state, moment))
-
-
-def _add_lost(effects: Effects, held: Held, times: Timeline, changed: Timeline) -> None:
-    source, target = times.at(effects.at), changed.at(effects.at)
-    state = strengths.brought(held, times, effects.at).state
-    for name, lost in losses(state, effects.at, source.dynamics, target.dynamics).items():
-        effects.lost[name] += int(lost.sum())

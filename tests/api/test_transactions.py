@@ -110,6 +110,8 @@ def everything(api: Api) -> None:
     assert budget.state(api.tenant.tenant_id) is budget.State.HARD  # which is counted in Redis
     for path in ("/v1/stats", "/v1/usage", "/readyz", "/metrics"):
         assert api.get(path).status_code == 200
+    for dry_run in (True, False):
+        assert api.put("/v1/policy", json={"policy": {"history_days": 30}, "dry_run": dry_run}).status_code == 200
     api.post("/v1/admin/keys", json={"name": "x"}, key=api.admin.key)
     api.service.post(api.tenant.tenant_id, b"no JSON")
     api.service.work()

@@ -153,7 +153,7 @@ def test_a_policys_own_settings_are_tried_out_too(service: Service, tmp_path: Pa
 
     for parameters, reason in (
         ({"settings": {"factor": 1.1}}, "makes a memory stronger"),
-        ({"tick_seconds": 1}, "ticks of tick_seconds at most"),
+        ({"tick_seconds": 3600, "refresh_days": 60}, "ticks of tick_seconds at most"),
     ):
         with pytest.raises(Invalid) as refused:
             policy_versions.put(tenant.tenant_id, change(parameters))
@@ -357,6 +357,25 @@ def test_the_doctor_names_what_is_not_fit(service: Service) -> None:
     service.configure(dynamics_files="mine=/nowhere.py")
     finding = checkup.dynamics()
     assert (finding.level, "'mine' (/nowhere.py) can't be used" in finding.detail) == ("fail", True)
+
+
+def test_a_tenant_may_leave_a_missing_model_and_its_memories_follow_once_it_is_back(
+    service: Service, installed: Path
+) -> None:
+    plugins.load()
+    policy = Policy.model_validate({"forgetting": {"profile": "half_life"}})
+    tenant = service.tenant(policy)
+    fill(service, tenant, policy.model, MEMORIES)
+    before = strength_of(tenant.tenant_id, 0)
+    strengths._era.cache_clear()
+    plugins.forget()
+    assert policy_versions.put(tenant.tenant_id, Change({"forgetting": None}))[0].era.version == 2
+    assert policies.current(tenant.tenant_id) == Policy()
+    assert plugins.missing() == {}
+    with pytest.raises(ProfileMissing):
+        strength_of(tenant.tenant_id, 0)
+    plugins.load()
+    np.testing.assert_allclose(strength_of(tenant.tenant_id, 0), before, rtol=1e-4)
 
 
 # --- Start-up ---

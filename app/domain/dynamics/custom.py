@@ -42,6 +42,8 @@ _Setting = Annotated[float, Field(allow_inf_nan=False)]
 class CustomParameters(MemoryDecayParameters):
     """Parameters of a decay function of one's own: those of `memory_decay`, but for its curve."""
 
+    tick_seconds: Annotated[float, Field(ge=3_600, le=31_536_000, allow_inf_nan=False)] = DAY_SECONDS
+    """Length of a tick: an hour at least, since the function is called at each."""
     settings: dict[str, _Setting] = Field(default_factory=dict, max_length=64)
     """Numbers for the function alone."""
 

@@ -82,8 +82,8 @@ class MemoryDecayParameters:
 
     curve: Literal["exponential", "power_law", "soft_floor"] = "exponential"
     """A·e^(-λ/c), A / (1 + β/c), or towards a floor."""
-    tick_seconds: Annotated[float, Field(ge=1, le=31_536_000, allow_inf_nan=False)] = DAY_SECONDS
-    """Length of a tick."""
+    tick_seconds: Annotated[float, Field(ge=600, le=31_536_000, allow_inf_nan=False)] = DAY_SECONDS
+    """Length of a tick; each one costs, so they aren't shorter than ten minutes."""
     lambda_fact: _Rate = 0.02
     """λ per tick of facts."""
     lambda_episode: _Rate = 0.035
