@@ -64,7 +64,7 @@ class Move:
     ids: list[UUID] = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Outlook:
     """A forecast.
 
@@ -107,19 +107,18 @@ def of_tenant(tenant_id: UUID, wish: Wish) -> Outlook:
         if each is not None and wish.days * 86_400 > forecast.seconds_max(each.model):
             raise _too_far(wish.days, "takes too many ticks", int(forecast.seconds_max(each.model) // 86_400))
     dates, moments = _days(as_of, ZoneInfo(policy.time_zone), wish.days)
-    counts = np.zeros((len(dates), len(DECAY_TIERS)), np.int64)
-    outlook = Outlook(as_of, dates, counts, None if changed is None else counts.copy(), [])
+    as_is, as_changed = np.zeros((2, len(dates), len(DECAY_TIERS)), np.int64)
     moves: dict[tuple[int, int], Move] = {}
     for held in _pages(tenant_id, wish.subject):
         state = strengths.brought(held, times, now).state
-        outlook.counts += forecast.counts(policy, state, moments, check)
-        if changed is not None and outlook.changed is not None:
+        as_is += forecast.counts(policy, state, moments, check)
+        if changed is not None:
             converted = rebase(state, now, policy.model, changed.model)
-            outlook.changed += forecast.counts(changed, converted, moments, check)
-            tiers = (forecast.tiers_at(policy, state, now), forecast.tiers_at(changed, converted, now))
-            _add_moves(moves, held.ids, *tiers)
-    outlook.moves = [moves[pair] for pair in sorted(moves)]
-    return outlook
+            as_changed += forecast.counts(changed, converted, moments, check)
+            before, after = forecast.tiers_at(policy, state, now), forecast.tiers_at(changed, converted, now)
+            _add_moves(moves, held.ids, before, after)
+    told = [moves[pair] for pair in sorted(moves)]
+    return Outlook(as_of, dates, as_is, None if changed is None else as_changed, told)
 
 
 def amended(policy: Policy, changes: Mapping[str, Any]) -> Policy:

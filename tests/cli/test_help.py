@@ -14,7 +14,10 @@ from typer.testing import CliRunner
 from app.cli import app
 from tests.cli.conftest import Cli
 
-HEAVY = {"alembic", "celery", "fastapi", "granian", "httpx", "numpy", "psycopg", "redis", "sqlalchemy", "wordllama"}
+HEAVY = {
+    *("alembic", "celery", "fastapi", "granian", "httpx", "matplotlib", "numpy", "psycopg", "redis", "sqlalchemy"),
+    "wordllama",
+}
 
 
 def commands(group: TyperGroup | None = None, names: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
@@ -39,6 +42,8 @@ def test_commands_are_there() -> None:
         "search",
         "stats",
         "usage",
+        "forecast",
+        "curve",
         "doctor",
         "tenants",
         "keys",
