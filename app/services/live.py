@@ -63,6 +63,8 @@ def look(tenant_id: UUID, stored: Sequence[Stored], as_of: datetime | None = Non
         as_of: Any moment; None for now. Before its anchor, the last change of what strength is worked out from, a
             memory is as it was there.
     """
+    if not stored:
+        return {}
     ids = sorted(row.memory_id for row in stored)
     with database.tenant(tenant_id) as tx:
         now = (as_of or database.now(tx)).timestamp()

@@ -25,10 +25,11 @@ from app.services import memories, promotion, strengths
 from app.store import database, events, reviews, states
 from app.store import memories as rows
 from app.store.events import Change, EventKind
+from app.store.packed import uuids
 from app.store.reviews import Described, Reviewed, Waiting
 from app.store.states import Held
 
-SLICE_ROWS: Final = 20_000
+SLICE_ROWS: Final = 100_000
 
 By = Literal["due", "danger"]
 Result = Literal["passed", "failed"]
@@ -200,7 +201,7 @@ def blend(tenant_id: UUID, ranked: Sequence[SearchResult], share: float, limit: 
 
 
 class _Numbers(NamedTuple):
-    ids: list[UUID]
+    ids: bytes
     seen: Seen
     priority: Floats
     due_at: Floats
@@ -210,25 +211,25 @@ class _Numbers(NamedTuple):
 def _numbers(tx: database.Transaction, tenant_id: UUID, found: Waiting, times: Timeline, now: float) -> _Numbers:
     """What decides who comes first, without those that were deleted meanwhile."""
     era = times.at(now)
-    slices = [(part, states.read(tx, tenant_id, part.ids)) for part in found.slices(SLICE_ROWS)]
-    looks = [strengths.look(era, strengths.brought(held, times, now).state, now) for _, held in slices]
-    strength = np.concatenate([np.empty(0), *(look.strength for look in looks)])
-    importance = np.concatenate([np.empty(0), *(look.importance for look in looks)])
-    due_at = np.concatenate([np.empty(0), *(part.left(held) for part, held in slices)])
-    return _Numbers(
-        [memory_id for _, held in slices for memory_id in held.ids],
-        Seen(strength, importance),
-        review.danger_priority(era.policy.review, strength),
-        due_at,
-        (now - due_at) / DAY_SECONDS,
+    left, looks = [Waiting(b"", np.empty(0))], [Seen(np.empty(0), np.empty(0))]
+    for part in found.slices(SLICE_ROWS):
+        rows_read = states.read_unnamed(tx, tenant_id, part.ids)
+        looks.append(strengths.look(era, times.brought(rows_read.state, rows_read.versions, now), now))
+        left.append(part.left(rows_read.ids))
+    seen = Seen(
+        np.concatenate([look.strength for look in looks]),
+        np.concatenate([look.importance for look in looks]),
     )
+    due_at = np.concatenate([part.due_at for part in left])
+    priority = review.danger_priority(era.policy.review, seen.strength)
+    return _Numbers(b"".join(part.ids for part in left), seen, priority, due_at, (now - due_at) / DAY_SECONDS)
 
 
 def _entries(
     tx: database.Transaction, tenant_id: UUID, numbers: _Numbers, order: npt.NDArray[np.intp], era: Era
 ) -> list[Entry]:
     policy = era.policy.review
-    ids = [numbers.ids[row] for row in order]
+    ids = uuids(Waiting(numbers.ids, numbers.due_at).only(order).ids)
     described, known = reviews.described(tx, tenant_id, ids), reviews.read(tx, tenant_id, ids)
     urgency = review.urgency(policy, numbers.seen.importance, numbers.overdue_days)
     return [

@@ -12,8 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from sqlalchemy import Connection, text
 
-from app.store.packed import driver, moments, uuids
-from app.store.states import Held
+from app.store.packed import driver, moments
 
 _ID_BYTES: Final = 16
 
@@ -60,20 +59,22 @@ class Waiting(NamedTuple):
 
     def only(self, places: npt.NDArray[np.intp]) -> Waiting:
         """Those at these places alone."""
-        rows = np.frombuffer(self.ids, f"V{_ID_BYTES}")
-        return Waiting(rows[places].tobytes(), self.due_at[places])
+        return Waiting(_keys(self.ids)[places].tobytes(), self.due_at[places])
 
     def slices(self, limit: int) -> Iterator[Waiting]:
         """All of them, so many at a time."""
         for start in range(0, len(self.due_at), limit):
             yield self.only(np.arange(start, min(start + limit, len(self.due_at))))
 
-    def left(self, held: Held) -> npt.NDArray[np.float64]:
-        """When those are due that are still held."""
-        if len(held) == len(self.due_at):
-            return self.due_at
-        kept = set(held.ids)
-        return self.due_at[[memory_id in kept for memory_id in uuids(self.ids)]]
+    def left(self, ids: bytes) -> Waiting:
+        """Those of these ids alone."""
+        if ids == self.ids:
+            return self
+        return self.only(np.flatnonzero(np.isin(_keys(self.ids), _keys(ids))))
+
+
+def _keys(ids: bytes) -> npt.NDArray[np.bytes_]:
+    return np.frombuffer(ids, f"S{_ID_BYTES}")
 
 
 def read(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> dict[UUID, Reviewed]:

@@ -64,9 +64,29 @@ class Held:
         )
 
 
-def read(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID] | bytes) -> Held:
-    """These memories (16 bytes each will do as ids), without those that were deleted or never were."""
+class Unnamed(NamedTuple):
+    """What strength is worked out from, for passes over so many memories that an object for each id is too much.
+
+    Attributes:
+        ids: 16 bytes each, in ascending order.
+        state: As of `Held`.
+        versions: As of `Held`.
+    """
+
+    ids: bytes
+    state: State
+    versions: npt.NDArray[np.int64]
+
+
+def read(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> Held:
+    """These memories, without those that were deleted or never were."""
     return _held(tx, _READ, {"tenant": tenant_id, "ids": Uuids(memory_ids)})
+
+
+def read_unnamed(tx: Connection, tenant_id: UUID, memory_ids: bytes) -> Unnamed:
+    """The same of ids of 16 bytes each."""
+    ids, _, versions, _, _, *columns = _sent_rows(tx, _READ, {"tenant": tenant_id, "ids": Uuids(memory_ids)})
+    return Unnamed(ids or b"", _state(columns), _versions(versions))
 
 
 def lock(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> Held:
@@ -122,20 +142,31 @@ def page(tx: Connection, tenant_id: UUID, after: UUID, limit: int, subject: str 
 
 
 def _held(tx: Connection, statement: str, values: dict[str, Any]) -> Held:
-    row = driver(tx).execute(statement, values, binary=True).fetchone() or (None,) * (len(_COLUMNS) + 5)
-    ids, scored, versions, tiers, due, *columns = row
+    ids, scored, versions, tiers, due, *columns = _sent_rows(tx, statement, values)
+    return Held(
+        uuids(ids),
+        _state(columns),
+        numbers(scored, ">i2") > 0,
+        _versions(versions),
+        numbers(tiers, ">i4").astype(np.int8),
+        moments(due),
+    )
+
+
+def _sent_rows(tx: Connection, statement: str, values: dict[str, Any]) -> tuple[bytes | None, ...]:
+    return driver(tx).execute(statement, values, binary=True).fetchone() or (None,) * (len(_COLUMNS) + 5)
+
+
+def _state(columns: Sequence[bytes | None]) -> State:
     read_columns = {
         name: numbers(sent, _FORMS[name][1]) if name in _FORMS else moments(sent)
         for name, sent in zip(_COLUMNS, columns, strict=True)
     }
-    return Held(
-        uuids(ids),
-        Row(**read_columns),
-        numbers(scored, ">i2") > 0,
-        numbers(versions, ">i4").astype(np.int64),
-        numbers(tiers, ">i4").astype(np.int8),
-        moments(due),
-    )
+    return Row(**read_columns)
+
+
+def _versions(sent: bytes | None) -> npt.NDArray[np.int64]:
+    return numbers(sent, ">i4").astype(np.int64)
 
 
 def _sent(name: str) -> str:

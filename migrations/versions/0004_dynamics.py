@@ -98,6 +98,11 @@ CREATE TABLE reviews (
 );
 """
 
+# Every look at strengths leaves the deleted ones out; there are few, and without it they are looked for among all.
+DELETED = """
+CREATE INDEX memories_deleted ON memories (tenant_id, memory_id) WHERE deleted_at IS NOT NULL;
+"""
+
 TENANT_TABLE_NAMES = ("memory_events", "links", "reviews")
 
 
@@ -105,6 +110,7 @@ def upgrade() -> None:
     """Add the columns, and fill them for what is there."""
     # The owner is under row-level security; these rows are of all tenants.
     op.execute(STATE)
+    op.execute(DELETED)
     op.execute("SET ROLE ebbing_owner")
     for statement in (POLICIES, EVENTS, LINKS, REVIEWS):
         op.execute(statement)
@@ -124,6 +130,7 @@ def downgrade() -> None:
     for table in TENANT_TABLE_NAMES:
         op.execute(f"DROP TABLE {table}")
     op.execute("ALTER TABLE policies DROP COLUMN rebased_at")
+    op.execute("DROP INDEX memories_deleted")
     op.execute("DROP INDEX memory_state_due")
     op.execute("UPDATE memory_state SET tier = 'active' WHERE tier = 'deleted'")
     op.execute(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
@@ -194,6 +195,17 @@ def test_the_same_result_told_again_changes_nothing(api: Api) -> None:
         assert [again[name] for name in kept] == [first[name] for name in kept]
         assert again["review_count"] == count
     assert api.get(f"/v1/memories/{memory_id}").json()["access_count"] == 1
+
+
+def test_of_the_same_result_told_at_once_one_counts(api: Api) -> None:
+    api.tenant = api.service.tenant(Policy(importance=SALIENCE_ALONE))
+    [memory_id] = remember(api, 0.5, days=10)
+    with ThreadPoolExecutor(8) as pool:
+        told = list(pool.map(lambda _: review(api, memory_id), range(8)))
+    assert sorted(outcome["changed"] for outcome in told) == [False] * 7 + [True]
+    assert {outcome["review_count"] for outcome in told} == {1}
+    assert api.get(f"/v1/memories/{memory_id}").json()["access_count"] == 1
+    assert api.service.one("SELECT count(*) FROM memory_events WHERE kind = 'review_passed'") == 1
 
 
 def test_a_review_told_late_counts_when_it_was(api: Api) -> None:

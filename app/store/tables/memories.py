@@ -62,6 +62,7 @@ memories = Table(
     ),
     Index("memories_thread", "tenant_id", "thread", "seq", postgresql_where=text("thread IS NOT NULL")),
     Index("memories_subject", "tenant_id", "subject", "memory_id", postgresql_where=text("subject IS NOT NULL")),
+    Index("memories_deleted", "tenant_id", "memory_id", postgresql_where=text("deleted_at IS NOT NULL")),
 )
 
 memory_state = Table(
