@@ -27,10 +27,11 @@ def flag(tx: database.Transaction, tenant_id: UUID, held: Held, era: Era, now: f
         The ids of those that weren't flagged before.
     """
     reasons = promoted_for(era.dynamics, held.state, now)
-    earned = {held.ids[row]: row for row in np.flatnonzero(reasons != "")}
-    flagged = promotion.set_flags(tx, tenant_id, {held.ids[row]: str(reasons[row]) for row in earned.values()}, now)
-    rows = np.array([earned[memory_id] for memory_id in flagged], np.intp)
-    places = [REASONS.index(str(reasons[row])) for row in rows]
-    strength = era.dynamics.strength(held.state, now)[rows]
-    events.add(tx, tenant_id, "promoted", flagged, Change(now, places, places, strength))
+    places = {held.ids[place]: place for place in np.flatnonzero(reasons != "").tolist()}
+    earned = {memory_id: str(reasons[place]) for memory_id, place in places.items()}
+    flagged = promotion.set_flags(tx, tenant_id, earned, now)
+    if flagged:
+        why = [REASONS.index(earned[memory_id]) for memory_id in flagged]
+        strength = era.dynamics.strength(held.state, now)[[places[memory_id] for memory_id in flagged]]
+        events.add(tx, tenant_id, "promoted", flagged, Change(now, why, why, strength))
     return flagged

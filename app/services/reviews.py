@@ -67,20 +67,21 @@ class Session:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a review has changed; nothing, where it was told before.
+    """What a review has changed.
 
     Attributes:
         before: Strength before it, 0 to 1.
         after: Strength after it.
-        importance: As the interval was worked out from it.
+        importance: What the interval was worked out from.
+        changed: False where the review was told before.
     """
 
     memory_id: UUID
-    changed: bool
     before: float
     after: float
     importance: float
     reviewed: Reviewed
+    changed: bool
 
 
 def session(
@@ -148,24 +149,25 @@ def record(tenant_id: UUID, memory_id: UUID, result: Result, at: datetime | None
         if not locked.ids:
             raise memories.Missing
         now = database.now(tx)
+        seconds = now.timestamp()
         times = strengths.timeline(tx, tenant_id)
-        era = times.at(now.timestamp())
-        held = strengths.brought(locked, times, now.timestamp())
-        seen = strengths.look(era, held.state, now.timestamp())
+        era = times.at(seconds)
+        held = strengths.brought(locked, times, seconds)
+        seen = strengths.look(era, held.state, seconds)
         [strength], [importance] = seen.strength.tolist(), seen.importance.tolist()
         former = reviews.read(tx, tenant_id, held.ids).get(held.ids[0])
         began = datetime.fromtimestamp(float(held.state.created_at[0]), UTC)
         moment = min(max(at or now, began), now)
         if former is not None and _is_known(former, result, moment, era.policy):
-            return Outcome(held.ids[0], False, strength, strength, importance, former)  # noqa: FBT003 - reads well
+            return Outcome(held.ids[0], strength, strength, importance, former, changed=False)
         reviewed = _following(former, result, moment, importance, era.policy.review)
         reviews.write(tx, tenant_id, held.ids[0], reviewed)
         after = strength
         if result == "passed":
-            after = _reinforce(tx, tenant_id, held, era, moment.timestamp(), now.timestamp())
+            after = _reinforce(tx, tenant_id, held, era, moment.timestamp(), seconds)
         kind: EventKind = "review_passed" if result == "passed" else "review_failed"
         events.add(tx, tenant_id, kind, held.ids, Change(moment.timestamp(), strength, after, after))
-        return Outcome(held.ids[0], True, strength, after, importance, reviewed)  # noqa: FBT003
+        return Outcome(held.ids[0], strength, after, importance, reviewed, changed=True)
 
 
 def blend(tenant_id: UUID, ranked: Sequence[SearchResult], share: float, limit: int) -> list[SearchResult]:
@@ -183,11 +185,12 @@ def blend(tenant_id: UUID, ranked: Sequence[SearchResult], share: float, limit: 
     ids = [result.id for result in ranked]
     with database.tenant(tenant_id) as tx:
         now = database.now(tx)
+        seconds = now.timestamp()
         times = strengths.timeline(tx, tenant_id)
-        era = times.at(now.timestamp())
-        held = strengths.brought(states.read(tx, tenant_id, ids), times, now.timestamp())
+        era = times.at(seconds)
+        held = strengths.brought(states.read(tx, tenant_id, ids), times, seconds)
         known = reviews.read(tx, tenant_id, ids)
-    strength = era.dynamics.strength(held.state, now.timestamp())
+    strength = era.dynamics.strength(held.state, seconds)
     priority = dict(zip(held.ids, review.danger_priority(era.policy.review, strength).tolist(), strict=True))
     wanting = [
         place
