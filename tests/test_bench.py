@@ -58,7 +58,7 @@ def test_help_has_examples_and_names_the_benchmarks() -> None:
     done = bench("--help")
     assert done.returncode == 0
     assert "make bench ARGS=" in done.stdout
-    for name in ("ingest", "drain", "stages", "search", "rating", "reembed", "startup"):
+    for name in ("ingest", "drain", "stages", "search", "rating", "reembed", "strength", "startup"):
         assert name in done.stdout
 
 
@@ -105,7 +105,8 @@ def test_searches_that_fail_are_counted_and_dont_end_the_load() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "known"), [("search", "vectors"), ("index", "to_tsvector"), ("index", "ready_indexed")]
+    ("name", "known"),
+    [("search", "vectors"), ("index", "to_tsvector"), ("index", "ready_indexed"), ("strength", "three_exp")],
 )
 def test_floors_are_found_by_name(name: str, known: str) -> None:
     assert known in statements(name)

@@ -1,0 +1,38 @@
+"""Rows of `memory_state` of all ages, in any number, made by PostgreSQL itself; the memories to them aren't needed."""
+
+from __future__ import annotations
+
+from typing import Final
+from uuid import UUID
+
+from ops.bench.place import Place
+
+DAYS: Final = 60
+"""How old the oldest are: every tier of decay is among them."""
+
+
+def fill(place: Place, tenant_id: UUID, rows: int, version: int = 1) -> None:
+    """Give a tenant so many rows, anchored under this version of its policy.
+
+    Half of them were used since they were accepted. None is due: their next moments lie in the coming days.
+    """
+    values = {"tenant": tenant_id, "rows": rows, "version": version, "days": DAYS}
+    place.owner.execute(_FILL, values)
+    place.owner.execute("VACUUM ANALYZE memory_state")
+
+
+_FILL: Final = """
+INSERT INTO memory_state (
+  tenant_id, memory_id, kind, salience, salience_source, access_count, created_at, accessed_at, anchored_at,
+  policy_version, next_due_at)
+SELECT %(tenant)s, ('00000000-0000-7000-8000-' || lpad(to_hex(n), 12, '0'))::uuid, n %% 5, random(), 'heuristic',
+  uses, created_at, used_at, used_at, %(version)s, now() + interval '1 day' + random() * interval '90 days'
+FROM (
+  SELECT n, uses, created_at, CASE WHEN uses > 0 THEN created_at + random() * (now() - created_at) ELSE created_at END
+    AS used_at
+  FROM (
+    SELECT n, greatest(n %% 8 - 3, 0) AS uses, now() - random() * %(days)s * interval '1 day' AS created_at
+    FROM generate_series(1, %(rows)s) AS n
+  ) AS accepted
+) AS used
+"""
