@@ -12,13 +12,11 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import ValidationError
 
 from app.domain import forecast
-from app.domain.decoding import UNKNOWN_FIELD
+from app.domain.amendment import amended
 from app.domain.dynamics.profiles import rebase
 from app.domain.forecast import Counts
-from app.domain.policy import Policy
 from app.domain.tiers import DECAY_TIERS
 from app.errors import FieldError, Invalid
 from app.services import strengths
@@ -119,41 +117,6 @@ def of_tenant(tenant_id: UUID, wish: Wish) -> Outlook:
             _add_moves(moves, held.ids, before, after)
     told = [moves[pair] for pair in sorted(moves)]
     return Outlook(as_of, dates, as_is, None if changed is None else as_changed, told)
-
-
-def amended(policy: Policy, changes: Mapping[str, Any]) -> Policy:
-    """The policy with these fields changed; parameters of a profile aren't carried over to another one.
-
-    Raises:
-        Invalid: That makes no policy; names each wrong field by its path, beginning with `policy`.
-    """
-    body = policy.model_dump(mode="json")
-    forgetting = changes.get("forgetting")
-    if (
-        isinstance(forgetting, Mapping)
-        and forgetting.get("profile", policy.forgetting.profile) != policy.forgetting.profile
-    ):
-        body["forgetting"] = {}
-    try:
-        return Policy.model_validate(_merged(body, changes))
-    except ValidationError as error:
-        raise Invalid(errors=[_wrong(found) for found in error.errors()]) from None
-
-
-def _merged(body: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    merged = {**body, **changes}
-    for name, value in changes.items():
-        if isinstance(value, Mapping) and isinstance(body.get(name), Mapping):
-            merged[name] = _merged(body[name], value)
-    return merged
-
-
-def _wrong(found: Mapping[str, Any]) -> FieldError:
-    """A field's error; what is wrong with a profile's parameters is told by their names alone."""
-    unknown = found["type"] in {"extra_forbidden", "unexpected_keyword_argument"}
-    outside = found["type"] == "extra_forbidden" or not found["loc"] or found["loc"][0] in Policy.model_fields
-    path = ("policy", *(() if outside else ("forgetting", "parameters")), *map(str, found["loc"]))
-    return FieldError(".".join(path), UNKNOWN_FIELD if unknown else found["msg"].removeprefix("Value error, "))
 
 
 def _too_far(days: int, why: str, limit: int | None = None) -> Invalid:

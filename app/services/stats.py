@@ -11,7 +11,7 @@ from app.domain.scoring import version
 from app.services import spaces
 from app.services.spaces import Searched
 from app.settings import settings
-from app.store import database, dead_letters, jobs, memories, ratings, schedules, work
+from app.store import database, dead_letters, jobs, ratings, schedules, states, work
 from app.store import spaces as space_rows
 from app.store.work import Waiting
 
@@ -46,7 +46,7 @@ class Stats:
 def of_tenant(tenant_id: UUID) -> Stats:
     """The numbers of one tenant."""
     with database.tenant(tenant_id) as tx:
-        tiers = memories.counts_by_tier(tx, tenant_id)
+        tiers = states.counts_by_tier(tx, tenant_id)
         waiting = work.waiting(tx, tenant_id)
         runs = _together(schedules.unfinished(tx, tenant_id), jobs.unfinished(tx, tenant_id))
         letters = dead_letters.count(tx, tenant_id)

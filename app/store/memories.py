@@ -360,20 +360,6 @@ ON CONFLICT DO NOTHING
 """)
 
 
-def counts_by_tier(tx: Connection, tenant_id: UUID) -> dict[str, int]:
-    """How many memories a tenant has in each tier; every tier is named."""
-    found = {row.tier: row.memories for row in tx.execute(_COUNTS, {"tenant": tenant_id})}
-    return {tier: found.get(tier, 0) for tier in ("active", "archived", "cold")}
-
-
-_COUNTS = text("""
-SELECT state.tier, count(*) AS memories
-FROM memory_state AS state JOIN memories AS memory USING (tenant_id, memory_id)
-WHERE state.tenant_id = :tenant AND memory.deleted_at IS NULL
-GROUP BY state.tier
-""")
-
-
 def _as_json(row: NewMemory) -> dict[str, object]:
     given = row.given
     return {

@@ -141,6 +141,15 @@ def page(tx: Connection, tenant_id: UUID, after: UUID, limit: int, subject: str 
     return _held(tx, _PAGE if subject is None else _PAGE_OF_SUBJECT, values)
 
 
+def counts_by_tier(tx: Connection, tenant_id: UUID) -> dict[str, int]:
+    """How many memories a tenant has in each tier; every tier is named."""
+    found = dict(driver(tx).execute(_BY_TIER, {"tenant": tenant_id}).fetchall())
+    return {tier: found.get(tier, 0) for tier in ("active", "archived", "cold")}
+
+
+_BY_TIER: Final = "SELECT tier, count(*) FROM memory_state WHERE tenant_id = %(tenant)s GROUP BY tier"
+
+
 def _held(tx: Connection, statement: str, values: dict[str, Any]) -> Held:
     ids, scored, versions, tiers, due, *columns = _sent_rows(tx, statement, values)
     return Held(

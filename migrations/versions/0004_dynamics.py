@@ -98,7 +98,7 @@ CREATE TABLE reviews (
 );
 """
 
-# Every look at strengths leaves the deleted ones out; there are few, and without it they are looked for among all.
+# Searches leave the deleted ones out; there are few, and without it they are looked for among all.
 DELETED = """
 CREATE INDEX memories_deleted ON memories (tenant_id, memory_id) WHERE deleted_at IS NOT NULL;
 """

@@ -101,7 +101,9 @@ class Shop:
         return [
             tuple(row)
             for row in self.service.rows(
-                "SELECT kind, before, after FROM memory_events WHERE memory_id = %s ORDER BY event_id", memory_id
+                "SELECT kind, before, after FROM memory_events WHERE memory_id = %s AND kind <> 'promoted' "
+                "ORDER BY event_id",
+                memory_id,
             )
         ]
 

@@ -11,6 +11,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import pytest
 
+from app.domain.amendment import amended
 from app.domain.dynamics.profiles import rebase
 from app.domain.dynamics.state import DAY_SECONDS
 from app.domain.forecast import tiers_at
@@ -18,7 +19,7 @@ from app.domain.policy import Forgetting, Policy
 from app.domain.tiers import DECAY_TIERS
 from app.errors import Invalid
 from app.services import forecast, memories, strengths
-from app.services.forecast import Outlook, Wish, amended, of_tenant
+from app.services.forecast import Outlook, Wish, of_tenant
 from app.store import database, states
 from tests.service import Service, Tenant
 
@@ -171,12 +172,12 @@ def test_a_wrong_field_is_named_by_its_path(changes: Mapping[str, Any], field: s
 
 
 def test_ticks_too_small_for_so_many_days_are_refused(service: Service) -> None:
-    ticking = {"forgetting": {"profile": "memory_decay", "parameters": {"tick_seconds": 60}}}
+    ticking = {"forgetting": {"profile": "memory_decay", "parameters": {"tick_seconds": 600}}}
     tenant = service.tenant()
-    assert len(look(tenant, 60, changes=ticking).dates) == 61
+    assert len(look(tenant, 608, changes=ticking).dates) == 609
     with pytest.raises(Invalid) as refused:
-        look(tenant, 61, changes=ticking)
-    assert [(error.field, error.value, error.limit) for error in refused.value.errors] == [("days", 61, 60)]
+        look(tenant, 609, changes=ticking)
+    assert [(error.field, error.value, error.limit) for error in refused.value.errors] == [("days", 609, 608)]
 
 
 def test_what_takes_too_long_is_given_up(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
