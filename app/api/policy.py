@@ -109,6 +109,7 @@ def _outcome(outcome: Outcome) -> dict[str, Any]:
 def _effects(effects: Effects) -> dict[str, Any]:
     return {
         "memories": effects.memories,
+        "complete": effects.complete,
         "tiers": {"before": _by_tier(effects.before), "after": _by_tier(effects.after)},
         "moves": [{"from": old, "to": new, "memories": count} for (old, new), count in effects.moves.most_common()],
         "sample": [{"id": memory_id, "from": old, "to": new} for memory_id, old, new in effects.sample],

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from app.cli.assignments import assigned
 from app.cli.failures import Code, Commands, Failure
 from app.cli.output import AsJson, Url, examples, plain, print_json, print_table
 from app.cli.place import find
@@ -162,9 +163,7 @@ def can_ask() -> bool:
 
 def _change(file: Path | None, sets: list[str] | None, preset: str | None, at: datetime | None) -> dict[str, Any]:
     """The body that asks for a change."""
-    fields = {} if file is None else _read(file)
-    for one in sets or []:
-        _put(fields, one)
+    fields = assigned(sets or [], {} if file is None else _read(file))
     if not fields and preset is None:
         raise Failure("name what to change: a FILE, --set field=value, or --preset", Code.USAGE)
     change: dict[str, Any] = {"policy": fields}
@@ -191,23 +190,6 @@ def _read(file: Path) -> dict[str, Any]:
     return found
 
 
-def _put(fields: dict[str, Any], one: str) -> None:
-    """Enter `a.b=value`, the value as JSON where it is that, else as text."""
-    path, sign, text = one.partition("=")
-    *outer, last = path.split(".")
-    if not sign or not all((*outer, last)):
-        raise Failure(f"--set {one}: give a field and its value, such as tiers.cold_below=0.2", Code.USAGE)
-    for name in outer:
-        inner = fields.setdefault(name, {})
-        if not isinstance(inner, dict):
-            raise Failure(f"--set {one}: {name} has a value already", Code.USAGE)
-        fields = inner
-    try:
-        fields[last] = json.loads(text)
-    except ValueError:
-        fields[last] = text
-
-
 def _preview(api: Api, change: dict[str, Any]) -> dict[str, Any]:
     return api.call("PUT", PATH, json=change | {"dry_run": True}, safe=True).body
 
@@ -229,7 +211,10 @@ def _show_preview(found: dict[str, Any]) -> None:
     for version in found["superseded"]:
         typer.echo(f"version {version} waits, and won't hold any more")
     effects = found["effects"]
-    typer.echo(f"\n{effects['memories']:,} memories from {_moment(found['effective_at'])} on, by what decay asks for:")
+    some = "" if effects["complete"] else "the first "
+    typer.echo(
+        f"\n{some}{effects['memories']:,} memories from {_moment(found['effective_at'])} on, by what decay asks for:"
+    )
     days = f"in {effects['later']['days']} days"
     pairs = (effects["tiers"], effects["later"])
     counts = [[tier, *(f"{pair[side][tier]:,}" for pair in pairs for side in ("before", "after"))] for tier in TIERS]

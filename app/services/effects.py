@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -22,6 +23,8 @@ from app.store.states import Held
 PAGE_ROWS: Final = 20_000
 SAMPLES: Final = 20
 LATER_DAYS: Final = 30
+SECONDS_MAX: Final = 40.0
+"""Clients wait for a minute."""
 
 _NONE: Final = UUID(int=0)
 
@@ -32,7 +35,8 @@ class Effects:
 
     Attributes:
         at: That moment, in seconds since 1970.
-        memories: How many the tenant has.
+        memories: How many were looked at.
+        complete: Whether these are all; looking ends after `SECONDS_MAX`.
         before: Memories by the tier that decay asks for at that moment, without the change.
         after: The same with it.
         later_before: As `before`, `LATER_DAYS` after that moment.
@@ -44,6 +48,7 @@ class Effects:
 
     at: float
     memories: int = 0
+    complete: bool = True
     before: Counter[str] = field(default_factory=Counter)
     after: Counter[str] = field(default_factory=Counter)
     later_before: Counter[str] = field(default_factory=Counter)
@@ -65,8 +70,11 @@ def of(tenant_id: UUID, times: Timeline, era: Era) -> Effects:
         ProfileMissing: A policy's model of forgetting isn't installed.
     """
     changed = Timeline([*times.eras, era])
-    effects = Effects(era.since)
+    effects, began = Effects(era.since), time.monotonic()
     for held in _pages(tenant_id):
+        if effects.memories and time.monotonic() - began > SECONDS_MAX:
+            effects.complete = False
+            break
         _add(effects, held, times, changed)
     return effects
 

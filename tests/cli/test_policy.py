@@ -32,6 +32,7 @@ def outcome(**more: Any) -> dict[str, Any]:
 
 EFFECTS: dict[str, Any] = {
     "memories": 1206,
+    "complete": True,
     "tiers": {"before": TIERS, "after": LESS},
     "moves": [{"from": "active", "to": "archived", "memories": 1200}],
     "sample": [],
@@ -167,10 +168,8 @@ def test_what_changes_nothing_is_not_asked_about(cli: Cli, api: Stub) -> None:
     ("words", "reason"),
     [
         ((), "name what to change"),
-        (("--set", "tiers"), "give a field and its value"),
-        (("--set", "=1"), "give a field and its value"),
-        (("--set", "a..b=1"), "give a field and its value"),
-        (("--set", "tiers=1", "--set", "tiers.cold_below=1"), "tiers has a value already"),
+        (("--set", "tiers"), "field=value"),
+        (("--set", "tiers=1", "--set", "tiers.cold_below=1"), "goes through"),
         (("nowhere.json",), "nowhere.json can't be read"),
         (("broken.json",), "broken.json isn't JSON"),
         (("list.json",), "holds no object of fields"),

@@ -232,8 +232,21 @@ def test_effects_are_those_of_each_memory_by_hand(
 def test_deleted_memories_have_no_part_in_it(service: Service, tenant: Tenant) -> None:
     fill(service, tenant, Policy().model, 3)
     memories.delete(tenant.tenant_id, service.one("SELECT memory_id FROM memories ORDER BY seq LIMIT 1"))
+    memories.delete(tenant.tenant_id, service.one("SELECT memory_id FROM memories WHERE text = 'memory 1'"))
     _, found = policy_versions.preview(tenant.tenant_id, Change({"tiers": {"archived_below": 1}}))
     assert (found.memories, sum(found.after.values())) == (2, 2)
+
+
+def test_looking_ends_before_clients_have_waited_too_long(
+    service: Service, tenant: Tenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(effects, "PAGE_ROWS", 4)
+    fill(service, tenant, Policy().model, 10)
+    change = Change({"tiers": {"archived_below": 1}})
+    assert policy_versions.preview(tenant.tenant_id, change)[1].complete
+    monkeypatch.setattr(effects, "SECONDS_MAX", -1.0)
+    _, found = policy_versions.preview(tenant.tenant_id, change)
+    assert (found.memories, found.complete) == (4, False)
 
 
 def test_what_another_profile_cannot_hold_is_counted(service: Service) -> None:
