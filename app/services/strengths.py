@@ -91,14 +91,15 @@ def settle(tx: database.Transaction, tenant_id: UUID, held: Held, times: Timelin
         is_stale[:] = True
     looks = examined(era, after.state, now)
     stale, fresh = np.flatnonzero(is_stale), np.flatnonzero(~is_stale)
-    states.write_anchors(tx, tenant_id, after.only(stale), era.version, looks.only(stale))
+    due, tiers = looks.next_due_at[stale], looks.decay_tiers[stale]
+    states.write_anchors(tx, tenant_id, after.only(stale), era.version, due, tiers)
     states.write_looks(tx, tenant_id, [held.ids[row] for row in fresh], looks.only(fresh))
     moved = np.flatnonzero(looks.decay_tiers != held.decay_tiers)
-    tiers = looks.decay_tiers[moved]
+    asked = looks.decay_tiers[moved]
     strength = era.dynamics.strength(take(after.state, moved), now)
-    change = Change(now, held.decay_tiers[moved], tiers, strength)
+    change = Change(now, held.decay_tiers[moved], asked, strength)
     events.add(tx, tenant_id, "decay_tier", [held.ids[row] for row in moved], change)
-    return Counter(DECAY_TIERS[tier] for tier in tiers)
+    return Counter(DECAY_TIERS[tier] for tier in asked)
 
 
 @contextmanager

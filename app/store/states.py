@@ -249,7 +249,14 @@ class Looks(NamedTuple):
         return Looks(self.decay_tiers[places], self.next_due_at[places])
 
 
-def write_anchors(tx: Connection, tenant_id: UUID, held: Held, version: int, looks: Looks | None = None) -> None:
+def write_anchors(
+    tx: Connection,
+    tenant_id: UUID,
+    held: Held,
+    version: int,
+    next_due_at: npt.NDArray[np.float64] | None = None,
+    decay_tiers: npt.NDArray[np.integer[Any]] | None = None,
+) -> None:
     """Write what decay starts from, of rows that are locked, anchored under this version of the policy.
 
     Args:
@@ -257,7 +264,8 @@ def write_anchors(tx: Connection, tenant_id: UUID, held: Held, version: int, loo
         tenant_id: The tenant.
         held: The rows with their new states; inputs such as salience are left as they are in the table.
         version: Of the policy.
-        looks: What was found in the new states; None leaves it to the next sweep.
+        next_due_at: Seconds since 1970; None lets the next sweep work it out.
+        decay_tiers: What decay asks for, as places in `DECAY_TIERS`; None leaves it as it was.
     """
     if not held.ids:
         return
@@ -270,7 +278,9 @@ def write_anchors(tx: Connection, tenant_id: UUID, held: Held, version: int, loo
         "level": Doubles(np.clip(state.level, -_LEVEL_MAX, _LEVEL_MAX)),
         "retrieval": Doubles(state.retrieval),
         "stability": Doubles(state.stability),
-        **_looks(looks or Looks(held.decay_tiers, np.full(len(held), -np.inf))),
+        "tiers": Integers(held.decay_tiers if decay_tiers is None else decay_tiers),
+        "due": Moments(np.full(len(held), -np.inf) if next_due_at is None else next_due_at),
+        "names": list(DECAY_TIERS),
     }
     driver(tx).execute(_WRITE_ANCHORS, values)
 
@@ -345,8 +355,16 @@ WHERE state.tenant_id = %(tenant)s AND state.memory_id = given.memory_id
 
 def write_looks(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID], looks: Looks) -> None:
     """Write what a sweep found, of rows that are locked and whose anchors stay."""
-    if memory_ids:
-        driver(tx).execute(_WRITE_LOOKS, {"tenant": tenant_id, "ids": Uuids(memory_ids), **_looks(looks)})
+    if not memory_ids:
+        return
+    values = {
+        "tenant": tenant_id,
+        "ids": Uuids(memory_ids),
+        "tiers": Integers(looks.decay_tiers),
+        "due": Moments(looks.next_due_at),
+        "names": list(DECAY_TIERS),
+    }
+    driver(tx).execute(_WRITE_LOOKS, values)
 
 
 _WRITE_LOOKS: Final = """
@@ -365,11 +383,3 @@ _RETIRE: Final = """
 UPDATE memory_state SET tier = 'deleted', next_due_at = 'infinity'
 WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s)
 """
-
-
-def _looks(looks: Looks) -> dict[str, Any]:
-    return {
-        "tiers": Integers(looks.decay_tiers),
-        "due": Moments(looks.next_due_at),
-        "names": list(DECAY_TIERS),
-    }
