@@ -188,7 +188,7 @@ def _sent(name: str) -> str:
 _ALIVE: Final = "tier <> 'deleted'"
 
 
-def _statement(where: str) -> str:
+def _statement(where: str, sort: str = "") -> str:
     tiers = ", ".join(f"'{tier}'" for tier in DECAY_TIERS)
     return f"""
 SELECT string_agg(uuid_send(memory_id), ''), string_agg(int2send((salience IS NOT NULL)::int::int2), ''),
@@ -197,7 +197,7 @@ SELECT string_agg(uuid_send(memory_id), ''), string_agg(int2send((salience IS NO
   string_agg(timestamptz_send(next_due_at), ''),
   {", ".join(map(_sent, _COLUMNS))}
 FROM (
-  SELECT * FROM (SELECT * FROM memory_state WHERE tenant_id = %(tenant)s AND {where}) AS chosen ORDER BY memory_id
+  SELECT * FROM (SELECT * FROM memory_state WHERE tenant_id = %(tenant)s AND {where}) AS chosen {sort}
 ) AS found
 """  # noqa: S608 - constants alone
 
@@ -213,7 +213,8 @@ _PAGE_OF_SUBJECT: Final = _statement("""memory_id > %(after)s AND EXISTS (
       SELECT FROM memories AS memory WHERE memory.tenant_id = %(tenant)s AND memory.memory_id = memory_state.memory_id
         AND memory.subject = %(subject)s AND memory.deleted_at IS NULL) ORDER BY memory_id LIMIT %(limit)s""")
 _LOCK_DUE: Final = _statement(
-    f"{_ALIVE} AND {_DUE} AND {_NOT_AHEAD} ORDER BY next_due_at LIMIT %(limit)s FOR UPDATE SKIP LOCKED"
+    f"{_ALIVE} AND {_DUE} AND {_NOT_AHEAD} ORDER BY next_due_at LIMIT %(limit)s FOR UPDATE SKIP LOCKED",
+    "ORDER BY memory_id",
 )
 _LOCK_OLDER: Final = _statement(
     f"memory_id > %(after)s AND {_ALIVE} AND {_OLDER} ORDER BY memory_id LIMIT %(limit)s FOR UPDATE"
