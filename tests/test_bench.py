@@ -36,7 +36,7 @@ def bench(*arguments: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.slow
 def test_a_quick_run_prints_a_table_and_writes_json(tmp_path: Path) -> None:
     written = tmp_path / "bench.json"
-    done = bench("stages", "search", "--quick", "--repeats", "1", "--json", str(written))
+    done = bench("stages", "search", "strength", "--quick", "--repeats", "1", "--json", str(written))
     assert done.returncode == 0, done.stderr
     assert "ratio" in done.stdout
     assert "rows/s" in done.stderr  # progress
@@ -44,7 +44,7 @@ def test_a_quick_run_prints_a_table_and_writes_json(tmp_path: Path) -> None:
     assert document["quick"] is True
     assert document["repeats"] == 1
     works = [figure["work"] for figure in document["figures"]]
-    for work in ("index stage", "embed stage", "search"):
+    for work in ("index stage", "embed stage", "search", "live strength", "importance"):
         assert any(name.startswith(work) for name in works), works
     for figure in document["figures"]:
         assert figure["unit"]

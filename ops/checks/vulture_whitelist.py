@@ -18,9 +18,11 @@ _Shared.collect
 factory
 # the models of forgetting, complete before the lifecycle, the reviews and the search that call them
 Dynamics.strength_sql
+Dynamics.refresh_seconds
+Dynamics.due_at
+Dynamics.reinforce
 profiles.profile
 state.new
-state.sql_columns
 importance.due_at
 mnemex.Mnemex.promoted
 cmm.priming
