@@ -20,13 +20,26 @@ MODELS_MOST: Final = 8
 _COLUMNS: Final = sql_columns("s")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class _Chapter:
-    """A model of forgetting, from a version of the policy and a moment on."""
+    """A model of forgetting, from a version of the policy and a moment on; equal with the very same model alone.
+
+    What is compiled is found again by it, and a model of somebody else may hold what has no hash.
+    """
 
     version: int
     since: float
     dynamics: Dynamics
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Chapter) and self._key == other._key
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    @property
+    def _key(self) -> tuple[int, float, int]:
+        return self.version, self.since, id(self.dynamics)
 
 
 def relation(times: Timeline, now: float, moment: Term = SQL_NOW) -> str:

@@ -131,6 +131,12 @@ def test_a_policy_that_leaves_the_model_as_it_is_costs_nothing() -> None:
     )
 
 
+def test_a_policy_is_compiled_once() -> None:
+    times = eras(CLOSED["spec"], CLOSED["cmm"])
+    first, again = (memory_strength.relation(times, START + YEAR_SECONDS + moment) for moment in (0, 1))
+    assert first is again
+
+
 def test_only_the_last_models_are_told_apart() -> None:
     changing = [CLOSED["spec"], CLOSED["spec linear"]] * 20
     one, forty = (len(memory_strength.relation(eras(*models), START + 20 * YEAR_SECONDS)) for models in ([], changing))
@@ -154,6 +160,7 @@ class Plain:
     name = "plain"
     refresh_seconds = np.inf
     spreads = False
+    __hash__ = None  # type: ignore[assignment]  # as any dataclass that isn't frozen
 
     def strength_sql(self, row: Row[Term], now: Term) -> str:
         return f"least(1, power(0.9, date_part('epoch', {now.sql} - {row.accessed_at.sql}) / 86400))"
