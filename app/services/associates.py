@@ -16,7 +16,7 @@ from app.domain.dynamics.state import Event, Row, take
 from app.domain.dynamics.timeline import Era
 from app.store import database, events, links, states
 from app.store.events import Change
-from app.store.states import Held, Looks
+from app.store.states import Held
 
 Reached = Mapping[UUID, Sequence[UUID]]
 """Memories, each with those that a use of it strengthens; to be locked, too."""
@@ -87,7 +87,7 @@ def strengthen(
     stabler = replace(held, state=state).only(np.unique(places).astype(np.intp))
     # They fade slower from here on, so a bound stays one, unless it was worked out by another policy.
     due = np.where(stabler.versions == era.version, stabler.next_due_at, -np.inf)
-    states.write_anchors(tx, tenant_id, stabler, era.version, Looks(stabler.decay_tiers, due))
+    states.write_anchors(tx, tenant_id, stabler, era.version, due)
     return len(stabler)
 
 

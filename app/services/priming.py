@@ -26,23 +26,23 @@ def factors(
 
     Only turns of a session are, under `cmm`. Without Redis nothing is.
     """
-    model, session, turn = policy.model, request.session, request.turn
-    if not isinstance(model, cmm.Cmm) or session is None or turn is None:
+    session, turn = request.session, request.turn
+    if policy.forgetting.profile != cmm.Cmm.name or session is None or turn is None:
         return None
     try:
         turns_ago = turn - last_turns(tenant_id, session, [candidate.memory_id for candidate in found])
     except RedisError as error:
         log.warning("not_primed", tenant=str(tenant_id), error=type(error).__name__)
         return None
-    return cmm.priming(model.parameters, turns_ago)
+    return cmm.priming(policy.model.parameters, turns_ago)
 
 
 def activate(tenant_id: UUID, results: Sequence[SearchResult], request: SearchRequest, policy: Policy) -> None:
     """Note what a turn of a session has shown, under `cmm`."""
-    model, session, turn = policy.model, request.session, request.turn
-    if not isinstance(model, cmm.Cmm) or session is None or turn is None:
+    session, turn = request.session, request.turn
+    if policy.forgetting.profile != cmm.Cmm.name or session is None or turn is None:
         return
     try:
-        remember(tenant_id, session, [result.id for result in results], turn, model.parameters.priming_turns)
+        remember(tenant_id, session, [result.id for result in results], turn, policy.model.parameters.priming_turns)
     except RedisError as error:
         log.warning("not_primed", tenant=str(tenant_id), error=type(error).__name__)

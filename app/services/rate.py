@@ -21,7 +21,8 @@ from app import failpoints, metrics, queues
 from app.clients.resilience import ProviderFailed, Reason, Verdict
 from app.domain.scoring import SETTLE_SECONDS, Score, Unscored, digest
 from app.domain.wording import spoken
-from app.services import budget, strengths
+from app.errors import ProfileMissing
+from app.services import budget, policies, strengths
 from app.services.enrichment import KILLED
 from app.services.passing import is_passing
 from app.settings import settings
@@ -118,6 +119,7 @@ def _see_to(turn: Turn, scorer: Scorer) -> _Passed:
         if budget.state(turn.tenant_id) is budget.State.HARD:
             _give_back(turn, min(PUT_OFF_SECONDS, _seconds_to_midnight()))
             return _Passed()
+        _ = policies.current(turn.tenant_id).model  # what is found can't be written without it
         texts, known = _take(turn.tenant_id, scorer.version)
         if not texts:
             with database.shared() as tx:
@@ -127,6 +129,10 @@ def _see_to(turn: Turn, scorer: Scorer) -> _Passed:
             _give_up(turn, texts[0].memories[0], scorer.version)
             return _Passed()
         return _rate(turn, scorer, texts, known)
+    except ProfileMissing:
+        log.warning("dynamics_missing", stage=ratings.STAGE, tenant=str(turn.tenant_id))
+        _give_back(turn, PUT_OFF_SECONDS)
+        return _Passed()
     except Exception as error:
         taken = [memory for text in texts for memory in text.memories]
         if is_passing(error):

@@ -45,26 +45,27 @@ WHERE tenant_id = :tenant_id AND effective_at <= now() ORDER BY version DESC LIM
 """)
 
 
-def versions(tx: Connection, tenant_id: UUID) -> list[tuple[int, float, str]]:
-    """All of a tenant's policies: version, from when on it holds in seconds since 1970, and its JSON."""
-    return [(row.version, row.since, row.body) for row in tx.execute(_VERSIONS, {"tenant_id": tenant_id})]
-_VERSIONS = text("""
-SELECT version, CAST(extract(epoch FROM effective_at) AS float8) AS since, CAST(body AS text) AS body
-FROM policies WHERE tenant_id = :tenant_id ORDER BY version
-""")
 def is_rebased(tx: Connection, tenant_id: UUID, version: int) -> bool:
     """Whether no memory was left under an older version, when that was last seen to."""
     return bool(tx.execute(_IS_REBASED, {"tenant_id": tenant_id, "version": version}).scalar_one())
+
+
 _IS_REBASED = text("""
 SELECT :version = 0 OR EXISTS (
   SELECT FROM policies WHERE tenant_id = :tenant_id AND version >= :version AND rebased_at IS NOT NULL)
 """)
+
+
 def mark_rebased(tx: Connection, tenant_id: UUID, version: int) -> None:
     """Note that no memory is left under an older version."""
     tx.execute(_MARK_REBASED, {"tenant_id": tenant_id, "version": version})
+
+
 _MARK_REBASED = text("""
 UPDATE policies SET rebased_at = now() WHERE tenant_id = :tenant_id AND version = :version AND rebased_at IS NULL
 """)
+
+
 def profiles(tx: Connection) -> dict[str, int]:
     """How many tenants have a model of forgetting in force, or waiting, by its name; for a role that sees all."""
     return {row.profile: row.tenants for row in tx.execute(_PROFILES)}
