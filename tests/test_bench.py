@@ -36,7 +36,7 @@ def bench(*arguments: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.slow
 def test_a_quick_run_prints_a_table_and_writes_json(tmp_path: Path) -> None:
     written = tmp_path / "bench.json"
-    done = bench("stages", "search", "strength", "--quick", "--repeats", "1", "--json", str(written))
+    done = bench("stages", "search", "strength", "upkeep", "--quick", "--repeats", "1", "--json", str(written))
     assert done.returncode == 0, done.stderr
     assert "ratio" in done.stdout
     assert "rows/s" in done.stderr  # progress
@@ -44,7 +44,17 @@ def test_a_quick_run_prints_a_table_and_writes_json(tmp_path: Path) -> None:
     assert document["quick"] is True
     assert document["repeats"] == 1
     works = [figure["work"] for figure in document["figures"]]
-    for work in ("index stage", "embed stage", "search", "live strength", "importance"):
+    for work in (
+        "index stage",
+        "embed stage",
+        "search",
+        "live strength",
+        "importance",
+        "due-only sweep",
+        "rebase",
+        "touches",
+        "forecast",
+    ):
         assert any(name.startswith(work) for name in works), works
     for figure in document["figures"]:
         assert figure["unit"]
@@ -58,7 +68,7 @@ def test_help_has_examples_and_names_the_benchmarks() -> None:
     done = bench("--help")
     assert done.returncode == 0
     assert "make bench ARGS=" in done.stdout
-    for name in ("ingest", "drain", "stages", "search", "rating", "reembed", "strength", "startup"):
+    for name in ("ingest", "drain", "stages", "search", "rating", "reembed", "strength", "upkeep", "startup"):
         assert name in done.stdout
 
 
@@ -106,7 +116,13 @@ def test_searches_that_fail_are_counted_and_dont_end_the_load() -> None:
 
 @pytest.mark.parametrize(
     ("name", "known"),
-    [("search", "vectors"), ("index", "to_tsvector"), ("index", "ready_indexed"), ("strength", "three_exp")],
+    [
+        ("search", "vectors"),
+        ("index", "to_tsvector"),
+        ("index", "ready_indexed"),
+        ("strength", "three_exp"),
+        ("upkeep", "anchors"),
+    ],
 )
 def test_floors_are_found_by_name(name: str, known: str) -> None:
     assert known in statements(name)

@@ -21,11 +21,16 @@ def fill(place: Place, tenant_id: UUID, rows: int, version: int = 1) -> None:
     place.owner.execute("VACUUM ANALYZE memory_state")
 
 
+def ids(rows: int) -> list[UUID]:
+    """The ids of a tenant's rows, in their order."""
+    return [UUID(int=n) for n in range(1, rows + 1)]
+
+
 _FILL: Final = """
 INSERT INTO memory_state (
   tenant_id, memory_id, kind, salience, salience_source, access_count, created_at, accessed_at, anchored_at,
   policy_version, next_due_at)
-SELECT %(tenant)s, ('00000000-0000-7000-8000-' || lpad(to_hex(n), 12, '0'))::uuid, n %% 5, random(), 'heuristic',
+SELECT %(tenant)s, lpad(to_hex(n), 32, '0')::uuid, n %% 5, random(), 'heuristic',
   uses, created_at, used_at, used_at, %(version)s, now() + interval '1 day' + random() * interval '90 days'
 FROM (
   SELECT n, uses, created_at, CASE WHEN uses > 0 THEN created_at + random() * (now() - created_at) ELSE created_at END
