@@ -19,7 +19,6 @@ from app.domain.dynamics.mnemex import Mnemex, is_other_domain
 from app.domain.dynamics.timeline import Era
 from app.domain.ids import RANDOM_BYTES, new_base
 from app.domain.reinforcement import Moments, Reinforced, Uses, reinforced, rested
-from app.domain.tiers import decay_tier
 from app.domain.touch import Touches, Use, encode, found
 from app.errors import BacklogFull, Unavailable
 from app.services import associates, memories, promotion, strengths
@@ -160,7 +159,7 @@ def _reinforce(tx: database.Transaction, tenant_id: UUID, touched: Sequence[Touc
     used = np.unique(uses.rows)
     written = after.only(used)
     crossed = np.bincount(uses.rows[elsewhere & ~done.late], minlength=len(after))[used]
-    look_again = _look_again(era, written, now)
+    look_again = strengths.look_again(era, written, now)
     states.write_uses(tx, tenant_id, written, era.version, elsewhere=crossed, look_again=look_again)
     _note(tx, tenant_id, after.ids, uses, done)
     promotion.flag(tx, tenant_id, written, era, now)
@@ -242,13 +241,6 @@ def _used_by(told: Sequence[_Told], done: Reinforced, memory_ids: Sequence[UUID]
             memory_id = memory_ids[one.row]
             moments[memory_id] = max(one.at, moments.get(memory_id, one.at))
     return list(used.values())
-
-
-def _look_again(era: Era, held: Held, now: float) -> npt.NDArray[np.bool_]:
-    """Where a sweep must look at a memory, though its use has put off what was due."""
-    tiers = decay_tier(era.policy.tiers, held.state, now, strengths.look(era, held.state, now))
-    moved: npt.NDArray[np.bool_] = (held.versions != era.version) | (held.decay_tiers != tiers)
-    return moved
 
 
 def _note(tx: database.Transaction, tenant_id: UUID, memory_ids: Sequence[UUID], uses: Uses, done: Reinforced) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import structs
 
-from app.domain import review, tiers
+from app.domain import review
 from app.domain.dynamics.ops import Floats
 from app.domain.dynamics.state import DAY_SECONDS, Event
 from app.domain.dynamics.timeline import Era, Timeline
@@ -281,10 +281,7 @@ def _following(
 def _reinforce(tx: database.Transaction, tenant_id: UUID, held: Held, era: Era, at: float, now: float) -> float:
     """Let a review count as a use. Returns the strength after it."""
     used = replace(held, state=era.dynamics.reinforce(held.state, Event(at=at, now=now)))
-    seen = strengths.look(era, used.state, now)
-    states.write_uses(tx, tenant_id, used, era.version)
-    tier = tiers.decay_tier(era.policy.tiers, used.state, now, seen)
-    if (held.versions[0], held.decay_tiers[0]) != (era.version, tier[0]):
-        states.write_anchors(tx, tenant_id, used, era.version)  # its bound was of another policy or tier
+    look_again = strengths.look_again(era, used, now)
+    states.write_uses(tx, tenant_id, used, era.version, look_again=look_again)
     promotion.flag(tx, tenant_id, used, era, now)
-    return float(seen.strength[0])
+    return float(era.dynamics.strength(used.state, now)[0])
