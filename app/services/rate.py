@@ -183,6 +183,11 @@ def _rate(turn: Turn, scorer: Scorer, texts: Sequence[_Text], known: Mapping[byt
             failed += ((memory, found.failed[text.name]) for memory in text.memories)
         elif text.name in found.spared:
             spared += text.memories
+    hits = len(rated) - len(found.scores)
+    if found.usage.calls or hits:  # first, since it is spent whatever becomes of the answers
+        budget.spend(
+            tenant_id, "score", config.salience_model, found.usage, memories=len(found.scores), cache_hits=hits
+        )
     with database.tenant(tenant_id) as tx:
         with strengths.changing(tx, tenant_id, [each.memory_id for each in rated]):
             written = scores.write(tx, tenant_id, scores.LLM, rated)
@@ -194,11 +199,6 @@ def _rate(turn: Turn, scorer: Scorer, texts: Sequence[_Text], known: Mapping[byt
         for memory, failure in lost:
             _set_aside(tx, tenant_id, memory, failure.reason.value, memory.asks)
         rating_turns.give_back(tx, turn, delay_seconds)
-    hits = len(rated) - len(found.scores)
-    if found.usage.calls or hits:
-        budget.spend(
-            tenant_id, "score", config.salience_model, found.usage, memories=len(found.scores), cache_hits=hits
-        )
     _say(tenant_id, failed, spared, found.illness)
     metrics.count("rated_memories", written)
     metrics.count("rating_cache_hits", hits)

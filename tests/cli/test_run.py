@@ -165,13 +165,13 @@ def test_a_service_of_its_own(start: Callable[..., Run], cli: Cli, folder: Path)
 
 
 def try_the_readme(run: Run, folder: Path) -> None:
-    """Type what the README shows under "Use it", in a folder that is laid out like a clone."""
+    """Type what the README shows under "Use it" and "Forgetting", in a folder that is laid out like a clone."""
     (folder / ".ebbing").symlink_to(run.home)
     (folder / ".venv" / "bin").mkdir(parents=True)
     command = folder / ".venv" / "bin" / "ebbing"
     command.write_text(f'#!/bin/sh\nexec {" ".join(EBBING)} "$@"\n')
     command.chmod(0o755)
-    chapter = (ROOT / "README.md").read_text().split("## Use it")[1].split("\n## ")[0]
+    chapter = (ROOT / "README.md").read_text().split("## Use it")[1].split("\n## How it works")[0]
     first, *blocks = re.findall(r"^```bash\n(.*?)^```", chapter, re.MULTILINE | re.DOTALL)
     assert first.startswith("make run")
     address = (run.home / "api-url").read_text().strip()
@@ -189,10 +189,11 @@ def try_the_readme(run: Run, folder: Path) -> None:
         )
         assert done.returncode == 0, done
         answers.append(done.stdout)
-    by_command, over_http = answers
+    by_command, over_http, forgetting = answers
     assert "Ann likes her tea green" in by_command
     assert '"ids":[' in over_http
     assert "We ship on Friday" in over_http
+    assert "mnemex" in forgetting
 
 
 def kill_a_second_api(run: Run) -> None:
