@@ -11,10 +11,11 @@ from dataclasses import fields, replace
 from uuid import UUID
 
 import numpy as np
+import numpy.typing as npt
 
 from app.domain.dynamics.state import Event, Row, take
 from app.domain.dynamics.timeline import Era
-from app.store import database, events, links, states
+from app.store import database, events, links
 from app.store.events import Change
 from app.store.states import Held
 
@@ -47,11 +48,11 @@ def strengthen(
     *,
     used: Sequence[Used],
     now: float,
-) -> int:
+) -> tuple[Held, npt.NDArray[np.intp]]:
     """Strengthen what uses have reached: by each request once, however many linked memories it used.
 
     What a request used itself gains by that use alone. Requests count one by one, so that the outcome doesn't depend
-    on how they came in batches.
+    on how they came in batches. Notes it in the history; the rows are the caller's to write.
 
     Args:
         tx: The transaction of the uses.
@@ -63,10 +64,10 @@ def strengthen(
         now: Seconds since 1970.
 
     Returns:
-        How many memories are stabler than before.
+        All of the memories, and the places of those that are stabler than before.
     """
     if not along:
-        return 0
+        return held, np.empty(0, np.intp)
     rows = {memory_id: row for row, memory_id in enumerate(held.ids)}
     columns = {field.name: np.array(getattr(held.state, field.name), np.float64) for field in fields(Row)}
     state = Row(**columns)
@@ -80,15 +81,13 @@ def strengthen(
         for name, column in columns.items():
             column[there] = getattr(after, name)
         gains.append(np.array([there, at, was, is_now])[:, is_now > was])
-    [places, at, was, is_now] = np.concatenate([np.empty((4, 0)), *gains], axis=1)
-    told = replace(held, state=state).only(places.astype(np.intp))
+    [rows_told, at, was, is_now] = np.concatenate([np.empty((4, 0)), *gains], axis=1)
+    places = rows_told.astype(np.intp)
+    strengthened = replace(held, state=state)
+    told = strengthened.only(places)
     strength = era.dynamics.strength(told.state, now)
     events.add(tx, tenant_id, "associate", told.ids, Change(at, was, is_now, strength))
-    stabler = replace(held, state=state).only(np.unique(places).astype(np.intp))
-    # They fade slower from here on, so a bound stays one, unless it was worked out by another policy.
-    due = np.where(stabler.versions == era.version, stabler.next_due_at, -np.inf)
-    states.write_anchors(tx, tenant_id, stabler, era.version, due)
-    return len(stabler)
+    return strengthened, np.unique(places)
 
 
 def _moments(along: Reached, request: Used) -> Used:

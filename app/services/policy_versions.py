@@ -135,7 +135,8 @@ def put(tenant_id: UUID, change: Change) -> tuple[Outcome, UUID | None]:
     """
     with database.tenant(tenant_id) as tx:
         # By a clock read under the lock, versions begin in the order of their numbers.
-        now = policies.lock(tx, tenant_id)
+        policies.lock(tx, tenant_id)
+        now = database.now(tx)
         outcome, _ = _outcome(strengths.eras(tx, tenant_id), change, now)
         if outcome.is_new:
             era = outcome.era

@@ -145,12 +145,14 @@ def touch(tenant_id: UUID, memory_id: UUID, touches: Touches) -> Touch:
 def _reinforce(tx: database.Transaction, tenant_id: UUID, touched: Sequence[Touched]) -> _Done:
     given = {use.id for each in touched for use in each.touches.uses}
     known_as = store.aliases(tx, tenant_id, given)
+    stored = {known_as.get(memory_id, memory_id) for memory_id in given}
+    spreading = strengths.timeline(tx, tenant_id).at(database.now(tx).timestamp())
+    along = associates.reached(tx, tenant_id, spreading, list(stored))
+    locked = states.lock(tx, tenant_id, list(stored.union(*along.values())))
+    # Once nobody else writes them: whoever did may know a newer policy.
     now = float(kept(database.now(tx).timestamp()))
     times = strengths.timeline(tx, tenant_id)
     era = times.at(now)
-    stored = {known_as.get(memory_id, memory_id) for memory_id in given}
-    along = associates.reached(tx, tenant_id, era, list(stored))
-    locked = states.lock(tx, tenant_id, list(stored.union(*along.values())))
     before = strengths.brought(locked, times, now)
     told = _told(touched, before.ids, known_as, now)
     uses, counting, elsewhere = _counting(tx, tenant_id, era, before.ids, told)
@@ -163,8 +165,14 @@ def _reinforce(tx: database.Transaction, tenant_id: UUID, touched: Sequence[Touc
     states.write_uses(tx, tenant_id, written, era.version, elsewhere=crossed, look_again=look_again)
     _note(tx, tenant_id, after.ids, uses, done)
     promotion.flag(tx, tenant_id, written, era, now)
+    _note(tx, tenant_id, before.ids, uses, done)
     used_by = _used_by(counting, done, before.ids)
-    associates.strengthen(tx, tenant_id, era, after, along, used=used_by, now=now)
+    used = replace(before, state=done.state)
+    after, stabler = associates.strengthen(tx, tenant_id, era, used, along, used=used_by, now=now)
+    places = np.union1d(uses.rows, stabler)
+    crossed = np.bincount(uses.rows[elsewhere & ~done.late], minlength=len(after))[places]
+    strengths.write_uses(tx, tenant_id, after.only(places), era, now, crossed)
+    promotion.flag(tx, tenant_id, after.only(np.unique(uses.rows)), era, now)
     counts = {
         "unknown_uses": sum(len(each.touches.uses) for each in touched) - len(told),
         "refractory_uses": len(told) - len(uses),

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
 
 import numpy as np
@@ -22,6 +22,7 @@ from app.domain.policy import Policy
 from app.domain.tiers import DECAY_TIERS, Seen, decay_tier, next_due_at
 from app.store import database, events, policies, states
 from app.store.events import Change, EventKind
+from app.store.packed import kept
 from app.store.states import Held, Looks
 
 # What the formulas take from a memory, and what of it has a history of its own.
@@ -58,21 +59,33 @@ def examined(era: Era, state: State, now: float) -> Looks:
     return Looks(decay_tier(policy.tiers, state, now, seen), due)
 
 
-def look_again(era: Era, used: Held, now: float) -> npt.NDArray[np.bool_]:
-    """Which of memories that were used the next sweep must look at, whatever their bounds say.
+def write_uses(
+    tx: database.Transaction,
+    tenant_id: UUID,
+    used: Held,
+    era: Era,
+    now: float,
+    elsewhere: npt.NDArray[np.integer[Any]] | None = None,
+) -> None:
+    """Write memories that were used, or that a use has strengthened along links.
 
-    A use mostly puts off what would happen next. But decay may ask for another tier after it, the memory may have
-    been under an older policy, or its strength may fall faster than before: a factor that mnemex keeps until the
-    next use can make a slow curve of an old one.
+    A use mostly puts off what would happen next, so a bound stays one. But decay may ask for another tier after it,
+    the memory may have been under an older policy, its importance may have risen above a step from which it soon
+    falls again, or its strength may fall faster than before: a factor that mnemex keeps until the next use can make
+    a slow curve of an old one. Then the next sweep looks at it.
 
     Args:
-        era: Of `now`.
+        tx: The tenant's transaction, which has locked the rows.
+        tenant_id: The tenant.
         used: With the new states, and with versions, tiers and bounds as the rows have them.
+        era: Of `now`.
         now: Seconds since 1970.
+        elsewhere: How many of the uses were in another domain; none where it is left out.
     """
     looks = examined(era, used.state, now)
     moved: npt.NDArray[np.bool_] = (looks.decay_tiers != used.decay_tiers) | (used.versions != era.version)
-    return moved | (looks.next_due_at < used.next_due_at)
+    sooner = kept(looks.next_due_at) < used.next_due_at
+    states.write_uses(tx, tenant_id, used, era.version, elsewhere=elsewhere, look_again=moved | sooner)
 
 
 def settle(tx: database.Transaction, tenant_id: UUID, held: Held, times: Timeline, now: float) -> Counter[str]:
@@ -109,8 +122,8 @@ def changing(tx: database.Transaction, tenant_id: UUID, memory_ids: Sequence[UUI
     What has faded so far stays as it was, and from now on they fade by the new inputs. Locks the rows in id order.
     A new multiplier alone changes the strength at once, since that is what it is for.
     """
-    now = database.now(tx).timestamp()
     former = states.lock(tx, tenant_id, memory_ids)
+    now = database.now(tx).timestamp()  # once nobody else writes them: whoever did may know a newer policy
     yield
     latter = states.read(tx, tenant_id, former.ids)
     if latter.ids != former.ids:  # one was deleted inside

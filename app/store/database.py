@@ -64,8 +64,8 @@ def engine(role: Role) -> Engine:
 
 
 def now(tx: Connection) -> datetime:
-    """The database's clock, the one that decides."""
-    moment: datetime = tx.execute(text("SELECT now()")).scalar_one()
+    """The database's clock, the one that decides: as it stands, so that what waited for a lock isn't of before it."""
+    moment: datetime = tx.execute(text("SELECT clock_timestamp()")).scalar_one()
     return moment
 
 

@@ -22,15 +22,12 @@ VALUES (:tenant_id, :version, CAST(:body AS jsonb), coalesce(CAST(:at AS timesta
 """)
 
 
-def lock(tx: Connection, tenant_id: UUID) -> datetime:
-    """Let nobody else add a version until the transaction ends. Returns what the clock says then."""
+def lock(tx: Connection, tenant_id: UUID) -> None:
+    """Let nobody else add a version until the transaction ends."""
     tx.execute(_LOCK, {"tenant_id": tenant_id})
-    moment: datetime = tx.execute(_CLOCK).scalar_one()
-    return moment
 
 
 _LOCK = text("SELECT FROM tenants WHERE tenant_id = :tenant_id FOR NO KEY UPDATE")
-_CLOCK = text("SELECT clock_timestamp()")
 
 
 def current(tx: Connection, tenant_id: UUID) -> Policy:

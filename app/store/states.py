@@ -276,7 +276,7 @@ def write_anchors(
         "version": version,
         "ids": Uuids(held.ids),
         "anchored": Moments(state.anchored_at),
-        "level": Doubles(np.clip(state.level, -_LEVEL_MAX, _LEVEL_MAX)),
+        "level": _levels(state),
         "retrieval": Doubles(state.retrieval),
         "stability": Doubles(state.stability),
         "tiers": Integers(held.decay_tiers if decay_tiers is None else decay_tiers),
@@ -288,6 +288,11 @@ def write_anchors(
 
 _LEVEL_MAX: Final = 1e9
 """What the table takes. Only rates of thousands a day reach it, after years: nothing is left of the memory anyway."""
+
+
+def _levels(state: State) -> Doubles:
+    return Doubles(np.clip(state.level, -_LEVEL_MAX, _LEVEL_MAX))
+
 
 _WRITE_ANCHORS: Final = """
 UPDATE memory_state AS state SET anchored_at = given.anchored_at, level = given.level, retrieval = given.retrieval,
@@ -305,21 +310,21 @@ def write_uses(
     held: Held,
     version: int,
     *,
+    look_again: npt.NDArray[np.bool_],
     elsewhere: npt.NDArray[np.integer[Any]] | None = None,
-    look_again: npt.NDArray[np.bool_] | None = None,
 ) -> None:
     """Write rows that are locked after their uses: counts, times and multipliers too.
 
-    A use only puts off whatever would happen next, so `next_due_at` remains a bound below it; to write it would make
-    every use touch its index.
+    As a rule a use puts off whatever would happen next, so `next_due_at` remains a bound below it; to write it would
+    make every use touch its index.
 
     Args:
         tx: The tenant's transaction.
         tenant_id: The tenant.
         held: The rows with their new states.
         version: Of the policy that they are anchored under.
+        look_again: Rows that the next sweep must look at all the same.
         elsewhere: How many of the uses were in another domain; none where it is left out.
-        look_again: Rows that the next sweep must look at all the same; none where it is left out.
     """
     if not held.ids:
         return
@@ -332,11 +337,11 @@ def write_uses(
         "multiplier": Doubles(state.multiplier),
         "accessed": Moments(state.accessed_at),
         "anchored": Moments(state.anchored_at),
-        "level": Doubles(state.level),
+        "level": _levels(state),
         "retrieval": Doubles(state.retrieval),
         "stability": Doubles(state.stability),
         "elsewhere": Integers(np.zeros(len(held)) if elsewhere is None else elsewhere),
-        "again": Integers(np.zeros(len(held)) if look_again is None else look_again),
+        "again": Integers(look_again),
     }
     driver(tx).execute(_WRITE_USES, values)
 

@@ -9,7 +9,6 @@ from typing import Any
 from uuid import UUID
 
 import msgspec
-import numpy as np
 import pytest
 
 from app.domain.dynamics.ops import Floats
@@ -100,12 +99,7 @@ class Aged:
             held = strengths.brought(states.lock(tx, self.tenant_id, ids), times, now)
             event = Event(at=(at or self.now).timestamp(), now=now)
             after = replace(held, state=era.dynamics.reinforce(held.state, event))
-            states.write_uses(tx, self.tenant_id, after, era.version)
-            again = strengths.look_again(era, after, now)
-            driver(tx).execute(
-                "UPDATE memory_state SET next_due_at = '-infinity' WHERE memory_id = ANY (%s)",
-                ([held.ids[row] for row in np.flatnonzero(again)],),
-            )
+            strengths.write_uses(tx, self.tenant_id, after, era, now)
 
     def strengths(self, *ids: UUID, at: datetime | None = None) -> Floats:
         """Strength of memories (of all, in id order) now or at another moment, as anybody would work it out."""

@@ -47,7 +47,9 @@ def use(tenant: Tenant, *requests: Mapping[UUID, float], on: float = 0) -> int:
         locked = states.lock(tx, tenant.tenant_id, list(ids.union(*along.values())))
         used = [{memory_id: now - ago * DAY_SECONDS for memory_id, ago in request.items()} for request in requests]
         held = strengths.brought(locked, times, now)
-        return associates.strengthen(tx, tenant.tenant_id, era, held, along, used=used, now=now)
+        after, stabler = associates.strengthen(tx, tenant.tenant_id, era, held, along, used=used, now=now)
+        strengths.write_uses(tx, tenant.tenant_id, after.only(stabler), era, now)
+        return len(stabler)
 
 
 def held(tenant: Tenant, ids: list[UUID]) -> Held:
@@ -151,14 +153,15 @@ def test_a_use_that_does_not_count_leads_nowhere(service: Service) -> None:
         along = associates.reached(tx, tenant.tenant_id, times.at(now), [ids[0], ids[2]])
         assert along == {ids[0]: [ids[1]], ids[2]: [ids[3]]}
         given = strengths.brought(states.lock(tx, tenant.tenant_id, ids), times, now)
-        associates.strengthen(tx, tenant.tenant_id, times.at(now), given, along, used=[{ids[0]: now}], now=now)
-    assert stabilities(tenant, ids) == [0, GAIN, 0, 0, 0]
+        used = [{ids[0]: now}]
+        _, stabler = associates.strengthen(tx, tenant.tenant_id, times.at(now), given, along, used=used, now=now)
+    assert [ids[place] for place in stabler] == [ids[1]]
 
 
 def test_a_bound_stays_unless_another_policy_has_worked_it_out(service: Service) -> None:
     tenant = service.tenant(DECAYING)
     ids = linked(service, tenant, (0, 1))
-    service.rows("UPDATE memory_state SET next_due_at = '2100-01-01Z', policy_version = 1")
+    service.rows("UPDATE memory_state SET next_due_at = now(), policy_version = 1")
     use(tenant, {ids[0]: 0})
     due = held(tenant, ids[:2]).next_due_at
     assert np.isfinite(due).all()
