@@ -231,7 +231,6 @@ def test_effects_are_those_of_each_memory_by_hand(
 
 def test_deleted_memories_have_no_part_in_it(service: Service, tenant: Tenant) -> None:
     fill(service, tenant, Policy().model, 3)
-    memories.delete(tenant.tenant_id, service.one("SELECT memory_id FROM memories ORDER BY seq LIMIT 1"))
     memories.delete(tenant.tenant_id, service.one("SELECT memory_id FROM memories WHERE text = 'memory 1'"))
     _, found = policy_versions.preview(tenant.tenant_id, Change({"tiers": {"archived_below": 1}}))
     assert (found.memories, sum(found.after.values())) == (2, 2)
