@@ -41,7 +41,7 @@ Plot = Annotated[
         callback=_checked,
         dir_okay=False,
         metavar="FILE",
-        help="Draw it, as .png or .svg; needs `pip install 'ebbing[plot]'`.",
+        help=r"Draw it, as .png or .svg; needs `pip install 'ebbing\[plot]'`.",
     ),
 ]
 

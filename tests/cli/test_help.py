@@ -78,3 +78,10 @@ def test_the_version_is_said(cli: Cli) -> None:
 @pytest.mark.parametrize("words", [["serach"], ["search"], ["search", "tea", "--limit", "0"], ["search", "--nope"]])
 def test_wrong_usage_ends_with_2(cli: Cli, words: list[str]) -> None:
     assert cli(*words).code == 2
+
+
+@pytest.mark.parametrize("name", ["forecast", "curve"])
+def test_help_names_the_extra_that_a_plot_needs(name: str) -> None:
+    """What stands in brackets is taken for markup unless it says that it is none."""
+    shown = CliRunner().invoke(app, [name, "--help"]).output
+    assert "'ebbing[plot]'" in shown
