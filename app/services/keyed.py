@@ -7,6 +7,7 @@ An envelope with any such memory is stored as a whole in the tenant's own transa
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
 from uuid import UUID
 
 import numpy as np
@@ -22,6 +23,9 @@ from app.store import spaces as rows
 from app.store.copying import Arrival
 from app.store.embeddings import Texts
 from app.store.memories import NewMemory
+
+_KEPT: Final = ("salience", "multiplier")
+"""What an update that leaves it out keeps."""
 
 log = structlog.get_logger(__name__)
 
@@ -91,8 +95,9 @@ def _latest(
         key = row.given.external_id or row.memory_id
         if key in latest:
             overtaken.append((key, latest[key]))
-            if row.given.salience is None:  # an update that leaves it out keeps it
-                row = replace(row, given=replace(row.given, salience=latest[key].given.salience))  # noqa: PLW2901
+            left_out = [name for name in _KEPT if getattr(row.given, name) is None]
+            updated = replace(row.given, **{name: getattr(latest[key].given, name) for name in left_out})
+            row = replace(row, given=updated)  # noqa: PLW2901
         latest[key] = row
     return latest, overtaken
 

@@ -65,6 +65,18 @@ def test_the_same_external_id_updates_the_memory(service: Service, tenant: Tenan
     assert service.texts(tenant.tenant_id) == ["two"]
 
 
+@pytest.mark.parametrize("together", [True, False])
+def test_an_update_keeps_the_multiplier_that_it_leaves_out(service: Service, tenant: Tenant, *, together: bool) -> None:
+    """A caller that sends its records again each night doesn't undo what uses elsewhere have added."""
+    [memory_id] = service.send(tenant.tenant_id, keyed("one", multiplier=1.5))
+    if not together:
+        ingest.drain()
+    service.send(tenant.tenant_id, keyed("one"))
+    service.send(tenant.tenant_id, keyed("two"))
+    ingest.drain()
+    assert stored(tenant, memory_id).multiplier == 1.5
+
+
 def test_a_number_too_small_for_its_column_is_nought(service: Service, tenant: Tenant) -> None:
     tiny: dict[str, Any] = {"salience": 5e-324, "multiplier": 1e-45}
     ids = service.send(tenant.tenant_id, keyed("one", **tiny), {"text": "two"} | tiny)
