@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TypeVar
+from collections.abc import Hashable
+from functools import cache
+from typing import TypeVar, cast
 
 import msgspec
+import msgspec.inspect
 from fastapi import Request
 from pydantic import BeforeValidator
 from pydantic_core import PydanticCustomError
@@ -97,10 +100,28 @@ async def body_of(request: Request) -> bytes:
 
 
 def decode(body: bytes, shape: type[T]) -> T:
-    """A JSON body as a value of the shape.
+    """A JSON body as a value of the shape; an empty one as an object without fields.
 
     Raises:
         Unreadable: It isn't JSON in UTF-8.
         Invalid: A field is wrong; names it, its limit and its value.
     """
-    return decoding.read(body, msgspec.json.Decoder(shape))
+    return decoding.read(body or b"{}", msgspec.json.Decoder(shape), _choices(cast("Hashable", shape)))
+
+
+@cache
+def _choices(shape: Hashable) -> decoding.Choices:
+    """The words that may be given, by name of field, for the fields that take fixed ones."""
+    found = msgspec.inspect.type_info(shape)
+    fields = found.fields if isinstance(found, msgspec.inspect.StructType) else ()
+    return {field.encode_name: words for field in fields if (words := _words(field.type))}
+
+
+def _words(kind: msgspec.inspect.Type) -> tuple[str, ...]:
+    match kind:
+        case msgspec.inspect.LiteralType():
+            return tuple(map(str, kind.values))
+        case msgspec.inspect.ListType() | msgspec.inspect.VarTupleType():
+            return _words(kind.item_type)
+        case _:
+            return ()

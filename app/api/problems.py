@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -10,6 +12,7 @@ from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
+from app.domain import decoding
 from app.domain.decoding import UNKNOWN_FIELD
 from app.errors import EbbingError, FieldError, Invalid, Misconfigured, Unavailable
 from app.services.passing import is_passing
@@ -96,13 +99,23 @@ def install(app: FastAPI) -> None:
     async def parameters(request: Request, error: Exception) -> Response:
         if not isinstance(error, RequestValidationError):
             raise error
-        fields = [FieldError(str(found["loc"][-1]), str(found["msg"])) for found in error.errors()]
+        fields = [_parameter(found) for found in error.errors()]
         return respond(Invalid(errors=fields), request.state.request_id, _asked(request))
 
     app.add_exception_handler(HTTPException, http)
     app.add_exception_handler(RequestValidationError, parameters)
     app.add_exception_handler(EbbingError, ours)
     app.add_exception_handler(Exception, ours)
+
+
+def _parameter(found: Mapping[str, Any]) -> FieldError:
+    """What is wrong with a parameter of the query; its value is a number or a length."""
+    limit, given = decoding.limit(found), found["input"]
+    value = None
+    if limit is not None:
+        with suppress(ValueError):
+            value = len(given) if "length" in str(found["ctx"]) else float(given)
+    return FieldError(str(found["loc"][-1]), decoding.reason(found), value, limit)
 
 
 def _loggable(field: FieldError) -> str:

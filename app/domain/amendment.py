@@ -10,6 +10,7 @@ from typing import Any, Final
 import msgspec
 from pydantic import TypeAdapter, ValidationError
 
+from app.domain import decoding
 from app.domain.decoding import UNKNOWN_FIELD
 from app.domain.dynamics.memory_decay import MemoryDecay
 from app.domain.dynamics.profiles import BUILT_IN, PROFILES
@@ -26,7 +27,6 @@ _SHOWN_CHARACTERS = 100
 _TOLD = 20  # wrong fields, of however many
 _LARGEST = 2**63
 _UNKNOWN = frozenset({"extra_forbidden", "unexpected_keyword_argument"})
-_BOUNDS = ("ge", "gt", "le", "lt", "max_length", "min_length")
 
 Json = dict[str, Any]
 
@@ -193,11 +193,7 @@ def _field_error(place: str, found: Mapping[str, Any]) -> FieldError:
     field = ".".join((place, *(str(part)[:_SHOWN_CHARACTERS] for part in found["loc"])))
     if found["type"] in _UNKNOWN:
         return FieldError(field, UNKNOWN_FIELD)
-    context = found.get("ctx", {})
-    limit = next((context[name] for name in _BOUNDS if name in context), None)
-    message = str(found["msg"]).removeprefix("Value error, ")
-    message = f"{message[:1].lower()}{message[1:]}".removeprefix("input ")
-    return FieldError(field, message, _shown(found["input"]), limit)
+    return FieldError(field, decoding.reason(found), _shown(found["input"]), decoding.limit(found))
 
 
 def _shown(value: object) -> str | int | float | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Final, Literal, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 import msgspec
 
@@ -27,6 +27,7 @@ _OUT_OF_BOUNDS = {
     (False, "<"): "is too large",
     (False, ">"): "is too small",
 }
+_PYDANTICS_BOUNDS = ("ge", "gt", "le", "lt", "max_length", "min_length")
 _STEP = re.compile(r"\[(\d+)\]|\.([^.\[]+)")
 _SHOWN_CHARACTERS = 512  # of a field's name that nobody knows
 
@@ -51,6 +52,18 @@ def read_lines(body: bytes, decoder: msgspec.json.Decoder[T], choices: Choices =
     return _attempt(decoder.decode_lines, body, "ndjson", choices)
 
 
+def reason(found: Mapping[str, Any]) -> str:
+    """What one of pydantic's errors says is wrong, in our way of saying it."""
+    message = str(found["msg"]).removeprefix("Value error, ")
+    return f"{message[:1].lower()}{message[1:]}".removeprefix("input ")
+
+
+def limit(found: Mapping[str, Any]) -> float | None:
+    """The limit that a value has missed by one of pydantic's errors."""
+    context = found.get("ctx", {})
+    return next((context[name] for name in _PYDANTICS_BOUNDS if name in context), None)
+
+
 def _attempt(decode: Callable[[bytes], T], body: bytes, form: Format, choices: Choices) -> T:
     try:
         return decode(body)
@@ -71,24 +84,24 @@ def _field_error(message: str, body: bytes, form: Format, choices: Choices) -> F
     """
     found = _PATH.search(message)
     path = found["path"] if found else ""
-    reason = message[: found.start()] if found else message
-    if unknown := _UNKNOWN.search(reason):
+    told = message[: found.start()] if found else message
+    if unknown := _UNKNOWN.search(told):
         name = unknown["name"][:_SHOWN_CHARACTERS]
         return FieldError(f"{path}.{name}".lstrip("."), UNKNOWN_FIELD)
-    if missing := _MISSING.search(reason):
+    if missing := _MISSING.search(told):
         return FieldError(f"{path}.{missing['name']}".lstrip("."), "is missing")
-    if reason.startswith("Invalid enum value"):  # msgspec quotes the value, which may be anything
-        allowed = choices.get(path.rpartition(".")[2], ())
+    if told.startswith("Invalid enum value"):  # msgspec quotes the value, which may be anything
+        allowed = choices.get(path.rpartition(".")[2].partition("[")[0], ())
         named = ", ".join(allowed) or "the values allowed here"
         return FieldError(path.lstrip(".") or "body", f"isn't one of {named}")
-    limit = _LIMIT.search(reason)
-    if not limit:
-        reason = "needs an offset, such as Z" if "timezone component" in reason else reason[0].lower() + reason[1:]
-        return FieldError(path.lstrip(".") or "body", reason.replace("`", ""))
-    number = float(limit["limit"])
+    bound = _LIMIT.search(told)
+    if not bound:
+        told = "needs an offset, such as Z" if "timezone component" in told else told[0].lower() + told[1:]
+        return FieldError(path.lstrip(".") or "body", told.replace("`", ""))
+    number = float(bound["limit"])
     return FieldError(
         path.lstrip(".") or "body",
-        _OUT_OF_BOUNDS[bool(limit["length"]), limit["bound"][0]],
+        _OUT_OF_BOUNDS[bool(bound["length"]), bound["bound"][0]],
         _measure(body, form, path),
         int(number) if number.is_integer() else number,
     )

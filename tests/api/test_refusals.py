@@ -1,0 +1,54 @@
+"""What is refused names the field, its limit and its value, wherever it stood."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from tests.api.caller import Api
+
+
+@pytest.mark.parametrize(
+    ("path", "field", "value", "limit"),
+    [
+        ("/v1/memories?limit=0", "limit", 0, 1),
+        ("/v1/links?limit=1001", "limit", 1001, 1000),
+        ("/v1/memories?strength_below=1.5", "strength_below", 1.5, 1),
+        ("/v1/reviews?subject=", "subject", 0, 1),
+        (f"/v1/links?kind={'x' * 200}", "kind", 200, 64),
+    ],
+)
+def test_a_parameter_out_of_its_bounds(api: Api, path: str, field: str, value: float, limit: float) -> None:
+    answer = api.get(path)
+    assert answer.status_code == 422
+    [error] = answer.json()["errors"]
+    assert (error["field"], error["value"], error["limit"]) == (field, value, limit)
+    assert "should" in error["message"]
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "field", "word"),
+    [
+        (f"/v1/reviews/{uuid4()}", {"result": "ok"}, "result", "passed"),
+        ("/v1/search", {"query": "x", "kinds": ["semantic", "odd"]}, "kinds[1]", "procedural"),
+    ],
+)
+def test_a_word_that_is_none_of_those_allowed(api: Api, path: str, body: dict[str, Any], field: str, word: str) -> None:
+    answer = api.post(path, json=body)
+    assert answer.status_code == 422
+    [error] = answer.json()["errors"]
+    assert error["field"] == field
+    assert word in error["message"]
+
+
+def test_where_nothing_is_needed_the_body_may_be_left_out(api: Api) -> None:
+    assert api.post("/v1/maintenance/sweep").status_code == 202
+    assert api.post("/v1/forecast").status_code == 200
+
+
+def test_what_an_empty_body_lacks_is_named(api: Api) -> None:
+    answer = api.post("/v1/search")
+    assert answer.status_code == 422
+    assert [error["field"] for error in answer.json()["errors"]] == ["query"]
