@@ -308,6 +308,8 @@ WITH given AS MATERIALIZED (
   WHERE tenant_id = :tenant AND deleted_at IS NULL
     AND external_id IN (SELECT external_id FROM given WHERE external_id IS NOT NULL)
     AND external_id NOT IN (SELECT external_id FROM written WHERE external_id IS NOT NULL)
+), weighed AS (
+  SELECT settled.memory_id FROM given JOIN settled USING (external_id) WHERE given.multiplier IS NOT NULL
 ), scored AS (
   INSERT INTO memory_state AS known (
     tenant_id, memory_id, kind, salience, salience_source, multiplier, created_at, accessed_at, anchored_at,
@@ -324,9 +326,11 @@ WITH given AS MATERIALIZED (
   ORDER BY settled.memory_id
   ON CONFLICT (tenant_id, memory_id) DO UPDATE
   SET salience = coalesce(excluded.salience, known.salience),
-    salience_source = coalesce(excluded.salience_source, known.salience_source), multiplier = excluded.multiplier
+    salience_source = coalesce(excluded.salience_source, known.salience_source),
+    multiplier = CASE WHEN known.memory_id IN (SELECT memory_id FROM weighed) THEN excluded.multiplier
+      ELSE known.multiplier END
   WHERE (excluded.salience IS NOT NULL AND excluded.salience IS DISTINCT FROM known.salience)
-    OR excluded.multiplier <> known.multiplier
+    OR (excluded.multiplier <> known.multiplier AND known.memory_id IN (SELECT memory_id FROM weighed))
 )
 SELECT memory_id, external_id, text_version, is_changed FROM settled
 """)
