@@ -69,6 +69,12 @@ class Forgetting(BaseModel):
     """`spec`, `mnemex`, `cmm`, `memory_decay`, or the name of one that the operator has installed."""
     parameters: dict[str, Any] = {}
     """Those of the profile that differ from its defaults; the importance of `spec` is the policy's own."""
+    by_content: bool = False
+    """`mnemex`: whether a memory's text sets its multiplier as it is scored: security 2.0, a decision 1.5, a preference
+    1.3. A multiplier other than 1 that the text hasn't set is the caller's, or was raised by uses, and stays."""
+    by_category: bool = False
+    """`mnemex`: whether categories, the caller's or else inferred ones, set how fast time counts: credentials 0.5,
+    ephemeral 2."""
 
 
 class Reinforcement(BaseModel):

@@ -26,6 +26,7 @@ class Missing(Exception):
 
 
 STATE_FIELDS = frozenset({"salience", "multiplier"})
+SCORED_FIELDS = frozenset({"salience", "kind", "categories"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +88,7 @@ def edit(tenant_id: UUID, memory_id: UUID, patch: MemoryPatch) -> Stored:
             words.index(tx, tenant_id, [stored_id, *former], policy.language, policy.time_zone)
             near = words.neighbours(tx, tenant_id, [stored_id])
             work.add(tx, [work.EMBED], tenant_id, list({stored_id, *former, *near}))
-        if again or {"salience", "kind"} & given.keys():
+        if again or SCORED_FIELDS & given.keys():
             work.add(tx, [work.SCORE], tenant_id, [stored_id])
         edited = memories.get(tx, tenant_id, stored_id)
     if again:

@@ -20,13 +20,14 @@ import structlog
 from app import failpoints, metrics, queues
 from app.clients.resilience import ProviderFailed, Reason, Verdict
 from app.domain.scoring import SETTLE_SECONDS, Score, Unscored, digest
+from app.domain.suggestions import Content, Rule, rule
 from app.domain.wording import spoken
 from app.errors import ProfileMissing
 from app.services import budget, policies, strengths
 from app.services.enrichment import KILLED
 from app.services.passing import is_passing
 from app.settings import settings
-from app.store import database, dead_letters, rating_turns, ratings, scores
+from app.store import database, dead_letters, rating_turns, ratings, scores, suggestions
 from app.store.rating_turns import Turn
 from app.store.ratings import Unrated
 from app.store.scores import Assessment
@@ -119,7 +120,8 @@ def _see_to(turn: Turn, scorer: Scorer) -> _Passed:
         if budget.state(turn.tenant_id) is budget.State.HARD:
             _give_back(turn, min(PUT_OFF_SECONDS, _seconds_to_midnight()))
             return _Passed()
-        _ = policies.current(turn.tenant_id).model  # what is found can't be written without it
+        policy = policies.current(turn.tenant_id)
+        _ = policy.model  # what is found can't be written without it
         texts, known = _take(turn.tenant_id, scorer.version)
         if not texts:
             with database.shared() as tx:
@@ -128,7 +130,7 @@ def _see_to(turn: Turn, scorer: Scorer) -> _Passed:
         if texts[0].memories[0].asks > settings().deliveries_max:
             _give_up(turn, texts[0].memories[0], scorer.version)
             return _Passed()
-        return _rate(turn, scorer, texts, known)
+        return _rate(turn, scorer, texts, known, rule(policy.forgetting))
     except ProfileMissing:
         log.warning("dynamics_missing", stage=ratings.STAGE, tenant=str(turn.tenant_id))
         _give_back(turn, PUT_OFF_SECONDS)
@@ -164,7 +166,9 @@ def _take(tenant_id: UUID, version: str) -> tuple[list[_Text], dict[bytes, Score
         return list(texts.values()), ratings.known(tx, tenant_id, version, list(texts)) if texts else {}
 
 
-def _rate(turn: Turn, scorer: Scorer, texts: Sequence[_Text], known: Mapping[bytes, Score]) -> _Passed:
+def _rate(
+    turn: Turn, scorer: Scorer, texts: Sequence[_Text], known: Mapping[bytes, Score], by_profile: Rule | None
+) -> _Passed:
     """Ask about the texts that aren't known, and write all that came of it."""
     config, tenant_id = settings(), turn.tenant_id
     asked = [Unscored(text.name, text.shown) for text in texts if text.digest not in known]
@@ -173,16 +177,19 @@ def _rate(turn: Turn, scorer: Scorer, texts: Sequence[_Text], known: Mapping[byt
     delay_seconds = _delay_seconds(tenant_id, found)
     failpoints.reach("rate.before_write")
     rated: list[Assessment] = []
+    contents: list[Content] = []
     failed: list[tuple[Unrated, ProviderFailed]] = []
     spared: list[Unrated] = []
     for text in texts:
         score = known.get(text.digest) or found.scores.get(text.name)
         if score is not None:
             rated += (_assessment(memory, text.digest, scorer.version, score) for memory in text.memories)
+            contents += (Content(memory.text, memory.categories or score.categories) for memory in text.memories)
         elif text.name in found.failed:
             failed += ((memory, found.failed[text.name]) for memory in text.memories)
         elif text.name in found.spared:
             spared += text.memories
+    suggested = [by_profile(content) for content in contents] if by_profile else []
     hits = len(rated) - len(found.scores)
     if found.usage.calls or hits:  # first, since it is spent whatever becomes of the answers
         budget.spend(
@@ -191,6 +198,7 @@ def _rate(turn: Turn, scorer: Scorer, texts: Sequence[_Text], known: Mapping[byt
     with database.tenant(tenant_id) as tx:
         with strengths.changing(tx, tenant_id, [each.memory_id for each in rated]):
             written = scores.write(tx, tenant_id, scores.LLM, rated)
+            suggestions.write(tx, tenant_id, [(each.memory_id, each.text_version) for each in rated], suggested)
         if failed:
             ratings.refuse(tx, tenant_id, [memory for memory, _ in failed], scorer.version)
         if spared:

@@ -1,6 +1,7 @@
 """Judge what memories are worth, by rules: read, judge without a transaction, write what is still true.
 
-What the rules have scored waits for a model's rating, whether there is one yet or not.
+What the tenant's profile makes of their content goes along. What the rules have scored waits for a model's rating,
+whether there is one yet or not.
 """
 
 from __future__ import annotations
@@ -13,9 +14,10 @@ from numpy.typing import NDArray
 
 from app import queues
 from app.domain.salience import Evidence, judge
+from app.domain.suggestions import Content, rule
 from app.services import strengths
 from app.settings import settings
-from app.store import database, rating_turns, scores, spaces
+from app.store import database, policies, rating_turns, scores, spaces, suggestions
 from app.store.scores import Assessment, Unjudged
 
 # How many earlier memories a new one is compared with for its novelty.
@@ -29,18 +31,22 @@ def score(tenant_id: UUID, memory_ids: Sequence[UUID]) -> int:
         How many were scored.
     """
     with database.tenant(tenant_id) as tx:
-        unjudged = scores.read(tx, tenant_id, memory_ids)
+        by_profile = rule(policies.current(tx, tenant_id).forgetting)
+        unjudged = scores.read(tx, tenant_id, memory_ids, closed=by_profile is not None)
         there = spaces.of_tenant(tx, tenant_id)
-        wanted = [memory.memory_id for memory in unjudged]
+        wanted = [memory.memory_id for memory in unjudged if memory.is_open]
         ids, vectors = (
             scores.vectors(tx, tenant_id, there.searched.space_id, wanted, EARLIER_MEMORIES)
             if wanted and there is not None
             else ([], np.empty((0, 0), dtype=np.float32))
         )
     nearest = dict(zip(ids, _nearest_earlier(vectors), strict=True))
-    found = _judged(unjudged, nearest)
-    with database.tenant(tenant_id) as tx, strengths.changing(tx, tenant_id, [each.memory_id for each in found]):
+    found = _judged([memory for memory in unjudged if memory.is_open], nearest)
+    contents = [Content(memory.text, memory.categories, nearest.get(memory.memory_id)) for memory in unjudged]
+    suggested = [by_profile(content) for content in contents] if by_profile else []
+    with database.tenant(tenant_id) as tx, strengths.changing(tx, tenant_id, [each.memory_id for each in unjudged]):
         written = scores.write(tx, tenant_id, scores.HEURISTIC, found)
+        suggestions.write(tx, tenant_id, [(memory.memory_id, memory.text_version) for memory in unjudged], suggested)
         if written:
             rating_turns.add(tx, tenant_id)
     if written and settings().has_provider:

@@ -23,9 +23,11 @@ LLM: Final = "llm"
 
 @dataclass(frozen=True, slots=True)
 class Unjudged:
-    """A memory that the rules are to judge: the caller left its salience to us.
+    """A memory that the rules are to judge.
 
     Attributes:
+        categories: The caller's, or else those that a model found in this text.
+        is_open: Whether the caller left its salience to us.
         rarity: Mean rarity of its own words among the tenant's memories, 0 (everywhere) to 1 (nowhere else);
             None while it isn't indexed.
     """
@@ -36,6 +38,8 @@ class Unjudged:
     speaker: str | None
     kind: str | None
     tags: list[str]
+    categories: list[str]
+    is_open: bool
     rarity: float | None
 
 
@@ -63,18 +67,22 @@ class Assessment(msgspec.Struct, frozen=True, kw_only=True):
     digest: bytes | None = None
 
 
-def read(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> list[Unjudged]:
-    """These memories without those that the caller has scored, or that were deleted; in id order."""
-    values = {"tenant": tenant_id, "memory_ids": list(memory_ids)}
+def read(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID], *, closed: bool) -> list[Unjudged]:
+    """These memories without the deleted ones; those that the caller has scored only if asked for. In id order."""
+    values = {"tenant": tenant_id, "memory_ids": list(memory_ids), "closed": closed}
     return [Unjudged(*row) for row in tx.execute(_READ, values)]
 
 
 _READ = text("""
 WITH wanted AS MATERIALIZED (
-  SELECT memory.memory_id, text_version, text, speaker, memory.kind, tags
+  SELECT memory.memory_id, memory.text_version, text, speaker, memory.kind, tags,
+    CASE WHEN categories = '{}' THEN coalesce(inferred_categories, '{}') ELSE categories END AS categories,
+    salience_source IS DISTINCT FROM 'caller' AS is_open
   FROM memories AS memory JOIN memory_state AS state USING (tenant_id, memory_id)
-  WHERE tenant_id = :tenant AND memory_id = ANY (CAST(:memory_ids AS uuid[]))
-    AND deleted_at IS NULL AND salience_source IS DISTINCT FROM 'caller'
+    LEFT JOIN scores AS score ON score.tenant_id = :tenant AND score.memory_id = memory.memory_id
+      AND score.text_version = memory.text_version
+  WHERE memory.tenant_id = :tenant AND memory.memory_id = ANY (CAST(:memory_ids AS uuid[]))
+    AND deleted_at IS NULL AND (:closed OR salience_source IS DISTINCT FROM 'caller')
 ), total AS (
   SELECT ln(coalesce(max(documents), 0) + 1) AS log_memories FROM words WHERE tenant_id = :tenant AND word = ''
 ), lexemes AS (
@@ -86,7 +94,7 @@ WITH wanted AS MATERIALIZED (
   FROM lexemes JOIN words ON words.tenant_id = :tenant AND words.word = lexemes.word
   GROUP BY memory_id
 )
-SELECT memory_id, text_version, text, speaker, kind, tags,
+SELECT memory_id, text_version, text, speaker, kind, tags, categories, is_open,
   CAST(least(greatest(rarity, 0), 1) AS double precision) AS rarity
 FROM wanted LEFT JOIN rarities USING (memory_id)
 ORDER BY memory_id

@@ -16,6 +16,7 @@ ALTER TABLE memory_state
   ADD CONSTRAINT memory_state_access_count_check CHECK (access_count >= 0),
   ADD COLUMN kind smallint NOT NULL DEFAULT 0 CHECK (kind BETWEEN 0 AND 4),
   ADD COLUMN pace real NOT NULL DEFAULT 1 CHECK (pace > 0 AND pace <= 1000),
+  ADD COLUMN suggested_multiplier real CHECK (suggested_multiplier BETWEEN 0 AND 2),
   ADD COLUMN created_at timestamptz,
   ADD COLUMN level double precision NOT NULL DEFAULT 0 CHECK (level BETWEEN -1e9 AND 1e9),
   ADD COLUMN retrieval double precision NOT NULL DEFAULT 1 CHECK (retrieval BETWEEN 0 AND 1),
@@ -141,8 +142,8 @@ def downgrade() -> None:
     op.execute("UPDATE memory_state SET accessed_at = NULL WHERE access_count = 0")
     op.execute("ALTER TABLE memory_state DROP CONSTRAINT memory_state_check")
     columns = (
-        "kind pace created_at level retrieval stability policy_version decay_tier next_due_at cross_domain_count "
-        "promoted_at promoted_for"
+        "kind pace suggested_multiplier created_at level retrieval stability policy_version decay_tier next_due_at "
+        "cross_domain_count promoted_at promoted_for"
     )
     for column in columns.split():
         op.execute(f"ALTER TABLE memory_state DROP COLUMN {column}")

@@ -79,6 +79,7 @@ memory_state = Table(
     moment("anchored_at", needed=True),
     Column("kind", SmallInteger, nullable=False, server_default=text("0")),
     Column("pace", REAL, nullable=False, server_default=text("1")),
+    Column("suggested_multiplier", REAL),
     moment("created_at", needed=True),
     Column("level", Double, nullable=False, server_default=text("0")),
     Column("retrieval", Double, nullable=False, server_default=text("1")),
