@@ -98,12 +98,6 @@ def _latest(
             left_out = [name for name in _KEPT if getattr(row.given, name) is None]
             updated = replace(row.given, **{name: getattr(latest[key].given, name) for name in left_out})
             row = replace(row, given=updated)  # noqa: PLW2901
-            former, kept = latest[key].given, row.given
-            if kept.salience is None:  # an update that leaves it out keeps it
-                kept = replace(kept, salience=former.salience)
-            if kept.multiplier is None:
-                kept = replace(kept, multiplier=former.multiplier)
-            row = replace(row, given=kept)  # noqa: PLW2901
         latest[key] = row
     return latest, overtaken
 

@@ -281,8 +281,6 @@ def _following(
 def _reinforce(tx: database.Transaction, tenant_id: UUID, held: Held, era: Era, at: float, now: float) -> float:
     """Let a review count as a use. Returns the strength after it."""
     used = replace(held, state=era.dynamics.reinforce(held.state, Event(at=at, now=now)))
-    look_again = strengths.look_again(era, used, now)
-    states.write_uses(tx, tenant_id, used, era.version, look_again=look_again)
     strengths.write_uses(tx, tenant_id, used, era, now)
     promotion.flag(tx, tenant_id, used, era, now)
     return float(era.dynamics.strength(used.state, now)[0])

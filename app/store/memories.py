@@ -315,14 +315,13 @@ WITH given AS MATERIALIZED (
     tenant_id, memory_id, kind, salience, salience_source, multiplier, created_at, accessed_at, anchored_at,
     policy_version)
   SELECT :tenant, settled.memory_id, coalesce(given.place, 0), given.salience,
-    CASE WHEN given.salience IS NOT NULL THEN 'caller' END, coalesce(given.multiplier, held.multiplier, 1), began.at,
-    began.at, began.at, coalesce(policy.version, 0)
+    CASE WHEN given.salience IS NOT NULL THEN 'caller' END, coalesce(given.multiplier, 1), began.at, began.at,
+    began.at, coalesce(policy.version, 0)
   FROM given LEFT JOIN policy ON true
   CROSS JOIN LATERAL (SELECT least(
     CASE WHEN policy.from_occurred THEN given.occurred_at END, given.created_at, now()) AS at) AS began
   JOIN settled
     ON settled.external_id = given.external_id OR (given.external_id IS NULL AND settled.memory_id = given.memory_id)
-  LEFT JOIN memory_state AS held ON held.tenant_id = :tenant AND held.memory_id = settled.memory_id
   ORDER BY settled.memory_id
   ON CONFLICT (tenant_id, memory_id) DO UPDATE
   SET salience = coalesce(excluded.salience, known.salience),

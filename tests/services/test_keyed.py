@@ -75,6 +75,8 @@ def test_an_update_keeps_the_multiplier_that_it_leaves_out(service: Service, ten
     service.send(tenant.tenant_id, keyed("two"))
     ingest.drain()
     assert stored(tenant, memory_id).multiplier == 1.5
+
+
 def test_an_update_that_leaves_salience_or_multiplier_out_keeps_them(service: Service, tenant: Tenant) -> None:
     [first] = service.send(tenant.tenant_id, keyed("one", salience=0.5, multiplier=2))
     for update in (["two"], ["three", "four"]):
