@@ -81,6 +81,7 @@ def test_an_update_that_leaves_salience_or_multiplier_out_keeps_them(service: Se
     [first] = service.send(tenant.tenant_id, keyed("one", salience=0.5, multiplier=2))
     for update in (["two"], ["three", "four"]):
         service.send(tenant.tenant_id, *map(keyed, update))
+        ingest.drain()
     found = stored(tenant, first)
     assert (found.text, found.salience, found.multiplier) == ("four", 0.5, 2)
 
