@@ -20,7 +20,7 @@ import structlog
 from app import failpoints, metrics, queues
 from app.clients.resilience import ProviderFailed, Reason, Verdict
 from app.domain.scoring import SETTLE_SECONDS, Score, Unscored, digest
-from app.domain.suggestions import Content, Rule, rule
+from app.domain.suggestions import Content, rule
 from app.domain.wording import spoken
 from app.errors import ProfileMissing
 from app.services import budget, policies, strengths
@@ -28,6 +28,7 @@ from app.services.enrichment import KILLED
 from app.services.passing import is_passing
 from app.settings import settings
 from app.store import database, dead_letters, rating_turns, ratings, scores, suggestions
+from app.store import policies as rows
 from app.store.rating_turns import Turn
 from app.store.ratings import Unrated
 from app.store.scores import Assessment
@@ -120,8 +121,7 @@ def _see_to(turn: Turn, scorer: Scorer) -> _Passed:
         if budget.state(turn.tenant_id) is budget.State.HARD:
             _give_back(turn, min(PUT_OFF_SECONDS, _seconds_to_midnight()))
             return _Passed()
-        policy = policies.current(turn.tenant_id)
-        _ = policy.model  # what is found can't be written without it
+        _ = policies.current(turn.tenant_id).model  # what is found can't be written without it
         texts, known = _take(turn.tenant_id, scorer.version)
         if not texts:
             with database.shared() as tx:
@@ -130,7 +130,7 @@ def _see_to(turn: Turn, scorer: Scorer) -> _Passed:
         if texts[0].memories[0].asks > settings().deliveries_max:
             _give_up(turn, texts[0].memories[0], scorer.version)
             return _Passed()
-        return _rate(turn, scorer, texts, known, rule(policy.forgetting))
+        return _rate(turn, scorer, texts, known)
     except ProfileMissing:
         log.warning("dynamics_missing", stage=ratings.STAGE, tenant=str(turn.tenant_id))
         _give_back(turn, PUT_OFF_SECONDS)
@@ -166,9 +166,7 @@ def _take(tenant_id: UUID, version: str) -> tuple[list[_Text], dict[bytes, Score
         return list(texts.values()), ratings.known(tx, tenant_id, version, list(texts)) if texts else {}
 
 
-def _rate(
-    turn: Turn, scorer: Scorer, texts: Sequence[_Text], known: Mapping[bytes, Score], by_profile: Rule | None
-) -> _Passed:
+def _rate(turn: Turn, scorer: Scorer, texts: Sequence[_Text], known: Mapping[bytes, Score]) -> _Passed:
     """Ask about the texts that aren't known, and write all that came of it."""
     config, tenant_id = settings(), turn.tenant_id
     asked = [Unscored(text.name, text.shown) for text in texts if text.digest not in known]
@@ -177,19 +175,16 @@ def _rate(
     delay_seconds = _delay_seconds(tenant_id, found)
     failpoints.reach("rate.before_write")
     rated: list[Assessment] = []
-    contents: list[Content] = []
     failed: list[tuple[Unrated, ProviderFailed]] = []
     spared: list[Unrated] = []
     for text in texts:
         score = known.get(text.digest) or found.scores.get(text.name)
         if score is not None:
             rated += (_assessment(memory, text.digest, scorer.version, score) for memory in text.memories)
-            contents += (Content(memory.text, memory.categories or score.categories) for memory in text.memories)
         elif text.name in found.failed:
             failed += ((memory, found.failed[text.name]) for memory in text.memories)
         elif text.name in found.spared:
             spared += text.memories
-    suggested = [by_profile(content) for content in contents] if by_profile else []
     hits = len(rated) - len(found.scores)
     if found.usage.calls or hits:  # first, since it is spent whatever becomes of the answers
         budget.spend(
@@ -198,7 +193,7 @@ def _rate(
     with database.tenant(tenant_id) as tx:
         with strengths.changing(tx, tenant_id, [each.memory_id for each in rated]):
             written = scores.write(tx, tenant_id, scores.LLM, rated)
-            suggestions.write(tx, tenant_id, [(each.memory_id, each.text_version) for each in rated], suggested)
+            _suggest(tx, tenant_id, rated)
         if failed:
             ratings.refuse(tx, tenant_id, [memory for memory, _ in failed], scorer.version)
         if spared:
@@ -213,6 +208,19 @@ def _rate(
     metrics.count("rating_failures", len(failed) + (len(spared) if found.illness else 0))
     metrics.count("dead_letters", len(lost))
     return _Passed(written, is_ill=found.illness is not None)
+
+
+def _suggest(tx: database.Transaction, tenant_id: UUID, rated: Sequence[Assessment]) -> None:
+    """Let the profile have its say again: of categories that the rating has found, and of kinds that it has changed."""
+    by_profile = rule(rows.current(tx, tenant_id).forgetting)
+    if by_profile is None:
+        return
+    versions = {each.memory_id: each.text_version for each in rated}
+    memories = scores.read(tx, tenant_id, list(versions), closed=True)  # now, for the caller may have edited labels
+    texts = [(memory.memory_id, versions[memory.memory_id]) for memory in memories]
+    suggestions.write(
+        tx, tenant_id, texts, [by_profile(Content(memory.text, memory.categories)) for memory in memories]
+    )
 
 
 def _assessment(memory: Unrated, text_digest: bytes, version: str, score: Score) -> Assessment:

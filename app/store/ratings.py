@@ -19,7 +19,6 @@ class Unrated:
     """A memory that a model is to rate.
 
     Attributes:
-        categories: The caller's.
         asks: How often it has been taken, this time included, and not given back.
     """
 
@@ -27,7 +26,6 @@ class Unrated:
     text_version: int
     text: str
     speaker: str | None
-    categories: list[str]
     asks: int
 
 
@@ -59,13 +57,11 @@ def take(tx: Connection, tenant_id: UUID, version: str, limit: int) -> list[Unra
     rows = rows or tx.execute(_LOCK, values | {"tried": True, "limit": 1}).all()
     if rows:
         tx.execute(_NOTE, {"tenant": tenant_id, "memory_ids": [row.memory_id for row in rows]})
-    return [
-        Unrated(row.memory_id, row.text_version, row.text, row.speaker, row.categories, row.asks + 1) for row in rows
-    ]
+    return [Unrated(row.memory_id, row.text_version, row.text, row.speaker, row.asks + 1) for row in rows]
 
 
 _LOCK = text(f"""
-SELECT score.memory_id, score.text_version, memory.text, memory.speaker, memory.categories, score.asks
+SELECT score.memory_id, score.text_version, memory.text, memory.speaker, score.asks
 {_OPEN} AND (score.asks > 0) = :tried
 ORDER BY score.uncertainty DESC, score.memory_id LIMIT :limit FOR UPDATE OF score SKIP LOCKED
 """)

@@ -151,7 +151,8 @@ def write(tx: Connection, tenant_id: UUID, scorer: Literal["heuristic", "llm"], 
     """Write what was found of memories whose text is still the one read and which the caller hasn't scored since.
 
     Where a model has rated that text already, the rules' word isn't written; either way the memory's salience is
-    then what its row says: the sum of the criteria over 40, and of the kind found where the caller named none.
+    then what its row says: the sum of the criteria over 40, and of the kind found where the caller named none. A
+    memory with another text by now is left as it is: that text has been scored, or will be.
 
     Returns:
         How many were written.
@@ -160,8 +161,11 @@ def write(tx: Connection, tenant_id: UUID, scorer: Literal["heuristic", "llm"], 
         return 0
     values = {"tenant": tenant_id, "scorer": scorer, "rows": msgspec.json.encode(found).decode()}
     written = len(tx.execute(_WRITE, values).all())
-    memory_ids = [each.memory_id for each in found]
-    tx.execute(_SET_SALIENCE, {"tenant": tenant_id, "memory_ids": memory_ids, "kinds": list(KINDS)})
+    read = {
+        "memory_ids": [each.memory_id for each in found],
+        "text_versions": [each.text_version for each in found],
+    }
+    tx.execute(_SET_SALIENCE, {"tenant": tenant_id, "kinds": list(KINDS), **read})
     return written
 
 
@@ -203,9 +207,15 @@ RETURNING memory_id
 
 # A statement of its own: it sees the rows that are there by now, whoever has written them.
 _SET_SALIENCE = text("""
-WITH locked AS MATERIALIZED (
+WITH same AS (
+  SELECT memory_id
+  FROM unnest(CAST(:memory_ids AS uuid[]), CAST(:text_versions AS integer[])) AS found (memory_id, text_version)
+  WHERE text_version = (
+    SELECT memory.text_version FROM memories AS memory
+    WHERE memory.tenant_id = :tenant AND memory.memory_id = found.memory_id AND memory.deleted_at IS NULL)
+), locked AS MATERIALIZED (
   SELECT memory_id FROM memory_state
-  WHERE tenant_id = :tenant AND memory_id = ANY (CAST(:memory_ids AS uuid[]))
+  WHERE tenant_id = :tenant AND memory_id = ANY (ARRAY(SELECT memory_id FROM same))
     AND salience_source IS DISTINCT FROM 'caller'
   ORDER BY memory_id FOR UPDATE
 )

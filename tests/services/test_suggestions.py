@@ -7,6 +7,7 @@ from uuid import UUID
 
 import pytest
 
+from app.clients.llm import Scorer
 from app.domain.memory import MemoryPatch
 from app.domain.policy import Forgetting, Policy
 from app.domain.salience import judge
@@ -262,3 +263,35 @@ def test_a_rating_gives_no_other_kind_than_the_callers_category(rated: Rated) ->
     assert rated.stored(memory_id).inferred["kind"] == "episodic"  # type: ignore[index]
     enrichment.score()
     assert kept.get("kind", memory_id) == [SEMANTIC]
+
+
+def test_categories_that_the_caller_gives_while_a_model_rates_decide(
+    rated: Rated, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = under(rated, MNEMEX)
+    [memory_id] = kept.send(f"{DECISION} The secret password is x.")
+    gather = Scorer.gather
+
+    def gather_late(scorer: Scorer, asked: Any, **more: Any) -> Any:
+        kept.edit(memory_id, categories=["ephemeral"])
+        return gather(scorer, asked, **more)
+
+    monkeypatch.setattr(Scorer, "gather", gather_late)
+    assert rate.rate() == 1
+    assert kept.get("pace", memory_id) == [2]
+
+
+def test_a_text_that_is_new_when_its_rating_comes_keeps_its_class(
+    rated: Rated, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = under(rated, CMM)
+    [memory_id] = kept.send(PLAIN, "thanks")[1:]
+    gather = Scorer.gather
+
+    def gather_late(scorer: Scorer, asked: Any, **more: Any) -> Any:
+        kept.edit(memory_id, text="Quantum chromodynamics describes gluons.")
+        return gather(scorer, asked, **more)
+
+    monkeypatch.setattr(Scorer, "gather", gather_late)
+    rate.rate()
+    assert kept.get("salience, salience_source", memory_id) == [(0.75, "heuristic")]
