@@ -47,7 +47,7 @@ def id_in_cursor(cursor: str) -> UUID:
 def cursor_at(moment: datetime, row_id: UUID) -> str:
     """The same in lists by time: where the row of this moment and id stands."""
     microseconds = (moment - _EPOCH) // timedelta(microseconds=1)
-    return base64.urlsafe_b64encode(microseconds.to_bytes(8, "big") + row_id.bytes).decode()
+    return base64.urlsafe_b64encode(microseconds.to_bytes(8, "big", signed=True) + row_id.bytes).decode()
 
 
 def place_in_cursor(cursor: str | None) -> tuple[datetime, UUID] | None:
@@ -60,7 +60,7 @@ def place_in_cursor(cursor: str | None) -> tuple[datetime, UUID] | None:
         return None
     try:
         held = base64.urlsafe_b64decode(cursor)
-        return _EPOCH + timedelta(microseconds=int.from_bytes(held[:8], "big")), UUID(bytes=held[8:])
+        return _EPOCH + timedelta(microseconds=int.from_bytes(held[:8], "big", signed=True)), UUID(bytes=held[8:])
     except (ValueError, OverflowError, binascii.Error):
         raise Invalid(errors=[FieldError("cursor", "isn't one that a list has given")]) from None
 

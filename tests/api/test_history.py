@@ -125,7 +125,7 @@ def test_only_own_memories_have_one(api: Api) -> None:
     assert api.get(f"/v1/memories/{memory_id}/history").status_code == 404
 
 
-@pytest.mark.parametrize("cursor", ["x", "AAAA", "_" * 32, "/" * 500])
+@pytest.mark.parametrize("cursor", ["x", "AAAA", "f" + "_" * 31, "/" * 500])
 def test_a_cursor_of_somebody_else_is_refused_or_leads_to_the_end(api: Api, cursor: str) -> None:
     [memory_id] = api.remember("the cat")
     answer = api.get(f"/v1/memories/{memory_id}/history", params={"cursor": cursor})
@@ -149,3 +149,18 @@ def test_it_is_kept_for_as_long_as_the_policy_says(api: Api, monkeypatch: pytest
     assert kinds(api, memory_id) == ["use", "use", "accepted"]
     assert retention.purge(api.tenant.tenant_id) == 0
     assert api.service.one("SELECT count(*) FROM memory_events WHERE memory_id = %s", theirs) == 7
+
+
+def test_pages_reach_uses_from_before_1970(api: Api) -> None:
+    [memory_id] = api.remember("x")
+    for year in (1960, 1961, 1962):
+        given = {"used_at": f"{year}-01-01T00:00:00Z", "session": str(year)}
+        assert api.post(f"/v1/memories/{memory_id}/touch", json=given).status_code == 200
+    found: list[str] = []
+    query: dict[str, Any] = {"limit": 1}
+    for _ in range(4):
+        answer = api.get(f"/v1/memories/{memory_id}/history", params=query)
+        assert answer.status_code == 200, answer.text
+        found += [entry["at"][:4] for entry in answer.json()["history"]]
+        query["cursor"] = answer.json()["next_cursor"]
+    assert found[1:] == ["1962", "1961", "1960"]
