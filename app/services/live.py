@@ -67,10 +67,10 @@ def look(tenant_id: UUID, stored: Sequence[Stored], as_of: datetime | None = Non
         return {}
     ids = sorted(row.memory_id for row in stored)
     with database.tenant(tenant_id) as tx:
-        now = (as_of or database.now(tx)).timestamp()
-        times = strengths.timeline(tx, tenant_id)
         held = states.read(tx, tenant_id, ids)
         reviewed = reviews.read(tx, tenant_id, ids)
+        times = strengths.timeline(tx, tenant_id)  # after the rows, which may be of a policy that has just come
+        now = (as_of or database.now(tx)).timestamp()
     # One that fades from long ago may be anchored before its policy came.
     moments = np.maximum(np.maximum(held.state.anchored_at, times.since(held.versions)), now)
     numbers: dict[UUID, Numbers] = {}

@@ -184,12 +184,13 @@ def blend(tenant_id: UUID, ranked: Sequence[SearchResult], share: float, limit: 
     """
     ids = [result.id for result in ranked]
     with database.tenant(tenant_id) as tx:
-        now = database.now(tx)
-        seconds = now.timestamp()
-        times = strengths.timeline(tx, tenant_id)
-        era = times.at(seconds)
-        held = strengths.brought(states.read(tx, tenant_id, ids), times, seconds)
+        read = states.read(tx, tenant_id, ids)
         known = reviews.read(tx, tenant_id, ids)
+        times = strengths.timeline(tx, tenant_id)  # after the rows, which may be of a policy that has just come
+        now = database.now(tx)
+    seconds = now.timestamp()
+    era = times.at(seconds)
+    held = strengths.brought(read, times, seconds)
     strength = era.dynamics.strength(held.state, seconds)
     priority = dict(zip(held.ids, review.danger_priority(era.policy.review, strength).tolist(), strict=True))
     wanting = [

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -12,9 +13,11 @@ import pytest
 from app.domain.links import NewLink
 from app.domain.memory import MemoryPatch
 from app.domain.touch import Touches, Use
-from app.services import links, memories, reinforce, reviews, strengths, sweep
+from app.services import links, live, memories, reinforce, reviews, strengths, sweep
 from app.services.reinforce import Touched
 from app.store import database, policies, states
+from app.store.memories import Stored
+from app.store.states import Held
 from tests.service import Service, until
 from tests.services.aged import Aged, aged
 from tests.services.shop import Shop, policy, shop_of
@@ -132,3 +135,27 @@ def test_a_level_beyond_what_the_table_takes_is_cut(service: Service) -> None:
     shop.used(Use(memory_id, -3e10))
     assert shop.counts(memory_id) == [1]
     assert shop.row(memory_id).level == 1e9
+
+
+def test_a_policy_that_comes_while_memories_are_read_is_known_with_them(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop = shop_of(service, policy())
+    [memory_id] = shop.stored("x", age_days=30)
+    stored = memories.get(shop.tenant_id, memory_id)
+    assert isinstance(stored, Stored)
+    before = live.look(shop.tenant_id, [stored])[memory_id].numbers.strength
+    real_read = states.read
+
+    def adopted_then_read(*given: Any) -> Held:
+        with database.tenant(shop.tenant_id) as tx:
+            policies.add(tx, shop.tenant_id, 2, policy("mnemex"))
+            held = states.lock(tx, shop.tenant_id, [memory_id])
+            now = database.now(tx).timestamp()
+            strengths.settle(tx, shop.tenant_id, held, strengths.timeline(tx, shop.tenant_id), now)
+        return real_read(*given)
+
+    monkeypatch.setattr(states, "read", adopted_then_read)
+    after = live.look(shop.tenant_id, [stored])[memory_id].numbers.strength
+    assert shop.row(memory_id).version == 2
+    assert after == pytest.approx(before, abs=1e-4)
