@@ -1,6 +1,11 @@
 """Names that look unused to vulture and aren't: each is called or filled in by a library."""
 
 from app.api.status import _Shared
+from app.domain import importance, review
+from app.domain.dynamics import cmm, mnemex, profiles, state
+from app.domain.dynamics.protocol import Dynamics
+from app.services import associates
+from app.store import states
 from ops.bench.recall import factory
 from ops.checks.arrows import OnlyContract
 
@@ -11,3 +16,22 @@ OnlyContract.render_broken_contract
 _Shared.collect
 # named on the command line of a recall script
 factory
+# the models of forgetting, complete before the lifecycle, the reviews and the search that call them
+Dynamics.strength_sql
+Dynamics.refresh_seconds
+Dynamics.due_at
+Dynamics.reinforce
+profiles.profile
+state.new
+importance.due_at
+mnemex.Mnemex.promoted
+cmm.priming
+mnemex.is_other_domain
+review.next_interval_days
+review.danger_priority
+states.lock_due
+states.write_looks
+states.write_uses
+# gains along links, complete before the uses that call them
+associates.reached
+associates.strengthen
