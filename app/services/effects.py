@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Final
 from uuid import UUID
@@ -17,7 +16,6 @@ from app.domain.dynamics.state import DAY_SECONDS
 from app.domain.dynamics.timeline import Era, Timeline
 from app.domain.tiers import DECAY_TIERS, decay_tier
 from app.services import strengths
-from app.store import database, states
 from app.store.states import Held
 
 PAGE_ROWS: Final = 20_000
@@ -25,8 +23,6 @@ SAMPLES: Final = 20
 LATER_DAYS: Final = 30
 SECONDS_MAX: Final = 40.0
 """Clients wait for a minute."""
-
-_NONE: Final = UUID(int=0)
 
 
 @dataclass
@@ -71,25 +67,12 @@ def of(tenant_id: UUID, times: Timeline, era: Era) -> Effects:
     """
     changed = Timeline([*times.eras, era])
     effects, began = Effects(era.since), time.monotonic()
-    for held in _pages(tenant_id):
+    for held in strengths.pages(tenant_id, PAGE_ROWS):
         if effects.memories and time.monotonic() - began > SECONDS_MAX:
             effects.complete = False
             break
         _add(effects, held, times, changed)
     return effects
-
-
-def _pages(tenant_id: UUID) -> Iterator[Held]:
-    """All memories; each page is a transaction of its own, so that none is open while it is worked on."""
-    after = _NONE
-    while True:
-        with database.tenant(tenant_id) as tx:
-            held = states.page(tx, tenant_id, after, PAGE_ROWS)
-        if held.ids:
-            yield held
-        if len(held) < PAGE_ROWS:
-            return
-        after = held.ids[-1]
 
 
 def _add(effects: Effects, held: Held, times: Timeline, changed: Timeline) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from typing import Any, Final
@@ -20,8 +20,7 @@ from app.domain.forecast import Counts
 from app.domain.tiers import DECAY_TIERS
 from app.errors import FieldError, Invalid
 from app.services import strengths
-from app.store import database, states
-from app.store.states import Held
+from app.store import database
 
 PAGE_ROWS: Final = 20_000
 SHOWN_MAX: Final = 20
@@ -107,7 +106,7 @@ def of_tenant(tenant_id: UUID, wish: Wish) -> Outlook:
     dates, moments = _days(as_of, ZoneInfo(policy.time_zone), wish.days)
     as_is, as_changed = np.zeros((2, len(dates), len(DECAY_TIERS)), np.int64)
     moves: dict[tuple[int, int], Move] = {}
-    for held in _pages(tenant_id, wish.subject):
+    for held in strengths.pages(tenant_id, PAGE_ROWS, wish.subject):
         state = strengths.brought(held, times, now).state
         as_is += forecast.counts(policy, state, moments, check)
         if changed is not None:
@@ -128,17 +127,6 @@ def _days(as_of: datetime, zone: ZoneInfo, days: int) -> tuple[list[date], npt.N
     dates = [today + timedelta(days=ahead) for ahead in range(days + 1)]
     midnights = [datetime(day.year, day.month, day.day, tzinfo=zone).timestamp() for day in dates]
     return dates, np.array([as_of.timestamp(), *midnights[1:]])
-
-
-def _pages(tenant_id: UUID, subject: str | None) -> Iterator[Held]:
-    after, full = UUID(int=0), True
-    while full:
-        with database.tenant(tenant_id) as tx:
-            held = states.page(tx, tenant_id, after, PAGE_ROWS, subject)
-        if held.ids:
-            yield held
-            after = held.ids[-1]
-        full = len(held) == PAGE_ROWS
 
 
 def _add_moves(

@@ -42,6 +42,21 @@ def eras(tx: database.Transaction, tenant_id: UUID) -> list[Era]:
     return [_era(version, since, body) for version, since, body in policies.versions(tx, tenant_id)]
 
 
+def pages(tenant_id: UUID, rows: int, subject: str | None = None) -> Iterator[Held]:
+    """All of a tenant's memories, or those about a subject, so many at a time by id.
+
+    Each page is a transaction of its own, so that none is open while it is worked on.
+    """
+    after, full = UUID(int=0), True
+    while full:
+        with database.tenant(tenant_id) as tx:
+            held = states.page(tx, tenant_id, after, rows, subject)
+        if held.ids:
+            yield held
+            after = held.ids[-1]
+        full = len(held) == rows
+
+
 def brought(held: Held, times: Timeline, now: float) -> Held:
     """The same memories under the policy that holds at `now`; to be written with its version."""
     return replace(held, state=times.brought(held.state, held.versions, now))
