@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import typer
 
 from app.cli.failures import Commands
+from app.cli.moments import METAVAR, moment
 from app.cli.output import AsJson, Url, examples, print_json, print_table
 from app.cli.place import find
 
@@ -51,13 +51,14 @@ def create_key(
     scope: Annotated[
         list[str] | None, typer.Option("--scope", help="What it may do; several; else all but admin.")
     ] = None,
-    expires: Annotated[datetime | None, typer.Option("--expires", help="Not valid from this time on (UTC).")] = None,
+    expires: Annotated[
+        str | None, typer.Option("--expires", callback=moment, metavar=METAVAR, help="Not valid from this time on.")
+    ] = None,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
     """Make a key, which is shown only now."""
-    at = None if expires is None else expires.replace(tzinfo=expires.tzinfo or UTC).isoformat()
-    wanted = {"name": name, "tenant_id": tenant, "scopes": scope or None, "expires_at": at}
+    wanted = {"name": name, "tenant_id": tenant, "scopes": scope or None, "expires_at": expires}
     given = {field: value for field, value in wanted.items() if value is not None}
     _show_made(_call("POST", "/v1/admin/keys", url, given), as_json=as_json)
 

@@ -9,6 +9,7 @@ import typer
 
 from app.cli.failures import Code, Commands, Failure
 from app.cli.jobs import follow
+from app.cli.moments import METAVAR, moment
 from app.cli.output import AsJson, Url, examples, plain, print_json, print_table, progress
 from app.cli.place import find
 
@@ -27,7 +28,12 @@ router.add_typer(
 
 AsOf = Annotated[
     str | None,
-    typer.Option("--as-of", metavar="TIME", help="As of this moment (RFC 3339); one to come only with --dry-run."),
+    typer.Option(
+        "--as-of",
+        callback=moment,
+        metavar=METAVAR,
+        help="As of this moment, such as 2026-11-20T18:00:00Z; one to come only with --dry-run.",
+    ),
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only list what would change, and why.")]
 Wait = Annotated[bool, typer.Option("--wait", help="Wait until it is done; else `ebbing jobs watch` does.")]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -12,6 +11,7 @@ import typer
 
 from app.cli.assignments import assigned
 from app.cli.failures import Code, Commands, Failure
+from app.cli.moments import METAVAR, moment
 from app.cli.output import AsJson, Url, examples, plain, print_json, print_table
 from app.cli.place import find
 
@@ -38,7 +38,10 @@ Sets = Annotated[
 ]
 Preset = Annotated[str | None, typer.Option("--preset", help="One of `ebbing policy presets`, before the fields.")]
 At = Annotated[
-    datetime | None, typer.Option("--at", help="From when on it holds (UTC), at most a year ahead; else at once.")
+    str | None,
+    typer.Option(
+        "--at", callback=moment, metavar=METAVAR, help="From when on it holds, at most a year ahead; else at once."
+    ),
 ]
 
 
@@ -161,7 +164,7 @@ def can_ask() -> bool:
     return sys.stdin.isatty()
 
 
-def _change(file: Path | None, sets: list[str] | None, preset: str | None, at: datetime | None) -> dict[str, Any]:
+def _change(file: Path | None, sets: list[str] | None, preset: str | None, at: str | None) -> dict[str, Any]:
     """The body that asks for a change."""
     fields = assigned(sets or [], {} if file is None else _read(file))
     if not fields and preset is None:
@@ -170,7 +173,7 @@ def _change(file: Path | None, sets: list[str] | None, preset: str | None, at: d
     if preset is not None:
         change["preset"] = preset
     if at is not None:
-        change["effective_at"] = at.replace(tzinfo=at.tzinfo or UTC).isoformat()
+        change["effective_at"] = at
     return change
 
 

@@ -8,6 +8,7 @@ from urllib.parse import quote
 import typer
 
 from app.cli.failures import Code, Failure
+from app.cli.moments import METAVAR, moment
 from app.cli.output import AsJson, Url, examples, print_json, print_table
 from app.cli.place import find
 
@@ -67,7 +68,7 @@ def review(
         bool | None, typer.Option("--passed/--failed", help="What came of it.", show_default=False)
     ] = None,
     at: Annotated[
-        str | None, typer.Option("--at", help="When it was, with an offset, such as 2026-11-20T18:00:00Z; else now.")
+        str | None, typer.Option("--at", callback=moment, metavar=METAVAR, help="When it was; else now.")
     ] = None,
     url: Url = None,
     as_json: AsJson = False,

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
 
+from app.cli.moments import METAVAR, moment
 from app.cli.output import AsJson, Url, examples, print_json, print_table
 from app.cli.place import find
 
@@ -28,8 +28,12 @@ def search(
     thread: Annotated[str | None, typer.Option("--thread", help="Only of this thread.")] = None,
     tag: Annotated[list[str] | None, typer.Option("--tag", help="Only with this tag; several mean all.")] = None,
     kind: Annotated[list[str] | None, typer.Option("--kind", help="Only of this kind; several mean any.")] = None,
-    after: Annotated[datetime | None, typer.Option("--after", help="Only from this time on (UTC).")] = None,
-    before: Annotated[datetime | None, typer.Option("--before", help="Only before this time (UTC).")] = None,
+    after: Annotated[
+        str | None, typer.Option("--after", callback=moment, metavar=METAVAR, help="Only from this time on.")
+    ] = None,
+    before: Annotated[
+        str | None, typer.Option("--before", callback=moment, metavar=METAVAR, help="Only before this time.")
+    ] = None,
     session: Annotated[
         str | None, typer.Option("--session", help="The conversation: one reinforces a memory once in a while.")
     ] = None,
@@ -52,8 +56,8 @@ def search(
             thread=thread,
             tags=tag,
             kinds=kind,
-            after=_in_utc(after),
-            before=_in_utc(before),
+            after=after,
+            before=before,
             explain=explain or None,
             session=session,
             reinforce=False if no_reinforce else None,
@@ -77,7 +81,3 @@ def search(
         for result in results
     ]
     print_table(["score", *parts, "when", "who", "text"], rows, right=["score", *parts])
-
-
-def _in_utc(moment: datetime | None) -> str | None:
-    return None if moment is None else moment.replace(tzinfo=moment.tzinfo or UTC).isoformat()

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Annotated, Any
 from uuid import uuid4
 
 import typer
 
+from app.cli.moments import METAVAR, moment
 from app.cli.output import AsJson, Url, examples, print_json
 from app.cli.place import find
 
@@ -22,7 +22,7 @@ Session = Annotated[
     str | None, typer.Option("--session", help="The conversation: one reinforces a memory once in a while.")
 ]
 Boost = Annotated[bool, typer.Option("--boost", help="Raise the multiplier too (mnemex).")]
-At = Annotated[datetime | None, typer.Option("--at", help="When it was used (UTC); else now.")]
+At = Annotated[str | None, typer.Option("--at", callback=moment, metavar=METAVAR, help="When it was used; else now.")]
 
 
 @router.command(epilog=examples("ebbing touch ID", "ebbing touch ID --boost --tag cooking", "ebbing touch ID --json"))
@@ -41,7 +41,7 @@ def touch(
 
     from app.cli.client import Api
 
-    body = _told(boost=boost, tags=tag, session=session) | ({"used_at": _in_utc(at)} if at else {})
+    body = _told(boost=boost, tags=tag, session=session) | ({"used_at": at} if at else {})
     with Api(find(url)) as api:
         done = api.call("POST", f"/v1/memories/{quote(memory_id, safe='')}/touch", json=body).body
     if as_json:
@@ -75,8 +75,7 @@ def observe(
     """Say that memories were used: they are reinforced in a moment."""
     from app.cli.client import Api
 
-    moment = _in_utc(at) if at else None
-    used = [memory_id if moment is None else {"id": memory_id, "used_at": moment} for memory_id in memory_ids]
+    used = [memory_id if at is None else {"id": memory_id, "used_at": at} for memory_id in memory_ids]
     with Api(find(url), patience_seconds=PATIENCE_SECONDS) as api:
         body = {"memories": used} | _told(boost=boost, tags=tag, session=session)
         told = api.call("POST", "/v1/observations", json=body, headers={"Idempotency-Key": uuid4().hex}).body
@@ -89,7 +88,3 @@ def observe(
 def _told(*, boost: bool, tags: list[str] | None, session: str | None) -> dict[str, Any]:
     given = {"boost": boost or None, "context_tags": tags or None, "session": session}
     return {name: value for name, value in given.items() if value is not None}
-
-
-def _in_utc(moment: datetime) -> str:
-    return moment.replace(tzinfo=moment.tzinfo or UTC).isoformat()

@@ -33,7 +33,7 @@ def test_it_starts_a_job_and_names_it(cli: Cli, api: Stub, kind: str) -> None:
     assert json.loads(cli("maintain", kind, "--json", "--as-of", "2026-01-01T00:00:00Z").out) == {"job_id": "j1"}
     assert [(asked.path, asked.json) for asked in api.asked] == [
         (f"/v1/maintenance/{kind}", {}),
-        (f"/v1/maintenance/{kind}", {"as_of": "2026-01-01T00:00:00Z"}),
+        (f"/v1/maintenance/{kind}", {"as_of": "2026-01-01T00:00:00+00:00"}),
     ]
 
 
@@ -74,7 +74,7 @@ def test_a_dry_run_shows_all_pages_as_one(cli: Cli, api: Stub, kind: str) -> Non
     assert done.code == 0
     assert all(f"m{n}" in done.out and f"weak {n}" in done.out for n in range(3))
     assert done.out.endswith("8 memories are due; decay asks for 3 to cold\n")
-    asked = {"dry_run": True, "as_of": "2030-01-01T00:00:00Z", "limit": 1000}
+    asked = {"dry_run": True, "as_of": "2030-01-01T00:00:00+00:00", "limit": 1000}
     assert [each.json for each in api.asked] == [asked, {**asked, "cursor": "c"}]
     shown = json.loads(cli("maintain", kind, "--dry-run", "--json").out)
     assert [change["id"] for change in shown["changes"]] == ["m0", "m1", "m2"]

@@ -68,7 +68,7 @@ def test_a_result_is_entered(cli: Cli, api: Stub) -> None:
     assert "known already" in cli("review", "m1", "--failed", "--at", "2026-03-07T12:00:00Z").out
     assert [asked.json for asked in api.asked] == [
         {"result": "passed"},
-        {"result": "failed", "at": "2026-03-07T12:00:00Z"},
+        {"result": "failed", "at": "2026-03-07T12:00:00+00:00"},
     ]
     assert json.loads(cli("review", "m1", "--passed", "--json").out) == outcome(changed=False)
 
