@@ -100,13 +100,12 @@ async def body_of(request: Request) -> bytes:
 
 
 def decode(body: bytes, shape: type[T]) -> T:
-    """A JSON body as a value of the shape; an empty one as an object without fields.
+    """A JSON body as a value of the shape.
 
     Raises:
         Unreadable: It is empty, or isn't JSON in UTF-8.
         Invalid: A field is wrong; names it, its limit and its value.
     """
-    return decoding.read(body or b"{}", msgspec.json.Decoder(shape), _choices(cast("Hashable", shape)))
     if not body:
         raise Unreadable("the body is empty")
     return decoding.read(body, msgspec.json.Decoder(shape), _choices(cast("Hashable", shape)))

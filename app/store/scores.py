@@ -73,31 +73,40 @@ def read(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID], *, closed:
     return [Unjudged(*row) for row in tx.execute(_READ, values)]
 
 
+# Looked up row by row: a planner without statistics of a new tenant would loop over all pairs of a join.
 _READ = text("""
-WITH wanted AS MATERIALIZED (
-  SELECT memory.memory_id, memory.text_version, text, speaker, memory.kind, tags,
-    CASE WHEN categories = '{}' THEN coalesce(inferred_categories, '{}') ELSE categories END AS categories,
-    salience_source IS DISTINCT FROM 'caller' AS is_open
-  FROM memories AS memory JOIN memory_state AS state USING (tenant_id, memory_id)
-    LEFT JOIN scores AS score ON score.tenant_id = :tenant AND score.memory_id = memory.memory_id
-      AND score.text_version = memory.text_version
-  WHERE memory.tenant_id = :tenant AND memory.memory_id = ANY (CAST(:memory_ids AS uuid[]))
-    AND deleted_at IS NULL AND (:closed OR salience_source IS DISTINCT FROM 'caller')
-), total AS (
+WITH total AS MATERIALIZED (
   SELECT ln(coalesce(max(documents), 0) + 1) AS log_memories FROM words WHERE tenant_id = :tenant AND word = ''
-), lexemes AS (
-  SELECT memory_id, unnest(tsvector_to_array(own)) AS word
-  FROM memory_words WHERE tenant_id = :tenant AND memory_id IN (SELECT memory_id FROM wanted)
-), rarities AS (
-  SELECT memory_id,
-    avg(1 - ln(documents) / nullif((SELECT log_memories FROM total), 0)) AS rarity
-  FROM lexemes JOIN words ON words.tenant_id = :tenant AND words.word = lexemes.word
-  GROUP BY memory_id
 )
-SELECT memory_id, text_version, text, speaker, kind, tags, categories, is_open,
+SELECT given.memory_id, text_version, text, speaker, kind, tags,
+  CASE WHEN categories = '{}' THEN coalesce(inferred_categories, '{}') ELSE categories END AS categories,
+  salience_source IS DISTINCT FROM 'caller' AS is_open,
   CAST(least(greatest(rarity, 0), 1) AS double precision) AS rarity
-FROM wanted LEFT JOIN rarities USING (memory_id)
-ORDER BY memory_id
+FROM unnest(CAST(:memory_ids AS uuid[])) AS given (memory_id)
+CROSS JOIN LATERAL (
+  SELECT text_version, text, speaker, kind, tags, categories FROM memories
+  WHERE tenant_id = :tenant AND memories.memory_id = given.memory_id AND deleted_at IS NULL OFFSET 0
+) AS memory
+CROSS JOIN LATERAL (
+  SELECT salience_source FROM memory_state
+  WHERE tenant_id = :tenant AND memory_state.memory_id = given.memory_id OFFSET 0
+) AS state
+LEFT JOIN LATERAL (
+  SELECT inferred_categories FROM scores
+  WHERE tenant_id = :tenant AND scores.memory_id = given.memory_id AND scores.text_version = memory.text_version
+  OFFSET 0
+) AS score ON true
+LEFT JOIN LATERAL (
+  SELECT avg(1 - ln(documents) / nullif((SELECT log_memories FROM total), 0)) AS rarity
+  FROM (
+    SELECT unnest(tsvector_to_array(own)) AS word FROM memory_words
+    WHERE tenant_id = :tenant AND memory_words.memory_id = given.memory_id OFFSET 0
+  ) AS lexeme CROSS JOIN LATERAL (
+    SELECT documents FROM words WHERE tenant_id = :tenant AND words.word = lexeme.word OFFSET 0
+  ) AS known
+) AS rare ON true
+WHERE :closed OR salience_source IS DISTINCT FROM 'caller'
+ORDER BY given.memory_id
 """)
 
 

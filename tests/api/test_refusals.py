@@ -43,13 +43,6 @@ def test_a_word_that_is_none_of_those_allowed(api: Api, path: str, body: dict[st
     assert word in error["message"]
 
 
-def test_where_nothing_is_needed_the_body_may_be_left_out(api: Api) -> None:
-    assert api.post("/v1/maintenance/sweep").status_code == 202
-    assert api.post("/v1/forecast").status_code == 200
-def test_what_an_empty_body_lacks_is_named(api: Api) -> None:
-    answer = api.post("/v1/search")
-    assert answer.status_code == 422
-    assert [error["field"] for error in answer.json()["errors"]] == ["query"]
 @pytest.mark.parametrize("path", ["/v1/search", "/v1/maintenance/sweep"])
 def test_an_empty_body_is_called_so(api: Api, path: str) -> None:
     answer = api.post(path)
