@@ -46,6 +46,7 @@ celery.conf.update(
     broker_connection_max_retries=None,
     # Otherwise a worker that takes a message while Redis is full, and so can't note it, ends.
     broker_channel_error_retry=True,
+    broker_transport="workers.broker:Transport",
     broker_transport_options=queues.broker_options(),
     beat_schedule=beat_entries(),
     timezone="UTC",

@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
+from app.embedded import has_ended
 from tests.faults.load import Caller, load
-from tests.faults.plant import Plant
+from tests.faults.plant import WORKERS, Plant
 from tests.waiting import until
 
 MORE = 200
@@ -43,6 +44,7 @@ def test_nothing_accepted_is_lost_when_redis_is_killed(
     plant.books.wait_until_settled(tenants)
     plant.books.check(tenants)
     plant.books.check_backlog_is_nought()
+    assert not [name for name in WORKERS if has_ended(plant.processes.running[name])], "workers connect again"
 
 
 def test_memories_are_accepted_while_postgresql_is_away_and_stored_when_it_is_back(
