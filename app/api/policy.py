@@ -35,7 +35,8 @@ class PolicyChange(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
     Attributes:
         policy: The fields to change, at any depth; what isn't named stays, null is back to the default. Parameters of
-            another profile start at its defaults.
+            another profile start at its defaults. Where nothing is named, nor a preset, versions that wait are called
+            off.
         preset: Name of a preset, which goes before the fields.
         effective_at: From when on it holds, at most a year ahead; at once where it is left out. Versions that would
             begin later than that never do.
@@ -75,7 +76,7 @@ def versions(
 def put(caller: Maintainer, body: Annotated[bytes, Depends(body_of)]) -> Response:
     """A new version with these fields changed. What happened until it holds stays as it happened.
 
-    A change that changes nothing makes no version, so the same request may be sent again.
+    A change of what is so already makes no version, so the same request may be sent again.
     """
     wanted = decode(body, PolicyChange)
     change = Change(wanted.policy, wanted.preset, wanted.effective_at, wanted.expected_version)

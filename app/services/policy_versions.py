@@ -46,7 +46,8 @@ class Change:
     """What is to be changed.
 
     Attributes:
-        fields: Laid over the policy that holds at that moment; see `amendment.amended`.
+        fields: Laid over the policy that holds at that moment; see `amendment.amended`. Where neither they nor a
+            preset name anything, versions that wait are called off.
         preset: Laid over it before.
         effective_at: From when on; None is at once.
         expected_version: What the latest version must be; None is any.
@@ -137,15 +138,17 @@ def put(tenant_id: UUID, change: Change) -> tuple[Outcome, UUID | None]:
         # By a clock read under the lock, versions begin in the order of their numbers.
         policies.lock(tx, tenant_id)
         now = database.now(tx)
-        outcome, _ = _outcome(strengths.eras(tx, tenant_id), change, now)
-        if outcome.is_new:
-            era = outcome.era
-            policies.add(tx, tenant_id, era.version, era.policy, change.effective_at or now)
-    if not outcome.is_new:
-        return outcome, None
-    fields = [changed.field for changed in outcome.changes]
+        eras = strengths.eras(tx, tenant_id)
+        outcome, _ = _outcome(eras, change, now)
+        if not outcome.is_new:
+            return outcome, None
+        era = outcome.era
+        policies.add(tx, tenant_id, era.version, era.policy, change.effective_at or now)
+        fields = [changed.field for changed in outcome.changes]
+        moves = any(name.partition(".")[0] in amendment.DYNAMIC for name in fields)
+        if not moves and policies.is_rebased(tx, tenant_id, Timeline(eras).at(era.since).version):
+            policies.mark_rebased(tx, tenant_id, era.version)  # what is fit for the one before is for this
     log.info("policy_set", tenant=str(tenant_id), version=outcome.era.version, since=outcome.era.since, fields=fields)
-    moves = any(name.partition(".")[0] in amendment.DYNAMIC for name in fields)
     if change.effective_at is not None or not moves or REBASE not in jobs.KINDS:
         return outcome, None
     return outcome, jobs.create(tenant_id, REBASE, {}, lone=True)
@@ -159,7 +162,8 @@ def _outcome(eras: Sequence[Era], change: Change, now: datetime) -> tuple[Outcom
     policy = amendment.amended(base.policy, change.fields, change.preset)
     changes = amendment.differences(base.policy, policy)
     superseded = [era.version for era in times.eras if era.since > since]
-    if not changes and not superseded:
+    names_nothing = not change.fields and change.preset is None
+    if not changes and not (superseded and names_nothing):
         return Outcome(base, latest, [], []), since
     if change.expected_version is not None and change.expected_version != latest:
         raise Conflict(

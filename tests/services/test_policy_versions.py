@@ -17,9 +17,10 @@ from app.domain.dynamics.timeline import Timeline
 from app.domain.jobs import Step
 from app.domain.policy import Policy
 from app.errors import Conflict, FieldError, Invalid, NotFound
-from app.services import effects, jobs, memories, policies, policy_versions, strengths
+from app.services import effects, jobs, memories, policies, policy_versions, rebase, strengths
 from app.services.policy_versions import Change, Outcome
 from app.store import database, states
+from app.store import policies as versions
 from tests.service import Service, Tenant
 from tests.services.faded import fill
 
@@ -63,7 +64,24 @@ def test_the_same_again_changes_nothing(service: Service, tenant: Tenant) -> Non
     later = ahead(days=1)
     assert put(tenant, later, history_days=20).is_new
     assert not put(tenant, later, history_days=20).is_new
-    assert put(tenant, history_days=30, tiers={"archived_below": 0.3}).superseded == [3]
+    assert not put(tenant, history_days=30).is_new, "what is so already calls off nothing that waits"
+    assert statuses(tenant)[3] == "waiting"
+    assert put(tenant, history_days=30, tiers={"archived_below": 0.4}).superseded == [3]
+
+
+def test_what_moves_no_memory_needs_no_rebase(service: Service, tenant: Tenant) -> None:
+    def is_due(version: int) -> bool:
+        with database.tenant(tenant.tenant_id) as tx:
+            return rebase.is_due(tx, tenant.tenant_id, version)
+
+    put(tenant, history_days=30)
+    assert is_due(2), "nothing was seen to before"
+    with database.tenant(tenant.tenant_id) as tx:
+        versions.mark_rebased(tx, tenant.tenant_id, 2)
+    put(tenant, language="german")
+    assert not is_due(3)
+    put(tenant, tiers={"archived_below": 0.4})
+    assert is_due(4)
 
 
 def test_a_change_for_later_waits_and_a_later_one_builds_on_it(service: Service, tenant: Tenant) -> None:
