@@ -230,9 +230,10 @@ WITH same AS (
 )
 UPDATE memory_state AS state SET (salience, salience_source, kind) = (
   SELECT (score.emotional + score.novelty + score.actionable + score.personal) / 40, score.scorer,
-    coalesce(array_position(CAST(:kinds AS text[]), coalesce(memory.kind, score.inferred_kind)) - 1, state.kind)
-  FROM scores AS score JOIN memories AS memory USING (tenant_id, memory_id)
-  WHERE score.tenant_id = :tenant AND score.memory_id = state.memory_id)
+    coalesce(array_position(CAST(:kinds AS text[]), coalesce((
+      SELECT memory.kind FROM memories AS memory
+      WHERE memory.tenant_id = :tenant AND memory.memory_id = state.memory_id), score.inferred_kind)) - 1, state.kind)
+  FROM scores AS score WHERE score.tenant_id = :tenant AND score.memory_id = state.memory_id)
 WHERE state.tenant_id = :tenant AND state.memory_id = ANY (ARRAY(SELECT memory_id FROM locked)) AND (
     SELECT score.text_version FROM scores AS score
     WHERE score.tenant_id = :tenant AND score.memory_id = state.memory_id

@@ -44,9 +44,14 @@ WITH given AS MATERIALIZED (
     CASE WHEN state.multiplier = coalesce(state.suggested_multiplier, 1) THEN given.multiplier END AS multiplier,
     given.pace
   FROM given
-  JOIN memories AS memory ON memory.tenant_id = :tenant AND memory.memory_id = given.memory_id
-    AND memory.text_version = given.text_version AND memory.deleted_at IS NULL
-  JOIN memory_state AS state ON state.tenant_id = :tenant AND state.memory_id = given.memory_id
+  CROSS JOIN LATERAL (
+    SELECT kind FROM memories WHERE tenant_id = :tenant AND memories.memory_id = given.memory_id
+      AND text_version = given.text_version AND deleted_at IS NULL OFFSET 0
+  ) AS memory
+  CROSS JOIN LATERAL (
+    SELECT memory_id, salience_source, multiplier, suggested_multiplier FROM memory_state
+    WHERE tenant_id = :tenant AND memory_state.memory_id = given.memory_id OFFSET 0
+  ) AS state
 )
 UPDATE memory_state AS state SET
   kind = coalesce(suggested.kind, state.kind), salience = coalesce(suggested.salience, state.salience),
