@@ -16,12 +16,11 @@ from app.domain.amendment import FieldChange
 from app.domain.dynamics.timeline import DEFAULT, Era, Timeline
 from app.domain.memory import check_moment
 from app.errors import Conflict, FieldError, Invalid, NotFound
-from app.services import effects, jobs, strengths
+from app.services import effects, jobs, rebase, strengths
 from app.services.effects import Effects
 from app.store import database, policies
 
 AHEAD_DAYS_MAX: Final = 366
-REBASE: Final = "rebase"
 
 Status = Literal["in force", "waiting", "past", "superseded"]
 
@@ -149,9 +148,9 @@ def put(tenant_id: UUID, change: Change) -> tuple[Outcome, UUID | None]:
         if not moves and policies.is_rebased(tx, tenant_id, Timeline(eras).at(era.since).version):
             policies.mark_rebased(tx, tenant_id, era.version)  # what is fit for the one before is for this
     log.info("policy_set", tenant=str(tenant_id), version=outcome.era.version, since=outcome.era.since, fields=fields)
-    if change.effective_at is not None or not moves or REBASE not in jobs.KINDS:
+    if change.effective_at is not None or not moves or rebase.KIND not in jobs.KINDS:
         return outcome, None
-    return outcome, jobs.create(tenant_id, REBASE, {}, lone=True)
+    return outcome, jobs.create(tenant_id, rebase.KIND, {}, lone=True)
 
 
 def _outcome(eras: Sequence[Era], change: Change, now: datetime) -> tuple[Outcome, float]:

@@ -26,9 +26,9 @@ def factors(
 
     Only turns of a session are, under `cmm`. Without Redis nothing is.
     """
-    session, turn = request.session, request.turn
-    if policy.forgetting.profile != cmm.Cmm.name or session is None or turn is None:
+    if (place := _place(request, policy)) is None:
         return None
+    session, turn = place
     try:
         turns_ago = turn - last_turns(tenant_id, session, [candidate.memory_id for candidate in found])
     except RedisError as error:
@@ -39,10 +39,17 @@ def factors(
 
 def activate(tenant_id: UUID, results: Sequence[SearchResult], request: SearchRequest, policy: Policy) -> None:
     """Note what a turn of a session has shown, under `cmm`."""
-    session, turn = request.session, request.turn
-    if policy.forgetting.profile != cmm.Cmm.name or session is None or turn is None:
+    if (place := _place(request, policy)) is None:
         return
+    session, turn = place
     try:
         remember(tenant_id, session, [result.id for result in results], turn, policy.model.parameters.priming_turns)
     except RedisError as error:
         log.warning("not_primed", tenant=str(tenant_id), error=type(error).__name__)
+
+
+def _place(request: SearchRequest, policy: Policy) -> tuple[str, int] | None:
+    """Session and turn of a search; None where nothing is primed."""
+    if policy.forgetting.profile != cmm.Cmm.name or request.session is None or request.turn is None:
+        return None
+    return request.session, request.turn

@@ -270,15 +270,7 @@ def write_anchors(
     """
     if not held.ids:
         return
-    state = held.state
-    values = {
-        "tenant": tenant_id,
-        "version": version,
-        "ids": Uuids(held.ids),
-        "anchored": Moments(state.anchored_at),
-        "level": _levels(state),
-        "retrieval": Doubles(state.retrieval),
-        "stability": Doubles(state.stability),
+    values = _anchors(tenant_id, held, version) | {
         "tiers": Integers(held.decay_tiers if decay_tiers is None else decay_tiers),
         "due": Moments(np.full(len(held), -np.inf) if next_due_at is None else next_due_at),
         "names": list(DECAY_TIERS),
@@ -290,8 +282,18 @@ _LEVEL_MAX: Final = 1e9
 """What the table takes. Only rates of thousands a day reach it, after years: nothing is left of the memory anyway."""
 
 
-def _levels(state: State) -> Doubles:
-    return Doubles(np.clip(state.level, -_LEVEL_MAX, _LEVEL_MAX))
+def _anchors(tenant_id: UUID, held: Held, version: int) -> dict[str, Any]:
+    """What every write of anchors needs."""
+    state = held.state
+    return {
+        "tenant": tenant_id,
+        "version": version,
+        "ids": Uuids(held.ids),
+        "anchored": Moments(state.anchored_at),
+        "level": Doubles(np.clip(state.level, -_LEVEL_MAX, _LEVEL_MAX)),
+        "retrieval": Doubles(state.retrieval),
+        "stability": Doubles(state.stability),
+    }
 
 
 _WRITE_ANCHORS: Final = """
@@ -329,17 +331,10 @@ def write_uses(
     if not held.ids:
         return
     state = held.state
-    values = {
-        "tenant": tenant_id,
-        "version": version,
-        "ids": Uuids(held.ids),
+    values = _anchors(tenant_id, held, version) | {
         "uses": Integers(state.access_count),
         "multiplier": Doubles(state.multiplier),
         "accessed": Moments(state.accessed_at),
-        "anchored": Moments(state.anchored_at),
-        "level": _levels(state),
-        "retrieval": Doubles(state.retrieval),
-        "stability": Doubles(state.stability),
         "elsewhere": Integers(np.zeros(len(held)) if elsewhere is None else elsewhere),
         "again": Integers(look_again),
     }
