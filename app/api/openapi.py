@@ -17,7 +17,7 @@ from app.api.policy import PolicyChange
 from app.api.problems import MEDIA_TYPE
 from app.api.reviews import Review
 from app.domain.memory import MemoryIn, MemoryPatch
-from app.domain.retrieval import SearchRequest, SearchResult
+from app.domain.retrieval.request import SearchRequest, SearchResult
 from app.domain.touch import Observation, OneTouch
 
 _BODIES = {

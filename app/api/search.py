@@ -11,7 +11,7 @@ from app import metrics
 from app.api import shapes
 from app.api.auth import Caller, needs
 from app.api.body import body_of, decode
-from app.domain.retrieval import SearchRequest
+from app.domain.retrieval.request import SearchRequest
 from app.queues import Nudger
 from app.services import reinforce
 from app.services.search import find

@@ -69,7 +69,7 @@ def search(
     if not results:
         typer.echo("nothing found", err=True)
         return
-    parts = sorted({name for result in results for name in result.get("explain") or {}})
+    parts = sorted({name for result in results for name in result.get("explain") or {}} - {"factors"})
     rows = [
         (
             f"{result['score']:.3f}",

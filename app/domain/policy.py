@@ -12,11 +12,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationIn
 from app.domain.dynamics.profiles import PROFILES, profile
 from app.domain.dynamics.protocol import Dynamics
 from app.domain.importance import Importance
+from app.domain.retrieval.ranking import Ranking
 from app.domain.review import Review
 from app.domain.tiers import Tiers
 from app.errors import ProfileMissing
-
-Weight = Annotated[float, Field(ge=0, le=10, allow_inf_nan=False)]
 
 # Text search configurations that every PostgreSQL brings along.
 _LANGUAGES = """
@@ -27,26 +26,6 @@ turkish yiddish simple
 LANGUAGES = frozenset(_LANGUAGES.split())
 
 _STORED: Final = {"is_stored": True}
-
-
-class Ranking(BaseModel):
-    """Weights of the search score, each 0 to 10; the two base scores are divided by their best hit first.
-
-    The defaults are the best found on the development split of LoCoMo (recall@10), one weight at a time.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
-
-    words: Weight = 1.0
-    """Words shared by query and memory, weighted by rarity."""
-    relevance: Weight = 0.6
-    """Closeness of meaning: the cosine of the two vectors."""
-    actor: Weight = 0.4
-    """Added when the query names the memory's speaker."""
-    when: Weight = 0.2
-    """Added when the query asks for a time (in English) and the memory's text tells one."""
-    context: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] = 0.5
-    """Worth of a word that only the neighbouring turns say, as a share of one of the memory's own."""
 
 
 class Budget(BaseModel):

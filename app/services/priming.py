@@ -14,7 +14,8 @@ from app.clients.priming import last_turns
 from app.clients.redis import RedisError
 from app.domain.dynamics import cmm
 from app.domain.policy import Policy
-from app.domain.retrieval import Candidate, SearchRequest, SearchResult
+from app.domain.retrieval.candidates import Candidate
+from app.domain.retrieval.request import SearchRequest, SearchResult
 
 log = structlog.get_logger(__name__)
 

@@ -18,7 +18,7 @@ from app.domain.dynamics.ops import Floats
 from app.domain.dynamics.state import DAY_SECONDS, Event
 from app.domain.dynamics.timeline import Era, Timeline
 from app.domain.policy import Policy
-from app.domain.retrieval import SearchResult
+from app.domain.retrieval.request import SearchResult
 from app.domain.tiers import Seen
 from app.errors import Conflict
 from app.services import memories, promotion, strengths

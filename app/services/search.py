@@ -9,12 +9,15 @@ from uuid import UUID
 
 from msgspec import structs
 
-from app.domain import retrieval, review
+from app.domain import review
 from app.domain.policy import Policy
-from app.domain.retrieval import Candidate, SearchRequest, SearchResult
+from app.domain.retrieval import rank, terms
+from app.domain.retrieval.candidates import Candidate, Vitals
+from app.domain.retrieval.ranking import Ranking
+from app.domain.retrieval.request import SearchRequest, SearchResult
 from app.domain.touch import Use
 from app.domain.wording import content_words
-from app.services import priming, reviews, spaces
+from app.services import priming, reviews, spaces, vitals
 from app.store import database, policies, words
 from app.store import search as store
 from app.store import spaces as rows
@@ -51,30 +54,40 @@ def find(tenant_id: UUID, request: SearchRequest, policy: Policy | None = None) 
     spellings = list(dict.fromkeys(content_words(request.query)))
     with database.tenant(tenant_id) as tx:
         policy = policy or policies.current(tx, tenant_id)
-        terms, total = words.terms(tx, tenant_id, request.query, spellings, policy.language)
+        asked, total = words.terms(tx, tenant_id, request.query, spellings, policy.language)
         there = rows.of_tenant(tx, tenant_id)
-    query = retrieval.weigh(terms, total)
-    found = []
+    query = terms.weigh(asked, total)
+    ranking = request.ranking(policy.ranking)
+    found: list[Candidate] = []
+    alive = Vitals.none()
     for _ in range(ROUNDS):
         space = there.searched if there else None
         vector = spaces.query_vector(tenant_id, space, request.query, query.spellings) if space else None
         probe = store.Probe(query.lexemes, space.space_id if space else None, vector)
         with database.tenant(tenant_id) as tx:
-            found = store.candidates(tx, tenant_id, probe, request, policy.ranking)
+            found = store.candidates(tx, tenant_id, probe, request, ranking)
+            found, alive = vitals.of(tx, tenant_id, found)
             there = rows.of_tenant(tx, tenant_id)
         # Asked last: vectors of a space that the tenant has left meanwhile may have been deleted already.
         if space is None or (there and there.searched == space):
             break
-    results = _ranked(tenant_id, found, request, policy)
+    results = _ranked(tenant_id, found, alive, request, ranking, policy)
     priming.activate(tenant_id, results, request, policy)
     reinforces = policy.reinforcement.by_search if request.reinforce is None else request.reinforce
-    return Found(results, retrieval.uses(results, found) if reinforces else [])
+    return Found(results, rank.uses(results, found) if reinforces else [])
 
 
-def _ranked(tenant_id: UUID, found: Sequence[Candidate], request: SearchRequest, policy: Policy) -> list[SearchResult]:
+def _ranked(
+    tenant_id: UUID,
+    found: Sequence[Candidate],
+    alive: Vitals,
+    request: SearchRequest,
+    ranking: Ranking,
+    policy: Policy,
+) -> list[SearchResult]:
     primed = priming.factors(tenant_id, found, request, policy)
     share = review.blend_share(request.review_blend, policy.forgetting.profile)
     if not share:
-        return retrieval.rank(found, request, policy.ranking, primed)
-    everything = retrieval.rank(found, structs.replace(request, limit=store.CANDIDATES), policy.ranking, primed)
+        return rank.rank(found, alive, request, ranking, primed)
+    everything = rank.rank(found, alive, structs.replace(request, limit=store.CANDIDATES), ranking, primed)
     return reviews.blend(tenant_id, everything, share, request.limit)

@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import Connection, TextClause, text
 
-from app.domain.policy import Ranking
-from app.domain.retrieval import Candidate, SearchRequest
+from app.domain.retrieval.candidates import Candidate
+from app.domain.retrieval.ranking import Ranking
+from app.domain.retrieval.request import SearchRequest
 
 CANDIDATES = 200
 
@@ -131,22 +132,25 @@ WITH
     WHERE (by_words.score > 0 OR by_vector.score > 0) AND memory_id {allowed}
   ),
   scored AS (
-    SELECT memory_id,
+    SELECT memory_id, coalesce(relevance, 0) AS cosine,
            coalesce(words / (SELECT nullif(max(words), 0) FROM found), 0) AS words,
            coalesce(relevance / (SELECT nullif(max(relevance), 0) FROM found), 0) AS relevance
     FROM found
   ),
   top AS MATERIALIZED (
-    SELECT memory_id, words, relevance,
+    SELECT memory_id, words, relevance, cosine,
            words * CAST(:words_weight AS float8) + relevance * CAST(:relevance_weight AS float8) AS score
     FROM scored ORDER BY score DESC, memory_id DESC LIMIT :limit
   )
 SELECT top.memory_id, text, subject, thread, speaker, external_id, kind, tags, occurred_at, created_at,
-       top.words, top.relevance
+       tier, top.words, top.relevance, top.cosine
 FROM top CROSS JOIN LATERAL (
   SELECT text, subject, thread, speaker, external_id, kind, tags, occurred_at, created_at FROM memories
   WHERE tenant_id = :tenant AND memories.memory_id = top.memory_id OFFSET 0
-) AS memory
+) AS memory CROSS JOIN LATERAL (
+  SELECT tier FROM memory_state
+  WHERE tenant_id = :tenant AND memory_state.memory_id = top.memory_id OFFSET 0
+) AS state
 ORDER BY top.score DESC, top.memory_id DESC
 """  # noqa: S608 - the parts are made above of constants and bound values
     )

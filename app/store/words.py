@@ -15,7 +15,7 @@ from uuid import UUID
 
 from sqlalchemy import Connection, text
 
-from app.domain.retrieval import Term
+from app.domain.retrieval.terms import Term
 
 _LOCK = text("SELECT pg_advisory_xact_lock(hashtextextended(:name, 0))")
 

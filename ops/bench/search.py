@@ -14,8 +14,8 @@ import numpy as np
 import psycopg
 
 from app.clients.embedder import embedder
-from app.domain import retrieval
-from app.domain.retrieval import SearchRequest
+from app.domain.retrieval import terms
+from app.domain.retrieval.request import SearchRequest
 from app.domain.wording import content_words
 from app.services import tenants
 from app.services.embed import embed
@@ -102,7 +102,7 @@ def _asked(tenant_id: UUID, queries: Sequence[str]) -> list[Asked]:
     for query in queries:
         with database.tenant(tenant_id) as tx:
             spellings = list(dict.fromkeys(content_words(query)))
-            weighed = retrieval.weigh(*words.terms(tx, tenant_id, query, spellings, LANGUAGE))
+            weighed = terms.weigh(*words.terms(tx, tenant_id, query, spellings, LANGUAGE))
         vector = np.asarray(embedder().embed_query(query, weighed.spellings), dtype=np.float32)
         asked.append(Asked(query, " | ".join(f"'{lexeme}'" for lexeme in weighed.lexemes), str(vector.tolist())))
     return asked

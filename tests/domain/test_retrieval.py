@@ -14,8 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.domain.embedding import MemoryText, unit
-from app.domain.policy import Policy, Ranking
-from app.domain.retrieval import TERMS_MAX, Candidate, SearchRequest, Term, idf, rank, uses, weigh
+from app.domain.policy import Policy
+from app.domain.retrieval.candidates import Candidate, Vitals
+from app.domain.retrieval.rank import rank, uses
+from app.domain.retrieval.ranking import Ranking
+from app.domain.retrieval.request import SearchRequest
+from app.domain.retrieval.terms import TERMS_MAX, Term, idf, weigh
 from app.domain.wording import (
     asks_when,
     content_words,
@@ -43,26 +47,44 @@ def candidate(number: int, words: float, relevance: float, speaker: str | None =
         [],
         None,
         NOON,
+        "active",
         words=words,
         relevance=relevance,
+        cosine=relevance,
     )
 
 
+def alive(count: int) -> Vitals:
+    full = np.ones(count)
+    return Vitals(full, full, full, full, full)
+
+
 def ranked(query: str, *candidates: Candidate, limit: int = 10) -> list[int]:
-    return [result.id.int for result in rank(candidates, SearchRequest(query, limit=limit), Ranking())]
+    return [
+        result.id.int
+        for result in rank(candidates, alive(len(candidates)), SearchRequest(query, limit=limit), Ranking())
+    ]
 
 
 def test_the_score_is_words_and_relevance_by_weight() -> None:
-    [result] = rank([candidate(1, 0.5, 0.25)], SearchRequest("x", explain=True), Ranking(words=2, relevance=4))
+    [result] = rank(
+        [candidate(1, 0.5, 0.25)], alive(1), SearchRequest("x", explain=True), Ranking(words=2, relevance=4)
+    )
     assert result.score == pytest.approx(2)
-    assert result.explain == {"words": 1.0, "relevance": 1.0, "actor": 0.0, "when": 0.0}
+    assert result.explain == {"words": 1.0, "relevance": 1.0, "actor": 0.0, "when": 0.0, "factors": {}}
 
 
 def test_priming_multiplies_the_score() -> None:
     found = [candidate(1, 0.5, 0), candidate(2, 0.45, 0), candidate(3, 0, 0)]
-    results = rank(found, SearchRequest("x", explain=True), Ranking(), np.array([1, 1.3, 1.3]))
+    results = rank(found, alive(3), SearchRequest("x", explain=True), Ranking(), np.array([1, 1.3, 1.3]))
     assert [(result.id.int, result.score) for result in results] == [(2, pytest.approx(0.585)), (1, 0.5)]
-    assert results[0].explain == {"words": 0.45, "relevance": 0.0, "actor": 0.0, "when": 0.0, "priming": 1.3}
+    assert results[0].explain == {
+        "words": 0.45,
+        "relevance": 0.0,
+        "actor": 0.0,
+        "when": 0.0,
+        "factors": {"priming": 1.3},
+    }
 
 
 def test_a_turn_needs_a_session() -> None:
@@ -99,11 +121,11 @@ def test_ties_go_to_the_later_id_and_nothing_scores_nothing() -> None:
 
 def test_results_are_uses_with_their_margin_over_all_that_come_after() -> None:
     given = [candidate(1, 1, 1), candidate(2, 0.9, 0.2), candidate(3, 0, 0.75), candidate(4, 0, 0.5)]
-    found = uses(rank(given, SearchRequest("x", limit=3), Ranking()), given)
+    found = uses(rank(given, alive(len(given)), SearchRequest("x", limit=3), Ranking()), given)
     assert [(use.id.int, use.place, use.lexical) for use in found] == [(1, 0, True), (2, 1, True), (3, 2, False)]
     assert [use.margin for use in found] == [0.25, pytest.approx(-0.55), 0.25]
     assert uses([], given) == []
-    [alone] = uses(rank(given[:1], SearchRequest("x"), Ranking()), given[:1])
+    [alone] = uses(rank(given[:1], alive(1), SearchRequest("x"), Ranking()), given[:1])
     assert alone.margin == 1
 
 

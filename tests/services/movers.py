@@ -13,7 +13,7 @@ import pytest
 from app.clients import embedder as embedders
 from app.clients.openai_embedder import OpenAIEmbedder
 from app.domain.jobs import Job, Step
-from app.domain.retrieval import SearchRequest
+from app.domain.retrieval.request import SearchRequest
 from app.services import reembed
 from app.services.search import search
 from tests.provider.server import FakeProvider, provider

@@ -13,13 +13,13 @@ import pytest
 from sqlalchemy import Column, Connection, func, insert, select, text, update
 
 from app.domain.policy import Policy
-from app.domain.retrieval import SearchRequest, SearchResult
+from app.domain.retrieval.request import SearchRequest, SearchResult
 from app.services.embed import embed
 from app.services.index import index
 from app.services.search import search
 from app.settings import settings
 from app.store import database
-from app.store.tables import memories, memory_words
+from app.store.tables import memories, memory_state, memory_words
 
 NOON = datetime(2026, 3, 7, 12, tzinfo=UTC)
 
@@ -44,6 +44,9 @@ class Shelf:
         } | columns
         with self.transaction() as tx:
             tx.execute(insert(memories).values(row))
+            began = row["created_at"]
+            born = {"created_at": began, "accessed_at": began, "anchored_at": began}
+            tx.execute(insert(memory_state).values(tenant_id=self.tenant_id, memory_id=self.ids[key], **born))
 
     def edit(self, key: str, **columns: Any) -> None:
         """Change a memory's columns, as a new version of its text."""

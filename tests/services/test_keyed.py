@@ -11,7 +11,7 @@ import pytest
 
 from app.clients.embedder import embedder
 from app.domain.memory import MemoryPatch
-from app.domain.retrieval import SearchRequest
+from app.domain.retrieval.request import SearchRequest
 from app.errors import NotFound
 from app.services import enrichment, ingest, memories
 from app.services.search import search

@@ -11,7 +11,7 @@ import pytest
 
 from app.clients.embedder import StaticEmbedder
 from app.domain.memory import MemoryPatch, decode_patch
-from app.domain.retrieval import SearchRequest
+from app.domain.retrieval.request import SearchRequest
 from app.errors import NotFound, Unavailable
 from app.services import ingest, memories
 from app.services.memories import Pending

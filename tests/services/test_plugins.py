@@ -20,7 +20,7 @@ from app.cli import app as cli
 from app.domain.dynamics.profiles import BUILT_IN, PROFILES
 from app.domain.dynamics.state import DAY_SECONDS, SQL_NOW, sql_columns
 from app.domain.policy import Policy
-from app.domain.retrieval import SearchRequest
+from app.domain.retrieval.request import SearchRequest
 from app.errors import Invalid, Misconfigured, ProfileMissing
 from app.services import checkup, enrichment, plugins, policies, policy_versions, strengths
 from app.services.policy_versions import Change

@@ -9,7 +9,7 @@ import pytest
 
 from app.clients import stream
 from app.domain.policy import Forgetting, Policy
-from app.domain.retrieval import SearchRequest, SearchResult
+from app.domain.retrieval.request import SearchRequest, SearchResult
 from app.services.search import search
 from tests.service import Service, Tenant
 
@@ -39,7 +39,7 @@ def found(
 
 
 def factors(results: list[SearchResult]) -> dict[str, float]:
-    return {result.text: (result.explain or {})["priming"] for result in results}
+    return {result.text: (result.explain or {})["factors"]["priming"] for result in results}
 
 
 def test_what_the_session_has_found_comes_first_in_its_next_search(tenant: Tenant) -> None:
@@ -51,8 +51,8 @@ def test_what_the_session_has_found_comes_first_in_its_next_search(tenant: Tenan
     assert factors(results) == {second.text: pytest.approx(1 + 0.3 * math.exp(-0.5)), first.text: 1}
     for result in results:
         assert result.explain is not None
-        parts = [part for name, part in result.explain.items() if name != "priming"]
-        assert result.score == pytest.approx(sum(parts) * result.explain["priming"])
+        parts = [part for name, part in result.explain.items() if name != "factors"]
+        assert result.score == pytest.approx(sum(parts) * result.explain["factors"]["priming"])
 
 
 @pytest.mark.parametrize(("later", "factor"), [(0, 1.3), (1, 1 + 0.3 * math.exp(-0.5)), (10, 1.002), (11, 1), (500, 1)])
@@ -60,7 +60,7 @@ def test_priming_fades_over_ten_turns(tenant: Tenant, later: int, factor: float)
     """Seed 002, priming boost: 1.3 at activation, about 1 after ten turns."""
     [activated] = found(tenant, "red kettle", turn=5)
     assert activated.explain is not None
-    assert activated.explain["priming"] == 1
+    assert activated.explain["factors"]["priming"] == 1
     assert factors(found(tenant, "red kettle", turn=5 + later))[activated.text] == pytest.approx(factor, abs=1e-4)
 
 
@@ -91,13 +91,13 @@ def test_other_profiles_know_no_priming(service: Service, profile: str) -> None:
     tenant = with_twins(service, service.tenant(policy(profile)))
     for _ in range(2):
         for result in found(tenant, "red", turn=1):
-            assert "priming" not in (result.explain or {})
+            assert not (result.explain or {})["factors"]
     assert not list(service.redis.scan_iter("*priming*"))
 
 
 def test_a_session_without_a_turn_primes_nothing(service: Service, tenant: Tenant) -> None:
     for result in found(tenant, "red"):
-        assert "priming" not in (result.explain or {})
+        assert not (result.explain or {})["factors"]
     assert not list(service.redis.scan_iter("*priming*"))
 
 

@@ -6,7 +6,8 @@ from datetime import timedelta
 
 import pytest
 
-from app.domain.policy import Policy, Ranking
+from app.domain.policy import Policy
+from app.domain.retrieval.ranking import Ranking
 from tests.services.shelf import NOON, Shelf, shelf
 
 __all__ = ["shelf"]
@@ -68,8 +69,8 @@ def test_results_carry_the_memory(diary: Shelf) -> None:
 def test_partial_scores_add_up(diary: Shelf) -> None:
     for result in diary.search("Ann piano lessons", explain=True):
         assert result.explain is not None
-        assert result.explain.keys() == {"words", "relevance", "actor", "when"}
-        assert sum(result.explain.values()) == pytest.approx(result.score)
+        assert result.explain.keys() == {"words", "relevance", "actor", "when", "factors"}
+        assert sum(part for name, part in result.explain.items() if name != "factors") == pytest.approx(result.score)
         assert 0 < result.score <= 2.2
     assert [r.score for r in diary.search("lessons")] == sorted(
         (r.score for r in diary.search("lessons")), reverse=True

@@ -1,0 +1,62 @@
+"""What the store has found for a search, and what time has made of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+import numpy as np
+
+from app.domain.dynamics.ops import Floats
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A memory that the store found, with its base scores.
+
+    Attributes:
+        tier: Where it is kept: `active` and so on.
+        words: Weighted share of the query's words, 0 to 1; the best memory of the search has 1.
+        relevance: Cosine to the query, 0 to 1; the best memory of the search has 1.
+        cosine: The same as it is, 0 to 1; 0 where there is no vector.
+    """
+
+    memory_id: UUID
+    text: str
+    subject: str | None
+    thread: str | None
+    speaker: str | None
+    external_id: str | None
+    kind: str | None
+    tags: list[str]
+    occurred_at: datetime | None
+    created_at: datetime
+    tier: str
+    words: float
+    relevance: float
+    cosine: float
+
+
+@dataclass(frozen=True, slots=True)
+class Vitals:
+    """What time has made of the candidates, in their order; every array has shape (n,).
+
+    Attributes:
+        strength: Live strength, 0 to 1; what decay takes away, and uses give back.
+        recency: e^(-λ·days since the last use), 0 to 1, as importance has it.
+        importance: Without a context, 0 to 1.
+        salience: 0 to 1.
+        retrieval: How easily it is found (memory_decay's A_r), 0 to 1; the strength in other profiles.
+    """
+
+    strength: Floats
+    recency: Floats
+    importance: Floats
+    salience: Floats
+    retrieval: Floats
+
+    @classmethod
+    def none(cls) -> Vitals:
+        """Of no candidates."""
+        return cls(*(np.empty(0) for _ in range(5)))

@@ -1,0 +1,96 @@
+"""The finish of a search: candidates to results, best first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from app.domain.dynamics.ops import Floats
+from app.domain.retrieval import modes, signals
+from app.domain.retrieval.candidates import Candidate, Vitals
+from app.domain.retrieval.ranking import Ranking
+from app.domain.retrieval.request import SearchRequest, SearchResult
+from app.domain.touch import Use
+
+
+def rank(
+    candidates: Sequence[Candidate],
+    vitals: Vitals,
+    request: SearchRequest,
+    ranking: Ranking,
+    priming: Floats | None = None,
+) -> list[SearchResult]:
+    """The best of the candidates, best first.
+
+    Ties go to the later memory id. Candidates without any score are left out.
+
+    Args:
+        candidates: What was found.
+        vitals: What time has made of them.
+        request: What was looked for.
+        ranking: The weights, the request's own included.
+        priming: Factor for each candidate's score, 1 or more, shape (n,); None where nothing is primed.
+    """
+    if not candidates:
+        return []
+    parts = signals.parts(candidates, request.query, ranking)
+    blended = modes.blend(parts.total, vitals, ranking)
+    scores, factors = blended.scores, blended.factors
+    if priming is not None:
+        scores, factors = scores * priming, factors | {"priming": priming}
+    order = sorted(range(len(candidates)), key=lambda n: (scores[n], candidates[n].memory_id), reverse=True)
+    return [
+        _result(
+            candidates[n],
+            float(scores[n]),
+            vitals,
+            n,
+            _explained(parts, factors, n) if request.explain else None,
+        )
+        for n in order[: request.limit]
+        if scores[n] > 0
+    ]
+
+
+def uses(results: Sequence[SearchResult], candidates: Sequence[Candidate]) -> list[Use]:
+    """The results as uses of their memories.
+
+    The margin is by how much a result's relevance, of which the best candidate has 1, is above that of all that come
+    after it, shown or not.
+    """
+    by_id = {found.memory_id: found for found in candidates}
+    shown = [by_id[result.id] for result in results]
+    left = by_id.keys() - {found.memory_id for found in shown}
+    after = max((by_id[memory_id].relevance for memory_id in left), default=0.0)
+    told = []
+    for place in range(len(shown) - 1, -1, -1):
+        found = shown[place]
+        margin = min(max(found.relevance - after, -1.0), 1.0)
+        told.append(Use(found.memory_id, place=place, margin=margin, lexical=found.words > 0))
+        after = max(after, found.relevance)
+    return told[::-1]
+
+
+def _explained(parts: signals.Parts, factors: dict[str, Floats], place: int) -> dict[str, Any]:
+    return {**parts.of(place), "factors": {name: float(factor[place]) for name, factor in factors.items()}}
+
+
+def _result(
+    found: Candidate, score: float, vitals: Vitals, place: int, explained: dict[str, Any] | None
+) -> SearchResult:
+    return SearchResult(
+        id=found.memory_id,
+        text=found.text,
+        score=score,
+        strength=float(vitals.strength[place]),
+        tier=found.tier,
+        subject=found.subject,
+        thread=found.thread,
+        speaker=found.speaker,
+        external_id=found.external_id,
+        kind=found.kind,
+        tags=found.tags,
+        occurred_at=found.occurred_at,
+        created_at=found.created_at,
+        explain=explained,
+    )

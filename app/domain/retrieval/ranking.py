@@ -1,0 +1,41 @@
+"""The policy's weights of a search, and what a request may say about them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Weight = Annotated[float, Field(ge=0, le=10, allow_inf_nan=False)]
+Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+
+Mode = Literal["hybrid", "lexical", "dense", "cmm", "memory_decay"]
+"""How results are ranked: words and meaning, one of them alone, or the ways of two models of forgetting."""
+
+
+class Ranking(BaseModel):
+    """Weights of the search score, each 0 to 10; the two base scores are divided by their best hit first.
+
+    The defaults are the best found on the development split of LoCoMo (recall@10), one weight at a time.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    mode: Mode = "hybrid"
+    """How results are ranked, unless the search says otherwise."""
+    words: Weight = 1.0
+    """Words shared by query and memory, weighted by rarity."""
+    relevance: Weight = 0.6
+    """Closeness of meaning: the cosine of the two vectors."""
+    actor: Weight = 0.4
+    """Added when the query names the memory's speaker."""
+    when: Weight = 0.2
+    """Added when the query asks for a time (in English) and the memory's text tells one."""
+    context: Share = 0.5
+    """Worth of a word that only the neighbouring turns say, as a share of one of the memory's own."""
+    strength: Share = 0.0
+    """By how much live strength lifts the score: it is multiplied by 1 + this · strength."""
+    recency: Share = 0.0
+    """The same of how lately a memory was used."""
+    importance: Share = 0.0
+    """The same of importance."""

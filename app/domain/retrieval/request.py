@@ -1,0 +1,123 @@
+"""What is searched for, and what is found."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any
+from uuid import UUID
+
+import msgspec
+
+from app.domain.memory import Kind
+from app.domain.retrieval.ranking import Mode, Ranking
+from app.errors import FieldError, Invalid
+
+QUERY_MAX_CHARACTERS = 32_768
+RESULTS_MAX = 100
+TURN_MAX = 1_000_000_000
+
+_Filter = Annotated[str, msgspec.Meta(min_length=1, max_length=512)]
+_Moment = Annotated[datetime, msgspec.Meta(tz=True)]
+_Weight = Annotated[float, msgspec.Meta(ge=0, le=10)]
+_Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
+
+
+class Weights(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """Weights of one search in place of the policy's; null leaves one as it is there.
+
+    Attributes:
+        words: Of the words that query and memory share, 0 to 10.
+        relevance: Of the closeness of meaning, 0 to 10.
+        strength: By how much live strength lifts the score, 0 to 1.
+        recency: By how much a use of late lifts it, 0 to 1.
+        importance: By how much importance lifts it, 0 to 1.
+    """
+
+    words: _Weight | None = None
+    relevance: _Weight | None = None
+    strength: _Share | None = None
+    recency: _Share | None = None
+    importance: _Share | None = None
+
+
+class SearchRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """What is searched for, and among which memories.
+
+    Attributes:
+        query: Plain words, up to 32,768 characters; signs and operators have no meaning.
+        limit: Most results, 1 to 100.
+        subject: Only memories about this subject.
+        thread: Only memories of this thread.
+        tags: Only memories that have all of these tags.
+        kinds: Only memories of one of these kinds; empty means any.
+        after: Only memories that happened (else: were accepted) at this moment or later.
+        before: Only memories that happened (else: were accepted) before this moment.
+        mode: How results are ranked; null leaves it to the tenant's policy.
+        weights: In place of the policy's.
+        explain: Give the partial scores.
+        reinforce: Whether what is found counts as used; null leaves it to the tenant's policy.
+        session: The conversation that it is used in: a memory is reinforced at most once in a while by one.
+        turn: Which turn of the session this is: what its turns have found lately counts more (cmm).
+        review_blend: Share of the results that goes to memories that want review, 0 to 1; left out, 0.3 in the
+            profile mnemex and none elsewhere.
+    """
+
+    query: Annotated[str, msgspec.Meta(max_length=QUERY_MAX_CHARACTERS)]
+    limit: Annotated[int, msgspec.Meta(ge=1, le=RESULTS_MAX)] = 10
+    subject: _Filter | None = None
+    thread: _Filter | None = None
+    tags: tuple[_Filter, ...] = ()
+    kinds: tuple[Kind, ...] = ()
+    after: _Moment | None = None
+    before: _Moment | None = None
+    mode: Mode | None = None
+    weights: Weights | None = None
+    explain: bool = False
+    reinforce: bool | None = None
+    session: _Filter | None = None
+    turn: Annotated[int, msgspec.Meta(ge=0, le=TURN_MAX)] | None = None
+    review_blend: Annotated[float, msgspec.Meta(ge=0, le=1)] | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse NUL characters, which no memory can hold, and a turn of no session.
+
+        Raises:
+            ValueError: One of the texts has one; a `ValidationError` while decoding.
+            Invalid: There is a turn alone.
+        """
+        if self.turn is not None and self.session is None:
+            raise Invalid(errors=[FieldError("turn", "needs a session")])
+        for text in (self.query, self.subject, self.thread, *self.tags):
+            if text and "\0" in text:
+                raise ValueError("a NUL character can't be searched for")
+
+    def ranking(self, policy: Ranking) -> Ranking:
+        """The policy's weights with the request's own in their places."""
+        own = {} if self.weights is None else msgspec.structs.asdict(self.weights)
+        own |= {"mode": self.mode}
+        return policy.model_copy(update={name: value for name, value in own.items() if value is not None})
+
+
+class SearchResult(msgspec.Struct, frozen=True):
+    """A memory found.
+
+    `score` is at least 0 and compares results of one search. `strength` is live, 0 to 1. `explain` is None unless
+    asked: the parts of its relevance by the names of their weights, each weighted, whose sum, multiplied by all
+    `factors`, is the score. `for_review` marks what `review_blend` gives places to.
+    """
+
+    id: UUID
+    text: str
+    score: float
+    strength: float
+    tier: str
+    subject: str | None
+    thread: str | None
+    speaker: str | None
+    external_id: str | None
+    kind: str | None
+    tags: list[str]
+    occurred_at: datetime | None
+    created_at: datetime
+    explain: dict[str, Any] | None = None
+    for_review: bool = False
