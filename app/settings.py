@@ -130,6 +130,12 @@ class Settings(BaseSettings):
         30, gt=0, le=120, description="Longest time of one call, to the answer's last byte; a worker's task has 300."
     )
     llm_query_timeout_seconds: float = Field(3, gt=0, description="The same for a query's vector, tried once.")
+    query_cache_entries: int = Field(
+        2000,
+        ge=0,
+        description="Vectors of queries that an API process keeps, unless the embedder is `local`; 0 is none.",
+    )
+    query_cache_seconds: float = Field(600, gt=0, description="How long it keeps one.")
     llm_tries: int = Field(3, ge=1, description="Tries of a call for vectors that fails in a passing way.")
     llm_wait_max_seconds: float = Field(
         10, ge=0, description="Longest wait between tries, in all; what asks for longer is put off."

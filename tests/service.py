@@ -28,7 +28,7 @@ from app.domain import keys
 from app.domain.envelope import Form
 from app.domain.ids import RANDOM_BYTES, memory_uuids, new_base
 from app.domain.policy import Policy
-from app.services import budget, enrichment, ingest, rate, tenants
+from app.services import budget, enrichment, ingest, rate, spaces, tenants
 from app.settings import settings
 from app.store import database
 
@@ -228,3 +228,4 @@ def forget() -> None:
     cache._held.clear()
     cache._underway.clear()
     budget._memo = budget._Memo()
+    spaces._cache.cache_clear()

@@ -9,6 +9,8 @@ A limit of money holds for models that have a price; `remarks` names those that 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import date, timedelta
 from threading import Lock
@@ -22,6 +24,7 @@ from app.clients.answers import Usage
 from app.domain import budget
 from app.domain.budget import Limits, Spent, Standing, State
 from app.errors import FieldError, Invalid, NotFound
+from app.services.passing import OverBudget
 from app.settings import Settings, settings
 from app.store import database, policies, tenants
 from app.store import usage as rows
@@ -33,6 +36,7 @@ __all__ = [
     "State",
     "check",
     "models",
+    "on_account",
     "operators_limits",
     "remarks",
     "report",
@@ -135,6 +139,29 @@ def spend(
             rows.set_cost(tx, tenant_id, row, whole)  # the model was given its price in the course of the day
     tokens = usage.input_tokens + usage.output_tokens
     _add(tenant_id, Spent(tokens, cost or 0.0, tokens if cost is None else 0))
+
+
+@contextmanager
+def on_account(
+    tenant_id: UUID, purpose: Purpose, model: str | None, memories: int = 0
+) -> Iterator[Callable[[Usage], None]]:
+    """Note what is spent meanwhile, by calling what this gives; calls before one that fails were paid for too.
+
+    Args:
+        model: By which it has its price; None costs nothing, and needs no budget.
+        memories: Memories that it is spent on.
+
+    Raises:
+        OverBudget: The tenant may spend no more today.
+    """
+    if model is not None and state(tenant_id) is State.HARD:
+        raise OverBudget
+    spent: list[Usage] = []
+    try:
+        yield spent.append
+    finally:
+        if model is not None and spent:
+            spend(tenant_id, purpose, model, sum(spent, Usage()), memories=memories)
 
 
 def report(tenant_id: UUID, first: date | None = None, last: date | None = None) -> Report:

@@ -6,28 +6,29 @@ one; meanwhile new memories are written to both.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import lru_cache
+from typing import Final
 from uuid import UUID
 
 import numpy as np
 import structlog
 from numpy.typing import NDArray
 
-from app.clients.answers import Usage
 from app.clients.embedder import Embedder, NoEmbedder, embedder, embedder_of
 from app.clients.resilience import ProviderFailed
 from app.domain.embedding import MemoryText, unit
 from app.errors import Misconfigured
 from app.services import budget
-from app.services.budget import Purpose, State
 from app.services.passing import OverBudget, is_passing
+from app.services.query_cache import QueryCache
 from app.settings import settings
 from app.store import database
 from app.store import spaces as rows
 from app.store.spaces import Space, TenantSpaces
 
+BUNDLED: Final = "local"
 REMEDY = "run `ebbing reembed --every-tenant`"
 
 log = structlog.get_logger(__name__)
@@ -114,17 +115,26 @@ def memory_vectors(tenant_id: UUID, model: Embedder, batch: Sequence[MemoryText]
         OverBudget: The tenant may spend no more today, and the model costs something.
         ProviderFailed: As the model raises it.
     """
-    with _on_account(tenant_id, "embed", model, len(batch)) as spent:
+    with budget.on_account(tenant_id, "embed", model.priced_as, len(batch)) as spent:
         vectors = model.embed_memories(batch, spent)
     return vectors if model.normalised else unit(vectors)
 
 
 def query_vector(tenant_id: UUID, space: Space, query: str, idf: Mapping[str, float]) -> NDArray[np.float32] | None:
-    """The query's vector in a space; None, with a warning, while it can't be had: words alone are searched then."""
-    try:
+    """The query's vector in a space; None, with a warning, while it can't be had: words alone are searched then.
+
+    Those of a model that takes its time are kept for a while; the bundled one's follow the rarity of words.
+    """
+
+    def made() -> NDArray[np.float32]:
         model = embedder_in(space)
-        with _on_account(tenant_id, "query", model) as spent:
+        with budget.on_account(tenant_id, "query", model.priced_as) as spent:
             return model.embed_query(query, idf, spent)
+
+    try:
+        if space.embedder == BUNDLED:
+            return made()
+        return _cache().vector(tenant_id, space.space_id, query, made)
     except NoEmbedder as gone:
         log.warning("query_without_vector", reason=str(gone), tenant=str(tenant_id))
     except ProviderFailed as failure:
@@ -132,6 +142,12 @@ def query_vector(tenant_id: UUID, space: Space, query: str, idf: Mapping[str, fl
     except OverBudget:
         log.warning("query_without_vector", reason="over_budget", tenant=str(tenant_id))
     return None
+
+
+@lru_cache(maxsize=1)
+def _cache() -> QueryCache:
+    config = settings()
+    return QueryCache(config.query_cache_entries, config.query_cache_seconds)
 
 
 def compared(space: Space) -> Searched:
@@ -178,22 +194,3 @@ def _named() -> tuple[str, int]:
     """Model and size of the settings' space; never in a transaction, since a provider may be asked for the size."""
     model = embedder()
     return model.model, model.dimensions
-
-
-@contextmanager
-def _on_account(
-    tenant_id: UUID, purpose: Purpose, model: Embedder, memories: int = 0
-) -> Iterator[Callable[[Usage], None]]:
-    """Note what is spent meanwhile; calls before one that fails were paid for too.
-
-    Raises:
-        OverBudget: The tenant may spend no more today, and the model costs something.
-    """
-    if model.priced_as is not None and budget.state(tenant_id) is State.HARD:
-        raise OverBudget
-    spent: list[Usage] = []
-    try:
-        yield spent.append
-    finally:
-        if model.priced_as is not None and spent:
-            budget.spend(tenant_id, purpose, model.priced_as, sum(spent, Usage()), memories=memories)
