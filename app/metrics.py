@@ -25,6 +25,7 @@ ACK_SECONDS = Histogram(
 )
 DROPPED_TOUCHES = Counter("ebbing_search_touches_dropped", "Searches whose uses the queue couldn't take.")
 REQUESTS = Counter("ebbing_http_requests", "Requests by class of status.", ["status"])
+RERANKS = Counter("ebbing_search_reranks", "Searches whose best results wanted a second look, by outcome.", ["outcome"])
 SEARCH_SECONDS = Histogram(
     "ebbing_search_seconds",
     "Time of a search in the service.",
@@ -32,6 +33,7 @@ SEARCH_SECONDS = Histogram(
 )
 
 OUTCOMES: Final = ("accepted", "repeated", "refused", "backlog_full", "unavailable")
+RERANK_OUTCOMES: Final = ("reranked", "failed", "over_budget")
 STATUSES: Final = ("2xx", "3xx", "4xx", "5xx")
 
 # Counted by workers: field in Redis → help.
@@ -65,6 +67,8 @@ WORK: Final[dict[str, str]] = {
 # Started at 0, so that a rate exists from the first scrape on.
 for _outcome in OUTCOMES:
     ACCEPTED.labels(outcome=_outcome)
+for _outcome in RERANK_OUTCOMES:
+    RERANKS.labels(outcome=_outcome)
 for _status in STATUSES:
     REQUESTS.labels(status=_status)
 

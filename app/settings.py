@@ -22,6 +22,8 @@ EMBEDDING_MODELS = {
     "sentence-transformers": "sentence-transformers/all-MiniLM-L6-v2",
 }
 
+CROSS_ENCODER = "Xenova/ms-marco-MiniLM-L-6-v2"
+
 
 class Price(BaseModel):
     """What a model costs: money for a million tokens."""
@@ -148,6 +150,22 @@ class Settings(BaseSettings):
     embed_batch_tokens: int = Field(64_000, ge=100, description="Tokens of memories in one call for vectors.")
     embed_batch_memories: int = Field(256, ge=1, le=2048, description="Memories in one call for vectors.")
 
+    # A second look at the best results of a search, where the tenant's policy or the search asks for it
+    reranker: str = Field(
+        "none",
+        min_length=1,
+        description="Who takes it: `none`; `llm`: `RERANKER_MODEL` of the provider; `cross-encoder`: a model in the "
+        "process, by the extra `fastembed`; else the name of an entry point of the group `ebbing.rerankers`.",
+    )
+    reranker_model: str | None = Field(
+        None,
+        min_length=1,
+        description="Its model; else `SALIENCE_MODEL` for `llm`, `Xenova/ms-marco-MiniLM-L-6-v2` for `cross-encoder`.",
+    )
+    rerank_timeout_seconds: float = Field(
+        2, gt=0, le=30, description="Longest time it may take; later the results stay as they were."
+    )
+
     # What models may cost. At a hard limit the rules take over until the next day in UTC; nothing is lost.
     prices: dict[str, Price] = Field(
         {},
@@ -206,6 +224,12 @@ class Settings(BaseSettings):
     def embedder_model(self) -> str:
         """The embedder's model; empty where it has no choice of models."""
         return self.embedding_model or EMBEDDING_MODELS.get(self.embedder, "")
+
+    @property
+    def rerank_model(self) -> str:
+        """The reranker's model; empty where it has no choice of models."""
+        defaults = {"llm": self.salience_model, "cross-encoder": CROSS_ENCODER}
+        return self.reranker_model or defaults.get(self.reranker, "")
 
     @property
     def has_provider(self) -> bool:

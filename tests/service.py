@@ -23,12 +23,13 @@ from app import failpoints, queues
 from app.api.auth import cache
 from app.clients import stream
 from app.clients.redis import BACKLOG, HELD, RING, RING_MEMBERS, connect_async, stream_key
+from app.clients.reranker import reranker
 from app.clients.stream import Accepted, Door
 from app.domain import keys
 from app.domain.envelope import Form
 from app.domain.ids import RANDOM_BYTES, memory_uuids, new_base
 from app.domain.policy import Policy
-from app.services import budget, enrichment, ingest, rate, spaces, tenants
+from app.services import budget, enrichment, ingest, rate, rerank, spaces, tenants
 from app.settings import settings
 from app.store import database
 
@@ -229,3 +230,7 @@ def forget() -> None:
     cache._underway.clear()
     budget._memo = budget._Memo()
     spaces._cache.cache_clear()
+    if reranker.cache_info().currsize and hasattr(reranker(), "close"):
+        reranker().close()  # type: ignore[union-attr]
+    for kept in (reranker, rerank._pool, rerank._breaker):
+        kept.cache_clear()

@@ -119,8 +119,12 @@ def _named(name: str) -> dict[str, Any]:
 def _found(result: dict[str, Any]) -> dict[str, Any]:
     return {
         "type": "object",
-        "required": ["results", "took_ms"],
-        "properties": {"results": {"type": "array", "items": result}, "took_ms": {"type": "number"}},
+        "required": ["results", "reranked", "took_ms"],
+        "properties": {
+            "results": {"type": "array", "items": result},
+            "reranked": {"type": "boolean"},
+            "took_ms": {"type": "number"},
+        },
     }
 
 

@@ -23,7 +23,10 @@ router = APIRouter(prefix="/v1", tags=["search"])
 def search(
     caller: Annotated[Caller, Depends(needs("read"))], body: Annotated[bytes, Depends(body_of)], http: Request
 ) -> Response:
-    """The best memories for a query, best first. What is found becomes stronger, unless `reinforce` is false."""
+    """The best memories for a query, best first. What is found becomes stronger, unless `reinforce` is false.
+
+    `reranked` says whether a reranker has had its say in their order.
+    """
     request = decode(body, SearchRequest)
     started = time.perf_counter()
     found = find(caller.tenant_id, request)
@@ -32,4 +35,4 @@ def search(
     if found.uses and reinforce.send(caller.tenant_id, found.uses, request.session, http.state.request_id):
         nudger: Nudger = http.app.state.nudger
         nudger.nudge()
-    return shapes.answer({"results": found.results, "took_ms": round(took * 1000, 2)})
+    return shapes.answer({"results": found.results, "reranked": found.reranked, "took_ms": round(took * 1000, 2)})

@@ -53,6 +53,7 @@ def _findings(url: str | None) -> Iterator[Finding]:
     yield _python()
     yield _home()
     yield checkup.embedder_loads()
+    yield checkup.reranker_loads()
     config = configuration()
     yield from checkup.models(config)
     yield checkup.dynamics()

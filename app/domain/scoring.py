@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypedDict, cast
 from uuid import UUID
@@ -206,16 +206,17 @@ def messages(memories: Sequence[Unscored], mark: str) -> list[Message]:
     Raises:
         ValueError: The mark isn't one.
     """
-    if not _DELIMITER.fullmatch(mark):
-        raise ValueError("the mark of a block is made by `delimiter`")
-    block = "\n".join(_line(position, memory, mark) for position, memory in enumerate(memories, start=1))
+    data = [
+        {"position": position, "id": handle(memory.memory_id, mark), "text": clip(memory.text, TEXT_MAX_BYTES)}
+        for position, memory in enumerate(memories, start=1)
+    ]
     count = len(memories)
     return [
         {"role": "system", "content": _SYSTEM},
         {
             "role": "user",
             "content": f"Memories: {count}. The block begins and ends with the line that holds {mark}.\n"
-            f"{mark} BEGIN\n{block}\n{mark} END\n"
+            f"{block(data, mark)}\n"
             f"Rate these {count} memories, each by its own text.",
         },
     ]
@@ -226,10 +227,20 @@ def handle(memory_id: UUID, mark: str) -> str:
     return hashlib.blake2b(memory_id.bytes, key=mark.encode(), digest_size=4).hexdigest()
 
 
-def _line(position: int, memory: Unscored, mark: str) -> str:
-    """A memory as JSON on one line. The mark can't stand in it as it is, whatever the text."""
-    text = clip(memory.text, TEXT_MAX_BYTES)
-    line = json.dumps({"position": position, "id": handle(memory.memory_id, mark), "text": text}, ensure_ascii=False)
+def block(data: Sequence[Mapping[str, object]], mark: str) -> str:
+    """Data between two lines with the mark: each as JSON on one line, in which the mark can't stand as it is.
+
+    Raises:
+        ValueError: The mark isn't one.
+    """
+    if not _DELIMITER.fullmatch(mark):
+        raise ValueError("the mark of a block is made by `delimiter`")
+    lines = "\n".join(_line(each, mark) for each in data)
+    return f"{mark} BEGIN\n{lines}\n{mark} END"
+
+
+def _line(data: Mapping[str, object], mark: str) -> str:
+    line = json.dumps(data, ensure_ascii=False)
     # The mark begins with a capital, which no JSON escape holds, so an escape for it can't break another one.
     return line.translate(_LINE_ENDS).replace(mark, f"\\u{ord(mark[0]):04x}{mark[1:]}")
 

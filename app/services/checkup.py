@@ -107,6 +107,20 @@ def embedder_loads() -> Finding:
     return Finding("embedder", "ok", f"{model.model}, {model.dimensions} dimensions, {where}")
 
 
+def reranker_loads() -> Finding:
+    """The reranker that the settings name, if any."""
+    try:
+        from app.clients.reranker import reranker  # noqa: PLC0415 - it may be heavy, and what is broken
+
+        model = reranker()
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is the finding
+        return Finding("reranker", "fail", str(error) or type(error).__name__)
+    if model is None:
+        return Finding("reranker", "ok", "none: results stay as the search ranks them")
+    where = "in the process" if model.priced_as is None else "asked of the provider"
+    return Finding("reranker", "ok", f"{model.model}, {where}")
+
+
 def dynamics() -> Finding:
     """Whether the models of forgetting from outside are fit."""
     try:

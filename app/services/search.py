@@ -18,6 +18,7 @@ from app.domain.retrieval.request import SearchRequest, SearchResult
 from app.domain.touch import Use
 from app.domain.wording import content_words
 from app.services import priming, reviews, spaces, vitals
+from app.services.rerank import rerank
 from app.store import database, policies, words
 from app.store import search as store
 from app.store import spaces as rows
@@ -32,10 +33,12 @@ class Found:
     Attributes:
         results: Best first.
         uses: What of it counts as used, by the request or else the policy.
+        reranked: Whether a reranker has had its say in their order.
     """
 
     results: list[SearchResult]
     uses: list[Use]
+    reranked: bool = False
 
 
 def search(tenant_id: UUID, request: SearchRequest, policy: Policy | None = None) -> list[SearchResult]:
@@ -71,10 +74,10 @@ def find(tenant_id: UUID, request: SearchRequest, policy: Policy | None = None) 
         # Asked last: vectors of a space that the tenant has left meanwhile may have been deleted already.
         if space is None or (there and there.searched == space):
             break
-    results = _ranked(tenant_id, found, alive, request, ranking, policy)
+    results, reranked = _ranked(tenant_id, found, alive, request, ranking, policy)
     priming.activate(tenant_id, results, request, policy)
     reinforces = policy.reinforcement.by_search if request.reinforce is None else request.reinforce
-    return Found(results, rank.uses(results, found) if reinforces else [])
+    return Found(results, rank.uses(results, found) if reinforces else [], reranked)
 
 
 def _ranked(
@@ -84,10 +87,12 @@ def _ranked(
     request: SearchRequest,
     ranking: Ranking,
     policy: Policy,
-) -> list[SearchResult]:
+) -> tuple[list[SearchResult], bool]:
     primed = priming.factors(tenant_id, found, request, policy)
     share = review.blend_share(request.review_blend, policy.forgetting.profile)
+    most = store.CANDIDATES if share else max(request.limit, ranking.rerank)
+    everything = rank.rank(found, alive, structs.replace(request, limit=most), ranking, primed)
+    everything, reranked = rerank(tenant_id, request.query, everything, ranking.rerank)
     if not share:
-        return rank.rank(found, alive, request, ranking, primed)
-    everything = rank.rank(found, alive, structs.replace(request, limit=store.CANDIDATES), ranking, primed)
-    return reviews.blend(tenant_id, everything, share, request.limit)
+        return everything[: request.limit], reranked
+    return reviews.blend(tenant_id, everything, share, request.limit), reranked

@@ -204,7 +204,7 @@ def test_any_text_may_be_searched_for(api: Api, query: str) -> None:
     api.remember("x is a letter")
     answer = api.post("/v1/search", json={"query": query})
     assert answer.status_code == 200
-    assert answer.json().keys() == {"results", "took_ms"}
+    assert answer.json().keys() == {"results", "reranked", "took_ms"}
 
 
 def test_search_finds_by_words_and_filters(api: Api) -> None:

@@ -53,6 +53,7 @@ def test_a_service_that_is_well(cli: Cli, api: Stub, folder: Path) -> None:
         "python",
         "home",
         "embedder",
+        "reranker",
         "provider",
         "dynamics",
         "api",

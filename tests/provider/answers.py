@@ -35,7 +35,11 @@ def embeddings_answer(asked: dict[str, Any], mode: str) -> dict[str, Any]:
 
 
 def chat_answer(asked: dict[str, Any], mode: str) -> dict[str, Any]:
-    content = _spoiled([model.score(memory) for memory in model.memories(asked["messages"])], mode)
+    lines = model.memories(asked["messages"])
+    if "query" in (lines[0] if lines else {}):
+        content = _reranked([model.liking(lines[0]["query"], each) for each in lines[1:]], mode)
+    else:
+        content = _spoiled([model.score(memory) for memory in lines], mode)
     message: dict[str, Any] = {"role": "assistant", "content": content, "refusal": None}
     if mode == "refusal":
         message = {"role": "assistant", "content": None, "refusal": "I can't rate this."}
@@ -76,7 +80,30 @@ def _spoiled(items: list[dict[str, Any]], mode: str) -> str:
         items = items[:-1]
     if mode == "swapped" and len(items) > 1:
         items[0]["id"], last["id"] = last["id"], items[0]["id"]
-    text = json.dumps({"memories": items})
+    return _written({"memories": items}, mode)
+
+
+def _reranked(items: list[dict[str, Any]], mode: str) -> str:
+    """The answer to a reranker as text, spoiled in its last passage."""
+    changes: dict[str, dict[str, Any]] = {
+        "wrong_ids": {"id": len(items) + 1},
+        "wrong_positions": {"id": 1},
+        "extra_field": {"first": True},
+        "out_of_range": {"score": 1.5},
+        "huge": {"score": 1e9},
+        "nan": {"score": float("nan")},
+        "text_numbers": {"score": "1"},
+    }
+    items[-1].update(changes.get(mode, {}))
+    if mode == "missing_field":
+        del items[-1]["score"]
+    if mode == "swapped":
+        items.reverse()
+    return _written({"scores": items[:-1] if mode == "wrong_count" else items}, mode)
+
+
+def _written(answer: dict[str, Any], mode: str) -> str:
+    text = json.dumps(answer)
     if mode == "long_answer":
         return text[:-1] + ', "x": "' + "x" * 200_000 + '"}'
     return "Sure! Here are the scores you asked for:" if mode == "not_json" else text

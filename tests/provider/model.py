@@ -122,9 +122,19 @@ def _word(word: str, dimensions: int) -> tuple[float, ...]:
 
 
 def memories(chat: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The memories of the delimited block in the last message of a chat; none where there is no block."""
+    """The memories of the delimited block in the last message of a chat, a reranker's with the query before them.
+
+    None where there is no block.
+    """
     found = BLOCK.search(chat[-1]["content"])
     return [json.loads(line) for line in found["lines"].split("\n")] if found else []
+
+
+def liking(query: str, passage: dict[str, Any]) -> dict[str, Any]:
+    """How well a passage serves a query: the share of its words that the query has too."""
+    said = set(WORD.findall(passage["text"].lower())) - SMALL
+    shared = said & set(WORD.findall(query.lower()))
+    return {"id": passage["id"], "score": round(len(shared) / max(len(said), 1), 2)}
 
 
 def score(memory: dict[str, Any]) -> dict[str, Any]:

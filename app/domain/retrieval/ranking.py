@@ -7,6 +7,9 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 Weight = Annotated[float, Field(ge=0, le=10, allow_inf_nan=False)]
+RERANK_MAX = 50
+"""Most results that a reranker is shown."""
+Reranked = Annotated[int, Field(ge=0, le=RERANK_MAX)]
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 
 Mode = Literal["hybrid", "lexical", "dense", "cmm", "memory_decay"]
@@ -39,3 +42,5 @@ class Ranking(BaseModel):
     """The same of how lately a memory was used."""
     importance: Share = 0.0
     """The same of importance."""
+    rerank: Reranked = 0
+    """How many of the best results the operator's reranker re-orders, 0 to 50, unless the search says otherwise."""

@@ -9,7 +9,7 @@ from uuid import UUID
 import msgspec
 
 from app.domain.memory import Kind
-from app.domain.retrieval.ranking import Mode, Ranking
+from app.domain.retrieval.ranking import RERANK_MAX, Mode, Ranking
 from app.errors import FieldError, Invalid
 
 QUERY_MAX_CHARACTERS = 32_768
@@ -54,6 +54,8 @@ class SearchRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
         before: Only memories that happened (else: were accepted) before this moment.
         mode: How results are ranked; null leaves it to the tenant's policy.
         weights: In place of the policy's.
+        rerank: How many of the best results the operator's reranker re-orders, 0 to 50; null leaves it to the tenant's
+            policy. Where there is no reranker, or it gives no scores in time, the results stay as they were.
         explain: Give the partial scores.
         reinforce: Whether what is found counts as used; null leaves it to the tenant's policy.
         session: The conversation that it is used in: a memory is reinforced at most once in a while by one.
@@ -72,6 +74,7 @@ class SearchRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     before: _Moment | None = None
     mode: Mode | None = None
     weights: Weights | None = None
+    rerank: Annotated[int, msgspec.Meta(ge=0, le=RERANK_MAX)] | None = None
     explain: bool = False
     reinforce: bool | None = None
     session: _Filter | None = None
@@ -94,7 +97,7 @@ class SearchRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     def ranking(self, policy: Ranking) -> Ranking:
         """The policy's weights with the request's own in their places."""
         own = {} if self.weights is None else msgspec.structs.asdict(self.weights)
-        own |= {"mode": self.mode}
+        own |= {"mode": self.mode, "rerank": self.rerank}
         return policy.model_copy(update={name: value for name, value in own.items() if value is not None})
 
 
