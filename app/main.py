@@ -32,9 +32,8 @@ from app.api.ingest import Ingest
 from app.clients import stream
 from app.clients.embedder import embedder
 from app.clients.redis import connect_async
-from app.clients.reranker import reranker
 from app.clients.stream import Door
-from app.services import budget, health, plugins, spaces
+from app.services import budget, health, plugins, rerank, spaces
 from app.settings import settings
 from app.store import database
 
@@ -51,7 +50,7 @@ def build() -> ASGIApp:
         await run_in_threadpool(health.check_redis)
         budget.check()
         await run_in_threadpool(embedder)  # loaded now, so that the first search needn't wait
-        await run_in_threadpool(reranker)
+        await run_in_threadpool(rerank.check)
         await run_in_threadpool(spaces.announce)
         await run_in_threadpool(plugins.announce)
         yield

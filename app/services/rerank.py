@@ -19,6 +19,7 @@ from app.clients.reranker import Reranker, reranker
 from app.clients.resilience import Breaker, ProviderFailed, Reason
 from app.domain.retrieval.request import SearchResult
 from app.domain.retrieval.reranking import SCORE_MAX, lifted, text_of
+from app.errors import Misconfigured
 from app.services import budget
 from app.services.passing import OverBudget
 from app.settings import settings
@@ -27,6 +28,19 @@ LEAST: Final = 2
 """Results below this have one order alone."""
 
 log = structlog.get_logger(__name__)
+
+
+def check() -> None:
+    """Load the reranker that the settings name, so that the first search needn't wait for it.
+
+    Raises:
+        Misconfigured: It can't be had; also in the log, with the way out.
+    """
+    try:
+        reranker()
+    except Misconfigured as error:
+        log.critical("misconfigured", what=str(error))
+        raise
 
 
 def rerank(tenant_id: UUID, query: str, ranked: list[SearchResult], best: int) -> tuple[list[SearchResult], bool]:
@@ -91,7 +105,7 @@ def _in_time(ask: Callable[[], list[float]]) -> list[float]:
         asked.cancel()
         failure = ProviderFailed(Reason.TIMEOUT)
     except Exception as error:  # noqa: BLE001 - a reranker from outside may raise anything; it is logged by its name
-        failure = ProviderFailed(Reason.SERVER_ERROR, type(error).__name__)
+        failure = ProviderFailed(Reason.GARBAGE, type(error).__name__)
     raise failure
 
 

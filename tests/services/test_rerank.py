@@ -17,6 +17,7 @@ from app.clients.reranker import reranker
 from app.domain.policy import Policy
 from app.domain.retrieval.ranking import Ranking
 from app.domain.retrieval.request import SearchRequest
+from app.errors import Misconfigured
 from app.services import budget, checkup, rerank
 from app.services.search import Found, find
 from app.settings import settings
@@ -154,8 +155,8 @@ def _raise(error: Exception) -> list[float]:
         (lambda _: [1.0], "garbage, wrong count"),
         (lambda texts: [float("nan")] * len(texts), "garbage, not finite"),
         (lambda texts: [float("inf")] * len(texts), "garbage, not finite"),
-        (lambda texts: [None] * len(texts), "server_error, TypeError"),
-        (lambda texts: _raise(ValueError(texts[0])), "server_error, ValueError"),
+        (lambda texts: [None] * len(texts), "garbage, TypeError"),
+        (lambda texts: _raise(ValueError(texts[0])), "garbage, ValueError"),
         (lambda texts: _raise(TimeoutError(texts[0])), "timeout"),
     ],
 )
@@ -186,7 +187,7 @@ def test_one_that_is_late_is_not_waited_for(service: Service, memories: Shelf, j
 
 def test_one_that_keeps_failing_is_left_alone(service: Service, memories: Shelf, judge: Judge) -> None:
     service.configure(llm_breaker_failures=2)
-    judge.answer = lambda _: _raise(ValueError())
+    judge.answer = lambda _: _raise(TimeoutError())
     with capture_logs() as logged:
         for _ in range(4):
             search(memories, rerank=3)
@@ -256,8 +257,13 @@ def test_the_doctor_says_what_there_is(service: Service) -> None:
     with asking(service):
         found = checkup.reranker_loads()
         assert (found.level, found.detail) == ("ok", "small, asked of the provider")
+
+
+def test_one_that_can_not_be_keeps_the_api_from_starting(service: Service) -> None:
     service.configure(reranker="other")
     reranker.cache_clear()
+    with capture_logs() as logged, pytest.raises(Misconfigured, match="EBBING_RERANKER=other"):
+        rerank.check()
+    assert [line["event"] for line in logged] == ["misconfigured"]
     found = checkup.reranker_loads()
-    assert found.level == "fail"
-    assert "EBBING_RERANKER=other" in found.detail
+    assert (found.level, "EBBING_RERANKER=other" in found.detail) == ("fail", True)
