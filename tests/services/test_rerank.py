@@ -24,9 +24,7 @@ from app.settings import settings
 from app.store import database
 from tests.provider.server import FakeProvider, provider
 from tests.service import Service, forget
-from tests.services.shelf import Shelf, shelf
-
-__all__ = ["shelf"]
+from tests.services.shelf import Shelf
 
 TEXTS = {
     "both": "lessons for the piano are on Tuesday at nine in the morning",
@@ -56,7 +54,8 @@ class Judge:
 
 
 @pytest.fixture
-def memories(shelf: Shelf) -> Shelf:
+def memories(service: Service) -> Shelf:
+    shelf = Shelf(service.tenant().tenant_id)
     for key, said in TEXTS.items():
         shelf.put(key, said, speaker="Ann" if key == "both" else None)
     shelf.index()
