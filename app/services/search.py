@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
@@ -13,7 +13,6 @@ from app.domain import review
 from app.domain.policy import Policy
 from app.domain.retrieval import rank, terms
 from app.domain.retrieval.candidates import Candidate, Vitals
-from app.domain.retrieval.ranking import Ranking
 from app.domain.retrieval.request import SearchRequest, SearchResult
 from app.domain.touch import Use
 from app.domain.wording import content_words
@@ -41,6 +40,27 @@ class Found:
     reranked: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    """What a search ranks, and what it was found by.
+
+    Attributes:
+        policy: The tenant's.
+        asked: The query's words, with their counts.
+        total: All of the tenant's memories that have words.
+        probe: What memories were compared with.
+        found: Candidates.
+        vitals: What time has made of them, in their order.
+    """
+
+    policy: Policy
+    asked: Sequence[terms.Term]
+    total: int
+    probe: store.Probe
+    found: Sequence[Candidate]
+    vitals: Vitals
+
+
 def search(tenant_id: UUID, request: SearchRequest, policy: Policy | None = None) -> list[SearchResult]:
     """The results of `find`; nothing counts as used."""
     return find(tenant_id, request, policy).results
@@ -54,15 +74,38 @@ def find(tenant_id: UUID, request: SearchRequest, policy: Policy | None = None) 
         request: What is looked for.
         policy: The tenant's where none is given.
     """
+    gathered = gather(tenant_id, request, policy)
+    policy = gathered.policy
+    results, reranked = ranked(tenant_id, gathered, request)
+    priming.activate(tenant_id, results, request, policy)
+    reinforces = policy.reinforcement.by_search if request.reinforce is None else request.reinforce
+    return Found(results, rank.uses(results, gathered.found) if reinforces else [], reranked)
+
+
+def gather(
+    tenant_id: UUID,
+    request: SearchRequest,
+    policy: Policy | None = None,
+    emphasis: Mapping[str, float] = terms.EVEN,
+) -> Gathered:
+    """What a search ranks.
+
+    Args:
+        tenant_id: Whose memories.
+        request: What is looked for.
+        policy: The tenant's where none is given.
+        emphasis: By what the rarity of a word of the query is multiplied; 1 where it isn't there.
+    """
     spellings = list(dict.fromkeys(content_words(request.query)))
     with database.tenant(tenant_id) as tx:
         policy = policy or policies.current(tx, tenant_id)
         asked, total = words.terms(tx, tenant_id, request.query, spellings, policy.language)
         there = rows.of_tenant(tx, tenant_id)
-    query = terms.weigh(asked, total)
+    query = terms.weigh(asked, total, emphasis)
     ranking = request.ranking(policy.ranking)
     found: list[Candidate] = []
     alive = Vitals.none()
+    probe = store.Probe({}, None, None)
     for _ in range(ROUNDS):
         space = there.searched if there else None
         vector = spaces.query_vector(tenant_id, space, request.query, query.spellings) if space else None
@@ -74,20 +117,13 @@ def find(tenant_id: UUID, request: SearchRequest, policy: Policy | None = None) 
         # Asked last: vectors of a space that the tenant has left meanwhile may have been deleted already.
         if space is None or (there and there.searched == space):
             break
-    results, reranked = _ranked(tenant_id, found, alive, request, ranking, policy)
-    priming.activate(tenant_id, results, request, policy)
-    reinforces = policy.reinforcement.by_search if request.reinforce is None else request.reinforce
-    return Found(results, rank.uses(results, found) if reinforces else [], reranked)
+    return Gathered(policy, asked, total, probe, found, alive)
 
 
-def _ranked(
-    tenant_id: UUID,
-    found: Sequence[Candidate],
-    alive: Vitals,
-    request: SearchRequest,
-    ranking: Ranking,
-    policy: Policy,
-) -> tuple[list[SearchResult], bool]:
+def ranked(tenant_id: UUID, gathered: Gathered, request: SearchRequest) -> tuple[list[SearchResult], bool]:
+    """The best of what was gathered, best first, and whether a reranker has had its say in their order."""
+    policy, found, alive = gathered.policy, gathered.found, gathered.vitals
+    ranking = request.ranking(policy.ranking)
     primed = priming.factors(tenant_id, found, request, policy)
     share = review.blend_share(request.review_blend, policy.forgetting.profile)
     most = store.CANDIDATES if share else max(request.limit, ranking.rerank)
