@@ -17,6 +17,7 @@ from app.api.policy import PolicyChange
 from app.api.problems import MEDIA_TYPE
 from app.api.reviews import Review
 from app.domain.memory import MemoryIn, MemoryPatch
+from app.domain.recall.request import Recalled, RecallRequest
 from app.domain.retrieval.request import SearchRequest, SearchResult
 from app.domain.touch import Observation, OneTouch
 
@@ -25,6 +26,7 @@ _BODIES = {
     ("/v1/memories/{memory_id}/touch", "post"): OneTouch,
     ("/v1/observations", "post"): Observation,
     ("/v1/search", "post"): SearchRequest,
+    ("/v1/recall", "post"): RecallRequest,
     ("/v1/forecast", "post"): Forecast,
     ("/v1/links", "post"): NewLinks,
     ("/v1/reviews/{memory_id}", "post"): Review,
@@ -83,7 +85,7 @@ def install(app: FastAPI) -> None:
 
 
 def _completed(schema: dict[str, Any]) -> dict[str, Any]:
-    shapes = [MemoryIn, SearchResult, *dict.fromkeys(_BODIES.values())]
+    shapes = [MemoryIn, SearchResult, Recalled, *dict.fromkeys(_BODIES.values())]
     references, components = msgspec.json.schema_components(shapes, ref_template=_TEMPLATE)
     by_shape = dict(zip(shapes, references, strict=True))
     components |= {"Problem": _PROBLEM, "Accepted": _ACCEPTED}
@@ -94,6 +96,7 @@ def _completed(schema: dict[str, Any]) -> dict[str, Any]:
     schema["paths"]["/v1/observations"]["post"]["parameters"] = [_IDEMPOTENCY]
     schema["paths"]["/v1/memories"]["post"] = _ingest(by_shape[MemoryIn])
     schema["paths"]["/v1/search"]["post"]["responses"]["200"]["content"] = _json(_found(by_shape[SearchResult]))
+    schema["paths"]["/v1/recall"]["post"]["responses"]["200"]["content"] = _json(_brought(by_shape[Recalled]))
     problem = {"description": "A problem (RFC 9457)", "content": {MEDIA_TYPE: {"schema": _named("Problem")}}}
     for path, methods in schema["paths"].items():
         for operation in methods.values():
@@ -123,6 +126,20 @@ def _found(result: dict[str, Any]) -> dict[str, Any]:
         "properties": {
             "results": {"type": "array", "items": result},
             "reranked": {"type": "boolean"},
+            "took_ms": {"type": "number"},
+        },
+    }
+
+
+def _brought(recalled: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "required": ["memories", "context", "ids", "tokens", "took_ms"],
+        "properties": {
+            "memories": {"type": "array", "items": recalled},
+            "context": _TEXT,
+            "ids": {"type": "array", "items": {"type": "string", "format": "uuid"}},
+            "tokens": {"type": "integer"},
             "took_ms": {"type": "number"},
         },
     }

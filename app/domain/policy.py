@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationIn
 from app.domain.dynamics.profiles import PROFILES, profile
 from app.domain.dynamics.protocol import Dynamics
 from app.domain.importance import Importance
+from app.domain.recall.parameters import Recall
 from app.domain.retrieval.ranking import Ranking
 from app.domain.review import Review
 from app.domain.tiers import Tiers
@@ -92,6 +93,8 @@ class Policy(BaseModel):
     """When a use makes a memory stronger."""
     review: Review = Review()
     """When memories are reviewed."""
+    recall: Recall = Recall()
+    """What a conversation brings to mind."""
     history_days: Annotated[int, Field(ge=1, le=36_500)] = 365
     """How long it is kept what happened to a memory."""
 

@@ -35,6 +35,7 @@ TABLE: dict[tuple[str, str], tuple[str, dict[str, Any], int]] = {
     ("GET", "/v1/memories/{memory_id}/history"): ("read", {}, 200),
     ("GET", "/v1/reviews"): ("read", {}, 200),
     ("POST", "/v1/reviews/{memory_id}"): ("ingest", {"json": {"result": "passed"}}, 200),
+    ("POST", "/v1/recall"): ("read", {"json": {"messages": ["x"]}}, 200),
     ("POST", "/v1/search"): ("read", {"json": {"query": "x"}}, 200),
     ("POST", "/v1/forecast"): ("read", {"json": {"days": 3, "policy": {"forgetting": {"profile": "cmm"}}}}, 200),
     ("GET", "/v1/links"): ("read", {}, 200),

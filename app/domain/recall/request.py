@@ -1,0 +1,180 @@
+"""A conversation as it comes in, what of it counts, and what has come up."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Annotated, Final
+from uuid import UUID
+
+import msgspec
+
+from app.domain import tokens
+from app.domain.memory import Kind
+from app.domain.recall.parameters import RECALLED_MAX, TOKENS_MAX
+from app.domain.retrieval.request import QUERY_MAX_CHARACTERS, SearchRequest
+from app.domain.wording import content_words, spoken
+from app.errors import FieldError, Invalid
+
+MESSAGES_MAX: Final = 100
+
+WINDOW_MESSAGES: Final = 5
+WINDOW_TOKENS: Final = 2_048
+"""The context is the last 5 messages or 2,048 tokens, whichever is less (seed 004 §1.4)."""
+FADE: Final = 0.85
+"""What a message counts, of the one after it."""
+ASIDE: Final = frozenset({"system", "developer", "tool"})
+"""Roles whose messages aren't of the conversation."""
+
+_Name = Annotated[str, msgspec.Meta(min_length=1, max_length=512)]
+_Said = Annotated[str, msgspec.Meta(max_length=QUERY_MAX_CHARACTERS)]
+_Moment = Annotated[datetime, msgspec.Meta(tz=True)]
+
+
+class Message(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """A message of a conversation.
+
+    Attributes:
+        text: What was said, up to 32,768 characters.
+        content: The same under another name; null where there is none, as in a call of a tool.
+        role: `user`, `assistant` or another; messages of the roles system, developer and tool are passed over.
+        speaker: Who said it.
+    """
+
+    text: _Said | None = None
+    content: _Said | None = None
+    role: _Name | None = None
+    speaker: _Name | None = None
+
+
+class RecallRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """A conversation, and what it may bring to mind.
+
+    Attributes:
+        messages: The last ones, the newest last, 1 to 100: only the last five, at most 2,048 tokens, are looked at; of
+            all of them, what they say already isn't brought up.
+        limit: Most memories, 1 to 20; never more than the policy's.
+        token_budget: Most tokens of the context, 1 to 32,768; null leaves it to the tenant's policy.
+        subject: Only memories about this subject.
+        thread: Only memories of this thread.
+        exclude_thread: No memories of this thread: the conversation's own, say.
+        tags: Only memories that have all of these tags.
+        kinds: Only memories of one of these kinds; empty means any.
+        after: Only memories that happened (else: were accepted) at this moment or later.
+        before: Only memories that happened (else: were accepted) before this moment.
+    """
+
+    messages: Annotated[list[_Said | Message], msgspec.Meta(min_length=1, max_length=MESSAGES_MAX)]
+    limit: Annotated[int, msgspec.Meta(ge=1, le=RECALLED_MAX)] | None = None
+    token_budget: Annotated[int, msgspec.Meta(ge=1, le=TOKENS_MAX)] | None = None
+    subject: _Name | None = None
+    thread: _Name | None = None
+    exclude_thread: _Name | None = None
+    tags: tuple[_Name, ...] = ()
+    kinds: tuple[Kind, ...] = ()
+    after: _Moment | None = None
+    before: _Moment | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what no search can take.
+
+        Raises:
+            Invalid: A message says nothing and doesn't say that it does, or a text has a NUL character.
+        """
+        for place, message in enumerate(self.messages):
+            if isinstance(message, Message):
+                _check(f"messages[{place}]", message)
+            elif "\0" in message:
+                raise _nul(f"messages[{place}]")
+        filters = {"subject": self.subject, "thread": self.thread, "exclude_thread": self.exclude_thread}
+        filters |= {f"tags[{place}]": tag for place, tag in enumerate(self.tags)}
+        for name, text in filters.items():
+            if text and "\0" in text:
+                raise _nul(name)
+
+    @property
+    def lines(self) -> list[str]:
+        """All that the conversation says, the newest last."""
+        return [line for line in map(_line, self.messages) if line]
+
+    def window(self) -> list[str]:
+        """The messages that count, the newest first: at most five, and 2,048 tokens.
+
+        One that is too long for what is left keeps its end.
+        """
+        of_conversation = [each for each in self.messages if isinstance(each, str) or each.role not in ASIDE]
+        lines = [line for line in map(_line, of_conversation) if line]
+        left, taken = WINDOW_TOKENS, []
+        for line in lines[: -WINDOW_MESSAGES - 1 : -1]:
+            end = tokens.tail(" ".join(line.split()), left)
+            left -= tokens.count(end)
+            taken.append(end)
+        return [line for line in taken if line]
+
+    def search(self, window: Sequence[str], limit: int) -> SearchRequest:
+        """The search for what the window is about: among the memories allowed, and nothing counts as used."""
+        return SearchRequest(
+            " ".join(reversed(window)),
+            limit=limit,
+            subject=self.subject,
+            thread=self.thread,
+            tags=self.tags,
+            kinds=self.kinds,
+            after=self.after,
+            before=self.before,
+            reinforce=False,
+            review_blend=0.0,
+        )
+
+
+class Recalled(msgspec.Struct, frozen=True):
+    """A memory that has come up.
+
+    `relevance` is 0 to 1 and compares across conversations; `strength` is live, 0 to 1.
+    """
+
+    id: UUID
+    text: str
+    relevance: float
+    strength: float
+    due_for_review: bool
+    tier: str
+    subject: str | None
+    thread: str | None
+    speaker: str | None
+    external_id: str | None
+    kind: str | None
+    tags: list[str]
+    occurred_at: datetime | None
+    created_at: datetime
+
+
+def emphasis(window: Sequence[str]) -> dict[str, float]:
+    """What each content word of the window counts, 0 to 1: that of the newest message which says it."""
+    counts: dict[str, float] = {}
+    for age, line in enumerate(window):
+        for word in content_words(line):
+            counts.setdefault(word, FADE**age)
+    return counts
+
+
+def _line(message: str | Message) -> str:
+    """What a message says, with its speaker in front; empty where it says nothing."""
+    if isinstance(message, str):
+        return message.strip()
+    said = (message.text or message.content or "").strip()
+    return said and spoken(said, message.speaker)
+
+
+def _check(place: str, message: Message) -> None:
+    if message.text is not None and message.content is not None:
+        raise Invalid(errors=[FieldError(place, "has both a text and a content")])
+    if message.text is None and message.content is None and message.role is None:
+        raise Invalid(errors=[FieldError(f"{place}.text", "is missing")])
+    for name, text in (("text", message.text), ("content", message.content), ("speaker", message.speaker)):
+        if text and "\0" in text:
+            raise _nul(f"{place}.{name}")
+
+
+def _nul(field: str) -> Invalid:
+    return Invalid(errors=[FieldError(field, "has a NUL character, which can't be searched for")])
