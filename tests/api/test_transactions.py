@@ -106,6 +106,7 @@ def everything(api: Api) -> None:
     for memory_id in (ids[1], pending):
         api.post(f"/v1/reviews/{memory_id}", json={"result": "passed"})
     api.post("/v1/search", json={"query": "cat", "review_blend": 0.5})
+    api.post("/v1/recall", json={"messages": ["the cat"]})
     api.post("/v1/forecast", json={"policy": {"forgetting": {"profile": "cmm"}}})
     budget.spend(api.tenant.tenant_id, "score", "m", Usage(calls=1, input_tokens=5))
     assert budget.state(api.tenant.tenant_id) is budget.State.HARD  # which is counted in Redis

@@ -1,0 +1,50 @@
+"""What `ebbing recall` asks for and shows."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.cli.conftest import Cli
+from tests.cli.stub import Reply, Stub
+
+BROUGHT: dict[str, Any] = {
+    "memories": [{"id": "0190", "text": "Mint tea", "relevance": 0.8}],
+    "context": "<memories>\n[0190] 2026-05-04 Mint tea\n</memories>",
+    "ids": ["0190"],
+    "tokens": 30,
+    "took_ms": 3.1,
+}
+
+
+@pytest.fixture(autouse=True)
+def _bringing(api: Stub) -> None:
+    api.replies["POST /v1/recall"] = Reply(200, BROUGHT)
+
+
+def test_the_context_is_printed_as_it_is(cli: Cli, api: Stub) -> None:
+    assert cli("recall", "hello", "which tea?").out == BROUGHT["context"] + "\n"
+    assert api.asked[0].json == {"messages": ["hello", "which tea?"]}
+
+
+def test_lines_of_standard_input_are_messages_of_which_the_newest_are_sent(cli: Cli, api: Stub) -> None:
+    words = ("--budget", "300", "--limit", "3", "--subject", "Orla", "--tag", "a", "--exclude-thread", "t")
+    assert cli("recall", "-", "last", *words, given="\n".join(f"line {n}" for n in range(120)) + "\n\n").code == 0
+    sent = api.asked[0].json
+    assert sent.pop("messages") == [*(f"line {n}" for n in range(21, 120)), "last"]
+    assert sent == {"token_budget": 300, "limit": 3, "subject": "Orla", "tags": ["a"], "exclude_thread": "t"}
+
+
+def test_json_is_the_answer_as_it_came(cli: Cli) -> None:
+    assert json.loads(cli("recall", "tea", "--json").out) == BROUGHT
+
+
+@pytest.mark.parametrize(
+    ("memories", "told"), [([], "nothing comes to mind\n"), (BROUGHT["memories"], "nothing fits the budget\n")]
+)
+def test_nothing_to_print_is_said_and_no_failure(cli: Cli, api: Stub, memories: object, told: str) -> None:
+    api.replies["POST /v1/recall"] = Reply(200, {**BROUGHT, "memories": memories, "context": "", "ids": []})
+    done = cli("recall", "tea")
+    assert (done.code, done.out, done.err) == (0, "", told)
