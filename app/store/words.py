@@ -16,6 +16,7 @@ from uuid import UUID
 from sqlalchemy import Connection, text
 
 from app.domain.retrieval.terms import Term
+from app.store.lexemes import lexemes
 
 _LOCK = text("SELECT pg_advisory_xact_lock(hashtextextended(:name, 0))")
 
@@ -104,13 +105,14 @@ _SEW = """
   )
 """
 
+_SAID = """concat_ws(' ',
+  to_char(coalesce(occurred_at, created_at) AT TIME ZONE :time_zone, 'FMDD FMMonth YYYY'), speaker, text)"""
+
 # Words of a fresh memory are made anew; those of the turns around it are taken from their rows.
 _INDEX = text(
     "WITH"  # noqa: S608 - put together of constants
     + _SEW.format(
-        own="""CASE WHEN is_fresh THEN strip(to_tsvector(CAST(:language AS regconfig), concat_ws(' ',
-               to_char(coalesce(occurred_at, created_at) AT TIME ZONE :time_zone, 'FMDD FMMonth YYYY'),
-               speaker, text))) ELSE known.own END""",
+        own=f"CASE WHEN is_fresh THEN strip({lexemes(_SAID)}) ELSE known.own END",
         version="CASE WHEN is_fresh THEN text_version ELSE known.version END",
         changes="""
       SELECT tsvector_to_array(own) || CASE WHEN own_before IS NULL THEN ARRAY[''] END, 1
@@ -159,19 +161,18 @@ ORDER BY turn.memory_id
 )
 
 _TERMS = text(
-    """
+    f"""
 WITH asked AS (
-  SELECT CAST(NULL AS text) AS spelling,
-         unnest(tsvector_to_array(to_tsvector(CAST(:language AS regconfig), :query))) AS lexeme
+  SELECT CAST(NULL AS text) AS spelling, unnest(tsvector_to_array({lexemes("CAST(:query AS text)")})) AS lexeme
   UNION ALL
-  SELECT spelling, unnest(tsvector_to_array(to_tsvector(CAST(:language AS regconfig), spelling)))
+  SELECT spelling, unnest(tsvector_to_array({lexemes("spelling")}))
   FROM unnest(CAST(:spellings AS text[])) AS spelling
   UNION ALL
   SELECT NULL, ''
 )
 SELECT asked.lexeme, coalesce(words.documents, 0), asked.spelling
 FROM asked LEFT JOIN words ON words.tenant_id = :tenant AND words.word = asked.lexeme
-"""
+"""  # noqa: S608 - put together of constants
 )
 
 
