@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import json
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any
 
 import typer
 
+from app.cli.assignments import assigned
 from app.cli.moments import METAVAR, moment
-from app.cli.output import AsJson, Url, examples, print_json, print_table
+from app.cli.output import AsJson, Url, console, examples, plain, print_json
 from app.cli.place import find
+from app.domain.wording import spoken
 
 router = typer.Typer()
+
+_HEAD = f"{'id':<36}  {'score':>6}  {'strength':>8}  {'tier':<8}  when"
+_INDENT = "  "
 
 
 @router.command(
@@ -18,27 +25,53 @@ router = typer.Typer()
         "ebbing search 'where do we meet?'",
         "ebbing search 'tea' --subject orla --limit 3 --explain",
         "ebbing search 'release' --after 2026-01-01 --before 2026-02-01 --json",
+        "ebbing search 'tea' --mode lexical --weight strength=0.2",
     )
 )
 def search(
-    query: Annotated[str, typer.Argument(help="What is looked for, in plain words.")],
+    query: Annotated[str, typer.Argument(help="What is looked for, in plain words.")] = "",
     *,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=100, help="Most results.")] = 10,
     subject: Annotated[str | None, typer.Option("--subject", help="Only about this subject.")] = None,
     thread: Annotated[str | None, typer.Option("--thread", help="Only of this thread.")] = None,
     tag: Annotated[list[str] | None, typer.Option("--tag", help="Only with this tag; several mean all.")] = None,
     kind: Annotated[list[str] | None, typer.Option("--kind", help="Only of this kind; several mean any.")] = None,
+    tier: Annotated[
+        list[str] | None, typer.Option("--tier", help="Only in this tier (active, archived, cold); several mean any.")
+    ] = None,
     after: Annotated[
         str | None, typer.Option("--after", callback=moment, metavar=METAVAR, help="Only from this time on.")
     ] = None,
     before: Annotated[
         str | None, typer.Option("--before", callback=moment, metavar=METAVAR, help="Only before this time.")
     ] = None,
+    as_of: Annotated[
+        str | None, typer.Option("--as-of", callback=moment, metavar=METAVAR, help="With the strengths of then.")
+    ] = None,
+    mode: Annotated[
+        str | None,
+        typer.Option("--mode", help="How to rank: hybrid, lexical, dense, cmm or memory_decay; else by the policy."),
+    ] = None,
+    weight: Annotated[
+        list[str] | None,
+        typer.Option("--weight", metavar="NAME=VALUE", help="A weight in place of the policy's, such as words=2."),
+    ] = None,
+    review_blend: Annotated[
+        float | None, typer.Option("--review-blend", min=0, max=1, help="Share of results that want review.")
+    ] = None,
+    vector: Annotated[
+        typer.FileText | None,
+        typer.Option("--vector", help="A file with a JSON array: the meaning looked for; - for standard input."),
+    ] = None,
     session: Annotated[
         str | None, typer.Option("--session", help="The conversation: one reinforces a memory once in a while.")
     ] = None,
-    no_reinforce: Annotated[bool, typer.Option("--no-reinforce", help="What is found doesn't count as used.")] = False,
-    explain: Annotated[bool, typer.Option("--explain", help="Show the parts of each score.")] = False,
+    turn: Annotated[int | None, typer.Option("--turn", min=0, help="Which turn of the session this is (cmm).")] = None,
+    reinforce: Annotated[
+        bool | None,
+        typer.Option("--reinforce/--no-reinforce", help="Whether what is found counts as used; else by the policy."),
+    ] = None,
+    explain: Annotated[bool, typer.Option("--explain", help="Show why each was found.")] = False,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
@@ -48,6 +81,9 @@ def search(
     """
     from app.cli.client import Api
 
+    numbers = None if vector is None else _numbers(vector.read())
+    if not query and numbers is None:
+        raise typer.BadParameter("say what is looked for: words, or --vector FILE")
     with Api(find(url)) as api:
         found = api.search(
             query,
@@ -56,28 +92,74 @@ def search(
             thread=thread,
             tags=tag,
             kinds=kind,
+            tiers=tier,
             after=after,
             before=before,
-            explain=explain or None,
+            as_of=as_of,
+            mode=mode,
+            weights=assigned(weight) if weight else None,
+            review_blend=review_blend,
+            vector=numbers,
             session=session,
-            reinforce=False if no_reinforce else None,
+            turn=turn,
+            reinforce=reinforce,
+            explain=explain or None,
         )
     if as_json:
         print_json(found)
-        return
-    results = found["results"]
-    if not results:
+    elif not found["results"]:
         typer.echo("nothing found", err=True)
-        return
-    parts = sorted({name for result in results for name in result.get("explain") or {}} - {"factors"})
-    rows = [
-        (
-            f"{result['score']:.3f}",
-            *(f"{(result.get('explain') or {}).get(name, 0):.3f}" for name in parts),
-            str(result.get("occurred_at") or "")[:10],
-            result.get("subject") or result.get("speaker"),
-            result["text"],
-        )
-        for result in results
+    else:
+        _print(found["results"])
+
+
+def _numbers(written: str) -> list[float]:
+    try:
+        found = json.loads(written)
+    except ValueError:
+        found = None
+    if not isinstance(found, list) or not all(isinstance(number, int | float) for number in found):
+        raise typer.BadParameter("isn't a JSON array of numbers", param_hint="--vector")
+    return found
+
+
+def _print(results: list[dict[str, Any]]) -> None:
+    """A line of numbers for each result, and below it its text and what explains it, as wide as the terminal."""
+    from rich.padding import Padding
+    from rich.text import Text
+
+    out = console()
+    out.print(_HEAD)
+    for result in results:
+        said = spoken(result["text"], result.get("speaker") or result.get("subject"))
+        out.print(_line(result))
+        out.print(Padding(Text(plain(said)), (0, 0, 0, len(_INDENT)), expand=False))
+        for name, told in _why(result.get("explain") or {}):
+            if told:
+                out.print(Padding(Text(f"{name:<9}{told}"), (0, 0, 0, 2 * len(_INDENT)), expand=False))
+
+
+def _line(result: Mapping[str, Any]) -> str:
+    when = str(result.get("occurred_at") or result.get("created_at") or "")[:10]
+    note = "  for review" if result.get("for_review") else ""
+    numbers = f"{result['score']:>6.3f}  {result['strength']:>8.2f}"
+    return f"{result['id']:<36}  {numbers}  {result['tier']:<8}  {when}{note}"
+
+
+def _why(explain: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """What explains a result, a line each: its name, and what it says."""
+    ranks = explain.get("ranks", {})
+    parts = [
+        f"{name} {part:.3f}" + (f" (no. {ranks[name]})" if ranks.get(name) else "")
+        for name, part in explain.items()
+        if isinstance(part, float | int)
     ]
-    print_table(["score", *parts, "when", "who", "text"], rows, right=["score", *parts])
+    yield "score", " + ".join(parts)
+    yield "times", ", ".join(f"{name} {factor:.3f}" for name, factor in explain.get("factors", {}).items())
+    yield "matched", _rarities(explain.get("matched", {}))
+    yield "near", _rarities(explain.get("near", {}))
+    yield "vitals", ", ".join(f"{name} {value:.2f}" for name, value in explain.get("vitals", {}).items())
+
+
+def _rarities(words: Mapping[str, float]) -> str:
+    return ", ".join(f"{plain(word)} {idf:.2f}" for word, idf in words.items())

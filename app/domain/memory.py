@@ -177,10 +177,29 @@ def check_moment(moment: datetime, field: str) -> None:
 
 
 def _check_embedding(embedding: Sequence[float], field: str, dimensions: int | None) -> None:
-    if dimensions is not None and len(embedding) != dimensions:
+    if dimensions is not None:
+        check_size(embedding, field, dimensions)
+    check_direction(embedding, field)
+
+
+def check_size(vector: Sequence[float], field: str, dimensions: int) -> None:
+    """Refuse a vector that isn't of the tenant's embedding space.
+
+    Raises:
+        Invalid: It has another size; names the field, its size and the space's.
+    """
+    if len(vector) != dimensions:
         message = "has another size than the tenant's embedding space"
-        raise Invalid(errors=[FieldError(field, message, len(embedding), dimensions)])
-    norm = math.hypot(*embedding)
+        raise Invalid(errors=[FieldError(field, message, len(vector), dimensions)])
+
+
+def check_direction(vector: Sequence[float], field: str) -> None:
+    """Refuse a vector that points nowhere.
+
+    Raises:
+        Invalid: It is all zero, or so large that its length isn't a number; names the field.
+    """
+    norm = math.hypot(*vector)
     if not math.isfinite(norm) or norm < 1e-12:
         raise Invalid(errors=[FieldError(field, "has no direction: all zero, or too large")])
 

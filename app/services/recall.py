@@ -62,7 +62,8 @@ def recall(tenant_id: UUID, request: RecallRequest, policy: Policy | None = None
     wanted = request.search(window, RESULTS_MAX)
     gathered = search.gather(tenant_id, wanted, policy, emphasis(window))
     policy = gathered.policy
-    found = _unsaid(search.ranked(tenant_id, gathered, wanted), request)[:POOL]
+    ranked, _ = search.ranked(tenant_id, gathered, wanted)
+    found = _unsaid(ranked, request)[:POOL]
     if not found:
         return _NOTHING
     ids = [result.id for result in found]

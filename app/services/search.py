@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
+import numpy as np
 from msgspec import structs
+from numpy.typing import NDArray
 
 from app.domain import review
 from app.domain.policy import Policy
@@ -17,10 +19,12 @@ from app.domain.retrieval.request import SearchRequest, SearchResult
 from app.domain.touch import Use
 from app.domain.wording import content_words
 from app.services import priming, reviews, spaces, vitals
+from app.services.explained import explained
 from app.services.rerank import rerank
 from app.store import database, policies, words
 from app.store import search as store
 from app.store import spaces as rows
+from app.store.spaces import Space
 
 ROUNDS: Final = 2
 
@@ -47,6 +51,7 @@ class Gathered:
     Attributes:
         policy: The tenant's.
         asked: The query's words, with their counts.
+        query: The same by rarity.
         total: All of the tenant's memories that have words.
         probe: What memories were compared with.
         found: Candidates.
@@ -55,6 +60,7 @@ class Gathered:
 
     policy: Policy
     asked: Sequence[terms.Term]
+    query: terms.WeighedQuery
     total: int
     probe: store.Probe
     found: Sequence[Candidate]
@@ -73,10 +79,15 @@ def find(tenant_id: UUID, request: SearchRequest, policy: Policy | None = None) 
         tenant_id: Whose memories.
         request: What is looked for.
         policy: The tenant's where none is given.
+
+    Raises:
+        Invalid: The request's own vector isn't of the size of the tenant's.
     """
     gathered = gather(tenant_id, request, policy)
     policy = gathered.policy
     results, reranked = ranked(tenant_id, gathered, request)
+    if request.explain:
+        results = explained(tenant_id, results, gathered.found, gathered.vitals, gathered.asked, gathered.query)
     priming.activate(tenant_id, results, request, policy)
     reinforces = policy.reinforcement.by_search if request.reinforce is None else request.reinforce
     return Found(results, rank.uses(results, gathered.found) if reinforces else [], reranked)
@@ -108,7 +119,7 @@ def gather(
     probe = store.Probe({}, None, None)
     for _ in range(ROUNDS):
         space = there.searched if there else None
-        vector = spaces.query_vector(tenant_id, space, request.query, query.spellings) if space else None
+        vector = _vector(tenant_id, space, request, query.spellings)
         probe = store.Probe(query.lexemes, space.space_id if space else None, vector)
         with database.tenant(tenant_id) as tx:
             found = store.candidates(tx, tenant_id, probe, request, ranking)
@@ -117,7 +128,7 @@ def gather(
         # Asked last: vectors of a space that the tenant has left meanwhile may have been deleted already.
         if space is None or (there and there.searched == space):
             break
-    return Gathered(policy, asked, total, probe, found, alive)
+    return Gathered(policy, asked, query, total, probe, found, alive)
 
 
 def ranked(tenant_id: UUID, gathered: Gathered, request: SearchRequest) -> tuple[list[SearchResult], bool]:
@@ -132,3 +143,12 @@ def ranked(tenant_id: UUID, gathered: Gathered, request: SearchRequest) -> tuple
     if not share:
         return everything[: request.limit], reranked
     return reviews.blend(tenant_id, everything, share, request.limit), reranked
+
+
+def _vector(
+    tenant_id: UUID, space: Space | None, request: SearchRequest, idf: Mapping[str, float]
+) -> NDArray[np.float32] | None:
+    """What memories are compared with: the request's own vector, else its query's; None for words alone."""
+    if request.vector is not None:
+        return spaces.given_vector(tenant_id, space, request.vector)
+    return spaces.query_vector(tenant_id, space, request.query, idf) if space else None

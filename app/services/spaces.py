@@ -6,6 +6,7 @@ one; meanwhile new memories are written to both.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
@@ -19,6 +20,7 @@ from numpy.typing import NDArray
 from app.clients.embedder import Embedder, NoEmbedder, embedder, embedder_of
 from app.clients.resilience import ProviderFailed
 from app.domain.embedding import MemoryText, unit
+from app.domain.memory import check_size
 from app.errors import Misconfigured
 from app.services import budget
 from app.services.passing import OverBudget, is_passing
@@ -148,6 +150,25 @@ def query_vector(tenant_id: UUID, space: Space, query: str, idf: Mapping[str, fl
 def _cache() -> QueryCache:
     config = settings()
     return QueryCache(config.query_cache_entries, config.query_cache_seconds)
+
+
+def given_vector(tenant_id: UUID, space: Space | None, vector: Sequence[float]) -> NDArray[np.float32] | None:
+    """A caller's own vector for a search, of length 1; None where the tenant has no vectors to compare it with.
+
+    Args:
+        tenant_id: The tenant.
+        space: The space it is searched in; None where it has none yet.
+        vector: As the caller gave it; not all zero.
+
+    Raises:
+        Invalid: It isn't of the size of the tenant's vectors.
+    """
+    dimensions = space.dimensions if space else vector_size(tenant_id)
+    if dimensions is not None:
+        check_size(vector, "vector", dimensions)
+    if space is None:
+        return None
+    return np.asarray(np.array(vector, np.float64) / math.hypot(*vector), np.float32)
 
 
 def compared(space: Space) -> Searched:

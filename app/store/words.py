@@ -175,6 +175,15 @@ FROM asked LEFT JOIN words ON words.tenant_id = :tenant AND words.word = asked.l
 """  # noqa: S608 - put together of constants
 )
 
+_SAID_WORDS = text(
+    """
+SELECT memory_id,
+       ARRAY(SELECT lexeme FROM unnest(own) WHERE lexeme = ANY (CAST(:lexemes AS text[]))),
+       ARRAY(SELECT lexeme FROM unnest(words) WHERE lexeme = ANY (CAST(:lexemes AS text[])))
+FROM memory_words WHERE tenant_id = :tenant AND memory_id = ANY (CAST(:ids AS uuid[]))
+"""
+)
+
 
 def index(tx: Connection, tenant_id: UUID, ids: Sequence[UUID], language: str, time_zone: str) -> int:
     """Write the words of these memories and of the neighbours whose context they change; count the words.
@@ -223,6 +232,14 @@ def terms(
     found = [Term(*row) for row in tx.execute(_TERMS, values)]
     total = sum(term.documents for term in found if not term.lexeme)
     return [term for term in found if term.lexeme], total
+
+
+def said(
+    tx: Connection, tenant_id: UUID, ids: Sequence[UUID], lexemes: Sequence[str]
+) -> dict[UUID, tuple[frozenset[str], frozenset[str]]]:
+    """Which of these lexemes are in the memories' own words, and which in those of their neighbours alone."""
+    rows = tx.execute(_SAID_WORDS, {"tenant": tenant_id, "ids": list(ids), "lexemes": list(lexemes)})
+    return {memory_id: (frozenset(own), frozenset(every) - frozenset(own)) for memory_id, own, every in rows}
 
 
 def _lock(tx: Connection, tenant_id: UUID) -> None:

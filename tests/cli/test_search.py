@@ -9,14 +9,26 @@ import pytest
 from tests.cli.conftest import Cli
 from tests.cli.stub import Reply, Stub
 
+ID = "01990c1e-7b1c-7e55-8f4b-0a1b2c3d4e5f"
 FOUND = {
-    "id": "0190",
+    "id": ID,
     "text": "Mint tea\u001b[31m, [bold]please[/bold]",
-    "score": 1.25,
-    "subject": "Orla",
-    "speaker": None,
-    "occurred_at": "2026-05-04T09:00:00Z",
-    "explain": {"words": 1.0, "relevance": 0.25},
+    "score": 1.375,
+    "strength": 0.82,
+    "tier": "archived",
+    "subject": None,
+    "speaker": "Orla",
+    "occurred_at": None,
+    "created_at": "2026-05-04T09:00:00Z",
+}
+WHY = {
+    "words": 1.0,
+    "relevance": 0.25,
+    "factors": {"strength": 1.1},
+    "ranks": {"words": 1, "relevance": None},
+    "matched": {"mint": 5.125, "tea": 3.25},
+    "near": {"cup\u001b": 1.0},
+    "vitals": {"strength": 0.82, "importance": 0.6, "recency": 0.9, "salience": 0.5},
 }
 
 
@@ -25,48 +37,73 @@ def _finding(api: Stub) -> None:
     api.replies["POST /v1/search"] = Reply(200, {"results": [FOUND], "took_ms": 3.1})
 
 
-def test_filters_are_sent_and_what_is_left_out_is_not(cli: Cli, api: Stub) -> None:
-    words = [
-        "search",
-        "tea",
-        "--limit",
-        "3",
-        "--subject",
-        "Orla",
-        "--thread",
-        "t",
-        "--tag",
-        "a",
-        "--tag",
-        "b",
-        "--kind",
-        "semantic",
-        "--explain",
-    ]
-    assert cli(*words, "--after", "2026-01-01", "--before", "2026-02-01T10:00:00").code == 0
-    assert cli("search", "tea").code == 0
-    assert [asked.json for asked in api.asked] == [
-        {
-            "query": "tea",
-            "limit": 3,
-            "subject": "Orla",
-            "thread": "t",
-            "tags": ["a", "b"],
-            "kinds": ["semantic"],
-            "after": "2026-01-01T00:00:00+00:00",
-            "before": "2026-02-01T10:00:00+00:00",
-            "explain": True,
-        },
-        {"query": "tea", "limit": 10},
-    ]
+@pytest.mark.parametrize(
+    ("words", "field", "sent"),
+    [
+        (["-n", "3"], "limit", 3),
+        (["--subject", "Orla"], "subject", "Orla"),
+        (["--thread", "t"], "thread", "t"),
+        (["--tag", "a", "--tag", "b"], "tags", ["a", "b"]),
+        (["--kind", "semantic"], "kinds", ["semantic"]),
+        (["--tier", "active", "--tier", "cold"], "tiers", ["active", "cold"]),
+        (["--after", "2026-01-01"], "after", "2026-01-01T00:00:00+00:00"),
+        (["--before", "2026-02-01T10:00:00"], "before", "2026-02-01T10:00:00+00:00"),
+        (["--as-of", "2026-02-01"], "as_of", "2026-02-01T00:00:00+00:00"),
+        (["--mode", "cmm"], "mode", "cmm"),
+        (["--weight", "words=2", "--weight", "strength=0.1"], "weights", {"words": 2, "strength": 0.1}),
+        (["--review-blend", "0"], "review_blend", 0),
+        (["--turn", "0"], "turn", 0),
+        (["--session", "chat"], "session", "chat"),
+        (["--no-reinforce"], "reinforce", False),
+        (["--reinforce"], "reinforce", True),
+        (["--explain"], "explain", True),
+    ],
+)
+def test_what_is_given_is_sent_and_nothing_else(
+    cli: Cli, api: Stub, words: list[str], field: str, sent: object
+) -> None:
+    assert cli("search", "tea", *words).code == 0
+    assert api.asked[0].json == {"query": "tea", "limit": 10} | {field: sent}
 
 
-def test_results_are_a_table_of_score_time_who_and_text(cli: Cli) -> None:
-    heading, _, row = cli("search", "tea").out.splitlines()[:3]
-    assert heading.split() == ["score", "relevance", "words", "when", "who", "text"]
-    assert row.split()[:5] == ["1.250", "0.250", "1.000", "2026-05-04", "Orla"]
-    assert "[bold]please[/bold]" in row  # text is text, not markup
-    assert "\u001b" not in row  # and can't steer the terminal
+def test_a_vector_takes_the_place_of_the_words(cli: Cli, api: Stub) -> None:
+    assert cli("search", "--vector", "-", given="[0.5, 1]").code == 0
+    assert api.asked[0].json == {"query": "", "limit": 10, "vector": [0.5, 1]}
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["search"], "--vector FILE"),
+        (["search", "--vector", "-"], "isn't a JSON array of numbers"),
+        (["search", "tea", "--weight", "2"], "form field=value"),
+    ],
+)
+def test_what_cant_be_asked_is_said(cli: Cli, api: Stub, words: list[str], said: str) -> None:
+    done = cli(*words, given='{"a": 1}')
+    assert (done.code, api.asked) == (2, [])
+    assert said in " ".join(done.err.replace("│", " ").split())
+
+
+def test_a_result_is_a_line_of_numbers_with_its_text_below(cli: Cli) -> None:
+    heading, numbers, text = cli("search", "tea").out.splitlines()
+    assert heading.split() == ["id", "score", "strength", "tier", "when"]
+    assert numbers.split() == [ID, "1.375", "0.82", "archived", "2026-05-04"]
+    assert max(map(len, (heading, numbers))) <= 80
+    assert (
+        text == "  Orla: Mint tea [31m, [bold]please[/bold]"
+    )  # text is text, not markup, and can't steer the terminal
+
+
+def test_an_explanation_is_a_line_for_each_of_its_parts(cli: Cli, api: Stub) -> None:
+    api.replies["POST /v1/search"] = Reply(200, {"results": [FOUND | {"explain": WHY}], "took_ms": 3.1})
+    assert cli("search", "tea", "--explain").out.splitlines()[3:] == [
+        "    score    words 1.000 (no. 1) + relevance 0.250",
+        "    times    strength 1.100",
+        "    matched  mint 5.12, tea 3.25",
+        "    near     cup  1.00",
+        "    vitals   strength 0.82, importance 0.60, recency 0.90, salience 0.50",
+    ]
 
 
 def test_json_is_the_answer_as_it_came(cli: Cli) -> None:

@@ -8,7 +8,7 @@ from uuid import UUID
 
 import msgspec
 
-from app.domain.memory import Kind
+from app.domain.memory import EMBEDDING_MAX_DIMENSIONS, Kind, check_direction
 from app.domain.retrieval.ranking import RERANK_MAX, Mode, Ranking
 from app.errors import FieldError, Invalid
 
@@ -44,7 +44,10 @@ class SearchRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """What is searched for, and among which memories.
 
     Attributes:
-        query: Plain words, up to 32,768 characters; signs and operators have no meaning.
+        query: Plain words, up to 32,768 characters; signs and operators have no meaning. Empty, with no `vector`
+            either, it finds nothing.
+        vector: What the meaning is compared with in place of the query's own vector: of the tenant's embedding space,
+            up to 16,000 numbers, of any length but 0. With a query as well, its words count too.
         limit: Most results, 1 to 100.
         subject: Only memories about this subject.
         thread: Only memories of this thread.
@@ -64,7 +67,7 @@ class SearchRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
             profile mnemex and none elsewhere.
     """
 
-    query: Annotated[str, msgspec.Meta(max_length=QUERY_MAX_CHARACTERS)]
+    query: Annotated[str, msgspec.Meta(max_length=QUERY_MAX_CHARACTERS)] = ""
     limit: Annotated[int, msgspec.Meta(ge=1, le=RESULTS_MAX)] = 10
     subject: _Filter | None = None
     thread: _Filter | None = None
@@ -80,14 +83,17 @@ class SearchRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     session: _Filter | None = None
     turn: Annotated[int, msgspec.Meta(ge=0, le=TURN_MAX)] | None = None
     review_blend: Annotated[float, msgspec.Meta(ge=0, le=1)] | None = None
+    vector: Annotated[list[float], msgspec.Meta(min_length=1, max_length=EMBEDDING_MAX_DIMENSIONS)] | None = None
 
     def __post_init__(self) -> None:
-        """Refuse NUL characters, which no memory can hold, and a turn of no session.
+        """Refuse NUL characters, which no memory can hold, a turn of no session, and a vector without direction.
 
         Raises:
             ValueError: One of the texts has one; a `ValidationError` while decoding.
-            Invalid: There is a turn alone.
+            Invalid: There is a turn alone, or the vector is all zero or too large.
         """
+        if self.vector is not None:
+            check_direction(self.vector, "vector")
         if self.turn is not None and self.session is None:
             raise Invalid(errors=[FieldError("turn", "needs a session")])
         for text in (self.query, self.subject, self.thread, *self.tags):
@@ -101,12 +107,33 @@ class SearchRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
         return policy.model_copy(update={name: value for name, value in own.items() if value is not None})
 
 
+_EXPLAINED = msgspec.Meta(
+    description="Why it was found. The numbers are the parts of its relevance by the names of their weights, each "
+    "weighted; their sum, multiplied by all `factors`, is the score. `ranks` are its places among the candidates by "
+    "each base score alone, from 1, null where it has none. `matched` are the query's words that are the memory's own, "
+    "with their rarity (idf), and `near` those that only its neighbours in the thread have. `vitals` is what time has "
+    "made of it, each 0 to 1.",
+    examples=[
+        {
+            "words": 1.0,
+            "relevance": 0.41,
+            "actor": 0.4,
+            "when": 0.0,
+            "factors": {"strength": 1.08},
+            "ranks": {"words": 1, "relevance": 3},
+            "matched": {"tea": 3.2},
+            "near": {"cup": 1.7},
+            "vitals": {"strength": 0.8, "importance": 0.6, "recency": 0.9, "salience": 0.5},
+        }
+    ],
+)
+
+
 class SearchResult(msgspec.Struct, frozen=True):
     """A memory found.
 
     `score` is at least 0 and compares results of one search. `strength` is live, 0 to 1. `explain` is None unless
-    asked: the parts of its relevance by the names of their weights, each weighted, whose sum, multiplied by all
-    `factors`, is the score. `for_review` marks what `review_blend` gives places to.
+    asked. `for_review` marks what `review_blend` gives places to.
     """
 
     id: UUID
@@ -122,5 +149,5 @@ class SearchResult(msgspec.Struct, frozen=True):
     tags: list[str]
     occurred_at: datetime | None
     created_at: datetime
-    explain: dict[str, Any] | None = None
+    explain: Annotated[dict[str, Any], _EXPLAINED] | None = None
     for_review: bool = False
