@@ -160,18 +160,20 @@ ORDER BY turn.memory_id
 """
 )
 
+# Spellings are told by their numbers: one may be long and have thousands of lexemes.
 _TERMS = text(
     f"""
 WITH asked AS (
-  SELECT CAST(NULL AS text) AS spelling, unnest(tsvector_to_array({lexemes("CAST(:query AS text)")})) AS lexeme
+  SELECT CAST(NULL AS bigint) AS number, unnest(tsvector_to_array({lexemes("CAST(:query AS text)")})) AS lexeme
   UNION ALL
-  SELECT spelling, unnest(tsvector_to_array({lexemes("spelling")}))
-  FROM unnest(CAST(:spellings AS text[])) AS spelling
+  SELECT number, unnest(tsvector_to_array({lexemes("spelling")}))
+  FROM unnest(CAST(:spellings AS text[])) WITH ORDINALITY AS each (spelling, number)
   UNION ALL
   SELECT NULL, ''
 )
-SELECT asked.lexeme, coalesce(words.documents, 0), asked.spelling
+SELECT asked.lexeme, coalesce(words.documents, 0), number
 FROM asked LEFT JOIN words ON words.tenant_id = :tenant AND words.word = asked.lexeme
+WHERE number IS NOT NULL OR documents IS NOT NULL
 """  # noqa: S608 - put together of constants
 )
 
@@ -227,9 +229,15 @@ def neighbours(tx: Connection, tenant_id: UUID, ids: Sequence[UUID]) -> list[UUI
 def terms(
     tx: Connection, tenant_id: UUID, query: str, spellings: Sequence[str], language: str
 ) -> tuple[list[Term], int]:
-    """The lexemes of a query and of its words one by one, with their counts; and the number of memories."""
+    """The lexemes of a query and of its words one by one, with their counts; and the number of memories.
+
+    A lexeme of the query as a whole that no memory has is left out.
+    """
     values = {"tenant": tenant_id, "query": query, "spellings": list(spellings), "language": language}
-    found = [Term(*row) for row in tx.execute(_TERMS, values)]
+    rows = tx.execute(_TERMS, values).all()
+    found = [
+        Term(lexeme, documents, None if number is None else spellings[number - 1]) for lexeme, documents, number in rows
+    ]
     total = sum(term.documents for term in found if not term.lexeme)
     return [term for term in found if term.lexeme], total
 

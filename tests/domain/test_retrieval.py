@@ -253,7 +253,7 @@ def test_a_request_is_checked() -> None:
     request = msgspec.json.decode(b'{"query": "x", "tags": ["a"], "kinds": ["semantic"]}', type=SearchRequest)
     assert (request.tags, request.kinds, request.limit) == (("a",), ("semantic",), 10)
     for wrong in (
-        b"{}",
+        b'{"vector": []}',
         b'{"query": 1}',
         b'{"query": "x", "limit": 0}',
         b'{"query": "x", "limit": 101}',

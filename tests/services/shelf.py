@@ -105,11 +105,19 @@ class Shelf:
 
 
 @pytest.fixture
-def shelf(database_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shelf]:
+def shelf(database_url: str) -> Iterator[Shelf]:
     """An empty tenant in a database of its own."""
-    monkeypatch.setenv("EBBING_DATABASE_URL", database_url)
-    settings.cache_clear()
-    database.close()
-    yield Shelf()
-    database.close()
+    with standing_on(database_url):
+        yield Shelf()
+
+
+@contextmanager
+def standing_on(database_url: str) -> Iterator[None]:
+    """Meanwhile, shelves are in this database."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("EBBING_DATABASE_URL", database_url)
+        settings.cache_clear()
+        database.close()
+        yield
+        database.close()
     settings.cache_clear()
