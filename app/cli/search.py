@@ -17,7 +17,7 @@ from app.domain.wording import spoken
 router = typer.Typer()
 
 _HEAD = f"{'id':<36}  {'score':>6}  {'strength':>8}  {'tier':<8}  when"
-_INDENT = "  "
+_INDENT = 2
 
 
 @router.command(
@@ -126,39 +126,46 @@ def _numbers(written: str) -> list[float]:
 def _print(results: list[dict[str, Any]]) -> None:
     """A line of numbers for each result, and below it its text and what explains it, as wide as the terminal."""
     from rich.padding import Padding
+    from rich.table import Table
     from rich.text import Text
 
     out = console()
     out.print(_HEAD)
     for result in results:
         said = spoken(result["text"], result.get("speaker") or result.get("subject"))
+        below = Table.grid(padding=(0, 2, 0, 0))
+        for name, told in _why(result):
+            below.add_row(name, Text(told))
         out.print(_line(result))
-        out.print(Padding(Text(plain(said)), (0, 0, 0, len(_INDENT)), expand=False))
-        for name, told in _why(result.get("explain") or {}):
-            if told:
-                out.print(Padding(Text(f"{name:<9}{told}"), (0, 0, 0, 2 * len(_INDENT)), expand=False))
+        out.print(Padding(Text(plain(said)), (0, 0, 0, _INDENT), expand=False))
+        out.print(Padding(below, (0, 0, 0, 2 * _INDENT), expand=False), end="")
 
 
 def _line(result: Mapping[str, Any]) -> str:
     when = str(result.get("occurred_at") or result.get("created_at") or "")[:10]
-    note = "  for review" if result.get("for_review") else ""
     numbers = f"{result['score']:>6.3f}  {result['strength']:>8.2f}"
-    return f"{result['id']:<36}  {numbers}  {result['tier']:<8}  {when}{note}"
+    return f"{result['id']:<36}  {numbers}  {result['tier']:<8}  {when}"
 
 
-def _why(explain: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """What explains a result, a line each: its name, and what it says."""
+def _why(result: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """What explains a result, a row each: its name, and what it says."""
+    if result.get("for_review"):
+        yield "review", "shown because it wants one"
+    explain = result.get("explain") or {}
     ranks = explain.get("ranks", {})
     parts = [
         f"{name} {part:.3f}" + (f" (no. {ranks[name]})" if ranks.get(name) else "")
         for name, part in explain.items()
         if isinstance(part, float | int)
     ]
-    yield "score", " + ".join(parts)
-    yield "times", ", ".join(f"{name} {factor:.3f}" for name, factor in explain.get("factors", {}).items())
-    yield "matched", _rarities(explain.get("matched", {}))
-    yield "near", _rarities(explain.get("near", {}))
-    yield "vitals", ", ".join(f"{name} {value:.2f}" for name, value in explain.get("vitals", {}).items())
+    rows = {
+        "score": " + ".join(parts),
+        "times": ", ".join(f"{name} {factor:.3f}" for name, factor in explain.get("factors", {}).items()),
+        "matched": _rarities(explain.get("matched", {})),
+        "near": _rarities(explain.get("near", {})),
+        "vitals": ", ".join(f"{name} {value:.2f}" for name, value in explain.get("vitals", {}).items()),
+    }
+    yield from ((name, told) for name, told in rows.items() if told)
 
 
 def _rarities(words: Mapping[str, float]) -> str:

@@ -96,8 +96,10 @@ def test_a_result_is_a_line_of_numbers_with_its_text_below(cli: Cli) -> None:
 
 
 def test_an_explanation_is_a_line_for_each_of_its_parts(cli: Cli, api: Stub) -> None:
-    api.replies["POST /v1/search"] = Reply(200, {"results": [FOUND | {"explain": WHY}], "took_ms": 3.1})
-    assert cli("search", "tea", "--explain").out.splitlines()[3:] == [
+    shown = FOUND | {"explain": WHY, "for_review": True}
+    api.replies["POST /v1/search"] = Reply(200, {"results": [shown], "took_ms": 3.1})
+    assert [line.rstrip() for line in cli("search", "tea", "--explain").out.splitlines()[3:]] == [
+        "    review   shown because it wants one",
         "    score    words 1.000 (no. 1) + relevance 0.250",
         "    times    strength 1.100",
         "    matched  mint 5.12, tea 3.25",
