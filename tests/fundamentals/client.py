@@ -44,7 +44,7 @@ class Found(msgspec.Struct):
     id: str
     text: str
     score: float
-    explain: dict[str, float] | None = None
+    explain: dict[str, Any] | None = None
 
 
 class Stats(msgspec.Struct):
