@@ -18,7 +18,9 @@ _SIGN: Final = (
     r"[\u0E00-\u0EFF\u1000-\u109F\u1780-\u17FF\u3005-\u3007\u3040-\u312F\u31F0-\u31FF\u3400-\u4DBF\u4E00-\u9FFF"
     r"\uAC00-\uD7AF\uF900-\uFAFF\U00020000-\U0003FFFF]"
 )
-_ACCENTED: Final = r"[\u00C0-\u024F\u1E00-\u1EFF]"
+# Latin and Greek; of Cyrillic the e alone, as its short i is a letter of its own.
+_ACCENTED: Final = r"[\u00C0-\u024F\u1E00-\u1EFF\u0386-\u03CE\u1F00-\u1FFF\u0401\u0451]"
+_BARE: Final = r"[A-Za-z\u0391-\u03C9\u0415\u0435]"
 _JOINED: Final = r"[/.@][A-Za-z]\w|[a-z][A-Z]"
 _JOINT: Final = r"[/.@](?=[A-Za-z]\w)|(?<=[a-z])(?=[A-Z])"
 
@@ -31,7 +33,7 @@ _LEXEMES: Final = rf"""(
     ) END,
     CASE WHEN spaced ~ '{_JOINED}' THEN regexp_replace(spaced, '{_JOINT}', ' ', 'g') END,
     CASE WHEN exotic AND letters ~ '{_ACCENTED}' THEN
-      normalize(regexp_replace(normalize(letters, NFD), '([A-Za-z])[\u0300-\u036F]+', '\1', 'g'), NFC)
+      normalize(regexp_replace(normalize(letters, NFD), '({_BARE})[\u0300-\u036F]+', '\1', 'g'), NFC)
     END
   ))
   FROM (SELECT {{text}} AS given OFFSET 0) AS said

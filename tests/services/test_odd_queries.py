@@ -90,7 +90,9 @@ def by_words(shelf: Shelf, query: str, **fields: Any) -> list[str]:
         ("harbour 東京", ["ja", "party"]),
         # letters
         ("ёлка", ["ru"]),
+        ("елка", ["ru"]),
         ("ΚΌΣΜΕ", ["el"]),
+        ("κοσμε", ["el"]),
         ("café", ["cafe"]),
         ("CAFE zurich", ["cafe"]),
         ("STRASSE", []),  # ß and ss are two spellings; with the language german they are one
