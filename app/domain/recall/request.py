@@ -124,6 +124,7 @@ class RecallRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
             before=self.before,
             reinforce=False,
             review_blend=0.0,
+            rerank=0,
         )
 
 
