@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
+from itertools import chain
 from typing import Final
 from uuid import UUID
+from zoneinfo import ZoneInfo
 
 import numpy as np
 from msgspec import structs
 from numpy.typing import NDArray
 
 from app.domain import review
+from app.domain.inflection import other_forms
 from app.domain.policy import Policy
 from app.domain.retrieval import rank, terms
 from app.domain.retrieval.candidates import Candidate, Vitals
@@ -110,9 +114,11 @@ def gather(
     spellings = list(dict.fromkeys(content_words(request.query)))
     with database.tenant(tenant_id) as tx:
         policy = policy or policies.current(tx, tenant_id)
-        asked, total = words.terms(tx, tenant_id, request.query, spellings, policy.language)
+        forms = {word: other_forms(word) for word in spellings} if policy.language == "english" else {}
+        every = list(dict.fromkeys([*spellings, *chain.from_iterable(forms.values())]))
+        asked, total = words.terms(tx, tenant_id, request.query, every, policy.language)
         there = rows.of_tenant(tx, tenant_id)
-    query = terms.weigh(asked, total, emphasis)
+    query = terms.weigh(asked, total, forms, emphasis)
     ranking = request.ranking(policy.ranking)
     found: list[Candidate] = []
     alive = Vitals.none()
@@ -136,9 +142,10 @@ def ranked(tenant_id: UUID, gathered: Gathered, request: SearchRequest) -> tuple
     policy, found, alive = gathered.policy, gathered.found, gathered.vitals
     ranking = request.ranking(policy.ranking)
     primed = priming.factors(tenant_id, found, request, policy)
+    now = datetime.now(ZoneInfo(policy.time_zone))
     share = review.blend_share(request.review_blend, policy.forgetting.profile)
     most = store.CANDIDATES if share else max(request.limit, ranking.rerank)
-    everything = rank.rank(found, alive, structs.replace(request, limit=most), ranking, primed)
+    everything = rank.rank(found, alive, structs.replace(request, limit=most), ranking, primed, now)
     everything, reranked = rerank(tenant_id, request.query, everything, ranking.rerank)
     if not share:
         return everything[: request.limit], reranked

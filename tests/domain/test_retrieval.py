@@ -14,11 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.domain.embedding import MemoryText, unit
+from app.domain.inflection import other_forms
 from app.domain.policy import Policy
 from app.domain.retrieval.candidates import Candidate, Vitals
 from app.domain.retrieval.rank import rank, uses
 from app.domain.retrieval.ranking import Ranking
 from app.domain.retrieval.request import SearchRequest
+from app.domain.retrieval.signals import SIGNALS
 from app.domain.retrieval.terms import TERMS_MAX, Term, idf, weigh
 from app.domain.wording import (
     asks_when,
@@ -67,22 +69,21 @@ def ranked(query: str, *candidates: Candidate, limit: int = 10) -> list[int]:
 
 
 def test_the_score_is_words_and_relevance_by_weight() -> None:
-    [result] = rank(
-        [candidate(1, 0.5, 0.25)], alive(1), SearchRequest("x", explain=True), Ranking(words=2, relevance=4)
-    )
+    weights = Ranking(words=2, relevance=4, statement=0, thread=0)
+    [result] = rank([candidate(1, 0.5, 0.25)], alive(1), SearchRequest("x", explain=True), weights)
     assert result.score == pytest.approx(2)
-    assert result.explain == {"words": 1.0, "relevance": 1.0, "actor": 0.0, "when": 0.0, "factors": {}}
+    assert result.explain == {"words": 1.0, "relevance": 1.0, **dict.fromkeys(SIGNALS, 0.0), "factors": {}}
 
 
 def test_priming_multiplies_the_score() -> None:
     found = [candidate(1, 0.5, 0), candidate(2, 0.45, 0), candidate(3, 0, 0)]
-    results = rank(found, alive(3), SearchRequest("x", explain=True), Ranking(), np.array([1, 1.3, 1.3]))
+    weights = Ranking(statement=0, thread=0)
+    results = rank(found, alive(3), SearchRequest("x", explain=True), weights, np.array([1, 1.3, 1.3]))
     assert [(result.id.int, result.score) for result in results] == [(2, pytest.approx(0.585)), (1, 0.5)]
     assert results[0].explain == {
         "words": 0.45,
         "relevance": 0.0,
-        "actor": 0.0,
-        "when": 0.0,
+        **dict.fromkeys(SIGNALS, 0.0),
         "factors": {"priming": 1.3},
     }
 
@@ -148,6 +149,32 @@ def test_unknown_lexemes_are_left_out_and_unknown_spellings_are_rarest() -> None
 def test_a_spelling_of_several_lexemes_is_as_rare_as_the_rarest() -> None:
     query = weigh([Term("well", 9, "well-known"), Term("known", 1, "well-known")], 10)
     assert query.spellings == {"well-known": idf(1, 10)}
+
+
+def test_all_forms_of_a_word_are_as_rare_as_one_word() -> None:
+    terms = [Term("go", 3, None), Term("go", 3, "going"), Term("went", 2, "went"), Term("gone", 0, "gone")]
+    query = weigh(terms, 10, {"going": ("went", "gone")})
+    assert query.lexemes == {"go": idf(5, 10), "went": idf(5, 10)}
+    assert query.spellings == {"going": idf(3, 10)}, "what was not asked has no meaning to add"
+
+
+@pytest.mark.parametrize(
+    ("word", "expected"),
+    [
+        ("go", ("went", "gone")),
+        ("goes", ("went", "gone", "go")),
+        ("making", ("made", "make")),
+        ("getting", ("got", "gotten", "get")),
+        ("went", ("go", "gone")),
+        ("children", ("child",)),
+        ("thing", ()),
+        ("walked", ()),
+        ("ing", ()),
+        ("", ()),
+    ],
+)
+def test_forms_that_no_stemmer_brings_together(word: str, expected: tuple[str, ...]) -> None:
+    assert sorted(other_forms(word)) == sorted(expected)
 
 
 def test_of_many_lexemes_the_rarest_stay() -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from app.domain.policy import Policy
 from app.domain.retrieval.ranking import Ranking
+from app.domain.retrieval.signals import SIGNALS
 from tests.services.shelf import NOON, Shelf, shelf
 
 __all__ = ["shelf"]
@@ -32,6 +33,22 @@ def test_words_find_a_memory(diary: Shelf) -> None:
 
 def test_another_form_of_the_word_finds_it(diary: Shelf) -> None:
     assert diary.found("lesson on pianos")[0] == "piano"
+    assert diary.found("when does it leave?")[0] == "paris"
+
+
+def test_an_irregular_form_finds_it_in_english(shelf: Shelf) -> None:
+    shelf.put("went", "Ann went to the harbour")
+    shelf.put("other", "Ann sang at the harbour")
+    shelf.index()
+    assert shelf.found("harbours she goes to")[0] == "went"
+
+
+def test_a_time_that_is_asked_for_is_held_against_the_event(shelf: Shelf) -> None:
+    shelf.put("march", "We had fondue", occurred_at=NOON)
+    shelf.put("later", "We had fondue", occurred_at=NOON + timedelta(days=60))
+    shelf.index()
+    assert shelf.found(f"fondue in {NOON:%B %Y}")[0] == "march"
+    assert shelf.found(f"fondue in {NOON + timedelta(days=60):%B}")[0] == "later"
 
 
 def test_meaning_finds_what_shares_no_word(diary: Shelf) -> None:
@@ -70,9 +87,9 @@ def test_partial_scores_add_up(diary: Shelf) -> None:
     for result in diary.search("Ann piano lessons", explain=True):
         assert result.explain is not None
         parts = {name: part for name, part in result.explain.items() if isinstance(part, float)}
-        assert parts.keys() == {"words", "relevance", "actor", "when"}
+        assert parts.keys() == {"words", "relevance", *SIGNALS}
         assert sum(parts.values()) == pytest.approx(result.score)
-        assert 0 < result.score <= 2.2
+        assert 0 < result.score <= 3
     assert [r.score for r in diary.search("lessons")] == sorted(
         (r.score for r in diary.search("lessons")), reverse=True
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
 from app.domain.dynamics.ops import Floats
@@ -19,6 +20,7 @@ def rank(
     request: SearchRequest,
     ranking: Ranking,
     priming: Floats | None = None,
+    now: datetime | None = None,
 ) -> list[SearchResult]:
     """The best of the candidates, best first.
 
@@ -30,10 +32,11 @@ def rank(
         request: What was looked for.
         ranking: The weights, the request's own included.
         priming: Factor for each candidate's score, 1 or more, shape (n,); None where nothing is primed.
+        now: What "yesterday" in the query is told from, in the tenant's time zone; None leaves times unread.
     """
     if not candidates:
         return []
-    parts = signals.parts(candidates, request.query, ranking)
+    parts = signals.parts(candidates, request.query, ranking, now)
     blended = modes.blend(parts.total, vitals, ranking)
     scores, factors = blended.scores, blended.factors
     if priming is not None:

@@ -34,7 +34,15 @@ class Ranking(BaseModel):
     """Added when the query names the memory's speaker."""
     when: Weight = 0.2
     """Added when the query asks for a time (in English) and the memory's text tells one."""
-    context: Share = 0.5
+    first_person: Weight = 0.1
+    """Added when the query names the memory's speaker, who tells of themselves in it (in English: I, my, we)."""
+    statement: Weight = 0.1
+    """Added when nothing is asked in the memory."""
+    moment: Weight = 0.3
+    """Added when the memory happened at a time that the query names (in English, or 2023-05-07), or near it."""
+    thread: Weight = 0.3
+    """How well another memory of its thread fits the query by words and meaning; without a thread, it does itself."""
+    context: Share = 0.6
     """Worth of a word that only the neighbouring turns say, as a share of one of the memory's own."""
     strength: Share = 0.0
     """By how much live strength lifts the score: it is multiplied by 1 + this · strength."""
