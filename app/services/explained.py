@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 from uuid import UUID
 
 from msgspec import structs
@@ -28,7 +29,7 @@ def explained(
 
     Args:
         tenant_id: The tenant.
-        results: What is shown, all of it among `found`.
+        results: What is shown; what a search has spread to isn't among `found`.
         found: The candidates.
         alive: What time has made of them.
         asked: The query's words.
@@ -40,13 +41,14 @@ def explained(
     ranks = explaining.ranks(found)
     told = []
     for result in results:
-        place = places[result.id]
+        place = places.get(result.id)
         own, near = said.get(result.id, NOTHING)
-        more = {
-            "ranks": ranks[place],
+        more: dict[str, Any] = {
+            "ranks": ranks[place] if place is not None else explaining.UNRANKED,
             "matched": explaining.spelled(own, asked, query.lexemes),
             "near": explaining.spelled(near, asked, query.lexemes),
-            "vitals": explaining.vitals(alive, place),
         }
+        if place is not None:
+            more["vitals"] = explaining.vitals(alive, place)
         told.append(structs.replace(result, explain=(result.explain or {}) | more))
     return told

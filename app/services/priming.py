@@ -13,8 +13,10 @@ from app.clients.priming import activate as remember
 from app.clients.priming import last_turns
 from app.clients.redis import RedisError
 from app.domain.dynamics import cmm
+from app.domain.dynamics.cmm import CmmParameters
 from app.domain.policy import Policy
 from app.domain.retrieval.candidates import Candidate
+from app.domain.retrieval.modes import parameters_of
 from app.domain.retrieval.request import SearchRequest, SearchResult
 
 log = structlog.get_logger(__name__)
@@ -25,7 +27,7 @@ def factors(
 ) -> npt.NDArray[np.float64] | None:
     """Factor for the score of each memory that a search has found; None where nothing is primed.
 
-    Only turns of a session are, under `cmm`. Without Redis nothing is.
+    Only turns of a session are, under the profile or the mode `cmm`. Without Redis nothing is.
     """
     if (place := _place(request, policy)) is None:
         return None
@@ -35,22 +37,25 @@ def factors(
     except RedisError as error:
         log.warning("not_primed", tenant=str(tenant_id), error=type(error).__name__)
         return None
-    return cmm.priming(policy.model.parameters, turns_ago)
+    return cmm.priming(parameters_of(policy.model.parameters, CmmParameters), turns_ago)
 
 
 def activate(tenant_id: UUID, results: Sequence[SearchResult], request: SearchRequest, policy: Policy) -> None:
-    """Note what a turn of a session has shown, under `cmm`."""
+    """Note what a turn of a session has shown, under the profile or the mode `cmm`."""
     if (place := _place(request, policy)) is None:
         return
     session, turn = place
+    kept = parameters_of(policy.model.parameters, CmmParameters).priming_turns
     try:
-        remember(tenant_id, session, [result.id for result in results], turn, policy.model.parameters.priming_turns)
+        remember(tenant_id, session, [result.id for result in results], turn, kept)
     except RedisError as error:
         log.warning("not_primed", tenant=str(tenant_id), error=type(error).__name__)
 
 
 def _place(request: SearchRequest, policy: Policy) -> tuple[str, int] | None:
-    """Session and turn of a search; None where nothing is primed."""
-    if policy.forgetting.profile != cmm.Cmm.name or request.session is None or request.turn is None:
+    """Session and turn of a search; None where nothing is primed, such as at another moment than now."""
+    if cmm.Cmm.name not in {policy.forgetting.profile, request.mode or policy.ranking.mode}:
+        return None
+    if request.session is None or request.turn is None or request.as_of is not None:
         return None
     return request.session, request.turn

@@ -170,7 +170,14 @@ def record(tenant_id: UUID, memory_id: UUID, result: Result, at: datetime | None
         return Outcome(held.ids[0], strength, after, importance, reviewed, changed=True)
 
 
-def blend(tenant_id: UUID, ranked: Sequence[SearchResult], share: float, limit: int) -> list[SearchResult]:
+def blend(
+    tenant_id: UUID,
+    ranked: Sequence[SearchResult],
+    policy: review.Review,
+    share: float,
+    limit: int,
+    as_of: datetime | None = None,
+) -> list[SearchResult]:
     """The results of a search with a share of their places given to memories that want review, marked as such.
 
     Those are the ones in the danger zone, and those that were reviewed before and are due again, as far as they have
@@ -179,27 +186,24 @@ def blend(tenant_id: UUID, ranked: Sequence[SearchResult], share: float, limit: 
     Args:
         tenant_id: The tenant.
         ranked: All that was found, best first.
+        policy: The policy's parameters of reviews.
         share: Of the places, 0 to 1.
         limit: Most results.
+        as_of: When a review must be due by; None for now.
     """
     ids = [result.id for result in ranked]
     with database.tenant(tenant_id) as tx:
-        read = states.read(tx, tenant_id, ids)
         known = reviews.read(tx, tenant_id, ids)
-        times = strengths.timeline(tx, tenant_id)  # after the rows, which may be of a policy that has just come
-        now = database.now(tx)
-    seconds = now.timestamp()
-    era = times.at(seconds)
-    held = strengths.brought(read, times, seconds)
-    strength = era.dynamics.strength(held.state, seconds)
-    priority = dict(zip(held.ids, review.danger_priority(era.policy.review, strength).tolist(), strict=True))
+        now = as_of or database.now(tx)
+    strength = np.array([result.strength for result in ranked])
+    priority = review.danger_priority(policy, strength).tolist()
     wanting = [
         place
         for place, result in enumerate(ranked)
         if result.score >= review.BLEND_SCORE_MIN * ranked[0].score
-        and (priority.get(result.id) or (result.id in known and known[result.id].due_at <= now))
+        and (priority[place] or (result.id in known and known[result.id].due_at <= now))
     ]
-    wanting.sort(key=lambda place: -priority.get(ids[place], 0.0))
+    wanting.sort(key=lambda place: -priority[place])
     order = review.interleave(len(ranked), wanting, share, limit)
     return [structs.replace(ranked[place], for_review=place in wanting) for place in order]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from itertools import chain
 from typing import Final
 from uuid import UUID
@@ -17,14 +17,18 @@ from numpy.typing import NDArray
 from app.domain import review
 from app.domain.inflection import other_forms
 from app.domain.policy import Policy
-from app.domain.retrieval import rank, terms
+from app.domain.retrieval import modes, rank, terms
 from app.domain.retrieval.candidates import Candidate, Vitals
+from app.domain.retrieval.ranking import Ranking
 from app.domain.retrieval.request import SearchRequest, SearchResult
+from app.domain.retrieval.spread import spreading
 from app.domain.touch import Use
 from app.domain.wording import content_words
+from app.errors import ProfileMissing
 from app.services import priming, reviews, spaces, vitals
 from app.services.explained import explained
 from app.services.rerank import rerank
+from app.services.spreading import spread
 from app.store import database, policies, words
 from app.store import search as store
 from app.store import spaces as rows
@@ -54,6 +58,7 @@ class Gathered:
 
     Attributes:
         policy: The tenant's.
+        ranking: The weights: the policy's, with the request's own in their places, by the mode.
         asked: The query's words, with their counts.
         query: The same by rarity.
         total: All of the tenant's memories that have words.
@@ -63,6 +68,7 @@ class Gathered:
     """
 
     policy: Policy
+    ranking: Ranking
     asked: Sequence[terms.Term]
     query: terms.WeighedQuery
     total: int
@@ -94,6 +100,7 @@ def find(tenant_id: UUID, request: SearchRequest, policy: Policy | None = None) 
         results = explained(tenant_id, results, gathered.found, gathered.vitals, gathered.asked, gathered.query)
     priming.activate(tenant_id, results, request, policy)
     reinforces = policy.reinforcement.by_search if request.reinforce is None else request.reinforce
+    reinforces = reinforces and request.as_of is None
     return Found(results, rank.uses(results, gathered.found) if reinforces else [], reranked)
 
 
@@ -119,37 +126,56 @@ def gather(
         asked, total = words.terms(tx, tenant_id, request.query, every, policy.language)
         there = rows.of_tenant(tx, tenant_id)
     query = terms.weigh(asked, total, forms, emphasis)
-    ranking = request.ranking(policy.ranking)
+    wanted = request.ranking(policy.ranking)
+    ranking, probe = wanted, store.Probe({}, None, None)
     found: list[Candidate] = []
     alive = Vitals.none()
-    probe = store.Probe({}, None, None)
     for _ in range(ROUNDS):
         space = there.searched if there else None
-        vector = _vector(tenant_id, space, request, query.spellings)
-        probe = store.Probe(query.lexemes, space.space_id if space else None, vector)
+        vector = _vector(tenant_id, space, request, query.spellings) if modes.based(wanted).relevance else None
+        ranking = modes.based(wanted, has_vector=vector is not None and bool(vector.any()))
+        probe = store.Probe(query.lexemes if ranking.words else {}, space.space_id if space else None, vector)
         with database.tenant(tenant_id) as tx:
             found = store.candidates(tx, tenant_id, probe, request, ranking)
-            found, alive = vitals.of(tx, tenant_id, found)
+            places, alive = vitals.of(tx, tenant_id, [candidate.memory_id for candidate in found], request.as_of)
+            found = [found[place] for place in places]
             there = rows.of_tenant(tx, tenant_id)
         # Asked last: vectors of a space that the tenant has left meanwhile may have been deleted already.
         if space is None or (there and there.searched == space):
             break
-    return Gathered(policy, asked, query, total, probe, found, alive)
+    return Gathered(policy, ranking, asked, query, total, probe, found, alive)
 
 
 def ranked(tenant_id: UUID, gathered: Gathered, request: SearchRequest) -> tuple[list[SearchResult], bool]:
     """The best of what was gathered, best first, and whether a reranker has had its say in their order."""
-    policy, found, alive = gathered.policy, gathered.found, gathered.vitals
-    ranking = request.ranking(policy.ranking)
-    primed = priming.factors(tenant_id, found, request, policy)
-    now = datetime.now(ZoneInfo(policy.time_zone))
+    policy, ranking = gathered.policy, gathered.ranking
+    parameters = _parameters(policy)
+    spreads = spreading(ranking.mode, parameters)
     share = review.blend_share(request.review_blend, policy.forgetting.profile)
-    most = store.CANDIDATES if share else max(request.limit, ranking.rerank)
-    everything = rank.rank(found, alive, structs.replace(request, limit=most), ranking, primed, now)
-    everything, reranked = rerank(tenant_id, request.query, everything, ranking.rerank)
-    if not share:
-        return everything[: request.limit], reranked
-    return reviews.blend(tenant_id, everything, share, request.limit), reranked
+    most = store.CANDIDATES if share or spreads else max(request.limit, ranking.rerank)
+    results = rank.rank(
+        gathered.found,
+        gathered.vitals,
+        structs.replace(request, limit=most),
+        ranking,
+        priming=priming.factors(tenant_id, gathered.found, request, policy),
+        now=(request.as_of or datetime.now(UTC)).astimezone(ZoneInfo(policy.time_zone)),
+        parameters=parameters,
+    )
+    if spreads:
+        results = spread(tenant_id, results, request, spreads, gathered.probe.space_id)
+    results, reranked = rerank(tenant_id, request.query, results, ranking.rerank)
+    if share:
+        return reviews.blend(tenant_id, results, policy.review, share, request.limit, request.as_of), reranked
+    return results[: request.limit], reranked
+
+
+def _parameters(policy: Policy) -> object:
+    """Those of the tenant's model of forgetting; None where it isn't installed here."""
+    try:
+        return policy.model.parameters
+    except ProfileMissing:
+        return None
 
 
 def _vector(

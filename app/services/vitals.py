@@ -1,41 +1,92 @@
-"""What time has made of the memories that a search has found."""
+"""What time has made of the memories that a search has found, as of any moment."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import fields
 from datetime import datetime
+from typing import Final
 from uuid import UUID
 
 import numpy as np
+import structlog
 
 from app.domain import importance
-from app.domain.dynamics.ops import NUMPY
-from app.domain.dynamics.state import DAY_SECONDS, age_at, take
-from app.domain.retrieval.candidates import Candidate, Vitals
+from app.domain.dynamics.memory_decay import MemoryDecay
+from app.domain.dynamics.ops import NUMPY, Floats
+from app.domain.dynamics.protocol import Dynamics
+from app.domain.dynamics.state import DAY_SECONDS, age_at
+from app.domain.dynamics.timeline import Timeline
+from app.domain.importance import Importance
+from app.domain.retrieval.candidates import Vitals
+from app.errors import ProfileMissing
 from app.services import strengths
 from app.store import database, states
+from app.store.states import Held
+
+log = structlog.get_logger(__name__)
+
+UNSCORED: Final = 0.5
+"""Salience of a memory that nobody has scored yet: that of a normal one (cmm)."""
 
 
 def of(
-    tx: database.Transaction, tenant_id: UUID, found: Sequence[Candidate], as_of: datetime | None = None
-) -> tuple[list[Candidate], Vitals]:
-    """The candidates, without those that were deleted meanwhile, and their vitals.
+    tx: database.Transaction, tenant_id: UUID, memory_ids: Sequence[UUID], as_of: datetime | None = None
+) -> tuple[list[int], Vitals]:
+    """Vitals of memories, and the places of those that have any, in their order: the deleted ones are left out.
 
     Args:
         tx: The tenant's transaction.
         tenant_id: The tenant.
-        found: What was found.
-        as_of: Any moment; None for now.
+        memory_ids: Each once.
+        as_of: Any moment; None for now. Before its anchor, the last change of what strength is worked out from, a
+            memory is as it was there.
+
+    Where the tenant's model of forgetting isn't installed here, every strength counts as 1: a search is possible
+    all the same.
     """
-    held = states.read(tx, tenant_id, [candidate.memory_id for candidate in found])
+    held = states.read(tx, tenant_id, memory_ids)
     times = strengths.timeline(tx, tenant_id)  # after the rows, which may be of a policy that has just come
     now = (as_of or database.now(tx)).timestamp()
-    era = times.at(now)
-    state = strengths.brought(held, times, now).state
     rows = {memory_id: row for row, memory_id in enumerate(held.ids)}
-    left = [candidate for candidate in found if candidate.memory_id in rows]
-    state = take(state, np.array([rows[candidate.memory_id] for candidate in left], np.intp))
-    seen = strengths.look(era, state, now)
-    recency = importance.recency(NUMPY, era.policy.importance, age_at(state, now) / DAY_SECONDS)
-    retrieval = era.dynamics.advance(state, now).retrieval if era.dynamics.name == "memory_decay" else seen.strength
-    return left, Vitals(seen.strength, recency, seen.importance, state.salience, retrieval)
+    there = [rows.get(memory_id, -1) for memory_id in memory_ids]
+    places = [place for place, row in enumerate(there) if row >= 0]
+    held = held.only(np.array([there[place] for place in places], np.intp))
+    try:
+        return places, _alive(held, times, now) if as_of is None else _as_of(held, times, now)
+    except ProfileMissing:
+        log.warning("strength_unknown", tenant=str(tenant_id))
+        return places, _seen(held, times.at(now).policy.importance, None, now)
+
+
+def _alive(held: Held, times: Timeline, now: float) -> Vitals:
+    era = times.at(now)
+    return _seen(strengths.brought(held, times, now), era.policy.importance, era.dynamics, now)
+
+
+def _as_of(held: Held, times: Timeline, now: float) -> Vitals:
+    """The same of any moment: each memory at its own, in the era of that."""
+    # One that fades from long ago may be anchored before its policy came.
+    moments = np.maximum(np.maximum(held.state.anchored_at, times.since(held.versions)), now)
+    columns = {field.name: np.empty(len(held)) for field in fields(Vitals)}
+    in_eras = np.searchsorted([era.since for era in times.eras], moments, side="right") - 1
+    for era_place in np.unique(in_eras).tolist():
+        part, era = np.flatnonzero(in_eras == era_place), times.eras[era_place]
+        brought = strengths.brought(held.only(part), times, float(moments[part[0]]))
+        seen = _seen(brought, era.policy.importance, era.dynamics, moments[part])
+        for name, column in columns.items():
+            column[part] = getattr(seen, name)
+    return Vitals(**columns)
+
+
+def _seen(held: Held, weighing: Importance, dynamics: Dynamics | None, now: Floats | float) -> Vitals:
+    """Of memories that were brought to the era of these moments; without a model all are as strong."""
+    state = held.state
+    strength = dynamics.strength(state, now) if dynamics else np.ones(len(held))
+    return Vitals(
+        strength,
+        importance.recency(NUMPY, weighing, age_at(state, now) / DAY_SECONDS),
+        importance.importance(weighing, state, now),
+        np.where(held.is_scored, state.salience, UNSCORED),
+        dynamics.retrieval(state, now) if isinstance(dynamics, MemoryDecay) else strength,
+    )

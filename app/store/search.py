@@ -64,7 +64,7 @@ def candidates(
     }
     words = _words(probe.lexemes, ranking.context, values) if by_words else _NOTHING
     vectors = _vectors(probe, values) if by_vector else _NOTHING
-    statement = _statement(words, vectors, _allowed(request, values))
+    statement = _statement(words, vectors, allowed(request, values))
     tx.execute(_PLAN)
     return [Candidate(*row) for row in tx.execute(statement, values)]
 
@@ -100,8 +100,8 @@ def _vectors(probe: Probe, values: dict[str, Any]) -> str:
     )
 
 
-def _allowed(request: SearchRequest, values: dict[str, Any]) -> str:
-    """Which memories may be found, as a condition on memory_id."""
+def allowed(request: SearchRequest, values: dict[str, Any]) -> str:
+    """Which memories may be found, as a condition on memory_id; what it needs is put into the values."""
     given = {
         "subject": ("subject = :subject", request.subject),
         "thread": ("thread = :thread", request.thread),
@@ -109,15 +109,28 @@ def _allowed(request: SearchRequest, values: dict[str, Any]) -> str:
         "kinds": ("kind = ANY (CAST(:kinds AS text[]))", list(request.kinds)),
         "after": ("coalesce(occurred_at, created_at) >= :after", request.after),
         "before": ("coalesce(occurred_at, created_at) < :before", request.before),
+        "as_of": ("created_at <= :as_of", request.as_of),
     }
     values |= {name: value for name, (_, value) in given.items() if value}
     conditions = [condition for condition, value in given.values() if value]
+    elsewhere = f"SELECT memory_id FROM memory_state WHERE tenant_id = :tenant AND {_elsewhere(request, values)}"  # noqa: S608 - constants
     if not conditions:  # nearly all are allowed, so the few others are looked up
-        return "NOT IN (SELECT memory_id FROM memories WHERE tenant_id = :tenant AND deleted_at IS NOT NULL)"
+        return (
+            "NOT IN (SELECT memory_id FROM memories WHERE tenant_id = :tenant AND deleted_at IS NOT NULL "  # noqa: S608 - constants
+            f"UNION ALL {elsewhere})"
+        )
     return (
         "IN (SELECT memory_id FROM memories WHERE tenant_id = :tenant AND deleted_at IS NULL "  # noqa: S608 - constants
-        f"AND {' AND '.join(conditions)})"
+        f"AND {' AND '.join(conditions)} AND memory_id NOT IN ({elsewhere}))"
     )
+
+
+def _elsewhere(request: SearchRequest, values: dict[str, Any]) -> str:
+    """That a memory is in none of the tiers; the usual case as a constant, of which an index can be."""
+    if request.tiers == ("active",):
+        return "tier <> 'active'"
+    values["tiers"] = list(request.tiers)
+    return "tier <> ALL (CAST(:tiers AS text[]))"
 
 
 def _statement(words: str, vectors: str, allowed: str) -> TextClause:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Final
 from uuid import UUID
 
 import msgspec
@@ -35,6 +36,7 @@ from app.domain.wording import (
 from app.errors import Invalid
 
 NOON = datetime(2026, 3, 7, 12, tzinfo=UTC)
+PLAIN: Final = {"strength": 0.0, "importance": 0.0, "statement": 0.0, "thread": 0.0}
 
 
 def candidate(number: int, words: float, relevance: float, speaker: str | None = None) -> Candidate:
@@ -69,7 +71,7 @@ def ranked(query: str, *candidates: Candidate, limit: int = 10) -> list[int]:
 
 
 def test_the_score_is_words_and_relevance_by_weight() -> None:
-    weights = Ranking(words=2, relevance=4, statement=0, thread=0)
+    weights = Ranking(words=2, relevance=4, **PLAIN)
     [result] = rank([candidate(1, 0.5, 0.25)], alive(1), SearchRequest("x", explain=True), weights)
     assert result.score == pytest.approx(2)
     assert result.explain == {"words": 1.0, "relevance": 1.0, **dict.fromkeys(SIGNALS, 0.0), "factors": {}}
@@ -77,8 +79,8 @@ def test_the_score_is_words_and_relevance_by_weight() -> None:
 
 def test_priming_multiplies_the_score() -> None:
     found = [candidate(1, 0.5, 0), candidate(2, 0.45, 0), candidate(3, 0, 0)]
-    weights = Ranking(statement=0, thread=0)
-    results = rank(found, alive(3), SearchRequest("x", explain=True), weights, np.array([1, 1.3, 1.3]))
+    request = SearchRequest("x", explain=True)
+    results = rank(found, alive(3), request, Ranking(**PLAIN), priming=np.array([1, 1.3, 1.3]))
     assert [(result.id.int, result.score) for result in results] == [(2, pytest.approx(0.585)), (1, 0.5)]
     assert results[0].explain == {
         "words": 0.45,

@@ -7,6 +7,8 @@ found by what was said around it: the answer "Yes, twice" is about the question 
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from app.domain.retrieval.signals import SIGNALS
@@ -85,7 +87,7 @@ def test_a_score_is_the_sum_of_parts_that_explain_shows(ebbing: Client) -> None:
     assert best.explain is not None
     parts = {name: part for name, part in best.explain.items() if isinstance(part, float)}
     assert set(parts) == {"words", "relevance", *SIGNALS}
-    assert best.score == pytest.approx(sum(parts.values()))
+    assert best.score == pytest.approx(sum(parts.values()) * math.prod(best.explain["factors"].values()))
     assert best.explain["ranks"] == {"words": 1, "relevance": 1}
     assert set(best.explain["matched"]) == {"concert", "carla"}
 

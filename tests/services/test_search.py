@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from datetime import timedelta
 
 import pytest
@@ -88,11 +89,11 @@ def test_partial_scores_add_up(diary: Shelf) -> None:
         assert result.explain is not None
         parts = {name: part for name, part in result.explain.items() if isinstance(part, float)}
         assert parts.keys() == {"words", "relevance", *SIGNALS}
-        assert sum(parts.values()) == pytest.approx(result.score)
-        assert 0 < result.score <= 3
-    assert [r.score for r in diary.search("lessons")] == sorted(
-        (r.score for r in diary.search("lessons")), reverse=True
-    )
+        relevance = sum(parts.values())
+        assert relevance * math.prod(result.explain["factors"].values()) == pytest.approx(result.score)
+        assert 0 < result.score <= 3.5
+    scores = [result.score for result in diary.search("lessons")]
+    assert scores == sorted(scores, reverse=True)
 
 
 def test_the_limit_holds(diary: Shelf) -> None:

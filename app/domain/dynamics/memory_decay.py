@@ -120,6 +120,10 @@ class MemoryDecayParameters:
     """Storage below which a search doesn't find a memory."""
     retrieval_weight: Factor = 0.5
     """w of a search's similarity · A_r^w."""
+    bm25_weight: Share = 0.3
+    """What the words of a search count beside that."""
+    spread_factor: Share = 0.5
+    """What a memory gets, at a link's full weight, of the score of one that was found; 0 for nothing."""
     refresh_days: Annotated[float, Field(ge=0.01, le=10_000, allow_inf_nan=False)] = 7.0
     """How old the strength that SQL shows may become."""
 

@@ -46,7 +46,7 @@ class Vitals:
         strength: Live strength, 0 to 1; what decay takes away, and uses give back.
         recency: e^(-λ·days since the last use), 0 to 1, as importance has it.
         importance: Without a context, 0 to 1.
-        salience: 0 to 1.
+        salience: 0 to 1; ½ where nobody has scored it yet.
         retrieval: How easily it is found (memory_decay's A_r), 0 to 1; the strength in other profiles.
     """
 

@@ -12,6 +12,8 @@ from app.domain.retrieval.candidates import Candidate, Vitals
 from app.domain.retrieval.terms import Term
 
 BASE_SCORES: Final = ("words", "relevance")
+UNRANKED: Final[Mapping[str, None]] = dict.fromkeys(BASE_SCORES)
+"""Ranks of what neither base score has found."""
 
 
 def ranks(candidates: Sequence[Candidate]) -> list[dict[str, int | None]]:

@@ -19,8 +19,10 @@ def rank(
     vitals: Vitals,
     request: SearchRequest,
     ranking: Ranking,
+    *,
     priming: Floats | None = None,
     now: datetime | None = None,
+    parameters: object = None,
 ) -> list[SearchResult]:
     """The best of the candidates, best first.
 
@@ -33,14 +35,13 @@ def rank(
         ranking: The weights, the request's own included.
         priming: Factor for each candidate's score, 1 or more, shape (n,); None where nothing is primed.
         now: What "yesterday" in the query is told from, in the tenant's time zone; None leaves times unread.
+        parameters: Those of the tenant's model of forgetting, for the modes that are a model's.
     """
     if not candidates:
         return []
     parts = signals.parts(candidates, request.query, ranking, now)
-    blended = modes.blend(parts.total, vitals, ranking)
-    scores, factors = blended.scores, blended.factors
-    if priming is not None:
-        scores, factors = scores * priming, factors | {"priming": priming}
+    blended = modes.blend(candidates, parts, vitals, ranking, priming, parameters)
+    scores = blended.scores
     order = sorted(range(len(candidates)), key=lambda n: (scores[n], candidates[n].memory_id), reverse=True)
     return [
         _result(
@@ -48,7 +49,7 @@ def rank(
             float(scores[n]),
             vitals,
             n,
-            _explained(parts, factors, n) if request.explain else None,
+            _explained(blended.parts, blended.factors, n) if request.explain else None,
         )
         for n in order[: request.limit]
         if scores[n] > 0
@@ -62,15 +63,15 @@ def uses(results: Sequence[SearchResult], candidates: Sequence[Candidate]) -> li
     after it, shown or not.
     """
     by_id = {found.memory_id: found for found in candidates}
-    shown = [by_id[result.id] for result in results]
-    left = by_id.keys() - {found.memory_id for found in shown}
+    left = by_id.keys() - {result.id for result in results}
     after = max((by_id[memory_id].relevance for memory_id in left), default=0.0)
     told = []
-    for place in range(len(shown) - 1, -1, -1):
-        found = shown[place]
-        margin = min(max(found.relevance - after, -1.0), 1.0)
-        told.append(Use(found.memory_id, place=place, margin=margin, lexical=found.words > 0))
-        after = max(after, found.relevance)
+    for place in range(len(results) - 1, -1, -1):
+        found = by_id.get(results[place].id)  # what the search has spread to is none
+        relevance, lexical = (found.relevance, found.words > 0) if found else (0.0, False)
+        margin = min(max(relevance - after, -1.0), 1.0)
+        told.append(Use(results[place].id, place=place, margin=margin, lexical=lexical))
+        after = max(after, relevance)
     return told[::-1]
 
 

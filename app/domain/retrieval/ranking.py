@@ -44,11 +44,11 @@ class Ranking(BaseModel):
     """How well another memory of its thread fits the query by words and meaning; without a thread, it does itself."""
     context: Share = 0.6
     """Worth of a word that only the neighbouring turns say, as a share of one of the memory's own."""
-    strength: Share = 0.0
+    strength: Share = 0.05
     """By how much live strength lifts the score: it is multiplied by 1 + this · strength."""
     recency: Share = 0.0
     """The same of how lately a memory was used."""
-    importance: Share = 0.0
+    importance: Share = 0.1
     """The same of importance."""
     rerank: Reranked = 0
     """How many of the best results the operator's reranker re-orders, 0 to 50, unless the search says otherwise."""

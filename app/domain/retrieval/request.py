@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 from uuid import UUID
 
 import msgspec
@@ -15,6 +15,8 @@ from app.errors import FieldError, Invalid
 QUERY_MAX_CHARACTERS = 32_768
 RESULTS_MAX = 100
 TURN_MAX = 1_000_000_000
+
+Tier = Literal["active", "archived", "cold"]
 
 _Filter = Annotated[str, msgspec.Meta(min_length=1, max_length=512)]
 _Moment = Annotated[datetime, msgspec.Meta(tz=True)]
@@ -55,6 +57,9 @@ class SearchRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
         kinds: Only memories of one of these kinds; empty means any.
         after: Only memories that happened (else: were accepted) at this moment or later.
         before: Only memories that happened (else: were accepted) before this moment.
+        tiers: Only memories that are kept in one of these.
+        as_of: Rank by strength, recency and importance as of this moment, and leave out what was accepted after it;
+            null for now. Nothing is primed then, and nothing counts as used: `reinforce` mustn't be true.
         mode: How results are ranked; null leaves it to the tenant's policy.
         weights: In place of the policy's.
         rerank: How many of the best results the operator's reranker re-orders, 0 to 50; null leaves it to the tenant's
@@ -75,6 +80,8 @@ class SearchRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     kinds: tuple[Kind, ...] = ()
     after: _Moment | None = None
     before: _Moment | None = None
+    tiers: Annotated[tuple[Tier, ...], msgspec.Meta(min_length=1)] = ("active",)
+    as_of: _Moment | None = None
     mode: Mode | None = None
     weights: Weights | None = None
     rerank: Annotated[int, msgspec.Meta(ge=0, le=RERANK_MAX)] | None = None
@@ -86,14 +93,16 @@ class SearchRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     vector: Annotated[list[float], msgspec.Meta(min_length=1, max_length=EMBEDDING_MAX_DIMENSIONS)] | None = None
 
     def __post_init__(self) -> None:
-        """Refuse NUL characters, which no memory can hold, a turn of no session, and a vector without direction.
+        """Refuse NUL characters, which no memory can hold, and what makes no sense together.
 
         Raises:
             ValueError: One of the texts has one; a `ValidationError` while decoding.
-            Invalid: There is a turn alone, or the vector is all zero or too large.
+            Invalid: There is a turn of no session, a use at another moment, or a vector that is all zero or too large.
         """
         if self.vector is not None:
             check_direction(self.vector, "vector")
+        if self.as_of is not None and self.reinforce:
+            raise Invalid(errors=[FieldError("reinforce", "must not be true with as_of: a look back is no use")])
         if self.turn is not None and self.session is None:
             raise Invalid(errors=[FieldError("turn", "needs a session")])
         for text in (self.query, self.subject, self.thread, *self.tags):
