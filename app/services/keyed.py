@@ -7,7 +7,7 @@ An envelope with any such memory is stored as a whole in the tenant's own transa
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
 
 import numpy as np
@@ -18,11 +18,11 @@ from app.clients.resilience import ProviderFailed
 from app.domain.ids import first_seq, memory_uuids
 from app.errors import Misconfigured
 from app.services import spaces, strengths
-from app.store import arrivals, database, embeddings, memories, words, work
+from app.store import arrivals, database, embeddings, memories, policies, words, work
 from app.store import spaces as rows
 from app.store.copying import Arrival
 from app.store.embeddings import Texts
-from app.store.memories import NewMemory
+from app.store.memories import ENRICHED_FIELDS, NewMemory
 
 _KEPT: Final = ("salience", "multiplier")
 """What an update that leaves it out keeps."""
@@ -50,10 +50,12 @@ def store(tenant_id: UUID, careful: Sequence[Arrival]) -> int:
         if not given:
             return 0
         latest, overtaken = _latest(given)
-        # An edit may move a memory to another thread: the neighbours it leaves are indexed again too.
         known = memories.lock_external(tx, tenant_id, [key for key in latest if isinstance(key, str)])
-        former = words.neighbours(tx, tenant_id, known)
-        with strengths.changing(tx, tenant_id, known):
+        reworded = _reworded(known, latest)
+        # An update may move a memory to another thread: the neighbours it leaves are indexed again too.
+        former = words.neighbours(tx, tenant_id, reworded)
+        later = embeddings.remove(tx, tenant_id, reworded)
+        with strengths.changing(tx, tenant_id, list(known)):
             written = memories.upsert(tx, tenant_id, list(latest.values()))
             kinds = {
                 written.aliases.get(row.memory_id, row.memory_id): row.given.kind
@@ -61,6 +63,10 @@ def store(tenant_id: UUID, careful: Sequence[Arrival]) -> int:
                 if row.given.kind is not None
             }
             memories.set_kinds(tx, tenant_id, kinds)
+        later |= embeddings.remove(tx, tenant_id, reworded)
+        if reworded:
+            policy = policies.current(tx, tenant_id)
+            words.index(tx, tenant_id, [*reworded, *former], policy.language, policy.time_zone)
         through = {row.memory_id: latest[key].memory_id for key, row in overtaken}
         final = {row: written.aliases.get(stored, stored) for row, stored in through.items()}
         memories.add_aliases(tx, tenant_id, {**written.aliases, **final})
@@ -70,11 +76,10 @@ def store(tenant_id: UUID, careful: Sequence[Arrival]) -> int:
             if row.given.embedding is not None
         }
         embedded = _write_vectors(tx, tenant_id, written.versions, vectors)
-        # A new memory is the last of its thread, one that was there before may be in the midst of another now.
-        near = words.neighbours(tx, tenant_id, [memory_id for memory_id in known if memory_id in written.changed])
-        work.add(tx, [work.INDEX], tenant_id, [*written.changed, *former])
+        new = written.changed - known.keys()
+        work.add(tx, [work.INDEX], tenant_id, list(new))
         work.add(tx, [work.SCORE], tenant_id, list(written.changed))
-        work.add(tx, [work.EMBED], tenant_id, list({*(written.changed - embedded), *former, *near}))
+        work.add(tx, [work.EMBED], tenant_id, list({*new, *reworded, *later} - embedded))
     return len(written.changed)
 
 
@@ -83,6 +88,15 @@ def _rows(arrival: Arrival) -> Iterator[NewMemory]:
     ids = memory_uuids(arrival.base, len(arrival.memories))
     for place, (memory_id, memory) in enumerate(zip(ids, arrival.memories, strict=True)):
         yield NewMemory(UUID(memory_id), seq + place, arrival.accepted_ms, memory)
+
+
+def _reworded(known: Mapping[UUID, Any], latest: Mapping[str | UUID, NewMemory]) -> list[UUID]:
+    """Those of the known memories that say something else now, or elsewhere."""
+    return [
+        memory_id
+        for memory_id, row in known.items()
+        if any(getattr(row, name) != getattr(latest[row.external_id].given, name) for name in ENRICHED_FIELDS)
+    ]
 
 
 def _latest(

@@ -67,6 +67,9 @@ def page(tenant_id: UUID, wanted: Filters, older_than: UUID | None, limit: int) 
 def edit(tenant_id: UUID, memory_id: UUID, patch: MemoryPatch) -> Stored:
     """Change a memory. Its words, and those that its neighbours take over, are right when this returns.
 
+    Vectors that hold what it no longer says are gone by then, its own and its followers' in the thread: until they
+    are embedded again, they are found by their words.
+
     Raises:
         NotFound: This tenant has no such memory.
         Unavailable: It is still in the queue.
@@ -78,16 +81,17 @@ def edit(tenant_id: UUID, memory_id: UUID, patch: MemoryPatch) -> Stored:
         stored_id = _lock(tx, tenant_id, memory_id)
         again = memories.ENRICHED_FIELDS & changes.keys()
         former = words.neighbours(tx, tenant_id, [stored_id]) if again else []
+        later = embeddings.remove(tx, tenant_id, [stored_id]) if again else set()
         with strengths.changing(tx, tenant_id, [stored_id]):
             if changes:
                 memories.edit(tx, tenant_id, stored_id, changes)
             if state := _state(given):
                 memories.edit_state(tx, tenant_id, stored_id, state)
         if again:
-            embeddings.remove(tx, tenant_id, [stored_id])
             words.index(tx, tenant_id, [stored_id, *former], policy.language, policy.time_zone)
-            near = words.neighbours(tx, tenant_id, [stored_id])
-            work.add(tx, [work.EMBED], tenant_id, list({stored_id, *former, *near}))
+            if "thread" in changes:
+                later |= embeddings.remove(tx, tenant_id, [stored_id])
+            work.add(tx, [work.EMBED], tenant_id, [stored_id, *later])
         if again or SCORED_FIELDS & given.keys():
             work.add(tx, [work.SCORE], tenant_id, [stored_id])
         edited = memories.get(tx, tenant_id, stored_id)
@@ -108,13 +112,12 @@ def delete(tenant_id: UUID, memory_id: UUID) -> None:
     with stored_only(tenant_id, memory_id), database.tenant(tenant_id) as tx:
         stored_id = _lock(tx, tenant_id, memory_id)
         states.retire(tx, tenant_id, [stored_id])
-        near = words.neighbours(tx, tenant_id, [stored_id])
+        later = embeddings.remove(tx, tenant_id, [stored_id])
         words.remove(tx, tenant_id, [stored_id])
-        embeddings.remove(tx, tenant_id, [stored_id])
         scores.remove(tx, tenant_id, [stored_id])
         memories.mark_deleted(tx, tenant_id, [stored_id])
-        work.add(tx, [work.EMBED], tenant_id, near)
-    if near:
+        work.add(tx, [work.EMBED], tenant_id, list(later))
+    if later:
         queues.nudge(queues.EMBED_MEMORIES)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby
 from operator import itemgetter
 from typing import Any
@@ -18,6 +18,7 @@ from sqlalchemy import Connection, text
 
 from app.domain.embedding import CONTEXT_TURNS, MemoryText
 from app.domain.wording import spoken
+from app.store import spaces
 
 # One pass over the turns from just before each thread's first wanted memory to its last. The wanted are read by
 # their ids and membership is tested by `= ANY`, not by a join: a planner without statistics would read all that
@@ -56,7 +57,8 @@ ORDER BY thread, seq, memory_id
 """
 )
 
-# A version that an edit has overtaken isn't written: the edit has queued the memory again.
+# What an edit or a delete has overtaken isn't written, be it the memory or a turn in its context: whoever did that
+# has queued the memory again.
 _WRITE = text(
     """
 INSERT INTO embeddings AS known (tenant_id, space_id, memory_id, text_version, embedding, by_caller)
@@ -66,6 +68,13 @@ FROM unnest(CAST(:ids AS uuid[]), CAST(:versions AS integer[]), CAST(:vectors AS
 WHERE text_version = (
   SELECT memories.text_version FROM memories
   WHERE memories.tenant_id = :tenant AND memories.memory_id = ready.memory_id AND deleted_at IS NULL)
+  AND memory_id <> ALL (ARRAY(
+    SELECT later.memory_id
+    FROM unnest(CAST(:later AS uuid[]), CAST(:earlier AS uuid[]), CAST(:earlier_versions AS integer[]))
+      AS later (memory_id, earlier_id, earlier_version)
+    WHERE earlier_version IS DISTINCT FROM (
+      SELECT memories.text_version FROM memories
+      WHERE memories.tenant_id = :tenant AND memories.memory_id = earlier_id AND deleted_at IS NULL)))
 ORDER BY memory_id
 ON CONFLICT (tenant_id, space_id, memory_id) DO UPDATE
 SET text_version = excluded.text_version, embedding = excluded.embedding, by_caller = excluded.by_caller
@@ -74,16 +83,40 @@ WHERE known.text_version < excluded.text_version
 """
 )
 
-_REMOVE = text("DELETE FROM embeddings WHERE tenant_id = :tenant AND memory_id = ANY (CAST(:ids AS uuid[]))")
+_LATER = text(
+    """
+SELECT DISTINCT turn.memory_id
+FROM memories AS centre CROSS JOIN LATERAL (
+  SELECT memory_id FROM memories
+  WHERE tenant_id = :tenant AND thread = centre.thread AND seq > centre.seq AND deleted_at IS NULL
+  ORDER BY seq LIMIT :turns
+) AS turn
+WHERE centre.tenant_id = :tenant AND centre.memory_id = ANY (CAST(:ids AS uuid[]))
+ORDER BY turn.memory_id
+"""
+)
+
+_REMOVE = text(
+    """
+DELETE FROM embeddings
+WHERE tenant_id = :tenant AND space_id = ANY (ARRAY(SELECT space_id FROM embedding_spaces))
+  AND (memory_id = ANY (CAST(:ids AS uuid[])) OR (memory_id = ANY (CAST(:later AS uuid[])) AND NOT by_caller))
+"""
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Texts:
-    """Memories to embed: `ids[i]` at `versions[i]` says `memories[i]`."""
+    """Memories to embed: `ids[i]` at `versions[i]` says `memories[i]`.
+
+    Attributes:
+        context: The turns that are in their contexts: whose, which, and at what version.
+    """
 
     ids: list[UUID]
     versions: list[int]
     memories: list[MemoryText]
+    context: list[tuple[UUID, UUID, int]] = field(default_factory=list)
 
 
 def read_texts(tx: Connection, tenant_id: UUID, ids: Sequence[UUID]) -> Texts:
@@ -91,14 +124,15 @@ def read_texts(tx: Connection, tenant_id: UUID, ids: Sequence[UUID]) -> Texts:
     rows = tx.execute(_READ, {"tenant": tenant_id, "ids": list(ids), "turns": CONTEXT_TURNS}).all()
     texts = Texts([], [], [])
     for thread, turns in groupby(rows, key=itemgetter(1)):
-        before: tuple[str, ...] = ()
+        before: tuple[tuple[UUID, int, str], ...] = ()
         for memory_id, _, _, is_wanted, version, said, speaker, occurred_at in turns:
             if is_wanted:
                 texts.ids.append(memory_id)
                 texts.versions.append(version)
-                texts.memories.append(MemoryText(said, speaker, occurred_at, before))
+                texts.memories.append(MemoryText(said, speaker, occurred_at, tuple(line for _, _, line in before)))
+                texts.context.extend((memory_id, turn_id, turn_version) for turn_id, turn_version, _ in before)
             if thread is not None:
-                before = (spoken(said, speaker), *before)[:CONTEXT_TURNS]
+                before = ((memory_id, version, spoken(said, speaker)), *before)[:CONTEXT_TURNS]
     return texts
 
 
@@ -112,9 +146,10 @@ def write(
     by_caller: bool = False,
     fill: bool = False,
 ) -> int:
-    """Write the memories' vectors where their texts are still the ones read.
+    """Write the memories' vectors where their texts, and those in their contexts, are still the ones read.
 
-    A caller's own vector stays until its memory's text changes, or the caller gives another.
+    The tenant's spaces must be held, so that no `remove` runs beside it. A caller's own vector stays until its
+    memory's text changes, or the caller gives another.
 
     Args:
         tx: The tenant's transaction.
@@ -134,21 +169,39 @@ def write(
     if not isinstance(connection, psycopg.Connection):
         raise TypeError(f"vectors are written through psycopg, not {type(connection).__name__}")
     connection.adapters.register_dumper(_Halfvecs, _HalfvecsDumper)
+    later, earlier, earlier_versions = zip(*texts.context, strict=True) if texts.context else ((), (), ())
     values = {
         "tenant": tenant_id,
         "space": space_id,
         "ids": texts.ids,
         "versions": texts.versions,
         "vectors": _Halfvecs(vectors),
+        "later": list(later),
+        "earlier": list(earlier),
+        "earlier_versions": list(earlier_versions),
         "by_caller": by_caller,
         "fill": fill,
     }
     return tx.execute(_WRITE, values).rowcount
 
 
-def remove(tx: Connection, tenant_id: UUID, ids: Sequence[UUID]) -> int:
-    """Delete these memories' vectors, in every space. Returns how many."""
-    return tx.execute(_REMOVE, {"tenant": tenant_id, "ids": list(ids)}).rowcount
+def remove(tx: Connection, tenant_id: UUID, ids: Sequence[UUID]) -> set[UUID]:
+    """Delete, in every space, these memories' vectors and those of the turns that have them in their context.
+
+    A caller's own vector of such a turn stays, as it holds no context. The tenant's spaces are locked, so that no
+    vector is written beside it. Call it while the memories are where they were, and once more after they have moved
+    to another thread.
+
+    Returns:
+        The turns that are to be embedded again.
+    """
+    if not ids:
+        return set()
+    spaces.lock(tx, tenant_id)
+    values = {"tenant": tenant_id, "ids": list(ids)}
+    later = set(tx.execute(_LATER, values | {"turns": CONTEXT_TURNS}).scalars())
+    tx.execute(_REMOVE, values | {"later": list(later)})
+    return later
 
 
 @dataclass(frozen=True, slots=True)

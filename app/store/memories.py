@@ -10,7 +10,7 @@ from typing import Any
 from uuid import UUID
 
 import msgspec
-from sqlalchemy import Connection, TextClause, func, text, update
+from sqlalchemy import Connection, Row, TextClause, func, text, update
 
 from app.domain.memory import KINDS, Kind, MemoryIn
 from app.store import tables
@@ -244,14 +244,14 @@ class Written:
     aliases: dict[UUID, UUID]
 
 
-def lock_external(tx: Connection, tenant_id: UUID, external_ids: Sequence[str]) -> list[UUID]:
-    """Lock the memories that have these external ids, in id order."""
+def lock_external(tx: Connection, tenant_id: UUID, external_ids: Sequence[str]) -> dict[UUID, Row[Any]]:
+    """Lock the memories that have these external ids, in id order. Returns those, and the `ENRICHED_FIELDS`."""
     values = {"tenant": tenant_id, "external_ids": list(external_ids)}
-    return list(tx.execute(_LOCK_EXTERNAL, values).scalars())
+    return {row.memory_id: row for row in tx.execute(_LOCK_EXTERNAL, values)}
 
 
 _LOCK_EXTERNAL = text("""
-SELECT memory_id FROM memories
+SELECT memory_id, external_id, text, speaker, thread, occurred_at FROM memories
 WHERE tenant_id = :tenant AND external_id = ANY (CAST(:external_ids AS text[])) AND deleted_at IS NULL
 ORDER BY memory_id FOR UPDATE
 """)
@@ -295,7 +295,9 @@ WITH given AS MATERIALIZED (
   SET subject = excluded.subject, thread = excluded.thread, speaker = excluded.speaker, kind = excluded.kind,
     text = excluded.text, tags = excluded.tags, categories = excluded.categories, entities = excluded.entities,
     metadata = excluded.metadata, occurred_at = excluded.occurred_at,
-    text_version = known.text_version + 1, updated_at = now()
+    text_version = known.text_version + CAST((known.text, known.speaker, known.thread, known.occurred_at)
+      IS DISTINCT FROM (excluded.text, excluded.speaker, excluded.thread, excluded.occurred_at) AS integer),
+    updated_at = now()
   WHERE (known.subject, known.thread, known.speaker, known.kind, known.text, known.tags, known.categories,
       known.entities, known.metadata, known.occurred_at)
     IS DISTINCT FROM (excluded.subject, excluded.thread, excluded.speaker, excluded.kind, excluded.text,

@@ -102,7 +102,7 @@ def test_an_update_in_another_turn_is_a_new_version(service: Service, tenant: Te
     [second] = service.send(tenant.tenant_id, keyed("two"))
     assert ingest.drain() == 1
     found = stored(tenant, second)
-    assert (found.memory_id, found.text, found.indexed, found.embedded) == (first, "two", False, False)
+    assert (found.memory_id, found.text, found.indexed, found.embedded) == (first, "two", True, False)
     assert found.updated_at is not None
     assert service.one("SELECT text_version FROM memories") == 2
     service.work()
