@@ -14,7 +14,7 @@ COMPILE := $(UV) pip compile --quiet --universal --python-version 3.11 --generat
 # Extra arguments: make test ARGS="tests/domain -k decay", make run ARGS="--port 9000", make lock ARGS=--upgrade
 ARGS ?=
 
-.PHONY: help venv run demo test test-faults bench check format docs lock clean
+.PHONY: help venv run demo test test-faults bench bench-recall check format docs lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -47,6 +47,9 @@ test-faults: venv ## many rounds of killing processes under load
 
 bench: venv ## speed, as ratios to the bare cost of the same work
 	@$(BIN)/python -m ops.bench $(ARGS)
+
+bench-recall: venv ## what searches find of the evidence in a dataset (DATA=FILE, ARGS="--help")
+	@$(BIN)/python -m ops.recall $(if $(DATA),--data "$(DATA)") $(ARGS)
 
 check: venv ## style, types, arrows, dead code, file lengths, containers, known vulnerabilities
 	@$(BIN)/python -m ops.checks $(ARGS)

@@ -1,84 +1,45 @@
-"""A running service as a retriever: what an evidence-recall script needs to index a conversation and ask.
+"""A running service as a retriever: what an evidence-recall script of one's own needs to index a conversation and ask.
 
     export EBBING_API_URL=http://127.0.0.1:8000 EBBING_API_KEY=ebb_…
     python recall_script.py --callable ops.bench.recall:factory
 
-The key needs the scope `admin`: every conversation becomes a tenant of its own.
+The key needs the scope `admin`: every conversation becomes a tenant of its own. `make bench-recall` measures recall
+itself; the shape of a conversation is in `ops/recall/dataset.py`.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator
-from datetime import datetime, timedelta
-from itertools import islice
 from typing import Any
-from uuid import uuid4
 
-import httpx
+import msgspec
 
 from app.settings import settings
+from ops.recall.dataset import Conversation
+from ops.recall.service import Service, Told
 
-BATCH = 500
-PATIENCE_SECONDS = 120
 
+class Retriever:
+    """Indexes one conversation after the other, and searches the last."""
 
-class Service:
-    """Indexes conversations and searches them over HTTP.
-
-    A conversation is `{"conversation", "memories": [{"id", "session", "time", "speaker", "text"}]}`; its turns
-    go in as they were spoken, a thread a session, a second apart.
-    """
-
-    def __init__(self, url: str, admin_key: str) -> None:
-        """Talk to the service at this address."""
-        self._client = httpx.Client(base_url=url, timeout=60)
-        self._admin = {"authorization": f"Bearer {admin_key}"}
-        self._tenant: dict[str, str] = {}
-        self._ids: dict[str, str] = {}
+    def __init__(self, service: Service) -> None:
+        """Ask this service."""
+        self._service = service
+        self._told: Told | None = None
 
     def index(self, conversation: dict[str, Any]) -> None:
         """Make a tenant of the conversation and wait until all of it is searchable."""
-        name = f"recall {conversation['conversation']} {uuid4().hex[:8]}"
-        made = self._client.post("/v1/admin/tenants", json={"name": name}, headers=self._admin).raise_for_status()
-        self._tenant = {"authorization": f"Bearer {made.json()['api_key']}"}
-        self._ids = {}
-        for batch in _batches(conversation["memories"], BATCH):
-            body = [_memory(turn, place) for place, turn in batch]
-            answer = self._client.post("/v1/memories", json=body, headers=self._tenant).raise_for_status().json()
-            self._ids |= {given: turn["id"] for given, (_, turn) in zip(answer["ids"], batch, strict=True)}
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while any(self._client.get("/v1/stats", headers=self._tenant).raise_for_status().json()["pending"].values()):
-            if time.monotonic() > deadline:
-                raise TimeoutError(f"{name}: not everything was searchable within {PATIENCE_SECONDS} s")
-            time.sleep(0.05)
+        self._told = self._service.told(msgspec.convert(conversation, Conversation))
 
     def search(self, question: dict[str, Any], k: int) -> list[str]:
         """The turns found for a question, best first, by their ids in the conversation."""
-        body = {"query": question["question"], "limit": k, "reinforce": False}
-        found = self._client.post("/v1/search", json=body, headers=self._tenant).raise_for_status().json()
-        return [self._ids[result["id"]] for result in found["results"]]
+        if self._told is None:
+            raise LookupError("there is no conversation yet: index one first")
+        return self._told.search(question["question"], k)
 
 
-def factory() -> Service:
+def factory() -> Retriever:
     """A retriever for the service named by the environment."""
     config = settings()
     if config.api_key is None:
         raise ValueError("set EBBING_API_KEY to a key with the scope admin")
-    return Service(config.api_url or "http://127.0.0.1:8000", config.api_key.get_secret_value())
-
-
-def _memory(turn: dict[str, Any], place: int) -> dict[str, Any]:
-    moment = datetime.fromisoformat(turn["time"]) + timedelta(seconds=place)
-    return {
-        "text": turn["text"],
-        "speaker": turn["speaker"],
-        "thread": str(turn["session"]),
-        "occurred_at": f"{moment.isoformat()}Z",
-    }
-
-
-def _batches(turns: list[dict[str, Any]], size: int) -> Iterator[list[tuple[int, dict[str, Any]]]]:
-    numbered = iter(enumerate(turns))
-    while batch := list(islice(numbered, size)):
-        yield batch
+    return Retriever(Service(config.api_url or "http://127.0.0.1:8000", config.api_key.get_secret_value()))
