@@ -1,20 +1,80 @@
-"""Some tenants flood the service; the others hardly notice."""
+"""F20: some tenants flood the service; the others hardly notice."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
 
+import msgspec
+import pytest
+
+from app.services import enrichment, ingest
+from tests.api.caller import Api
 from tests.faults.load import Caller, load
 from tests.faults.plant import Plant
+from tests.service import Service
 from tests.waiting import until
 
 QUIET_SECONDS = 20
+FLOOD = 100_000
+REQUEST = 1000
+FLOODS_TURNS = 20  # at the defaults, of 5,000 memories each
+
+
+def turns_until(turn: Callable[[], object], happened: Callable[[], object], most: int = 10) -> int:
+    """How many turns it takes."""
+    for number in range(1, most + 1):
+        turn()
+        if happened():
+            return number
+    pytest.fail(f"not within {most} turns")
+
+
+def test_one_memory_beside_a_flood_has_the_second_turn(service: Service) -> None:
+    """F20: tenant A floods 100,000, and what is over its backlog is refused; tenant B sends 1."""
+    service.configure(tenant_backlog_entries=FLOOD // REQUEST, slice_seconds=1e-6)  # a slice is one turn
+    flood = msgspec.json.encode([{"text": f"flood {n}"} for n in range(REQUEST)])
+    with Api(service) as api:
+        quiet = service.tenant()
+        answers = [api.post("/v1/memories", content=flood) for _ in range(FLOOD // REQUEST + 10)]
+        assert [answer.status_code for answer in answers] == [202] * (FLOOD // REQUEST) + [429] * 10
+        assert all(int(answer.headers["retry-after"]) > 0 for answer in answers[-10:])
+        assert api.post("/v1/memories", json={"text": "a word"}, key=quiet.key).status_code == 202
+
+        flooding = api.tenant.tenant_id
+        assert turns_until(ingest.drain, lambda: service.texts(quiet.tenant_id)) == 2
+        assert service.one("SELECT count(*) FROM memories WHERE tenant_id = %s", flooding) == FLOOD / FLOODS_TURNS
+        assert api.post("/v1/memories", content=flood).status_code == 202, "it has room again"
+
+        def waits(stage: str) -> bool:
+            item = "SELECT FROM tenant_work WHERE tenant_id = %s AND stage = %s"
+            return bool(service.rows(item, quiet.tenant_id, stage))
+
+        assert turns_until(enrichment.index, lambda: not waits("index")) <= 2
+        assert turns_until(enrichment.embed, lambda: not waits("embed")) <= 2
+
+
+def test_a_flood_of_many_tenants_costs_a_quiet_one_a_turn_each(service: Service) -> None:
+    """F20: nine tenants flood; the tenth is stored in the tenth turn, whatever they go on to send meanwhile."""
+    service.configure(slice_seconds=1e-6, drain_rows=100)
+    flooding = [service.tenant().tenant_id for _ in range(9)]
+    for tenant_id in flooding:
+        service.send(tenant_id, *(f"flood {n}" for n in range(500)))
+    quiet = service.tenant().tenant_id
+    service.send(quiet, "a word")
+
+    def drain() -> None:
+        ingest.drain()
+        for tenant_id in flooding:
+            service.send(tenant_id, "more")
+
+    assert turns_until(drain, lambda: service.texts(quiet)) == 10
 
 
 def test_a_quiet_tenants_memory_can_be_found_soon_while_others_flood(
     plant: Plant, callers: Callable[[int], list[Caller]]
 ) -> None:
+    """F20, in the real processes."""
     flooding, quiet = callers(3), callers(6)
     with load(flooding, pause_seconds=0):
         until(lambda: all(len(caller.accepted) > 200 for caller in flooding), "the flood is on")
