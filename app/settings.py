@@ -66,6 +66,12 @@ class Settings(BaseSettings):
     port: int = Field(8000, ge=0, le=65535, description="Port the API listens on; 0 takes a free one.")
     docs_enabled: bool = Field(True, description="Serve `/docs` and `/openapi.json`.")
     request_body_max_bytes: int = Field(8 * MIB, ge=KIB, description="Largest request body.")
+    request_headers_timeout_seconds: float = Field(
+        20,
+        ge=0.1,
+        description="Longest time headers may take to arrive, and how long an idle connection lasts: longer than "
+        "clients keep one, so that it is they who close it.",
+    )
     request_body_timeout_seconds: float = Field(15, gt=0, description="Longest time a body may take to arrive.")
     request_memories_max: int = Field(1000, ge=1, le=4096, description="Most memories in one request.")
     wait_max_seconds: float = Field(30, ge=0, description="Longest `Prefer: wait`.")

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 BACKLOG: Final = 1024
 # Idle connections hold a place too, so this many clients may keep one.
 CONNECTIONS: Final = 1024
-# Longer than clients keep an idle connection (5 to 15 s), so that it is they who close it.
-HEADER_TIMEOUT_MILLISECONDS: Final = 20_000
 STOP_SECONDS: Final = 8
 INGEST_PROCESSES: Final = 2
 SCORE_PROCESSES_WITH_MODEL: Final = 2  # one may wait for a model, the other has the rules
@@ -53,7 +51,7 @@ def api() -> None:
         workers=1,
         loop=Loops.uvloop,
         http=HTTPModes.http1,
-        http1_settings=HTTP1Settings(header_read_timeout=HEADER_TIMEOUT_MILLISECONDS),
+        http1_settings=HTTP1Settings(header_read_timeout=int(config.request_headers_timeout_seconds * 1000)),
         websockets=False,
         backlog=BACKLOG,
         backpressure=CONNECTIONS,

@@ -1,14 +1,17 @@
-"""The real server: bodies that are too large, endless, slow or cut off, and headers that are too many."""
+"""The real server (F19): bodies that are too large, endless, slow or cut off, headers that are too many or slow."""
 
 from __future__ import annotations
 
+import gzip
 import re
 import socket
 import time
+from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import quantiles
 
 import httpx
 import pytest
@@ -22,6 +25,7 @@ from tests.waiting import until
 
 LIMIT = 1024 * 1024
 SECONDS = 1.0
+SLOW = 200
 
 
 @dataclass
@@ -68,7 +72,7 @@ class Server:
 def server(
     servers: Servers, standing_database: str, logged_redis: None, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Server]:
-    """With a limit of 1 MiB and one second for a body."""
+    """With a limit of 1 MiB, and one second for headers or for a body."""
     empty(standing_database)
     _, key = make_tenant(standing_database, "server")
     [port] = free_ports(1)
@@ -77,6 +81,7 @@ def server(
         "EBBING_REDIS_URL": servers.redis_url,
         "EBBING_PORT": str(port),
         "EBBING_REQUEST_BODY_MAX_BYTES": str(LIMIT),
+        "EBBING_REQUEST_HEADERS_TIMEOUT_SECONDS": str(SECONDS),
         "EBBING_REQUEST_BODY_TIMEOUT_SECONDS": str(SECONDS),
     }
     processes = Processes(tmp_path_factory.mktemp("server"), environment)
@@ -160,11 +165,17 @@ def test_a_chunked_body_over_the_limit_is_told_so(server: Server) -> None:
     assert b'"field":"body"' in text
 
 
-def test_a_compressed_body_is_refused(server: Server) -> None:
-    for encoding in ("gzip", "br", "deflate"):
+def test_a_compressed_body_is_refused_and_never_inflated(server: Server) -> None:
+    bomb = gzip.compress(bytes(128 * LIMIT))
+    assert len(bomb) < LIMIT
+    before = server.resident_bytes()
+    for encoding, body in (("gzip", bomb), ("gzip", b"{}"), ("br", b"{}"), ("deflate", b"{}")):
         with server.talk() as connection:
-            connection.sendall(server.head(f"Content-Encoding: {encoding}", "Content-Length: 2") + b"{}")
+            connection.sendall(server.head(f"Content-Encoding: {encoding}", f"Content-Length: {len(body)}"))
+            with suppress(ConnectionError):  # refused by its headers alone
+                connection.sendall(body)
             assert answer(connection)[0] == 400
+    assert server.resident_bytes() - before < 32 * LIMIT
 
 
 @pytest.mark.parametrize("path", ["/v1/memories", "/v1/search"])
@@ -191,12 +202,62 @@ def test_a_body_that_drips_has_no_more_time_than_one_that_stops(server: Server) 
     assert time.monotonic() - started < SECONDS + 5
 
 
-def test_slow_bodies_hold_up_nobody_else(server: Server) -> None:
-    with server.talk() as slow:
-        slow.sendall(server.head("Content-Length: 100"))
-        found = httpx.get(f"{server.url}/v1/stats", headers={"authorization": f"Bearer {server.key}"}, trust_env=False)
-        assert found.status_code == 200
-        assert answer(slow)[0] == 408
+class Slow:
+    """A client that takes its time: says nothing, or sends its headers or its body a byte at a time."""
+
+    def __init__(self, server: Server, kind: str) -> None:
+        self.kind, self.received, self.ended = kind, b"", False
+        self.socket = socket.create_connection(("127.0.0.1", server.port), timeout=20)
+        head = server.head("Content-Length: 100000", "X-Slow: ")
+        self.socket.sendall({"silent": b"", "headers": head.removesuffix(b"\r\n\r\n"), "body": head}[kind])
+        self.socket.setblocking(False)
+
+    def go_on(self) -> None:
+        """Send a byte more, and see what came."""
+        try:
+            if self.kind != "silent":
+                self.socket.send(b" ")
+            more = self.socket.recv(65536)
+            self.received += more
+            self.ended = not more
+        except BlockingIOError:
+            pass
+        except ConnectionError:
+            self.ended = True
+
+
+def asked(server: Server) -> float:
+    """The seconds that another client's request takes, its connection included."""
+    started = time.monotonic()
+    with server.talk() as connection:
+        connection.sendall(server.head(method="GET", path="/v1/stats"))
+        assert answer(connection)[0] == 200
+    return time.monotonic() - started
+
+
+def test_two_hundred_slow_clients_are_let_go_in_time_and_hold_up_nobody_else(server: Server) -> None:
+    usual = quantiles([asked(server) for _ in range(40)], n=20)[-1]
+    before = server.resident_bytes()
+    with ExitStack() as opened:
+        started = time.monotonic()
+        slow = [Slow(server, ("silent", "headers", "body")[n % 3]) for n in range(SLOW)]
+        for one in slow:
+            opened.enter_context(one.socket)
+        others = []
+        while not all(one.ended for one in slow):
+            assert time.monotonic() - started < 15 * SECONDS, Counter(one.kind for one in slow if not one.ended)
+            for one in slow:
+                if not one.ended:
+                    one.go_on()
+            others.append(asked(server))
+    assert time.monotonic() - started >= 0.9 * SECONDS, "they weren't served at first"
+    assert len(others) >= 10
+    assert quantiles(others, n=20)[-1] < 5 * usual + 0.1
+    assert server.resident_bytes() - before < 32 * LIMIT
+    told = Counter(one.received[9:12] for one in slow if one.kind == "body")
+    assert told.keys() <= {b"408", b""}, "an answer may be lost where a byte too many was sent"
+    assert told[b"408"] > SLOW / 6
+    assert not any(one.received for one in slow if one.kind != "body")
 
 
 @pytest.mark.parametrize("path", ["/v1/memories", "/v1/search"])
