@@ -57,24 +57,22 @@ ORDER BY thread, seq, memory_id
 """
 )
 
-# What an edit or a delete has overtaken isn't written, be it the memory or a turn in its context: whoever did that
-# has queued the memory again.
+_OVERTAKEN = text(
+    """
+SELECT memory_id
+FROM unnest(CAST(:ids AS uuid[]), CAST(:versions AS integer[])) AS read (memory_id, text_version)
+WHERE text_version IS DISTINCT FROM (
+  SELECT memories.text_version FROM memories
+  WHERE memories.tenant_id = :tenant AND memories.memory_id = read.memory_id AND deleted_at IS NULL)
+"""
+)
+
 _WRITE = text(
     """
 INSERT INTO embeddings AS known (tenant_id, space_id, memory_id, text_version, embedding, by_caller)
 SELECT :tenant, :space, memory_id, text_version, embedding, :by_caller
 FROM unnest(CAST(:ids AS uuid[]), CAST(:versions AS integer[]), CAST(:vectors AS halfvec[]))
   AS ready (memory_id, text_version, embedding)
-WHERE text_version = (
-  SELECT memories.text_version FROM memories
-  WHERE memories.tenant_id = :tenant AND memories.memory_id = ready.memory_id AND deleted_at IS NULL)
-  AND memory_id <> ALL (ARRAY(
-    SELECT later.memory_id
-    FROM unnest(CAST(:later AS uuid[]), CAST(:earlier AS uuid[]), CAST(:earlier_versions AS integer[]))
-      AS later (memory_id, earlier_id, earlier_version)
-    WHERE earlier_version IS DISTINCT FROM (
-      SELECT memories.text_version FROM memories
-      WHERE memories.tenant_id = :tenant AND memories.memory_id = earlier_id AND deleted_at IS NULL)))
 ORDER BY memory_id
 ON CONFLICT (tenant_id, space_id, memory_id) DO UPDATE
 SET text_version = excluded.text_version, embedding = excluded.embedding, by_caller = excluded.by_caller
@@ -110,13 +108,13 @@ class Texts:
     """Memories to embed: `ids[i]` at `versions[i]` says `memories[i]`.
 
     Attributes:
-        context: The turns that are in their contexts: whose, which, and at what version.
+        context: `context[i]` are the turns in its context, and at what versions they were read; may be left empty.
     """
 
     ids: list[UUID]
     versions: list[int]
     memories: list[MemoryText]
-    context: list[tuple[UUID, UUID, int]] = field(default_factory=list)
+    context: list[dict[UUID, int]] = field(default_factory=list)
 
 
 def read_texts(tx: Connection, tenant_id: UUID, ids: Sequence[UUID]) -> Texts:
@@ -130,7 +128,7 @@ def read_texts(tx: Connection, tenant_id: UUID, ids: Sequence[UUID]) -> Texts:
                 texts.ids.append(memory_id)
                 texts.versions.append(version)
                 texts.memories.append(MemoryText(said, speaker, occurred_at, tuple(line for _, _, line in before)))
-                texts.context.extend((memory_id, turn_id, turn_version) for turn_id, turn_version, _ in before)
+                texts.context.append({turn_id: turn_version for turn_id, turn_version, _ in before})
             if thread is not None:
                 before = ((memory_id, version, spoken(said, speaker)), *before)[:CONTEXT_TURNS]
     return texts
@@ -148,8 +146,9 @@ def write(
 ) -> int:
     """Write the memories' vectors where their texts, and those in their contexts, are still the ones read.
 
-    The tenant's spaces must be held, so that no `remove` runs beside it. A caller's own vector stays until its
-    memory's text changes, or the caller gives another.
+    What an edit or a delete has overtaken is left out: whoever did that has queued it again. The tenant's spaces
+    must be held, so that no `remove` runs beside it. A caller's own vector stays until its memory's text changes, or
+    the caller gives another.
 
     Args:
         tx: The tenant's transaction.
@@ -163,26 +162,38 @@ def write(
     Returns:
         How many were written.
     """
-    if not texts.ids:
+    current = _current(tx, tenant_id, texts)
+    if not current:
         return 0
     connection = tx.connection.driver_connection
     if not isinstance(connection, psycopg.Connection):
         raise TypeError(f"vectors are written through psycopg, not {type(connection).__name__}")
     connection.adapters.register_dumper(_Halfvecs, _HalfvecsDumper)
-    later, earlier, earlier_versions = zip(*texts.context, strict=True) if texts.context else ((), (), ())
     values = {
         "tenant": tenant_id,
         "space": space_id,
-        "ids": texts.ids,
-        "versions": texts.versions,
-        "vectors": _Halfvecs(vectors),
-        "later": list(later),
-        "earlier": list(earlier),
-        "earlier_versions": list(earlier_versions),
+        "ids": [texts.ids[place] for place in current],
+        "versions": [texts.versions[place] for place in current],
+        "vectors": _Halfvecs(vectors if len(current) == len(texts.ids) else vectors[current]),
         "by_caller": by_caller,
         "fill": fill,
     }
     return tx.execute(_WRITE, values).rowcount
+
+
+def _current(tx: Connection, tenant_id: UUID, texts: Texts) -> list[int]:
+    """The places of those whose texts and contexts are still the ones read."""
+    read = dict(zip(texts.ids, texts.versions, strict=True))
+    for turns in texts.context:
+        read |= turns
+    values = {"tenant": tenant_id, "ids": list(read), "versions": list(read.values())}
+    overtaken = set(tx.execute(_OVERTAKEN, values).scalars())
+    contexts = texts.context or [{}] * len(texts.ids)
+    return [
+        place
+        for place, (memory_id, turns) in enumerate(zip(texts.ids, contexts, strict=True))
+        if memory_id not in overtaken and overtaken.isdisjoint(turns)
+    ]
 
 
 def remove(tx: Connection, tenant_id: UUID, ids: Sequence[UUID]) -> set[UUID]:
