@@ -17,8 +17,9 @@ from granian.constants import HTTPModes, Interfaces, Loops
 from granian.http import HTTP1Settings
 from granian.log import LogLevels
 
-from app.cli.processes import BACKLOG, CONNECTIONS, HEADER_TIMEOUT_MILLISECONDS
+from app.cli.processes import BACKLOG, CONNECTIONS
 from app.deathwatch import die_with_parent
+from app.settings import settings
 
 _START = {
     "type": "http.response.start",
@@ -60,7 +61,7 @@ def main() -> None:
         workers=1,
         loop=Loops.uvloop,
         http=HTTPModes.http1,
-        http1_settings=HTTP1Settings(header_read_timeout=HEADER_TIMEOUT_MILLISECONDS),
+        http1_settings=HTTP1Settings(header_read_timeout=int(settings().request_headers_timeout_seconds * 1000)),
         websockets=False,
         backlog=BACKLOG,
         backpressure=CONNECTIONS,
