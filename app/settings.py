@@ -106,6 +106,14 @@ class Settings(BaseSettings):
     embed_rows: int = Field(1000, ge=1, description="Memories in one embedding batch.")
     score_rows: int = Field(1000, ge=1, description="Memories in one scoring batch.")
 
+    # Search
+    search_exact_rows: int = Field(
+        20_000,
+        ge=0,
+        description="Memories of a tenant up to which a search compares them all; with more, indexes of its own find "
+        "what is worth comparing.",
+    )
+
     # A provider of models: OpenAI, or any server that speaks its protocol. Only operators choose it.
     openai_api_key: SecretStr | None = Field(
         None, description="The provider's key. Without it and without `OPENAI_BASE_URL`, no model is asked."

@@ -18,7 +18,7 @@ from app import failpoints, metrics, queues
 from app.clients.resilience import ProviderFailed
 from app.clients.stream import backlog
 from app.errors import Misconfigured, ProfileMissing
-from app.services import policies
+from app.services import growth, policies
 from app.services.embed import embed as embed_memories
 from app.services.index import index as index_memories
 from app.services.passing import OverBudget, is_passing
@@ -70,7 +70,7 @@ def embed(threads: int = 1) -> int:
 
 
 def _embed_slice() -> int:
-    return _slice(work.EMBED, embed_memories, settings().embed_rows, "embedded_memories", queues.EMBED_MEMORIES)
+    return _slice(work.EMBED, _embed, settings().embed_rows, "embedded_memories", queues.EMBED_MEMORIES)
 
 
 def score() -> int:
@@ -81,6 +81,12 @@ def score() -> int:
 
 def _index(tenant_id: UUID, memory_ids: Sequence[UUID]) -> int:
     return index_memories(tenant_id, memory_ids, policies.current(tenant_id))
+
+
+def _embed(tenant_id: UUID, memory_ids: Sequence[UUID]) -> int:
+    done = embed_memories(tenant_id, memory_ids)
+    growth.see_to(tenant_id)
+    return done
 
 
 def _slice(stage: str, process: Process, limit: int, counter: str, task: str) -> int:

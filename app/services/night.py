@@ -6,13 +6,14 @@ import time
 from typing import Any
 from uuid import UUID
 
-from app.services import jobs
+from app.services import growth, jobs
 from app.services import sweep as sweeps
 from app.settings import settings
 
 
 def sweep(tenant_id: UUID) -> int:
-    """Look at the memories that are due. Returns how many; a job's aren't among them."""
+    """Look at the memories that are due, and at the indexes. Returns how many memories; a job's aren't among them."""
+    growth.see_to(tenant_id)
     until = time.monotonic() + settings().slice_seconds
     state: dict[str, Any] = {}
     done = 0

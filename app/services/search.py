@@ -25,7 +25,7 @@ from app.domain.retrieval.spread import spreading
 from app.domain.touch import Use
 from app.domain.wording import content_words
 from app.errors import ProfileMissing
-from app.services import priming, reviews, spaces, vitals
+from app.services import graphs, priming, reviews, spaces, vitals
 from app.services.explained import explained
 from app.services.rerank import rerank
 from app.services.spreading import spread
@@ -134,7 +134,8 @@ def gather(
         space = there.searched if there else None
         vector = _vector(tenant_id, space, request, query.spellings) if modes.based(wanted).relevance else None
         ranking = modes.based(wanted, has_vector=vector is not None and bool(vector.any()))
-        probe = store.Probe(query.lexemes if ranking.words else {}, space.space_id if space else None, vector)
+        among = total if graphs.has_graph(there, total) else None
+        probe = store.Probe(query.lexemes if ranking.words else {}, space.space_id if space else None, vector, among)
         with database.tenant(tenant_id) as tx:
             found = store.candidates(tx, tenant_id, probe, request, ranking)
             places, alive = vitals.of(tx, tenant_id, [candidate.memory_id for candidate in found], request.as_of)

@@ -25,8 +25,8 @@ Role = Literal["ebbing_app", "ebbing_drain"]
 _engines: dict[Role, Engine] = {}
 _BIND = text("SELECT set_config('ebbing.tenant', :tenant, true)")
 
-# States of PostgreSQL that say "not now" rather than "not this": connection, resources, operator, system.
-_PASSING = ("08", "53", "57", "58", "25006", "40")
+# States of PostgreSQL that say "not now" rather than "not this": connection, resources, operator, system, a lock.
+_PASSING = ("08", "53", "57", "58", "25006", "40", "55P03")
 
 
 # For services, which know no driver.

@@ -75,7 +75,8 @@ FROM unnest(CAST(:ids AS uuid[]), CAST(:versions AS integer[]), CAST(:vectors AS
   AS ready (memory_id, text_version, embedding)
 ORDER BY memory_id
 ON CONFLICT (tenant_id, space_id, memory_id) DO UPDATE
-SET text_version = excluded.text_version, embedding = excluded.embedding, by_caller = excluded.by_caller
+SET text_version = excluded.text_version, embedding = excluded.embedding, by_caller = excluded.by_caller,
+  grafted = false
 WHERE known.text_version < excluded.text_version
   OR (known.text_version = excluded.text_version AND (excluded.by_caller OR NOT known.by_caller) AND NOT :fill)
 """

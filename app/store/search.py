@@ -1,42 +1,30 @@
 """The one statement that finds a search's candidates, by words and by meaning at once.
 
-Scans the tenant's memories exactly: row-level security keeps PostgreSQL from using a GIN index for `@@`.
+A tenant of not too many memories has all of them compared: row-level security keeps PostgreSQL from using a GIN index
+for `@@`, and no index finds all that a comparison does. Of more, `pruned` finds what is worth comparing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
-import numpy as np
-from numpy.typing import NDArray
 from sqlalchemy import Connection, TextClause, text
 
 from app.domain.retrieval.candidates import Candidate
 from app.domain.retrieval.ranking import Ranking
 from app.domain.retrieval.request import SearchRequest
+from app.store import pruned
+from app.store.probe import Probe, allowed, allowed_one, literal, quoted, word_scores
+
+__all__ = ["CANDIDATES", "Probe", "allowed", "candidates"]
 
 CANDIDATES = 200
 
-# Loops over all pairs, which the planner likes while it has no statistics of a new tenant, took seconds.
-_PLAN = text("SELECT set_config('enable_nestloop', 'off', true)")
-
-
-@dataclass(frozen=True, slots=True)
-class Probe:
-    """What memories are compared with.
-
-    Attributes:
-        lexemes: The query's lexemes and their rarity; may be empty.
-        space_id: Embedding space of `vector`.
-        vector: shape (dimensions,), of length 1; None to search by words alone.
-    """
-
-    lexemes: Mapping[str, float]
-    space_id: int | None
-    vector: NDArray[np.float32] | None
+# Loops over all pairs, which the planner likes while it has no statistics of a new tenant, took seconds. And no table
+# is read through, so that a search takes no longer for what other tenants have.
+_PLAN = text("SELECT set_config('enable_nestloop', 'off', true), set_config('enable_seqscan', 'off', true)")
 
 
 def candidates(
@@ -52,9 +40,7 @@ def candidates(
     A memory without a vector yet is found by its words, one without words by its vector; deleted ones never.
     Both scores are divided by the best memory's, so that they are 0 to 1.
     """
-    by_words = bool(probe.lexemes)
-    by_vector = probe.vector is not None and bool(probe.vector.any())
-    if not by_words and not by_vector:
+    if not probe.lexemes and not probe.has_vector:
         return []
     values: dict[str, Any] = {
         "tenant": tenant_id,
@@ -62,93 +48,89 @@ def candidates(
         "words_weight": ranking.words,
         "relevance_weight": ranking.relevance,
     }
-    words = _words(probe.lexemes, ranking.context, values) if by_words else _NOTHING
-    vectors = _vectors(probe, values) if by_vector else _NOTHING
-    statement = _statement(words, vectors, allowed(request, values))
-    tx.execute(_PLAN)
-    return [Candidate(*row) for row in tx.execute(statement, values)]
+    # What isn't active is for who looks for it: seldom, and mostly few of many.
+    prunes = probe.among is not None and "active" in request.tiers
+    ids = pruned.few(tx, request, values) if prunes else None
+    if prunes and ids is None:
+        tx.execute(pruned.PLAN, pruned.plan(probe))
+        found = pruned.found(probe, request, ranking, values)
+    else:
+        tx.execute(_PLAN)
+        found = _compared(probe, request, ranking, values, ids)
+    return [Candidate(*row) for row in tx.execute(_statement(found), values)]
 
 
-_NOTHING = "SELECT CAST(NULL AS uuid) AS memory_id, CAST(NULL AS float8) AS score WHERE false"
+def _compared(
+    probe: Probe, request: SearchRequest, ranking: Ranking, values: dict[str, Any], ids: Sequence[UUID] | None
+) -> str:
+    """Memories with their scores, each compared: all of the tenant's, or those of these ids.
+
+    As parts of a WITH, the last of which is `found (memory_id, words, relevance)`. Among those without any of the
+    words, no more than the nearest can be among the best.
+    """
+    words = _words(probe, request, ranking, values, ids) if probe.lexemes else pruned.NOTHING
+    vectors = _vectors(probe, request, values, ids) if probe.has_vector else pruned.NOTHING
+    return f"""
+  by_words AS MATERIALIZED ({words}),
+  by_vector AS MATERIALIZED ({vectors}),
+  nearest AS MATERIALIZED (
+    SELECT memory_id, score FROM by_vector WHERE score > 0 ORDER BY score DESC, memory_id DESC LIMIT :limit
+  ),
+  found AS MATERIALIZED (
+    SELECT memory_id, by_words.score AS words, by_vector.score AS relevance
+    FROM by_words LEFT JOIN by_vector USING (memory_id)
+    UNION ALL
+    SELECT memory_id, NULL, score FROM nearest WHERE memory_id NOT IN (SELECT memory_id FROM by_words)
+  )"""  # noqa: S608 - the parts are made of constants and bound values
 
 
-def _words(lexemes: Mapping[str, float], context: float, values: dict[str, Any]) -> str:
-    """Σ idf of the lexemes a memory has: whole if in its own words, `context` of it if in its neighbours'."""
-    scores = []
-    for n, (lexeme, idf) in enumerate(lexemes.items()):
-        values |= {f"lexeme_{n}": _quoted(lexeme), f"idf_{n}": idf, f"near_{n}": idf * context}
-        scores.append(
-            f"CASE WHEN words @@ CAST(:lexeme_{n} AS tsquery) THEN "
-            f"CASE WHEN own @@ CAST(:lexeme_{n} AS tsquery) THEN CAST(:idf_{n} AS float8) "
-            f"ELSE CAST(:near_{n} AS float8) END ELSE 0 END"
-        )
-    values["any_lexeme"] = " | ".join(map(_quoted, lexemes))
-    column = "words" if context else "own"
-    return (
-        f"SELECT memory_id, {' + '.join(scores)} AS score FROM memory_words "  # noqa: S608 - bound values alone
-        f"WHERE tenant_id = :tenant AND {column} @@ CAST(:any_lexeme AS tsquery)"
-    )
+def _words(
+    probe: Probe, request: SearchRequest, ranking: Ranking, values: dict[str, Any], ids: Sequence[UUID] | None
+) -> str:
+    values["any_lexeme"] = " | ".join(map(quoted, probe.lexemes))
+    score = word_scores(probe.lexemes, ranking.context, values)
+    matching = f"{'words' if ranking.context else 'own'} @@ CAST(:any_lexeme AS tsquery)"
+    return _each("memory_words", "own, words", f"{score} AS score", matching, _which(request, values, ids))
 
 
-def _vectors(probe: Probe, values: dict[str, Any]) -> str:
+def _vectors(probe: Probe, request: SearchRequest, values: dict[str, Any], ids: Sequence[UUID] | None) -> str:
     """Cosine to every vector of the space: the inner product, as they are unit vectors (`<#>` negates it)."""
-    vector = np.asarray(probe.vector, dtype=np.float32)
-    values |= {"space": probe.space_id, "vector": "[" + ",".join(map(str, vector.tolist())) + "]"}
-    return (
-        "SELECT memory_id, -(embedding <#> CAST(:vector AS halfvec)) AS score FROM embeddings "
-        "WHERE tenant_id = :tenant AND space_id = :space"
-    )
+    values |= {"space": probe.space_id, "vector": literal(probe.vector)}
+    score = "-(embedding <#> CAST(:vector AS halfvec)) AS score"
+    return _each("embeddings", "embedding, space_id", score, "space_id = :space", _which(request, values, ids))
 
 
-def allowed(request: SearchRequest, values: dict[str, Any]) -> str:
-    """Which memories may be found, as a condition on memory_id; what it needs is put into the values."""
-    given = {
-        "subject": ("subject = :subject", request.subject),
-        "thread": ("thread = :thread", request.thread),
-        "tags": ("tags @> CAST(:tags AS text[])", list(request.tags)),
-        "kinds": ("kind = ANY (CAST(:kinds AS text[]))", list(request.kinds)),
-        "after": ("coalesce(occurred_at, created_at) >= :after", request.after),
-        "before": ("coalesce(occurred_at, created_at) < :before", request.before),
-        "as_of": ("created_at <= :as_of", request.as_of),
-    }
-    values |= {name: value for name, (_, value) in given.items() if value}
-    conditions = [condition for condition, value in given.values() if value]
-    elsewhere = f"SELECT memory_id FROM memory_state WHERE tenant_id = :tenant AND {_elsewhere(request, values)}"  # noqa: S608 - constants
-    if not conditions:  # nearly all are allowed, so the few others are looked up
-        return (
-            "NOT IN (SELECT memory_id FROM memories WHERE tenant_id = :tenant AND deleted_at IS NOT NULL "  # noqa: S608 - constants
-            f"UNION ALL {elsewhere})"
-        )
-    return (
-        "IN (SELECT memory_id FROM memories WHERE tenant_id = :tenant AND deleted_at IS NULL "  # noqa: S608 - constants
-        f"AND {' AND '.join(conditions)} AND memory_id NOT IN ({elsewhere}))"
-    )
+def _which(request: SearchRequest, values: dict[str, Any], ids: Sequence[UUID] | None) -> tuple[str, bool]:
+    """Which memories, as a condition on `memory_id`, and whether they are named."""
+    if ids is None:
+        return f"memory_id {allowed(request, values)}", False
+    values["ids"] = list(ids)
+    return allowed_one("named.memory_id", request, values), True
 
 
-def _elsewhere(request: SearchRequest, values: dict[str, Any]) -> str:
-    """That a memory is in none of the tiers; the usual case as a constant, of which an index can be."""
-    if request.tiers == ("active",):
-        return "tier <> 'active'"
-    values["tiers"] = list(request.tiers)
-    return "tier <> ALL (CAST(:tiers AS text[]))"
+def _each(table: str, columns: str, score: str, condition: str, which: tuple[str, bool]) -> str:
+    """A score of each row of a table; where the memories are named, they are looked up one by one."""
+    whose, are_named = which
+    if not are_named:
+        return f"SELECT memory_id, {score} FROM {table} WHERE tenant_id = :tenant AND {condition} AND {whose}"  # noqa: S608 - as above
+    return f"""
+    SELECT named.memory_id, {score} FROM unnest(CAST(:ids AS uuid[])) AS named (memory_id) CROSS JOIN LATERAL (
+      SELECT {columns} FROM {table} WHERE tenant_id = :tenant AND {table}.memory_id = named.memory_id
+        AND {condition} OFFSET 0
+    ) AS known WHERE {whose}"""  # noqa: S608 - as above
 
 
-def _statement(words: str, vectors: str, allowed: str) -> TextClause:
+def _statement(found: str) -> TextClause:
     return text(
         f"""
-WITH
-  by_words AS ({words}),
-  by_vector AS ({vectors}),
-  found AS MATERIALIZED (
-    SELECT memory_id, by_words.score AS words, greatest(by_vector.score, 0) AS relevance
-    FROM by_words FULL JOIN by_vector USING (memory_id)
-    WHERE (by_words.score > 0 OR by_vector.score > 0) AND memory_id {allowed}
+WITH {found},
+  most AS MATERIALIZED (
+    SELECT nullif(greatest(max(words), 0), 0) AS words, nullif(greatest(max(relevance), 0), 0) AS relevance FROM found
   ),
   scored AS (
-    SELECT memory_id, coalesce(relevance, 0) AS cosine,
-           coalesce(words / (SELECT nullif(max(words), 0) FROM found), 0) AS words,
-           coalesce(relevance / (SELECT nullif(max(relevance), 0) FROM found), 0) AS relevance
-    FROM found
+    SELECT memory_id, greatest(found.relevance, 0) AS cosine, coalesce(found.words / most.words, 0) AS words,
+           coalesce(greatest(found.relevance, 0) / most.relevance, 0) AS relevance
+    FROM found CROSS JOIN most WHERE found.words > 0 OR found.relevance > 0
   ),
   top AS MATERIALIZED (
     SELECT memory_id, words, relevance, cosine,
@@ -159,16 +141,11 @@ SELECT top.memory_id, text, subject, thread, speaker, external_id, kind, tags, o
        tier, top.words, top.relevance, top.cosine
 FROM top CROSS JOIN LATERAL (
   SELECT text, subject, thread, speaker, external_id, kind, tags, occurred_at, created_at FROM memories
-  WHERE tenant_id = :tenant AND memories.memory_id = top.memory_id OFFSET 0
+  WHERE tenant_id = :tenant AND memories.memory_id = top.memory_id AND deleted_at IS NULL OFFSET 0
 ) AS memory CROSS JOIN LATERAL (
   SELECT tier FROM memory_state
   WHERE tenant_id = :tenant AND memory_state.memory_id = top.memory_id OFFSET 0
 ) AS state
 ORDER BY top.score DESC, top.memory_id DESC
-"""  # noqa: S608 - the parts are made above of constants and bound values
+"""  # noqa: S608 - the parts are made of constants and bound values
     )
-
-
-def _quoted(lexeme: str) -> str:
-    """The lexeme as an operand of a tsquery: quoted, so that none of its signs is an operator."""
-    return "'" + lexeme.replace("\\", "\\\\").replace("'", "''") + "'"

@@ -32,10 +32,17 @@ class Space:
 
 @dataclass(frozen=True, slots=True)
 class TenantSpaces:
-    """The space that a tenant is searched in, and the one that it is being moved to, if any."""
+    """A tenant's spaces.
+
+    Attributes:
+        searched: The one that it is searched in.
+        target: The one that it is being moved to, if any.
+        graph_space_id: The one that it has indexes of its own for, if any.
+    """
 
     searched: Space
     target: Space | None
+    graph_space_id: int | None = None
 
 
 def find(tx: Connection, model: str, dimensions: int) -> Space | None:
@@ -85,12 +92,13 @@ def _spaces(tx: Connection, statement: TextClause, tenant_id: UUID) -> TenantSpa
     row = tx.execute(statement, {"tenant": tenant_id}).one_or_none()
     if row is None:
         return None
-    return TenantSpaces(Space(*row[:4]), None if row.target_id is None else Space(*row[4:]))
+    target = None if row.target_id is None else Space(*row[4:8])
+    return TenantSpaces(Space(*row[:4]), target, row.graph_space_id)
 
 
 _COLUMNS = """
 SELECT searched.space_id, searched.model, searched.dimensions, searched.embedder,
-  target.space_id AS target_id, target.model, target.dimensions, target.embedder
+  target.space_id AS target_id, target.model, target.dimensions, target.embedder, graph_space_id
 FROM tenant_spaces
 JOIN embedding_spaces AS searched ON searched.space_id = tenant_spaces.space_id
 LEFT JOIN embedding_spaces AS target ON target.space_id = tenant_spaces.target_space_id

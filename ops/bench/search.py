@@ -1,28 +1,33 @@
-"""Search: the whole of it, beside the two raw scans that it can't do without."""
+"""Search: the whole of it, beside the two raw queries that it can't do without."""
 
 from __future__ import annotations
 
+import os
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from uuid import UUID
+from typing import Any
+from uuid import UUID, uuid4
 
 import msgspec
 import numpy as np
 import psycopg
+from psycopg import sql
 
 from app.clients.embedder import embedder
-from app.domain.retrieval import terms
+from app.domain.jobs import Job
+from app.domain.retrieval import pruning, terms
 from app.domain.retrieval.request import SearchRequest
 from app.domain.wording import content_words
-from app.services import tenants
+from app.services import graphs, tenants
 from app.services.embed import embed
 from app.services.index import index
 from app.services.search import search
 from app.settings import settings
 from app.store import database, spaces, words
+from app.store.probe import quoted
 from ops.bench import load
 from ops.bench.corpus import Corpus
 from ops.bench.figures import NO_GOAL, Figure, Goal, Plan
@@ -31,58 +36,137 @@ from ops.bench.lots import Lot
 from ops.bench.place import Place, Running
 from ops.bench.stages import lots
 
-SIZES = (1_000, 10_000, 30_000)
+SIZES = (1_000, 10_000, 100_000)
+TENANTS, TENANT_SIZE = 200, 5_000
 ENTRY = 100
 LANGUAGE = "english"
-FLOOR = "raw vector + text scan"
+FLOOR = "raw vector + text query"
 _SQL = statements("search")
 
 
 @dataclass(frozen=True)
 class Asked:
-    """A query, and what the raw scans need of it."""
+    """A query of a tenant, and what the raw queries need of it; `worth` is what pruning looks up."""
 
+    tenant_id: UUID
     query: str
     any_lexeme: str
+    worth: str
     vector: str
 
 
 def measure(place: Place, plan: Plan) -> Iterator[Figure]:
-    """Median and 95th percentile in process and over HTTP, by the number of the tenant's memories."""
+    """Median and 95th percentile in process and over HTTP: by the memories of one tenant, and among many tenants."""
     place.empty()
     with place.api() as api:
         medians: dict[int, list[float]] = {}
         for size in SIZES[:2] if plan.quick else SIZES:
             yield from _of_size(place, plan, api, plan.size(size, size // 10), medians)
-    sizes = list(medians)
-    small, large = sizes[0], sizes[-1]
-    yield Figure(
-        f"search, growth: {large:,} memories, p50", "ms", medians[large], f"{small:,} memories", medians[small]
-    )
+        sizes = list(medians)
+        small, large = sizes[0], sizes[-1]
+        yield Figure(
+            f"search, growth: {large:,} memories, p50", "ms", medians[large], f"{small:,} memories", medians[small]
+        )
+        place.empty()
+        yield from _of_many(place, plan, api, plan.size(TENANTS, 4), plan.size(TENANT_SIZE, 500))
     place.empty()
 
 
 def _of_size(place: Place, plan: Plan, api: Running, size: int, medians: dict[int, list[float]]) -> Iterator[Figure]:
     tenant, key = tenants.create(f"search {size}")
     fill(place, tenant.tenant_id, size)
-    asked = _asked(tenant.tenant_id, Corpus(seed=11).queries(plan.size(40, 5)))
+    asked = _asked({tenant.tenant_id: Corpus(seed=11).queries(plan.size(40, 5))})
+    work, scans = f"search, {size:,} memories", ("vectors", "words")
+    if size > settings().search_exact_rows:
+        yield _indexed(place, plan, tenant.tenant_id, work)
+        scans = ("graph", "index")
+        yield _recall(asked, work)
+    goal = Goal(ratio_most=2) if size >= SIZES[1] or plan.quick else NO_GOAL
+    wanted = Demand(work, asked, {tenant.tenant_id: key}, scans, goal)
+    yield from _timed(place, plan, api, wanted, medians.setdefault(size, []))
+
+
+def _of_many(place: Place, plan: Plan, api: Running, many: int, size: int) -> Iterator[Figure]:
+    """Many tenants of the same memories each: one is filled, the others are copies of its rows."""
+    made = [tenants.create(f"search {size} of {n}") for n in range(many)]
+    keys = {tenant.tenant_id: key for tenant, key in made}
+    template, *others = keys
+    fill(place, template, size)
+    for lot in lots(others, 20):
+        for name in ("memories", "states", "memory_words", "words", "embeddings", "spaces"):
+            place.owner.execute(_SQL[f"copy_{name}"], {"tenants": lot, "template": template})
+    place.owner.execute("VACUUM ANALYZE memories, memory_state, memory_words, words, embeddings")
+    queries = Corpus(seed=11).queries(plan.size(40, 5))
+    places = list(keys)[:: max(many // len(queries), 1)]
+    asked = _asked({tenant_id: [query] for tenant_id, query in zip(places, queries, strict=False)})
+    work = f"search, {many} tenants of {size:,} memories"
+    yield from _timed(place, plan, api, Demand(work, asked, keys, ("vectors", "words")), [])
+
+
+@dataclass(frozen=True)
+class Demand:
+    """What is searched for, with whose keys, and the floors' names of the raw queries beside it."""
+
+    work: str
+    asked: Sequence[Asked]
+    keys: Mapping[UUID, str]
+    scans: Sequence[str]
+    goal: Goal = NO_GOAL
+
+
+def _timed(place: Place, plan: Plan, api: Running, demand: Demand, medians: list[float]) -> Iterator[Figure]:
+    work, asked = demand.work, demand.asked
     with psycopg.connect(place.owner_url, autocommit=True) as connection:
         connection.execute("SET jit = off")
-        scans = partial(_scans, connection, _scan_values(tenant.tenant_id), asked)
-        whole = partial(_searches, tenant.tenant_id, asked)
-        http = partial(_over_http, api, key, asked)
-        for run in (whole, scans, http):
+        connection.execute("SET plan_cache_mode = force_custom_plan")
+        connection.execute("SET hnsw.ef_search = 200")
+        raw_queries = partial(_scans, connection, _scan_values(asked[0].tenant_id), demand.scans, asked)
+        whole = partial(_searches, asked)
+        http = partial(_over_http, api, demand.keys, asked)
+        for run in (whole, raw_queries, http):
             run()
-        ours, over_http, raw = plan.rounds(whole, http, scans)
-    goal = Goal(ratio_most=2) if size >= SIZES[1] or plan.quick else NO_GOAL
+        ours, over_http, raw = plan.rounds(whole, http, raw_queries)
     floors = [percentile(took, 0.5) for took in raw]
-    medians[size] = [percentile(took, 0.5) for took in ours]
-    yield Figure(f"search, {size:,} memories: p50", "ms", medians[size], FLOOR, floors, goal)
-    yield Figure(f"search, {size:,} memories: p95", "ms", [percentile(took, 0.95) for took in ours], goal=Goal(most=50))
-    yield Figure(
-        f"search, {size:,} memories, HTTP: p50", "ms", [percentile(took, 0.5) for took in over_http], FLOOR, floors
-    )
-    yield Figure(f"search, {size:,} memories, HTTP: p95", "ms", [percentile(took, 0.95) for took in over_http])
+    medians += [percentile(took, 0.5) for took in ours]
+    yield Figure(f"{work}: p50", "ms", medians, FLOOR, floors, demand.goal)
+    yield Figure(f"{work}: p95", "ms", [percentile(took, 0.95) for took in ours], goal=Goal(most=50))
+    yield Figure(f"{work}, HTTP: p50", "ms", [percentile(took, 0.5) for took in over_http], FLOOR, floors)
+    yield Figure(f"{work}, HTTP: p95", "ms", [percentile(took, 0.95) for took in over_http])
+
+
+def _indexed(place: Place, plan: Plan, tenant_id: UUID, work: str) -> Figure:
+    """Give a tenant its own indexes; the speed is that of the job, which the rest of the vectors don't wait for."""
+    job = Job(uuid4(), tenant_id, graphs.KIND, {}, {}, None, 0)
+    graphs.step(job)
+    speeds = []
+    for _ in range(plan.repeats):
+        started = time.perf_counter()
+        speeds.append(graphs.step(job).done / (time.perf_counter() - started))
+    place.owner.execute("SET maintenance_work_mem = '256MB'")
+    [[name, definition]] = place.owner.execute(
+        "SELECT indexname, indexdef FROM pg_indexes WHERE indexname LIKE %s", [f"graph%{tenant_id.hex}"]
+    ).fetchall()
+    place.owner.execute(sql.SQL("DROP INDEX {}").format(sql.Identifier(name)))
+    place.owner.execute("UPDATE embeddings SET grafted = true WHERE tenant_id = %s AND NOT grafted", [tenant_id])
+    place.owner.execute(definition.encode())
+    place.owner.execute("VACUUM ANALYZE embeddings")
+    return Figure(f"{work}: vectors grafted by the job, the first ones", "rows/s", speeds)
+
+
+def _recall(asked: Sequence[Asked], work: str) -> Figure:
+    """Of the ten best when all memories are compared, the share that pruning finds."""
+    pruned = _found(asked)
+    os.environ["EBBING_SEARCH_EXACT_ROWS"] = str(10 * max(SIZES))
+    settings.cache_clear()
+    exact = _found(asked)
+    del os.environ["EBBING_SEARCH_EXACT_ROWS"]
+    settings.cache_clear()
+    shares = [len(some & every) / len(every) for some, every in zip(pruned, exact, strict=True) if every]
+    return Figure(f"{work}: recall@10 of pruned", "share", [statistics.fmean(shares)], goal=Goal(least=0.98))
+
+
+def _found(asked: Sequence[Asked]) -> list[set[UUID]]:
+    return [{result.id for result in search(one.tenant_id, SearchRequest(one.query))} for one in asked]
 
 
 def fill(place: Place, tenant_id: UUID, size: int) -> list[UUID]:
@@ -97,48 +181,50 @@ def fill(place: Place, tenant_id: UUID, size: int) -> list[UUID]:
     return lot.ids
 
 
-def _asked(tenant_id: UUID, queries: Sequence[str]) -> list[Asked]:
+def _asked(queries: Mapping[UUID, Sequence[str]]) -> list[Asked]:
     asked = []
-    for query in queries:
+    for tenant_id, query in ((tenant_id, query) for tenant_id, each in queries.items() for query in each):
         with database.tenant(tenant_id) as tx:
             spellings = list(dict.fromkeys(content_words(query)))
-            weighed = terms.weigh(*words.terms(tx, tenant_id, query, spellings, LANGUAGE))
+            found, total = words.terms(tx, tenant_id, query, spellings, LANGUAGE)
+        weighed = terms.weigh(found, total)
         vector = np.asarray(embedder().embed_query(query, weighed.spellings), dtype=np.float32)
-        asked.append(Asked(query, " | ".join(f"'{lexeme}'" for lexeme in weighed.lexemes), str(vector.tolist())))
+        worth = [" & ".join(map(quoted, clause)) for clause in pruning.worth(weighed.lexemes, total)]
+        any_lexeme = " | ".join(map(quoted, weighed.lexemes))
+        asked.append(Asked(tenant_id, query, any_lexeme, " | ".join(worth), str(vector.tolist())))
     return asked
 
 
-def _scan_values(tenant_id: UUID) -> dict[str, object]:
+def _scan_values(tenant_id: UUID) -> dict[str, Any]:
     with database.tenant(tenant_id) as tx:
         there = spaces.of_tenant(tx, tenant_id)
-    return {"tenant": tenant_id, "space": there and there.searched.space_id}
+    return {"space": there and there.searched.space_id, "dimensions": there and there.searched.dimensions}
 
 
-def _searches(tenant_id: UUID, asked: Sequence[Asked]) -> list[float]:
-    return [_took(partial(search, tenant_id, SearchRequest(one.query))) for one in asked]
+def _searches(asked: Sequence[Asked]) -> list[float]:
+    return [_took(partial(search, one.tenant_id, SearchRequest(one.query))) for one in asked]
 
 
-def _scans(connection: psycopg.Connection, values: dict[str, object], asked: Sequence[Asked]) -> list[float]:
+def _scans(
+    connection: psycopg.Connection, values: dict[str, Any], scans: Sequence[str], asked: Sequence[Asked]
+) -> list[float]:
     def scan(one: Asked) -> None:
-        connection.execute(_SQL["vectors"], values | {"vector": one.vector}).fetchall()
-        connection.execute(_SQL["words"], values | {"any": one.any_lexeme}).fetchall()
+        given = {"tenant": one.tenant_id, "vector": one.vector, "any": one.any_lexeme, "worth": one.worth}
+        for name in scans:
+            statement = _SQL[name].replace("{dimensions}", str(values["dimensions"]))
+            connection.execute(statement.encode(), values | given).fetchall()
 
     return [_took(partial(scan, one)) for one in asked]
 
 
-def _over_http(api: Running, key: str, asked: Sequence[Asked]) -> list[float]:
-    headers = [("authorization", f"Bearer {key}"), ("content-type", "application/json")]
+def _over_http(api: Running, keys: Mapping[UUID, str], asked: Sequence[Asked]) -> list[float]:
+    def ask(connection: load.Connection, one: Asked) -> None:
+        headers = [("authorization", f"Bearer {keys[one.tenant_id]}"), ("content-type", "application/json")]
+        body = msgspec.json.encode({"query": one.query})
+        connection.ask(load.request("POST", "/v1/search", body, headers), status=200)
+
     with load.Connection(api.host, api.port) as connection:
-        return [
-            _took(
-                partial(
-                    connection.ask,
-                    load.request("POST", "/v1/search", msgspec.json.encode({"query": one.query}), headers),
-                    status=200,
-                )
-            )
-            for one in asked
-        ]
+        return [_took(partial(ask, connection, one)) for one in asked]
 
 
 def _took(run: Callable[[], object]) -> float:

@@ -26,8 +26,8 @@ ENTRY = 100  # memories a request, as the stages' memories came
 ROWS = (1_000, 10_000)
 INDEX_GOAL, EMBED_GOAL = Goal(ratio_least=0.7), Goal(ratio_least=0.7)
 INDEX_NOTE = (
-    "the stage makes the tsvectors, sews in the neighbours' and counts words, but keeps no GIN index: search scans "
-    "a tenant's rows"
+    "the stage makes the tsvectors, sews in the neighbours' and counts words, but keeps no GIN index: of a tenant of "
+    "this size all rows are compared"
 )
 _SQL = statements("index")
 

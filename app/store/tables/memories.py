@@ -91,6 +91,7 @@ memory_state = Table(
     moment("promoted_at"),
     Column("promoted_for", Text),
     Index("memory_state_due", "tenant_id", "next_due_at", postgresql_where=text("next_due_at < 'infinity'")),
+    Index("memory_state_elsewhere", "tenant_id", "memory_id", postgresql_where=text("tier <> 'active'")),
 )
 
 memory_events = Table(
@@ -168,6 +169,7 @@ embeddings = Table(
     Column("text_version", Integer, nullable=False),
     Column("embedding", HALFVEC, nullable=False),
     Column("by_caller", Boolean, nullable=False, server_default=text("false")),
+    Column("grafted", Boolean, nullable=False, server_default=text("false")),
 )
 
 scores = Table(

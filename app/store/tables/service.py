@@ -66,6 +66,7 @@ tenant_spaces = Table(
     Column("space_id", SmallInteger, ForeignKey("embedding_spaces.space_id"), nullable=False),
     Column("target_space_id", SmallInteger, ForeignKey("embedding_spaces.space_id")),
     moment("switched_at", needed=True, default="now()"),
+    Column("graph_space_id", SmallInteger, ForeignKey("embedding_spaces.space_id")),
 )
 
 tenant_work = Table(

@@ -1,0 +1,114 @@
+"""What memories are compared with, and which of them may be found, as parts of a search's statement."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.domain.retrieval.request import SearchRequest
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """What memories are compared with.
+
+    Attributes:
+        lexemes: The query's lexemes and their rarity; may be empty.
+        space_id: Embedding space of `vector`.
+        vector: shape (dimensions,), of length 1; None to search by words alone.
+        among: How many memories there are, where the tenant's own indexes shall find what is worth comparing; None
+            to compare them all.
+    """
+
+    lexemes: Mapping[str, float]
+    space_id: int | None
+    vector: NDArray[np.float32] | None
+    among: int | None = None
+
+    @property
+    def has_vector(self) -> bool:
+        """Whether it has a meaning to compare."""
+        return self.vector is not None and bool(self.vector.any())
+
+
+def word_scores(lexemes: Mapping[str, float], context: float, values: dict[str, Any]) -> str:
+    """Σ idf of the lexemes a memory has: whole if in its own words, `context` of it if in its neighbours'."""
+    scores = []
+    for n, (lexeme, idf) in enumerate(lexemes.items()):
+        values |= {f"lexeme_{n}": quoted(lexeme), f"idf_{n}": idf, f"near_{n}": idf * context}
+        scores.append(
+            f"CASE WHEN words @@ CAST(:lexeme_{n} AS tsquery) THEN "
+            f"CASE WHEN own @@ CAST(:lexeme_{n} AS tsquery) THEN CAST(:idf_{n} AS float8) "
+            f"ELSE CAST(:near_{n} AS float8) END ELSE 0 END"
+        )
+    return " + ".join(scores) or "0"
+
+
+def literal(vector: NDArray[np.float32] | None) -> str:
+    """A vector as PostgreSQL writes it."""
+    return "[" + ",".join(map(str, np.asarray(vector, dtype=np.float32).tolist())) + "]"
+
+
+def quoted(lexeme: str) -> str:
+    """The lexeme as an operand of a tsquery: quoted, so that none of its signs is an operator."""
+    return "'" + lexeme.replace("\\", "\\\\").replace("'", "''") + "'"
+
+
+def allowed(request: SearchRequest, values: dict[str, Any]) -> str:
+    """Which memories may be found, as a condition on memory_id; what it needs is put into the values."""
+    conditions = filters(request, values)
+    elsewhere = f"SELECT memory_id FROM memory_state WHERE tenant_id = :tenant AND {_elsewhere(request, values)}"  # noqa: S608 - constants
+    if not conditions:  # nearly all are allowed, so the few others are looked up
+        return (
+            "NOT IN (SELECT memory_id FROM memories WHERE tenant_id = :tenant AND deleted_at IS NOT NULL "  # noqa: S608 - constants
+            f"UNION ALL {elsewhere})"
+        )
+    return (
+        "IN (SELECT memory_id FROM memories WHERE tenant_id = :tenant AND deleted_at IS NULL "  # noqa: S608 - constants
+        f"AND {' AND '.join(conditions)} AND memory_id NOT IN ({elsewhere}))"
+    )
+
+
+def allowed_one(memory_id: str, request: SearchRequest, values: dict[str, Any]) -> str:
+    """The same of one memory, looked up by its id: for a few of very many.
+
+    Subselects that give a value, since the planner would make a join of anything else, and read all that there is.
+    """
+    state = (
+        "(SELECT NOT (tier <> ALL (CAST(:tiers AS text[]))) FROM memory_state WHERE tenant_id = :tenant "  # noqa: S608 - constants
+        f"AND memory_state.memory_id = {memory_id})"
+    )
+    conditions = filters(request, values)
+    if not conditions:  # a deleted memory is in no tier that can be asked for
+        return state
+    return (
+        "(SELECT true FROM memories WHERE tenant_id = :tenant "  # noqa: S608 - constants
+        f"AND memories.memory_id = {memory_id} AND deleted_at IS NULL AND {' AND '.join(conditions)}) AND {state}"
+    )
+
+
+def filters(request: SearchRequest, values: dict[str, Any]) -> list[str]:
+    """The request's filters as conditions on `memories`; what they need is put into the values."""
+    given = {
+        "subject": ("subject = :subject", request.subject),
+        "thread": ("thread = :thread", request.thread),
+        "tags": ("tags @> CAST(:tags AS text[])", list(request.tags)),
+        "kinds": ("kind = ANY (CAST(:kinds AS text[]))", list(request.kinds)),
+        "after": ("coalesce(occurred_at, created_at) >= :after", request.after),
+        "before": ("coalesce(occurred_at, created_at) < :before", request.before),
+        "as_of": ("created_at <= :as_of", request.as_of),
+    }
+    values |= {name: value for name, (_, value) in given.items() if value} | {"tiers": list(request.tiers)}
+    return [condition for condition, value in given.values() if value]
+
+
+def _elsewhere(request: SearchRequest, values: dict[str, Any]) -> str:
+    """That a memory is in none of the tiers; the usual case as a constant, of which there is an index."""
+    if request.tiers == ("active",):
+        return "tier <> 'active'"
+    values["tiers"] = list(request.tiers)
+    return "tier <> ALL (CAST(:tiers AS text[]))"

@@ -1,0 +1,115 @@
+"""What a search finds among very many memories, by indexes of the tenant's own.
+
+Words come from a GIN index and vectors from a graph (HNSW), both of this tenant alone: what others have changes
+neither what is found nor how long it takes. Vectors that are not in the graph yet are compared one by one.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from sqlalchemy import Connection, TextClause, text
+
+from app.domain.retrieval import pruning
+from app.domain.retrieval.ranking import Ranking
+from app.domain.retrieval.request import SearchRequest
+from app.store.probe import Probe, allowed_one, filters, literal, quoted, word_scores
+
+FEW: Final = 5000
+"""Memories that a filter may leave for them to be compared one by one."""
+BY_WORDS: Final = 400
+BY_VECTOR: Final = 200
+BREADTH_ALONE: Final = 1000
+"""How many vectors the graph keeps in sight (`ef_search`) where they are all there is to find by."""
+
+# As for all searches; and no sort for the vectors: the graph gives them in order, and whoever sorts has read them all.
+PLAN: Final = text(
+    "SELECT set_config('enable_nestloop', 'off', true), set_config('enable_seqscan', 'off', true), "
+    "set_config('enable_sort', 'off', true), "
+    "set_config('hnsw.iterative_scan', 'relaxed_order', true), "
+    "set_config('hnsw.ef_search', CAST(CAST(:breadth AS integer) AS text), true)"
+)
+
+
+def few(tx: Connection, request: SearchRequest, values: dict[str, Any]) -> list[Any] | None:
+    """Ids of the memories that the request's filters leave, at most `FEW`; None where they are more, or none given."""
+    conditions = filters(request, values)
+    if not conditions:
+        return None
+    found = list(tx.execute(_few(conditions), values | {"few": FEW + 1}).scalars())
+    return found if len(found) <= FEW else None
+
+
+def _few(conditions: list[str]) -> TextClause:
+    return text(
+        "SELECT memory_id FROM memories WHERE tenant_id = :tenant AND deleted_at IS NULL "  # noqa: S608 - constants
+        f"AND {' AND '.join(conditions)} LIMIT :few"
+    )
+
+
+def plan(probe: Probe) -> dict[str, int]:
+    """What `PLAN` is told."""
+    return {"breadth": BY_VECTOR if probe.lexemes else BREADTH_ALONE}
+
+
+def found(probe: Probe, request: SearchRequest, ranking: Ranking, values: dict[str, Any]) -> str:
+    """Memories with their scores by words and by vector: the best by each, both scores of all of them.
+
+    As parts of a WITH, the last of which is `found (memory_id, words, relevance)`.
+    """
+    values["by_words"], values["by_vector"] = BY_WORDS, BY_VECTOR
+    return f"""
+  by_words AS MATERIALIZED ({_by_words(probe, request, ranking, values)}),
+  by_vector AS MATERIALIZED ({_by_vector(probe, request, values)}),
+  found AS MATERIALIZED (
+    SELECT by_words.memory_id, by_words.score AS words, {_relevance(probe)} AS relevance FROM by_words
+    UNION ALL
+    SELECT by_vector.memory_id, (
+        SELECT {word_scores(probe.lexemes, ranking.context, values)} FROM memory_words
+        WHERE tenant_id = :tenant AND memory_words.memory_id = by_vector.memory_id), by_vector.score
+    FROM by_vector WHERE by_vector.memory_id NOT IN (SELECT memory_id FROM by_words)
+  )"""  # noqa: S608 - the parts are made of constants and bound values
+
+
+NOTHING: Final = "SELECT CAST(NULL AS uuid) AS memory_id, CAST(NULL AS float8) AS score WHERE false"
+
+
+def _by_words(probe: Probe, request: SearchRequest, ranking: Ranking, values: dict[str, Any]) -> str:
+    if not probe.lexemes:
+        return NOTHING
+    worth = pruning.worth(probe.lexemes, probe.among or 0)
+    values["worth"] = " | ".join(" & ".join(map(quoted, clause)) for clause in worth)
+    values["lexemes"] = list(map(quoted, probe.lexemes))
+    values["own_scores"] = list(probe.lexemes.values())
+    values["near_scores"] = [idf * ranking.context for idf in probe.lexemes.values()]
+    return (
+        "SELECT memory_id, score FROM words_matching(CAST(:worth AS tsquery), "  # noqa: S608 - as above
+        "CAST(CAST(:lexemes AS text[]) AS tsquery[]), CAST(:own_scores AS float8[]), CAST(:near_scores AS float8[])) "
+        f"AS matching WHERE score > 0 AND {allowed_one('matching.memory_id', request, values)} LIMIT :by_words"
+    )
+
+
+def _by_vector(probe: Probe, request: SearchRequest, values: dict[str, Any]) -> str:
+    if not probe.has_vector or probe.vector is None:
+        return NOTHING
+    size = len(probe.vector)
+    values |= {"space": probe.space_id, "vector": literal(probe.vector)}
+    return f"""
+    SELECT memory_id, score FROM (
+      (SELECT memory_id, -(CAST(embedding AS halfvec({size})) <#> CAST(:vector AS halfvec({size}))) AS score
+       FROM embeddings WHERE tenant_id = :tenant AND space_id = :space AND grafted
+         AND {allowed_one("embeddings.memory_id", request, values)}
+       ORDER BY CAST(embedding AS halfvec({size})) <#> CAST(:vector AS halfvec({size})) LIMIT :by_vector)
+      UNION ALL
+      (SELECT memory_id, score FROM (
+         SELECT memory_id, -(embedding <#> CAST(:vector AS halfvec)) AS score FROM embeddings
+         WHERE tenant_id = :tenant AND space_id = :space AND NOT grafted ORDER BY score DESC OFFSET 0
+       ) AS tail WHERE {allowed_one("tail.memory_id", request, values)} LIMIT :by_vector)
+    ) AS near WHERE score > 0 ORDER BY score DESC LIMIT :by_vector"""  # noqa: S608 - as above; a number
+
+
+def _relevance(probe: Probe) -> str:
+    if not probe.has_vector:
+        return "CAST(NULL AS float8)"
+    return """(SELECT -(embedding <#> CAST(:vector AS halfvec)) FROM embeddings
+      WHERE tenant_id = :tenant AND space_id = :space AND embeddings.memory_id = by_words.memory_id)"""

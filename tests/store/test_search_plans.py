@@ -1,0 +1,187 @@
+"""Searches of large and small tenants: what is read for them under row-level security, and what is found."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import pytest
+from sqlalchemy import text
+
+from app.domain.retrieval.request import SearchRequest
+from app.services import graphs
+from app.store import database
+from app.store.probe import Probe
+from app.store.search import candidates
+from tests.store.crowd import LIMIT, RANKING, Crowd, crowd, found
+
+__all__ = ["crowd"]
+
+TABLES = ("memories", "memory_state", "memory_words", "embeddings")
+
+# Of a connection's first transaction: how often each table was read through, each index looked into, and what was read.
+READ = text("""
+SELECT relname, relkind = 'r' AS is_table, pg_stat_get_xact_numscans(oid) AS scans,
+  pg_stat_get_xact_tuples_returned(oid) + pg_stat_get_xact_tuples_fetched(oid) AS rows
+FROM pg_class WHERE relkind = 'r' AND relname = ANY (:tables)
+  OR oid IN (SELECT indexrelid FROM pg_index WHERE indrelid = ANY (CAST(CAST(:tables AS text[]) AS regclass[])))
+""")
+
+
+def read(tenant: UUID, probe: Probe, request: SearchRequest | None = None) -> tuple[set[str], set[str], int]:
+    """For one search as the service's role: tables read through, indexes looked into, and rows read."""
+    database.close()  # counts are of a connection, until they are sent to others
+    with database.tenant(tenant) as tx:
+        candidates(tx, tenant, probe, request or SearchRequest("x"), RANKING)
+        scans = tx.execute(READ, {"tables": list(TABLES)}).all()
+    tables = {name for name, is_table, count, _ in scans if is_table and count}
+    indexes = {name for name, is_table, count, _ in scans if not is_table and count}
+    return tables, indexes, sum(row.rows for row in scans)
+
+
+@pytest.mark.parametrize("analyzed", [False, True], ids=["no statistics", "statistics"])
+def test_a_large_tenant_is_searched_by_indexes_of_its_own(crowd: Crowd, analyzed: bool) -> None:
+    tenant = crowd.large()
+    crowd.owner.execute(
+        "UPDATE embeddings SET grafted = false WHERE memory_id < '10000000-0000-0000-0000-000000000000'"
+    )
+    if analyzed:
+        crowd.owner.execute("ANALYZE")
+    tables, indexes, rows = read(tenant, crowd.probe("w7", "w8", among=3000))
+    assert tables == set()
+    own = tenant.hex
+    assert {f"words_{own}", f"graph_{crowd.space}_{own}", f"tail_{crowd.space}_{own}"} <= indexes
+    assert rows < 9000  # candidates and their look-ups: of four tables, twelve thousand rows would be all
+
+
+@pytest.mark.parametrize("analyzed", [False, True], ids=["no statistics", "statistics"])
+def test_a_small_tenant_is_compared_whole_through_its_keys(crowd: Crowd, analyzed: bool) -> None:
+    crowd.large()
+    tenant = crowd.tenant(100)
+    if analyzed:
+        crowd.owner.execute("ANALYZE")
+    tables, indexes, _ = read(tenant, crowd.probe("w7"))
+    assert tables == set()
+    assert {"memory_words_pkey", "embeddings_pkey", "memory_state_elsewhere"} <= indexes
+
+
+def test_pruning_loses_next_to_nothing(crowd: Crowd) -> None:
+    tenant = crowd.large()
+    kept = []
+    for seed in range(25):
+        words = (f"w{seed}", f"w{seed + 20}", "common", f"u{seed * 31 + 7}")
+        every = found(tenant, crowd.probe(*words, seed=seed))[:10]
+        some = found(tenant, crowd.probe(*words, seed=seed, among=3000))[:10]
+        kept.append(len({one.memory_id for one in every} & {one.memory_id for one in some}) / 10)
+        assert some[0] == every[0]
+    assert sum(kept) / len(kept) >= 0.98
+
+
+@pytest.mark.parametrize("words", [(), ("w7",)], ids=["by meaning alone", "by both"])
+def test_a_tenant_with_a_fraction_of_the_rows_gets_all_it_has(crowd: Crowd, words: tuple[str, ...]) -> None:
+    crowd.large(2000)
+    crowd.large(2000)
+    tenant = crowd.tenant(10)
+    probe = crowd.probe(*words, total=10)
+    [[best]] = crowd.owner.execute(
+        "SELECT array_agg(memory_id ORDER BY embedding <#> %s::vector::halfvec) FROM embeddings "
+        "WHERE tenant_id = %s AND embedding <#> %s::vector::halfvec < 0",
+        [str(list(map(float, probe.vector))), tenant, str(list(map(float, probe.vector)))],  # type: ignore[arg-type]
+    ).fetchall()
+    if not words:
+        assert [one.memory_id for one in found(tenant, probe)] == best
+    else:
+        assert {one.memory_id for one in found(tenant, probe)} >= set(best)
+
+
+@pytest.mark.parametrize("count", [30, 1500], ids=["small", "large"])
+def test_what_others_have_changes_neither_the_rows_read_nor_what_is_found(crowd: Crowd, count: int) -> None:
+    tenant = crowd.large(count)
+    probe = crowd.probe("w7", "common", among=count if count > LIMIT else None, total=count)
+    crowd.owner.execute("VACUUM ANALYZE")
+    before, seen = read(tenant, probe)[2], found(tenant, probe)
+    crowd.large(2500)  # the same words, in the same space
+    crowd.owner.execute("VACUUM ANALYZE")
+    assert read(tenant, probe)[2] == before
+    assert found(tenant, probe) == seen
+
+
+@pytest.mark.parametrize(
+    ("request_", "expected"),
+    [
+        (SearchRequest("x", subject="s70"), 20),
+        (SearchRequest("x", subject="s70", tags=("even",)), 10),
+        (SearchRequest("x", subject="nobody"), 0),
+        (SearchRequest("x", tiers=("archived",)), 5),
+    ],
+    ids=["few", "fewer", "none", "in another tier"],
+)
+def test_a_filter_that_leaves_few_gives_all_of_them(crowd: Crowd, request_: SearchRequest, expected: int) -> None:
+    tenant = crowd.large()
+    crowd.owner.execute(
+        "UPDATE memory_state SET tier = 'archived' WHERE memory_id IN (SELECT memory_id FROM memories WHERE seq <= 5)"
+    )
+    probe = crowd.probe("common", among=3000)
+    assert len(found(tenant, probe, request_)) == expected
+
+
+def test_a_filter_that_leaves_many_is_obeyed_while_pruning(crowd: Crowd, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app.store.pruned.FEW", 100)
+    tenant = crowd.large()
+    request = SearchRequest("x", tags=("even",))
+    _, indexes, _ = read(tenant, crowd.probe("w8", among=3000), request)
+    assert f"graph_{crowd.space}_{tenant.hex}" in indexes
+    some = found(tenant, crowd.probe("w8", "w9", among=3000), request)
+    assert len(some) == 200
+    assert all(one.tags == ["even"] for one in some)
+    assert some[:10] == found(tenant, crowd.probe("w8", "w9"), request)[:10]
+
+
+def test_what_was_archived_or_deleted_doesnt_crowd_out_the_rest(crowd: Crowd) -> None:
+    tenant = crowd.large()
+    crowd.owner.execute(
+        "UPDATE memory_state SET tier = CASE WHEN seq % 3 = 0 THEN 'archived' ELSE 'deleted' END FROM memories "
+        "WHERE memories.memory_id = memory_state.memory_id AND seq % 10 > 0"
+    )
+    some = found(tenant, crowd.probe("w10", "common", among=3000))
+    assert len(some) == 200
+    assert {one.tier for one in some} == {"active"}
+
+
+def test_a_vector_written_anew_leaves_the_graph_and_is_found(crowd: Crowd) -> None:
+    tenant = crowd.large()
+    probe = crowd.probe(among=3000)
+    assert probe.vector is not None
+    changed = found(tenant, probe)[-1].memory_id
+    crowd.owner.execute(
+        "UPDATE embeddings SET grafted = false, embedding = %s::halfvec WHERE memory_id = %s",
+        [str(list(map(float, probe.vector))), changed],
+    )
+    assert found(tenant, probe)[0].memory_id == changed
+
+
+def indexes_of(crowd: Crowd, tenant: UUID) -> int:
+    [[count]] = crowd.owner.execute(
+        "SELECT count(*) FROM pg_indexes WHERE indexname LIKE %s", [f"%{tenant.hex}"]
+    ).fetchall()
+    assert isinstance(count, int)
+    return count
+
+
+def test_indexes_come_with_growth_move_with_the_space_and_go_with_shrinking(crowd: Crowd) -> None:
+    tenant = crowd.tenant(LIMIT)
+    assert not graphs.is_wanting(tenant)
+    crowd.owner.execute("UPDATE words SET documents = documents + 1")
+    assert graphs.is_wanting(tenant)
+    crowd.see_to(tenant)
+    assert (indexes_of(crowd, tenant), graphs.is_wanting(tenant)) == (3, False)
+    crowd.owner.execute("UPDATE words SET documents = %s", [LIMIT // 2 + 1])
+    assert not graphs.is_wanting(tenant)  # so that one about the limit doesn't come and go
+    crowd.owner.execute("UPDATE words SET documents = %s", [LIMIT // 2])
+    assert graphs.is_wanting(tenant)
+    crowd.see_to(tenant)
+    assert (indexes_of(crowd, tenant), graphs.is_wanting(tenant)) == (0, False)
+    crowd.owner.execute("UPDATE words SET documents = %s", [2 * LIMIT])
+    crowd.see_to(tenant)  # what is still marked is unmarked first
+    tables, indexes, _ = read(tenant, crowd.probe("w7", among=LIMIT))
+    assert (tables, f"graph_{crowd.space}_{tenant.hex}" in indexes) == (set(), True)
+    assert len(found(tenant, crowd.probe("w7", among=LIMIT))) == 200
