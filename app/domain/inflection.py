@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 _FORMS: Final = """
@@ -28,3 +29,8 @@ def other_forms(word: str) -> tuple[str, ...]:
         if known in _GROUPS:
             return tuple(form for form in _GROUPS[known] if form != word)
     return ()
+
+
+def inflected(words: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """The words that have irregular forms, with those."""
+    return {word: others for word in words if (others := other_forms(word))}

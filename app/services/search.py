@@ -15,7 +15,7 @@ from msgspec import structs
 from numpy.typing import NDArray
 
 from app.domain import review
-from app.domain.inflection import other_forms
+from app.domain.inflection import inflected
 from app.domain.policy import Policy
 from app.domain.retrieval import modes, rank, terms
 from app.domain.retrieval.candidates import Candidate, Vitals
@@ -121,7 +121,7 @@ def gather(
     spellings = list(dict.fromkeys(content_words(request.query)))
     with database.tenant(tenant_id) as tx:
         policy = policy or policies.current(tx, tenant_id)
-        forms = {word: other_forms(word) for word in spellings} if policy.language == "english" else {}
+        forms = inflected(spellings) if policy.language == "english" else {}
         every = list(dict.fromkeys([*spellings, *chain.from_iterable(forms.values())]))
         asked, total = words.terms(tx, tenant_id, request.query, every, policy.language)
         there = rows.of_tenant(tx, tenant_id)
@@ -160,7 +160,7 @@ def ranked(tenant_id: UUID, gathered: Gathered, request: SearchRequest) -> tuple
         structs.replace(request, limit=most),
         ranking,
         priming=priming.factors(tenant_id, gathered.found, request, policy),
-        now=(request.as_of or datetime.now(UTC)).astimezone(ZoneInfo(policy.time_zone)),
+        now=_clock(request, policy),
         parameters=parameters,
     )
     if spreads:
@@ -169,6 +169,14 @@ def ranked(tenant_id: UUID, gathered: Gathered, request: SearchRequest) -> tuple
     if share:
         return reviews.blend(tenant_id, results, policy.review, share, request.limit, request.as_of), reranked
     return results[: request.limit], reranked
+
+
+def _clock(request: SearchRequest, policy: Policy) -> datetime | None:
+    """What the request's times are told from, in the tenant's time zone; None at the ends of the calendar."""
+    try:
+        return (request.as_of or datetime.now(UTC)).astimezone(ZoneInfo(policy.time_zone))
+    except OverflowError:
+        return None
 
 
 def _parameters(policy: Policy) -> object:

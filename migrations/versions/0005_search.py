@@ -1,4 +1,4 @@
-"""Indexes of a large tenant's own, by which searches find candidates, and who may make them and look into them.
+"""Search: indexes of a large tenant's own with who may use them, and what a second look at results costs.
 
 Revision: 0005, after 0004
 """
@@ -103,6 +103,13 @@ REVOKE EXECUTE ON FUNCTION make_graph, drop_graph FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION make_graph, drop_graph TO ebbing_app;
 """
 
+# Not checked against the rows that are there, which all fit: the table is locked for a moment only.
+PURPOSES = """
+ALTER TABLE usage
+  DROP CONSTRAINT usage_purpose_check,
+  ADD CONSTRAINT usage_purpose_check CHECK (purpose IN ('score', 'embed', 'query', 'rerank')) NOT VALID
+"""
+
 OWN_INDEXES = r"""
 DO $$
 DECLARE
@@ -125,6 +132,8 @@ def upgrade() -> None:
     op.execute(TABLES)
     op.execute(ELSEWHERE)
     op.execute(GRAPHS)
+    op.execute(PURPOSES)
+    op.execute("ALTER TABLE usage VALIDATE CONSTRAINT usage_purpose_check")
     op.execute("SET ROLE ebbing_finder")
     op.execute(MATCHES)
     op.execute("RESET ROLE")
@@ -133,6 +142,11 @@ def upgrade() -> None:
 
 def downgrade() -> None:
     """Drop them with every tenant's own indexes; searches look at all memories again. The role stays."""
+    op.execute("DELETE FROM usage WHERE purpose = 'rerank'")
+    op.execute(
+        "ALTER TABLE usage DROP CONSTRAINT usage_purpose_check, "
+        "ADD CONSTRAINT usage_purpose_check CHECK (purpose IN ('score', 'embed', 'query'))"
+    )
     op.execute("DROP FUNCTION words_matching")
     op.execute("DROP FUNCTION make_graph")
     op.execute("DROP FUNCTION drop_graph")
