@@ -125,5 +125,7 @@ def _words(kind: msgspec.inspect.Type) -> tuple[str, ...]:
             return tuple(map(str, kind.values))
         case msgspec.inspect.ListType() | msgspec.inspect.VarTupleType():
             return _words(kind.item_type)
+        case msgspec.inspect.UnionType():
+            return tuple(word for each in kind.types for word in _words(each))
         case _:
             return ()

@@ -33,6 +33,7 @@ def test_a_parameter_out_of_its_bounds(api: Api, path: str, field: str, value: f
     [
         (f"/v1/reviews/{uuid4()}", {"result": "ok"}, "result", "passed"),
         ("/v1/search", {"query": "x", "kinds": ["semantic", "odd"]}, "kinds[1]", "procedural"),
+        ("/v1/search", {"query": "x", "mode": "odd"}, "mode", "hybrid"),
     ],
 )
 def test_a_word_that_is_none_of_those_allowed(api: Api, path: str, body: dict[str, Any], field: str, word: str) -> None:
