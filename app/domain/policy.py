@@ -120,6 +120,14 @@ class Policy(BaseModel):
                 "tenant's memories are left as they are"
             ) from error
 
+    @property
+    def known_parameters(self) -> object:
+        """Those of the model of forgetting; None where it isn't installed here."""
+        try:
+            return self.model.parameters
+        except ProfileMissing:
+            return None
+
     @model_validator(mode="after")
     def _makes_sense(self, info: ValidationInfo) -> Policy:
         if info.context is _STORED:

@@ -37,7 +37,7 @@ def factors(
     except RedisError as error:
         log.warning("not_primed", tenant=str(tenant_id), error=type(error).__name__)
         return None
-    return cmm.priming(parameters_of(policy.model.parameters, CmmParameters), turns_ago)
+    return cmm.priming(parameters_of(policy.known_parameters, CmmParameters), turns_ago)
 
 
 def activate(tenant_id: UUID, results: Sequence[SearchResult], request: SearchRequest, policy: Policy) -> None:
@@ -45,7 +45,7 @@ def activate(tenant_id: UUID, results: Sequence[SearchResult], request: SearchRe
     if (place := _place(request, policy)) is None:
         return
     session, turn = place
-    kept = parameters_of(policy.model.parameters, CmmParameters).priming_turns
+    kept = parameters_of(policy.known_parameters, CmmParameters).priming_turns
     try:
         remember(tenant_id, session, [result.id for result in results], turn, kept)
     except RedisError as error:

@@ -176,6 +176,7 @@ def blend(
     policy: review.Review,
     share: float,
     limit: int,
+    least: float,
     as_of: datetime | None = None,
 ) -> list[SearchResult]:
     """The results of a search with a share of their places given to memories that want review, marked as such.
@@ -189,6 +190,7 @@ def blend(
         policy: The policy's parameters of reviews.
         share: Of the places, 0 to 1.
         limit: Most results.
+        least: Score from which a result has to do with the query.
         as_of: When a review must be due by; None for now.
     """
     ids = [result.id for result in ranked]
@@ -200,7 +202,7 @@ def blend(
     wanting = [
         place
         for place, result in enumerate(ranked)
-        if result.score >= review.BLEND_SCORE_MIN * ranked[0].score
+        if result.score >= least
         and (priority[place] or (result.id in known and known[result.id].due_at <= now))
     ]
     wanting.sort(key=lambda place: -priority[place])

@@ -24,7 +24,6 @@ from app.domain.retrieval.request import SearchRequest, SearchResult
 from app.domain.retrieval.spread import spreading
 from app.domain.touch import Use
 from app.domain.wording import content_words
-from app.errors import ProfileMissing
 from app.services import graphs, priming, reviews, spaces, vitals
 from app.services.explained import explained
 from app.services.rerank import rerank
@@ -150,7 +149,7 @@ def gather(
 def ranked(tenant_id: UUID, gathered: Gathered, request: SearchRequest) -> tuple[list[SearchResult], bool]:
     """The best of what was gathered, best first, and whether a reranker has had its say in their order."""
     policy, ranking = gathered.policy, gathered.ranking
-    parameters = _parameters(policy)
+    parameters = policy.known_parameters
     spreads = spreading(ranking.mode, parameters)
     share = review.blend_share(request.review_blend, policy.forgetting.profile)
     most = store.CANDIDATES if share or spreads else max(request.limit, ranking.rerank)
@@ -165,9 +164,12 @@ def ranked(tenant_id: UUID, gathered: Gathered, request: SearchRequest) -> tuple
     )
     if spreads:
         results = spread(tenant_id, results, request, spreads, gathered.probe.space_id)
+    best = results[0].score if results else 0.0
     results, reranked = rerank(tenant_id, request.query, results, ranking.rerank)
     if share:
-        return reviews.blend(tenant_id, results, policy.review, share, request.limit, request.as_of), reranked
+        # Held against the best before a reranker has lifted some: what it hasn't seen has to do with the query as well.
+        least = review.BLEND_SCORE_MIN * best
+        results = reviews.blend(tenant_id, results, policy.review, share, request.limit, least, request.as_of)
     return results[: request.limit], reranked
 
 
@@ -176,14 +178,6 @@ def _clock(request: SearchRequest, policy: Policy) -> datetime | None:
     try:
         return (request.as_of or datetime.now(UTC)).astimezone(ZoneInfo(policy.time_zone))
     except OverflowError:
-        return None
-
-
-def _parameters(policy: Policy) -> object:
-    """Those of the tenant's model of forgetting; None where it isn't installed here."""
-    try:
-        return policy.model.parameters
-    except ProfileMissing:
         return None
 
 

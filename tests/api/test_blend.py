@@ -9,11 +9,12 @@ import pytest
 
 from app.domain.policy import Forgetting, Policy
 from app.domain.retrieval.request import SearchRequest, SearchResult
-from app.services import reviews
+from app.services import rerank, reviews
 from app.services.search import search
 from tests.api.caller import Api, fields
 from tests.service import Service, Tenant
 from tests.services.past import age
+from tests.services.test_rerank import Judge
 
 IN_DANGER_DAYS = 24
 """After which an unused memory of salience .5 is in the danger zone."""
@@ -61,6 +62,16 @@ def test_what_has_little_to_do_with_the_query_is_not_brought_in(service: Service
     send(service, tenant, 1, IN_DANGER_DAYS, "the weather was fine")
     send(service, tenant, 4, 0)
     assert not any(marked(find(tenant, limit=3, blend=1.0)))
+
+
+def test_what_a_reranker_has_not_seen_keeps_its_place(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It lifts what it likes a hundredfold."""
+    monkeypatch.setattr(rerank, "reranker", Judge)
+    tenant = service.tenant()
+    [rare] = send(service, tenant, 1, IN_DANGER_DAYS, "a cat that is green, or so they say, was seen on the roof")
+    send(service, tenant, 6, 0)
+    found = find(tenant, limit=5, blend=0.3, rerank=2)
+    assert [result.id for result in found if result.for_review] == [rare]
 
 
 def test_what_was_reviewed_and_is_due_again_wants_review_too(service: Service) -> None:

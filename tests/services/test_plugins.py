@@ -320,6 +320,7 @@ def test_a_missing_model_leaves_its_tenants_memories_as_they_are_and_the_others_
     for tenant in (lost, well):
         found = search(tenant.tenant_id, SearchRequest("tea"))
         assert found[0].text == "the tea is in the cupboard", "words and closeness need no strength"
+    assert search(lost.tenant_id, SearchRequest("tea in the cupboard", mode="cmm", session="s", turn=1))
     assert policies.current(lost.tenant_id).forgetting.profile == "half_life"
     unscored = "SELECT count(*) FROM memory_state WHERE salience IS NULL AND tenant_id = %s"
     assert [service.one(unscored, tenant.tenant_id) for tenant in (lost, well)] == [1, 0]
