@@ -3,40 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
 from msgspec import structs
 
 from app.domain.retrieval import explaining
-from app.domain.retrieval.candidates import Candidate, Vitals
 from app.domain.retrieval.request import SearchResult
-from app.domain.retrieval.terms import Term, WeighedQuery
+from app.services.gathered import Gathered
 from app.store import database, words
 
-NOTHING = frozenset[str](), frozenset[str]()
+NOTHING: Final = frozenset[str](), frozenset[str]()
 
 
-def explained(
-    tenant_id: UUID,
-    results: Sequence[SearchResult],
-    found: Sequence[Candidate],
-    alive: Vitals,
-    asked: Sequence[Term],
-    query: WeighedQuery,
-) -> list[SearchResult]:
+def explained(tenant_id: UUID, results: Sequence[SearchResult], gathered: Gathered) -> list[SearchResult]:
     """The results with their ranks, the query's words that they share, and their vitals, beside the parts of the score.
 
     Args:
         tenant_id: The tenant.
-        results: What is shown; what a search has spread to isn't among `found`.
-        found: The candidates.
-        alive: What time has made of them.
-        asked: The query's words.
-        query: The same by rarity.
+        results: What is shown; what a search has spread to isn't among what was gathered.
+        gathered: What was ranked.
     """
+    found, lexemes = gathered.found, gathered.query.lexemes
     with database.tenant(tenant_id) as tx:
-        said = words.said(tx, tenant_id, [result.id for result in results], list(query.lexemes))
+        said = words.said(tx, tenant_id, [result.id for result in results], list(lexemes))
     places = {candidate.memory_id: place for place, candidate in enumerate(found)}
     ranks = explaining.ranks(found)
     told = []
@@ -45,10 +35,10 @@ def explained(
         own, near = said.get(result.id, NOTHING)
         more: dict[str, Any] = {
             "ranks": ranks[place] if place is not None else explaining.UNRANKED,
-            "matched": explaining.spelled(own, asked, query.lexemes),
-            "near": explaining.spelled(near, asked, query.lexemes),
+            "matched": explaining.spelled(own, gathered.asked, lexemes),
+            "near": explaining.spelled(near, gathered.asked, lexemes),
         }
         if place is not None:
-            more["vitals"] = explaining.vitals(alive, place)
+            more["vitals"] = explaining.vitals(gathered.vitals, place)
         told.append(structs.replace(result, explain=(result.explain or {}) | more))
     return told

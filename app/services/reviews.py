@@ -176,6 +176,7 @@ def blend(
     policy: review.Review,
     share: float,
     limit: int,
+    *,
     least: float,
     as_of: datetime | None = None,
 ) -> list[SearchResult]:
@@ -202,8 +203,7 @@ def blend(
     wanting = [
         place
         for place, result in enumerate(ranked)
-        if result.score >= least
-        and (priority[place] or (result.id in known and known[result.id].due_at <= now))
+        if result.score >= least and (priority[place] or (result.id in known and known[result.id].due_at <= now))
     ]
     wanting.sort(key=lambda place: -priority[place])
     order = review.interleave(len(ranked), wanting, share, limit)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import chain
@@ -19,13 +19,13 @@ from app.domain.inflection import inflected
 from app.domain.policy import Policy
 from app.domain.retrieval import modes, rank, terms
 from app.domain.retrieval.candidates import Candidate, Vitals
-from app.domain.retrieval.ranking import Ranking
 from app.domain.retrieval.request import SearchRequest, SearchResult
 from app.domain.retrieval.spread import spreading
 from app.domain.touch import Use
 from app.domain.wording import content_words
 from app.services import graphs, priming, reviews, spaces, vitals
 from app.services.explained import explained
+from app.services.gathered import Gathered
 from app.services.rerank import rerank
 from app.services.spreading import spread
 from app.store import database, policies, words
@@ -51,31 +51,6 @@ class Found:
     reranked: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Gathered:
-    """What a search ranks, and what it was found by.
-
-    Attributes:
-        policy: The tenant's.
-        ranking: The weights: the policy's, with the request's own in their places, by the mode.
-        asked: The query's words, with their counts.
-        query: The same by rarity.
-        total: All of the tenant's memories that have words.
-        probe: What memories were compared with.
-        found: Candidates.
-        vitals: What time has made of them, in their order.
-    """
-
-    policy: Policy
-    ranking: Ranking
-    asked: Sequence[terms.Term]
-    query: terms.WeighedQuery
-    total: int
-    probe: store.Probe
-    found: Sequence[Candidate]
-    vitals: Vitals
-
-
 def search(tenant_id: UUID, request: SearchRequest, policy: Policy | None = None) -> list[SearchResult]:
     """The results of `find`; nothing counts as used."""
     return find(tenant_id, request, policy).results
@@ -96,7 +71,7 @@ def find(tenant_id: UUID, request: SearchRequest, policy: Policy | None = None) 
     policy = gathered.policy
     results, reranked = ranked(tenant_id, gathered, request)
     if request.explain:
-        results = explained(tenant_id, results, gathered.found, gathered.vitals, gathered.asked, gathered.query)
+        results = explained(tenant_id, results, gathered)
     priming.activate(tenant_id, results, request, policy)
     reinforces = policy.reinforcement.by_search if request.reinforce is None else request.reinforce
     reinforces = reinforces and request.as_of is None
@@ -169,7 +144,9 @@ def ranked(tenant_id: UUID, gathered: Gathered, request: SearchRequest) -> tuple
     if share:
         # Held against the best before a reranker has lifted some: what it hasn't seen has to do with the query as well.
         least = review.BLEND_SCORE_MIN * best
-        results = reviews.blend(tenant_id, results, policy.review, share, request.limit, least, request.as_of)
+        results = reviews.blend(
+            tenant_id, results, policy.review, share, request.limit, least=least, as_of=request.as_of
+        )
     return results[: request.limit], reranked
 
 

@@ -12,7 +12,7 @@ import msgspec
 from app.domain import tokens
 from app.domain.memory import Kind
 from app.domain.recall.parameters import RECALLED_MAX, TOKENS_MAX
-from app.domain.retrieval.request import QUERY_MAX_CHARACTERS, SearchRequest
+from app.domain.retrieval.request import QUERY_MAX_CHARACTERS, SearchRequest, refuse_nul
 from app.domain.wording import content_words, spoken
 from app.errors import FieldError, Invalid
 
@@ -84,13 +84,10 @@ class RecallRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
         for place, message in enumerate(self.messages):
             if isinstance(message, Message):
                 _check(f"messages[{place}]", message)
-            elif "\0" in message:
-                raise _nul(f"messages[{place}]")
+            else:
+                refuse_nul({f"messages[{place}]": message})
         filters = {"subject": self.subject, "thread": self.thread, "exclude_thread": self.exclude_thread}
-        filters |= {f"tags[{place}]": tag for place, tag in enumerate(self.tags)}
-        for name, text in filters.items():
-            if text and "\0" in text:
-                raise _nul(name)
+        refuse_nul(filters, self.tags)
 
     @property
     def lines(self) -> list[str]:
@@ -172,10 +169,5 @@ def _check(place: str, message: Message) -> None:
         raise Invalid(errors=[FieldError(place, "has both a text and a content")])
     if message.text is None and message.content is None and message.role is None:
         raise Invalid(errors=[FieldError(f"{place}.text", "is missing")])
-    for name, text in (("text", message.text), ("content", message.content), ("speaker", message.speaker)):
-        if text and "\0" in text:
-            raise _nul(f"{place}.{name}")
-
-
-def _nul(field: str) -> Invalid:
-    return Invalid(errors=[FieldError(field, "has a NUL character, which can't be searched for")])
+    said = {"text": message.text, "content": message.content, "speaker": message.speaker}
+    refuse_nul({f"{place}.{name}": text for name, text in said.items()})

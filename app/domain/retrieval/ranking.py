@@ -17,9 +17,11 @@ Mode = Literal["hybrid", "lexical", "dense", "cmm", "memory_decay"]
 
 
 class Ranking(BaseModel):
-    """Weights of the search score, each 0 to 10; the two base scores are divided by their best hit first.
+    """How a search ranks: by which mode, and what each part weighs.
 
-    The defaults are the best found on the development split of LoCoMo (recall@10), one weight at a time.
+    Parts of relevance weigh 0 to 10; words and relevance are divided by their best hit first. Strength, recency and
+    importance lift the sum by 0 to 1 of it. The defaults are the best found on the development split of LoCoMo
+    (recall@10), one weight at a time.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)

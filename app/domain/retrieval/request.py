@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Annotated, Any, Literal
 from uuid import UUID
@@ -96,8 +97,8 @@ class SearchRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
         """Refuse NUL characters, which no memory can hold, and what makes no sense together.
 
         Raises:
-            ValueError: One of the texts has one; a `ValidationError` while decoding.
-            Invalid: There is a turn of no session, a use at another moment, or a vector that is all zero or too large.
+            Invalid: One of the texts has one, there is a turn of no session, a use at another moment, or a vector that
+                is all zero or too large.
         """
         if self.vector is not None:
             check_direction(self.vector, "vector")
@@ -105,9 +106,7 @@ class SearchRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
             raise Invalid(errors=[FieldError("reinforce", "must not be true with as_of: a look back is no use")])
         if self.turn is not None and self.session is None:
             raise Invalid(errors=[FieldError("turn", "needs a session")])
-        for text in (self.query, self.subject, self.thread, *self.tags):
-            if text and "\0" in text:
-                raise ValueError("a NUL character can't be searched for")
+        refuse_nul({"query": self.query, "subject": self.subject, "thread": self.thread}, self.tags)
 
     def ranking(self, policy: Ranking) -> Ranking:
         """The policy's weights with the request's own in their places."""
@@ -116,19 +115,31 @@ class SearchRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
         return policy.model_copy(update={name: value for name, value in own.items() if value is not None})
 
 
+def refuse_nul(texts: Mapping[str, str | None], tags: Sequence[str] = ()) -> None:
+    """Refuse texts with a NUL character, by the names of their fields.
+
+    Raises:
+        Invalid: One has one; names it.
+    """
+    for name, text in {**texts, **{f"tags[{place}]": tag for place, tag in enumerate(tags)}}.items():
+        if text and "\0" in text:
+            raise Invalid(errors=[FieldError(name, "has a NUL character, which can't be searched for")])
+
+
 _EXPLAINED = msgspec.Meta(
     description="Why it was found. The numbers are the parts of its relevance by the names of their weights, each "
-    "weighted; their sum, multiplied by all `factors`, is the score. `ranks` are its places among the candidates by "
-    "each base score alone, from 1, null where it has none. `matched` are the query's words that are the memory's own, "
-    "with their rarity (idf), and `near` those that only its neighbours in the thread have. `vitals` is what time has "
-    "made of it, each 0 to 1.",
+    "weighted; their sum, multiplied by all `factors`, is the score. A memory that a better one has brought along has "
+    "the part `spread` alone: `spread_from` says which one, `spread_by` how. `ranks` are its places among the "
+    "candidates by each base score alone, from 1, null where it has none. `matched` are the query's words that are the "
+    "memory's own, with their rarity (idf), and `near` those that only its neighbours in the thread have. `vitals` is "
+    "what time has made of it, each 0 to 1. `reranker` is its name and the score that it gave.",
     examples=[
         {
             "words": 1.0,
             "relevance": 0.41,
             "actor": 0.4,
             "when": 0.0,
-            "factors": {"strength": 1.08},
+            "factors": {"strength": 1.04, "importance": 1.06},
             "ranks": {"words": 1, "relevance": 3},
             "matched": {"tea": 3.2},
             "near": {"cup": 1.7},

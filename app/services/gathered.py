@@ -1,0 +1,37 @@
+"""What a search ranks, between gathering and ranking it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from app.domain.policy import Policy
+from app.domain.retrieval.candidates import Candidate, Vitals
+from app.domain.retrieval.ranking import Ranking
+from app.domain.retrieval.terms import Term, WeighedQuery
+from app.store.search import Probe
+
+
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    """What a search ranks, and what it was found by.
+
+    Attributes:
+        policy: The tenant's.
+        ranking: The weights: the policy's, with the request's own in their places, by the mode.
+        asked: The query's words, with their counts.
+        query: The same by rarity.
+        total: All of the tenant's memories that have words.
+        probe: What memories were compared with.
+        found: Candidates.
+        vitals: What time has made of them, in their order.
+    """
+
+    policy: Policy
+    ranking: Ranking
+    asked: Sequence[Term]
+    query: WeighedQuery
+    total: int
+    probe: Probe
+    found: Sequence[Candidate]
+    vitals: Vitals
