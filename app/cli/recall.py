@@ -6,6 +6,7 @@ from typing import Annotated, Final
 
 import typer
 
+from app.cli.moments import METAVAR, moment
 from app.cli.output import AsJson, Url, examples, print_json
 from app.cli.place import find
 
@@ -40,13 +41,20 @@ def recall(
         str | None, typer.Option("--exclude-thread", help="None of this thread: the conversation's own, say.")
     ] = None,
     tag: Annotated[list[str] | None, typer.Option("--tag", help="Only with this tag; several mean all.")] = None,
+    kind: Annotated[list[str] | None, typer.Option("--kind", help="Only of this kind; several mean any.")] = None,
+    after: Annotated[
+        str | None, typer.Option("--after", callback=moment, metavar=METAVAR, help="Only from this time on.")
+    ] = None,
+    before: Annotated[
+        str | None, typer.Option("--before", callback=moment, metavar=METAVAR, help="Only before this time.")
+    ] = None,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
     """Print what a conversation brings to mind, ready to be put before a model.
 
-    Few memories, often none: those that have enough to do with it. They don't become stronger by that; ebbing touch
-    tells that one was used.
+    Few memories, often none: those that have enough to do with it. They don't become stronger by that; say with
+    ebbing observe which were used.
     """
     from app.cli.client import Api
 
@@ -57,8 +65,14 @@ def recall(
         "thread": thread,
         "exclude_thread": exclude_thread,
         "tags": tag,
+        "kinds": kind,
+        "after": after,
+        "before": before,
     }
-    body = {"messages": _said(messages), **{name: value for name, value in given.items() if value}}
+    said = _said(messages)
+    if not said:
+        raise typer.BadParameter("there is no message on standard input")
+    body = {"messages": said, **{name: value for name, value in given.items() if value}}
     with Api(find(url)) as api:
         brought = api.call("POST", "/v1/recall", json=body, safe=True).body
     if as_json:

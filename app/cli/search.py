@@ -56,6 +56,15 @@ def search(
         list[str] | None,
         typer.Option("--weight", metavar="NAME=VALUE", help="A weight in place of the policy's, such as words=2."),
     ] = None,
+    rerank: Annotated[
+        int | None,
+        typer.Option(
+            "--rerank",
+            min=0,
+            max=50,
+            help="How many of the best the operator's reranker re-orders; else by the policy.",
+        ),
+    ] = None,
     review_blend: Annotated[
         float | None, typer.Option("--review-blend", min=0, max=1, help="Share of results that want review.")
     ] = None,
@@ -98,6 +107,7 @@ def search(
             as_of=as_of,
             mode=mode,
             weights=assigned(weight) if weight else None,
+            rerank=rerank,
             review_blend=review_blend,
             vector=numbers,
             session=session,
@@ -156,11 +166,14 @@ def _why(result: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     parts = [
         f"{name} {part:.3f}" + (f" (no. {ranks[name]})" if ranks.get(name) else "")
         for name, part in explain.items()
-        if isinstance(part, float | int)
+        if isinstance(part, float | int) and part
     ]
+    reranker = explain.get("reranker", {})
     rows = {
         "score": " + ".join(parts),
         "times": ", ".join(f"{name} {factor:.3f}" for name, factor in explain.get("factors", {}).items()),
+        "spread": f"from {explain['spread_from']} by {explain['spread_by']}" if "spread_from" in explain else "",
+        "rerank": f"{plain(reranker['model'])} gave {reranker['score']:.3g}" if reranker else "",
         "matched": _rarities(explain.get("matched", {})),
         "near": _rarities(explain.get("near", {})),
         "vitals": ", ".join(f"{name} {value:.2f}" for name, value in explain.get("vitals", {}).items()),

@@ -31,10 +31,27 @@ def test_the_context_is_printed_as_it_is(cli: Cli, api: Stub) -> None:
 
 def test_lines_of_standard_input_are_messages_of_which_the_newest_are_sent(cli: Cli, api: Stub) -> None:
     words = ("--budget", "300", "--limit", "3", "--subject", "Orla", "--tag", "a", "--exclude-thread", "t")
-    assert cli("recall", "-", "last", *words, given="\n".join(f"line {n}" for n in range(120)) + "\n\n").code == 0
+    more = ("--kind", "semantic", "--after", "2026-01-01")
+    assert (
+        cli("recall", "-", "last", *words, *more, given="\n".join(f"line {n}" for n in range(120)) + "\n\n").code == 0
+    )
     sent = api.asked[0].json
     assert sent.pop("messages") == [*(f"line {n}" for n in range(21, 120)), "last"]
-    assert sent == {"token_budget": 300, "limit": 3, "subject": "Orla", "tags": ["a"], "exclude_thread": "t"}
+    assert sent == {
+        "token_budget": 300,
+        "limit": 3,
+        "subject": "Orla",
+        "tags": ["a"],
+        "exclude_thread": "t",
+        "kinds": ["semantic"],
+        "after": "2026-01-01T00:00:00+00:00",
+    }
+
+
+def test_no_message_is_said_and_not_sent(cli: Cli, api: Stub) -> None:
+    done = cli("recall", "-", given="\n")
+    assert (done.code, api.asked) == (2, [])
+    assert "no message on standard input" in done.err
 
 
 def test_json_is_the_answer_as_it_came(cli: Cli) -> None:

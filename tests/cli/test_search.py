@@ -24,6 +24,7 @@ FOUND = {
 WHY = {
     "words": 1.0,
     "relevance": 0.25,
+    "actor": 0.0,
     "factors": {"strength": 1.1},
     "ranks": {"words": 1, "relevance": None},
     "matched": {"mint": 5.125, "tea": 3.25},
@@ -51,6 +52,7 @@ def _finding(api: Stub) -> None:
         (["--as-of", "2026-02-01"], "as_of", "2026-02-01T00:00:00+00:00"),
         (["--mode", "cmm"], "mode", "cmm"),
         (["--weight", "words=2", "--weight", "strength=0.1"], "weights", {"words": 2, "strength": 0.1}),
+        (["--rerank", "0"], "rerank", 0),
         (["--review-blend", "0"], "review_blend", 0),
         (["--turn", "0"], "turn", 0),
         (["--session", "chat"], "session", "chat"),
@@ -105,6 +107,18 @@ def test_an_explanation_is_a_line_for_each_of_its_parts(cli: Cli, api: Stub) -> 
         "    matched  mint 5.12, tea 3.25",
         "    near     cup  1.00",
         "    vitals   strength 0.82, importance 0.60, recency 0.90, salience 0.50",
+    ]
+
+
+def test_what_has_come_along_says_from_where(cli: Cli, api: Stub) -> None:
+    why = {"spread": 0.4, "spread_from": ID, "spread_by": "link", "factors": {"rerank": 10.0}}
+    shown = FOUND | {"explain": why | {"reranker": {"model": "small", "score": 0.5}}}
+    api.replies["POST /v1/search"] = Reply(200, {"results": [shown], "took_ms": 3.1})
+    assert [line.rstrip() for line in cli("search", "tea", "--explain").out.splitlines()[3:]] == [
+        "    score   spread 0.400",
+        "    times   rerank 10.000",
+        f"    spread  from {ID} by link",
+        "    rerank  small gave 0.5",
     ]
 
 
