@@ -165,7 +165,7 @@ def test_a_service_of_its_own(start: Callable[..., Run], cli: Cli, folder: Path)
 
 
 def try_the_readme(run: Run, folder: Path) -> None:
-    """Type what the README shows under "Use it" and "Forgetting", in a folder that is laid out like a clone."""
+    """Type what the README shows from "Use it" to "Forgetting", in a folder that is laid out like a clone."""
     (folder / ".ebbing").symlink_to(run.home)
     (folder / ".venv" / "bin").mkdir(parents=True)
     command = folder / ".venv" / "bin" / "ebbing"
@@ -189,10 +189,13 @@ def try_the_readme(run: Run, folder: Path) -> None:
         )
         assert done.returncode == 0, done
         answers.append(done.stdout)
-    by_command, over_http, forgetting = answers
+    by_command, over_http, finding, forgetting = answers
     assert "Ann likes her tea green" in by_command
     assert '"ids":[' in over_http
     assert "We ship on Friday" in over_http
+    assert "matched  ann" in finding
+    assert "<memories>\n" in finding
+    assert "accepted: 1 use" in finding
     assert "mnemex" in forgetting
 
 
