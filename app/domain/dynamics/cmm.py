@@ -49,11 +49,11 @@ class CmmParameters:
     test_gain: Share = 0.15
     """What a passed self-test gives back of the strength that is missing; the seed has no such test."""
     surface_above: Factor = 0.3
-    """Score in a search up to which a memory isn't shown."""
+    """Score in a search of mode `cmm` up to which a memory isn't shown."""
     spread_factor: Share = 0.5
     """What a neighbour of a memory that was found gets of its score, per hop."""
     spread_hops: Annotated[int, Field(ge=0, le=3)] = 1
-    """How many hops a search spreads."""
+    """How many hops a search of that mode spreads."""
     priming_boost: Factor = 0.3
     """What activation adds to the score at once."""
     priming_decay_per_turn: Factor = 0.5

@@ -117,11 +117,11 @@ class MemoryDecayParameters:
     margin_from: Annotated[float, Field(ge=-1, le=1, allow_inf_nan=False)] = 0.2
     """`retrieval_margin_bm25_fraction`: no boost with less of a margin."""
     storage_threshold: Share = 0.05
-    """Storage below which a search doesn't find a memory."""
+    """Storage below which a search of mode `memory_decay` doesn't find a memory."""
     retrieval_weight: Factor = 0.5
-    """w of a search's similarity · A_r^w."""
+    """w of such a search's similarity · A_r^w."""
     bm25_weight: Share = 0.3
-    """What the words of a search count beside that."""
+    """What its words count beside that."""
     spread_factor: Share = 0.5
     """What a memory gets, at a link's full weight, of the score of one that was found; 0 for nothing."""
     refresh_days: Annotated[float, Field(ge=0.01, le=10_000, allow_inf_nan=False)] = 7.0
