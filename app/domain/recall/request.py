@@ -36,7 +36,7 @@ class Message(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
     Attributes:
         text: What was said, up to 32,768 characters.
-        content: The same under another name; null where there is none, as in a call of a tool.
+        content: The same under another name; null where nothing is said.
         role: `user`, `assistant` or another; messages of the roles system, developer and tool are passed over.
         speaker: Who said it.
     """
