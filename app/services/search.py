@@ -23,14 +23,14 @@ from app.domain.retrieval.request import SearchRequest, SearchResult
 from app.domain.retrieval.spread import spreading
 from app.domain.touch import Use
 from app.domain.wording import content_words
-from app.services import graphs, priming, reviews, spaces, vitals
+from app.services import graphs, priming, reviews, spaces, strengths, vitals
 from app.services.explained import explained
 from app.services.gathered import Gathered
 from app.services.rerank import rerank
 from app.services.spreading import spread
-from app.store import database, policies, words
+from app.store import database, words
 from app.store import search as store
-from app.store import spaces as rows
+from app.store import standing as standings
 from app.store.spaces import Space
 
 ROUNDS: Final = 2
@@ -94,29 +94,30 @@ def gather(
     """
     spellings = list(dict.fromkeys(content_words(request.query)))
     with database.tenant(tenant_id) as tx:
-        policy = policy or policies.current(tx, tenant_id)
+        standing = standings.read(tx, tenant_id)
+        policy = policy or strengths.timeline_of(standing.policies).at(standing.now).policy
         forms = inflected(spellings) if policy.language == "english" else {}
         every = list(dict.fromkeys([*spellings, *chain.from_iterable(forms.values())]))
         asked, total = words.terms(tx, tenant_id, request.query, every, policy.language)
-        there = rows.of_tenant(tx, tenant_id)
     query = terms.weigh(asked, total, forms, emphasis)
     wanted = request.ranking(policy.ranking)
     ranking, probe = wanted, store.Probe({}, None, None)
     found: list[Candidate] = []
     alive = Vitals.none()
     for _ in range(ROUNDS):
+        there = standing.spaces
         space = there.searched if there else None
         vector = _vector(tenant_id, space, request, query.spellings) if modes.based(wanted).relevance else None
         ranking = modes.based(wanted, has_vector=vector is not None and bool(vector.any()))
         among = total if graphs.has_graph(there, total) else None
         probe = store.Probe(query.lexemes if ranking.words else {}, space.space_id if space else None, vector, among)
         with database.tenant(tenant_id) as tx:
-            found = store.candidates(tx, tenant_id, probe, request, ranking)
-            places, alive = vitals.of(tx, tenant_id, [candidate.memory_id for candidate in found], request.as_of)
-            found = [found[place] for place in places]
-            there = rows.of_tenant(tx, tenant_id)
-        # Asked last: vectors of a space that the tenant has left meanwhile may have been deleted already.
-        if space is None or (there and there.searched == space):
+            found, held = store.candidates(tx, tenant_id, probe, request, ranking)
+            standing = standings.read(tx, tenant_id)
+        # Read last: rows may be of a policy that has just come, and vectors of a space that the tenant has left
+        # meanwhile may have been deleted already.
+        alive = vitals.seen(tenant_id, held, standing, request.as_of)
+        if space is None or (standing.spaces and standing.spaces.searched == space):
             break
     return Gathered(policy, ranking, asked, query, total, probe, found, alive)
 

@@ -34,12 +34,17 @@ _TOLD_LATE: Final = 1 / 7
 
 def timeline(tx: database.Transaction, tenant_id: UUID) -> Timeline:
     """The tenant's policies in the order of their days."""
-    return Timeline(eras(tx, tenant_id))
+    return timeline_of(policies.versions(tx, tenant_id))
+
+
+def timeline_of(versions: Sequence[tuple[int, float, str]]) -> Timeline:
+    """The same of policies that were read before."""
+    return Timeline([_era(*version) for version in versions])
 
 
 def eras(tx: database.Transaction, tenant_id: UUID) -> list[Era]:
     """All versions of the tenant's policy by number, those that never held too."""
-    return [_era(version, since, body) for version, since, body in policies.versions(tx, tenant_id)]
+    return [_era(*version) for version in policies.versions(tx, tenant_id)]
 
 
 def pages(tenant_id: UUID, rows: int, subject: str | None = None) -> Iterator[Held]:

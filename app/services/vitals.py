@@ -22,6 +22,8 @@ from app.domain.retrieval.candidates import Vitals
 from app.errors import ProfileMissing
 from app.services import strengths
 from app.store import database, states
+from app.store import standing as standings
+from app.store.standing import Standing
 from app.store.states import Held
 
 log = structlog.get_logger(__name__)
@@ -46,17 +48,23 @@ def of(
     all the same.
     """
     held = states.read(tx, tenant_id, memory_ids)
-    times = strengths.timeline(tx, tenant_id)  # after the rows, which may be of a policy that has just come
-    now = (as_of or database.now(tx)).timestamp()
+    standing = standings.read(tx, tenant_id)  # after the rows, which may be of a policy that has just come
     rows = {memory_id: row for row, memory_id in enumerate(held.ids)}
     there = [rows.get(memory_id, -1) for memory_id in memory_ids]
     places = [place for place, row in enumerate(there) if row >= 0]
     held = held.only(np.array([there[place] for place in places], np.intp))
+    return places, seen(tenant_id, held, standing, as_of)
+
+
+def seen(tenant_id: UUID, held: Held, standing: Standing, as_of: datetime | None = None) -> Vitals:
+    """The same of memories whose rows were read, and the tenant's standing after them."""
+    times = strengths.timeline_of(standing.policies)
+    now = standing.now if as_of is None else as_of.timestamp()
     try:
-        return places, _alive(held, times, now) if as_of is None else _as_of(held, times, now)
+        return _alive(held, times, now) if as_of is None else _as_of(held, times, now)
     except ProfileMissing:
         log.warning("strength_unknown", tenant=str(tenant_id))
-        return places, _seen(held, times.at(now).policy.importance, None, now)
+        return _seen(held, times.at(now).policy.importance, None, now)
 
 
 def _alive(held: Held, times: Timeline, now: float) -> Vitals:

@@ -10,6 +10,7 @@ from sqlalchemy import Connection, text
 
 from app.domain.retrieval.request import SearchRequest
 from app.domain.retrieval.spread import CARRIERS_MAX, COSINE_MIN, NEIGHBOURS_MAX, Near, Way
+from app.store.packed import driver
 from app.store.search import allowed
 
 
@@ -45,7 +46,7 @@ def near(
     legs = [_LEGS[way].format(allowed=condition) for way in ways if way != "vector" or space_id is not None]
     if not memory_ids or not legs:
         return []
-    found = tx.execute(text(" UNION ALL ".join(legs)), values)
+    found = driver(tx).execute(" UNION ALL ".join(legs), values, binary=True)
     return [Near(*row) for row in found]
 
 
@@ -54,7 +55,7 @@ _BY_VECTOR: Final = """
 (WITH
   parents AS MATERIALIZED (
     SELECT memory_id AS parent_id, embedding AS parent FROM embeddings
-    WHERE tenant_id = :tenant AND space_id = :space AND memory_id = ANY (CAST(:ids AS uuid[]))
+    WHERE tenant_id = %(tenant)s AND space_id = %(space)s AND memory_id = ANY (CAST(%(ids)s AS uuid[]))
   ),
   close AS (
     SELECT parent_id, memory_id,
@@ -62,54 +63,55 @@ _BY_VECTOR: Final = """
     FROM embeddings CROSS JOIN LATERAL (
       SELECT parent_id, -(embedding <#> parent) AS cosine FROM parents OFFSET 0
     ) AS compared
-    WHERE tenant_id = :tenant AND space_id = :space AND cosine >= :cosine_min AND memory_id <> parent_id
+    WHERE tenant_id = %(tenant)s AND space_id = %(space)s AND cosine >= %(cosine_min)s AND memory_id <> parent_id
       AND memory_id {allowed}
   )
-SELECT parent_id, memory_id, 'vector' AS way, CAST(1 AS float8) AS weight FROM close WHERE place <= :most)
+SELECT parent_id, memory_id, 'vector' AS way, CAST(1 AS float8) AS weight FROM close WHERE place <= %(most)s)
 """
 
 _BY_ENTITY: Final = """
 (WITH
   named AS MATERIALIZED (
     SELECT memory_id AS parent_id, unnest(entities) AS entity FROM memories
-    WHERE tenant_id = :tenant AND memory_id = ANY (CAST(:ids AS uuid[]))
+    WHERE tenant_id = %(tenant)s AND memory_id = ANY (CAST(%(ids)s AS uuid[]))
     UNION
     SELECT memory_id, unnest(inferred_entities) FROM scores
-    WHERE tenant_id = :tenant AND memory_id = ANY (CAST(:ids AS uuid[]))
+    WHERE tenant_id = %(tenant)s AND memory_id = ANY (CAST(%(ids)s AS uuid[]))
   ),
   asked AS MATERIALIZED (SELECT array_agg(DISTINCT entity) AS entities FROM named),
   carried AS MATERIALIZED (
     SELECT memory_id, unnest(entities) AS entity FROM memories
-    WHERE tenant_id = :tenant AND entities && (SELECT entities FROM asked) AND memory_id {allowed}
+    WHERE tenant_id = %(tenant)s AND entities && (SELECT entities FROM asked) AND memory_id {allowed}
     UNION
     SELECT memory_id, unnest(inferred_entities) FROM scores
-    WHERE tenant_id = :tenant AND inferred_entities && (SELECT entities FROM asked) AND memory_id {allowed}
+    WHERE tenant_id = %(tenant)s AND inferred_entities && (SELECT entities FROM asked) AND memory_id {allowed}
   ),
   counted AS (SELECT memory_id, entity, count(*) OVER (PARTITION BY entity) AS carriers FROM carried),
   shared AS (
     SELECT parent_id, memory_id,
            row_number() OVER (PARTITION BY parent_id ORDER BY sum(1.0 / carriers) DESC, memory_id DESC) AS place
     FROM named JOIN counted USING (entity)
-    WHERE carriers <= :carriers_max AND memory_id <> parent_id
+    WHERE carriers <= %(carriers_max)s AND memory_id <> parent_id
     GROUP BY parent_id, memory_id
   )
-SELECT parent_id, memory_id, 'entity' AS way, CAST(1 AS float8) AS weight FROM shared WHERE place <= :most)
+SELECT parent_id, memory_id, 'entity' AS way, CAST(1 AS float8) AS weight FROM shared WHERE place <= %(most)s)
 """
 
 _BY_LINK: Final = """
 (WITH
   linked AS (
     SELECT memory_id AS parent_id, other_id AS memory_id, weight FROM links
-    WHERE tenant_id = :tenant AND memory_id = ANY (CAST(:ids AS uuid[]))
+    WHERE tenant_id = %(tenant)s AND memory_id = ANY (CAST(%(ids)s AS uuid[]))
     UNION ALL
-    SELECT other_id, memory_id, weight FROM links WHERE tenant_id = :tenant AND other_id = ANY (CAST(:ids AS uuid[]))
+    SELECT other_id, memory_id, weight FROM links
+    WHERE tenant_id = %(tenant)s AND other_id = ANY (CAST(%(ids)s AS uuid[]))
   ),
   closest AS (
     SELECT parent_id, memory_id, max(weight) AS weight,
            row_number() OVER (PARTITION BY parent_id ORDER BY max(weight) DESC, memory_id DESC) AS place
     FROM linked WHERE weight > 0 AND memory_id {allowed} GROUP BY parent_id, memory_id
   )
-SELECT parent_id, memory_id, 'link' AS way, CAST(weight AS float8) AS weight FROM closest WHERE place <= :most)
+SELECT parent_id, memory_id, 'link' AS way, CAST(weight AS float8) AS weight FROM closest WHERE place <= %(most)s)
 """
 
 _LEGS: Final[dict[Way, str]] = {"vector": _BY_VECTOR, "entity": _BY_ENTITY, "link": _BY_LINK}

@@ -141,9 +141,12 @@ def uuids(sent: bytes | None) -> list[UUID]:
     return [_uuid(int.from_bytes(held[start : start + 16])) for start in range(0, len(held), 16)]
 
 
+_UNKNOWN: Final = SafeUUID.unknown  # to ask the enumeration for it takes longer than all the rest
+
+
 def _uuid(number: int) -> UUID:
     """As `UUID(int=number)` without its checks, which would take a tenth of a rebase."""
     made = object.__new__(UUID)
     object.__setattr__(made, "int", number)
-    object.__setattr__(made, "is_safe", SafeUUID.unknown)
+    object.__setattr__(made, "is_safe", _UNKNOWN)
     return made

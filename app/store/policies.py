@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Final
 from uuid import UUID
 
 from sqlalchemy import Connection, text
 
 from app.domain.policy import Policy
+from app.store.packed import driver
 
 
 def add(tx: Connection, tenant_id: UUID, version: int, policy: Policy, effective_at: datetime | None = None) -> None:
@@ -79,10 +81,10 @@ GROUP BY 1 ORDER BY 1
 
 def versions(tx: Connection, tenant_id: UUID) -> list[tuple[int, float, str]]:
     """All of a tenant's policies: version, from when on it holds in seconds since 1970, and its JSON."""
-    return [(row.version, row.since, row.body) for row in tx.execute(_VERSIONS, {"tenant_id": tenant_id})]
+    return driver(tx).execute(VERSIONS, {"tenant": tenant_id}).fetchall()
 
 
-_VERSIONS = text("""
+VERSIONS: Final = """
 SELECT version, CAST(extract(epoch FROM effective_at) AS float8) AS since, CAST(body AS text) AS body
-FROM policies WHERE tenant_id = :tenant_id ORDER BY version
-""")
+FROM policies WHERE tenant_id = %(tenant)s ORDER BY version
+"""

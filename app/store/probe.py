@@ -41,9 +41,9 @@ def word_scores(lexemes: Mapping[str, float], context: float, values: dict[str, 
     for n, (lexeme, idf) in enumerate(lexemes.items()):
         values |= {f"lexeme_{n}": quoted(lexeme), f"idf_{n}": idf, f"near_{n}": idf * context}
         scores.append(
-            f"CASE WHEN words @@ CAST(:lexeme_{n} AS tsquery) THEN "
-            f"CASE WHEN own @@ CAST(:lexeme_{n} AS tsquery) THEN CAST(:idf_{n} AS float8) "
-            f"ELSE CAST(:near_{n} AS float8) END ELSE 0 END"
+            f"CASE WHEN words @@ CAST(%(lexeme_{n})s AS tsquery) THEN "
+            f"CASE WHEN own @@ CAST(%(lexeme_{n})s AS tsquery) THEN CAST(%(idf_{n})s AS float8) "
+            f"ELSE CAST(%(near_{n})s AS float8) END ELSE 0 END"
         )
     return " + ".join(scores) or "0"
 
@@ -61,14 +61,14 @@ def quoted(lexeme: str) -> str:
 def allowed(request: SearchRequest, values: dict[str, Any]) -> str:
     """Which memories may be found, as a condition on memory_id; what it needs is put into the values."""
     conditions = filters(request, values)
-    elsewhere = f"SELECT memory_id FROM memory_state WHERE tenant_id = :tenant AND {_elsewhere(request, values)}"  # noqa: S608 - constants
+    elsewhere = f"SELECT memory_id FROM memory_state WHERE tenant_id = %(tenant)s AND {_elsewhere(request, values)}"  # noqa: S608 - constants
     if not conditions:  # nearly all are allowed, so the few others are looked up
         return (
-            "NOT IN (SELECT memory_id FROM memories WHERE tenant_id = :tenant AND deleted_at IS NOT NULL "  # noqa: S608 - constants
+            "NOT IN (SELECT memory_id FROM memories WHERE tenant_id = %(tenant)s AND deleted_at IS NOT NULL "  # noqa: S608 - constants
             f"UNION ALL {elsewhere})"
         )
     return (
-        "IN (SELECT memory_id FROM memories WHERE tenant_id = :tenant AND deleted_at IS NULL "  # noqa: S608 - constants
+        "IN (SELECT memory_id FROM memories WHERE tenant_id = %(tenant)s AND deleted_at IS NULL "  # noqa: S608 - constants
         f"AND {' AND '.join(conditions)} AND memory_id NOT IN ({elsewhere}))"
     )
 
@@ -79,14 +79,14 @@ def allowed_one(memory_id: str, request: SearchRequest, values: dict[str, Any]) 
     Subselects that give a value, since the planner would make a join of anything else, and read all that there is.
     """
     state = (
-        "(SELECT NOT (tier <> ALL (CAST(:tiers AS text[]))) FROM memory_state WHERE tenant_id = :tenant "  # noqa: S608 - constants
+        "(SELECT NOT (tier <> ALL (CAST(%(tiers)s AS text[]))) FROM memory_state WHERE tenant_id = %(tenant)s "  # noqa: S608 - constants
         f"AND memory_state.memory_id = {memory_id})"
     )
     conditions = filters(request, values)
     if not conditions:  # a deleted memory is in no tier that can be asked for
         return state
     return (
-        "(SELECT true FROM memories WHERE tenant_id = :tenant "  # noqa: S608 - constants
+        "(SELECT true FROM memories WHERE tenant_id = %(tenant)s "  # noqa: S608 - constants
         f"AND memories.memory_id = {memory_id} AND deleted_at IS NULL AND {' AND '.join(conditions)}) AND {state}"
     )
 
@@ -94,13 +94,13 @@ def allowed_one(memory_id: str, request: SearchRequest, values: dict[str, Any]) 
 def filters(request: SearchRequest, values: dict[str, Any]) -> list[str]:
     """The request's filters as conditions on `memories`; what they need is put into the values."""
     given = {
-        "subject": ("subject = :subject", request.subject),
-        "thread": ("thread = :thread", request.thread),
-        "tags": ("tags @> CAST(:tags AS text[])", list(request.tags)),
-        "kinds": ("kind = ANY (CAST(:kinds AS text[]))", list(request.kinds)),
-        "after": ("coalesce(occurred_at, created_at) >= :after", request.after),
-        "before": ("coalesce(occurred_at, created_at) < :before", request.before),
-        "as_of": ("created_at <= :as_of", request.as_of),
+        "subject": ("subject = %(subject)s", request.subject),
+        "thread": ("thread = %(thread)s", request.thread),
+        "tags": ("tags @> CAST(%(tags)s AS text[])", list(request.tags)),
+        "kinds": ("kind = ANY (CAST(%(kinds)s AS text[]))", list(request.kinds)),
+        "after": ("coalesce(occurred_at, created_at) >= %(after)s", request.after),
+        "before": ("coalesce(occurred_at, created_at) < %(before)s", request.before),
+        "as_of": ("created_at <= %(as_of)s", request.as_of),
     }
     values |= {name: value for name, (_, value) in given.items() if value} | {"tiers": list(request.tiers)}
     return [condition for condition, value in given.values() if value]
@@ -111,4 +111,4 @@ def _elsewhere(request: SearchRequest, values: dict[str, Any]) -> str:
     if request.tiers == ("active",):
         return "tier <> 'active'"
     values["tiers"] = list(request.tiers)
-    return "tier <> ALL (CAST(:tiers AS text[]))"
+    return "tier <> ALL (CAST(%(tiers)s AS text[]))"

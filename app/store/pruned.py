@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from sqlalchemy import Connection, TextClause, text
+from sqlalchemy import Connection
 
 from app.domain.retrieval import pruning
 from app.domain.retrieval.ranking import Ranking
 from app.domain.retrieval.request import SearchRequest
+from app.store.packed import driver
 from app.store.probe import Probe, allowed_one, filters, literal, quoted, word_scores
 
 FEW: Final = 5000
@@ -23,11 +24,11 @@ BREADTH_ALONE: Final = 1000
 """How many vectors the graph keeps in sight (`ef_search`) where they are all there is to find by."""
 
 # As for all searches; and no sort for the vectors: the graph gives them in order, and whoever sorts has read them all.
-PLAN: Final = text(
+PLAN: Final = (
     "SELECT set_config('enable_nestloop', 'off', true), set_config('enable_seqscan', 'off', true), "
     "set_config('enable_sort', 'off', true), "
     "set_config('hnsw.iterative_scan', 'relaxed_order', true), "
-    "set_config('hnsw.ef_search', CAST(CAST(:breadth AS integer) AS text), true)"
+    "set_config('hnsw.ef_search', CAST(CAST(%(breadth)s AS integer) AS text), true)"
 )
 
 
@@ -36,14 +37,15 @@ def few(tx: Connection, request: SearchRequest, values: dict[str, Any]) -> list[
     conditions = filters(request, values)
     if not conditions:
         return None
-    found = list(tx.execute(_few(conditions), values | {"few": FEW + 1}).scalars())
+    rows = driver(tx).execute(_few(conditions), values | {"few": FEW + 1}, binary=True)
+    found = [memory_id for (memory_id,) in rows]
     return found if len(found) <= FEW else None
 
 
-def _few(conditions: list[str]) -> TextClause:
-    return text(
-        "SELECT memory_id FROM memories WHERE tenant_id = :tenant AND deleted_at IS NULL "  # noqa: S608 - constants
-        f"AND {' AND '.join(conditions)} LIMIT :few"
+def _few(conditions: list[str]) -> str:
+    return (
+        "SELECT memory_id FROM memories WHERE tenant_id = %(tenant)s AND deleted_at IS NULL "  # noqa: S608 - constants
+        f"AND {' AND '.join(conditions)} LIMIT %(few)s"
     )
 
 
@@ -66,7 +68,7 @@ def found(probe: Probe, request: SearchRequest, ranking: Ranking, values: dict[s
     UNION ALL
     SELECT by_vector.memory_id, (
         SELECT {word_scores(probe.lexemes, ranking.context, values)} FROM memory_words
-        WHERE tenant_id = :tenant AND memory_words.memory_id = by_vector.memory_id), by_vector.score
+        WHERE tenant_id = %(tenant)s AND memory_words.memory_id = by_vector.memory_id), by_vector.score
     FROM by_vector WHERE by_vector.memory_id NOT IN (SELECT memory_id FROM by_words)
   )"""  # noqa: S608 - the parts are made of constants and bound values
 
@@ -83,9 +85,10 @@ def _by_words(probe: Probe, request: SearchRequest, ranking: Ranking, values: di
     values["own_scores"] = list(probe.lexemes.values())
     values["near_scores"] = [idf * ranking.context for idf in probe.lexemes.values()]
     return (
-        "SELECT memory_id, score FROM words_matching(CAST(:worth AS tsquery), "  # noqa: S608 - as above
-        "CAST(CAST(:lexemes AS text[]) AS tsquery[]), CAST(:own_scores AS float8[]), CAST(:near_scores AS float8[])) "
-        f"AS matching WHERE score > 0 AND {allowed_one('matching.memory_id', request, values)} LIMIT :by_words"
+        "SELECT memory_id, score FROM words_matching(CAST(%(worth)s AS tsquery), "  # noqa: S608 - as above
+        "CAST(CAST(%(lexemes)s AS text[]) AS tsquery[]), CAST(%(own_scores)s AS float8[]), "
+        "CAST(%(near_scores)s AS float8[])) "
+        f"AS matching WHERE score > 0 AND {allowed_one('matching.memory_id', request, values)} LIMIT %(by_words)s"
     )
 
 
@@ -96,20 +99,20 @@ def _by_vector(probe: Probe, request: SearchRequest, values: dict[str, Any]) -> 
     values |= {"space": probe.space_id, "vector": literal(probe.vector)}
     return f"""
     SELECT memory_id, score FROM (
-      (SELECT memory_id, -(CAST(embedding AS halfvec({size})) <#> CAST(:vector AS halfvec({size}))) AS score
-       FROM embeddings WHERE tenant_id = :tenant AND space_id = :space AND grafted
+      (SELECT memory_id, -(CAST(embedding AS halfvec({size})) <#> CAST(%(vector)s AS halfvec({size}))) AS score
+       FROM embeddings WHERE tenant_id = %(tenant)s AND space_id = %(space)s AND grafted
          AND {allowed_one("embeddings.memory_id", request, values)}
-       ORDER BY CAST(embedding AS halfvec({size})) <#> CAST(:vector AS halfvec({size})) LIMIT :by_vector)
+       ORDER BY CAST(embedding AS halfvec({size})) <#> CAST(%(vector)s AS halfvec({size})) LIMIT %(by_vector)s)
       UNION ALL
       (SELECT memory_id, score FROM (
-         SELECT memory_id, -(embedding <#> CAST(:vector AS halfvec)) AS score FROM embeddings
-         WHERE tenant_id = :tenant AND space_id = :space AND NOT grafted ORDER BY score DESC OFFSET 0
-       ) AS tail WHERE {allowed_one("tail.memory_id", request, values)} LIMIT :by_vector)
-    ) AS near WHERE score > 0 ORDER BY score DESC LIMIT :by_vector"""  # noqa: S608 - as above; a number
+         SELECT memory_id, -(embedding <#> CAST(%(vector)s AS halfvec)) AS score FROM embeddings
+         WHERE tenant_id = %(tenant)s AND space_id = %(space)s AND NOT grafted ORDER BY score DESC OFFSET 0
+       ) AS tail WHERE {allowed_one("tail.memory_id", request, values)} LIMIT %(by_vector)s)
+    ) AS near WHERE score > 0 ORDER BY score DESC LIMIT %(by_vector)s"""  # noqa: S608 - as above; a number
 
 
 def _relevance(probe: Probe) -> str:
     if not probe.has_vector:
         return "CAST(NULL AS float8)"
-    return """(SELECT -(embedding <#> CAST(:vector AS halfvec)) FROM embeddings
-      WHERE tenant_id = :tenant AND space_id = :space AND embeddings.memory_id = by_words.memory_id)"""
+    return """(SELECT -(embedding <#> CAST(%(vector)s AS halfvec)) FROM embeddings
+      WHERE tenant_id = %(tenant)s AND space_id = %(space)s AND embeddings.memory_id = by_words.memory_id)"""

@@ -7,24 +7,33 @@ for `@@`, and no index finds all that a comparison does. Of more, `pruned` finds
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
-from sqlalchemy import Connection, TextClause, text
+from sqlalchemy import Connection
 
 from app.domain.retrieval.candidates import Candidate
 from app.domain.retrieval.ranking import Ranking
 from app.domain.retrieval.request import SearchRequest
-from app.store import pruned
+from app.store import pruned, states
+from app.store.packed import driver
 from app.store.probe import Probe, allowed, allowed_one, literal, quoted, word_scores
+from app.store.states import Held
 
-__all__ = ["CANDIDATES", "Probe", "allowed", "candidates"]
+__all__ = ["CANDIDATES", "Found", "Probe", "allowed", "candidates"]
 
 CANDIDATES = 200
 
 # Loops over all pairs, which the planner likes while it has no statistics of a new tenant, took seconds. And no table
 # is read through, so that a search takes no longer for what other tenants have.
-_PLAN = text("SELECT set_config('enable_nestloop', 'off', true), set_config('enable_seqscan', 'off', true)")
+_PLAN: Final = "SELECT set_config('enable_nestloop', 'off', true), set_config('enable_seqscan', 'off', true)"
+
+
+class Found(NamedTuple):
+    """Candidates, best first, and what their strength is worked out from, in their order."""
+
+    candidates: list[Candidate]
+    held: Held
 
 
 def candidates(
@@ -34,14 +43,14 @@ def candidates(
     request: SearchRequest,
     ranking: Ranking,
     limit: int = CANDIDATES,
-) -> list[Candidate]:
+) -> Found:
     """The memories that pass the request's filters, by their base score: words·W + relevance·R, best first.
 
     A memory without a vector yet is found by its words, one without words by its vector; deleted ones never.
     Both scores are divided by the best memory's, so that they are 0 to 1.
     """
     if not probe.lexemes and not probe.has_vector:
-        return []
+        return Found([], states.held(b""))
     values: dict[str, Any] = {
         "tenant": tenant_id,
         "limit": limit,
@@ -52,12 +61,13 @@ def candidates(
     prunes = probe.among is not None and "active" in request.tiers
     ids = pruned.few(tx, request, values) if prunes else None
     if prunes and ids is None:
-        tx.execute(pruned.PLAN, pruned.plan(probe))
+        driver(tx).execute(pruned.PLAN, pruned.plan(probe))
         found = pruned.found(probe, request, ranking, values)
     else:
-        tx.execute(_PLAN)
+        driver(tx).execute(_PLAN)
         found = _compared(probe, request, ranking, values, ids)
-    return [Candidate(*row) for row in tx.execute(_statement(found), values)]
+    rows = driver(tx).execute(_statement(found), values, binary=True).fetchall()
+    return Found([Candidate(*row[:-1]) for row in rows], states.held(b"".join(row[-1] for row in rows)))
 
 
 def _compared(
@@ -74,7 +84,7 @@ def _compared(
   by_words AS MATERIALIZED ({words}),
   by_vector AS MATERIALIZED ({vectors}),
   nearest AS MATERIALIZED (
-    SELECT memory_id, score FROM by_vector WHERE score > 0 ORDER BY score DESC, memory_id DESC LIMIT :limit
+    SELECT memory_id, score FROM by_vector WHERE score > 0 ORDER BY score DESC, memory_id DESC LIMIT %(limit)s
   ),
   found AS MATERIALIZED (
     SELECT memory_id, by_words.score AS words, by_vector.score AS relevance
@@ -89,15 +99,15 @@ def _words(
 ) -> str:
     values["any_lexeme"] = " | ".join(map(quoted, probe.lexemes))
     score = word_scores(probe.lexemes, ranking.context, values)
-    matching = f"{'words' if ranking.context else 'own'} @@ CAST(:any_lexeme AS tsquery)"
+    matching = f"{'words' if ranking.context else 'own'} @@ CAST(%(any_lexeme)s AS tsquery)"
     return _each("memory_words", "own, words", f"{score} AS score", matching, _which(request, values, ids))
 
 
 def _vectors(probe: Probe, request: SearchRequest, values: dict[str, Any], ids: Sequence[UUID] | None) -> str:
     """Cosine to every vector of the space: the inner product, as they are unit vectors (`<#>` negates it)."""
     values |= {"space": probe.space_id, "vector": literal(probe.vector)}
-    score = "-(embedding <#> CAST(:vector AS halfvec)) AS score"
-    return _each("embeddings", "embedding, space_id", score, "space_id = :space", _which(request, values, ids))
+    score = "-(embedding <#> CAST(%(vector)s AS halfvec)) AS score"
+    return _each("embeddings", "embedding, space_id", score, "space_id = %(space)s", _which(request, values, ids))
 
 
 def _which(request: SearchRequest, values: dict[str, Any], ids: Sequence[UUID] | None) -> tuple[str, bool]:
@@ -112,17 +122,16 @@ def _each(table: str, columns: str, score: str, condition: str, which: tuple[str
     """A score of each row of a table; where the memories are named, they are looked up one by one."""
     whose, are_named = which
     if not are_named:
-        return f"SELECT memory_id, {score} FROM {table} WHERE tenant_id = :tenant AND {condition} AND {whose}"  # noqa: S608 - as above
+        return f"SELECT memory_id, {score} FROM {table} WHERE tenant_id = %(tenant)s AND {condition} AND {whose}"  # noqa: S608 - as above
     return f"""
-    SELECT named.memory_id, {score} FROM unnest(CAST(:ids AS uuid[])) AS named (memory_id) CROSS JOIN LATERAL (
-      SELECT {columns} FROM {table} WHERE tenant_id = :tenant AND {table}.memory_id = named.memory_id
+    SELECT named.memory_id, {score} FROM unnest(CAST(%(ids)s AS uuid[])) AS named (memory_id) CROSS JOIN LATERAL (
+      SELECT {columns} FROM {table} WHERE tenant_id = %(tenant)s AND {table}.memory_id = named.memory_id
         AND {condition} OFFSET 0
     ) AS known WHERE {whose}"""  # noqa: S608 - as above
 
 
-def _statement(found: str) -> TextClause:
-    return text(
-        f"""
+def _statement(found: str) -> str:
+    return f"""
 WITH {found},
   most AS MATERIALIZED (
     SELECT nullif(greatest(max(words), 0), 0) AS words, nullif(greatest(max(relevance), 0), 0) AS relevance FROM found
@@ -134,18 +143,17 @@ WITH {found},
   ),
   top AS MATERIALIZED (
     SELECT memory_id, words, relevance, cosine,
-           words * CAST(:words_weight AS float8) + relevance * CAST(:relevance_weight AS float8) AS score
-    FROM scored ORDER BY score DESC, memory_id DESC LIMIT :limit
+           words * CAST(%(words_weight)s AS float8) + relevance * CAST(%(relevance_weight)s AS float8) AS score
+    FROM scored ORDER BY score DESC, memory_id DESC LIMIT %(limit)s
   )
 SELECT top.memory_id, text, subject, thread, speaker, external_id, kind, tags, occurred_at, created_at,
-       tier, top.words, top.relevance, top.cosine
+       tier, top.words, top.relevance, top.cosine, record
 FROM top CROSS JOIN LATERAL (
   SELECT text, subject, thread, speaker, external_id, kind, tags, occurred_at, created_at FROM memories
-  WHERE tenant_id = :tenant AND memories.memory_id = top.memory_id AND deleted_at IS NULL OFFSET 0
+  WHERE tenant_id = %(tenant)s AND memories.memory_id = top.memory_id AND deleted_at IS NULL OFFSET 0
 ) AS memory CROSS JOIN LATERAL (
-  SELECT tier FROM memory_state
-  WHERE tenant_id = :tenant AND memory_state.memory_id = top.memory_id OFFSET 0
+  SELECT tier, {states.RECORD} AS record FROM memory_state
+  WHERE tenant_id = %(tenant)s AND memory_state.memory_id = top.memory_id OFFSET 0
 ) AS state
 ORDER BY top.score DESC, top.memory_id DESC
 """  # noqa: S608 - the parts are made of constants and bound values
-    )

@@ -9,9 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, Final
 from uuid import UUID
 
-from sqlalchemy import Connection, TextClause, text
+from sqlalchemy import Connection, text
+
+from app.store.packed import driver
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +78,7 @@ ON CONFLICT (model, dimensions) DO NOTHING
 
 def of_tenant(tx: Connection, tenant_id: UUID) -> TenantSpaces | None:
     """A tenant's spaces now; None while nothing of it has been embedded."""
-    return _spaces(tx, _OF_TENANT, tenant_id)
+    return _spaces(tx, OF_TENANT, tenant_id)
 
 
 def hold(tx: Connection, tenant_id: UUID) -> TenantSpaces | None:
@@ -88,25 +91,28 @@ def lock(tx: Connection, tenant_id: UUID) -> TenantSpaces | None:
     return _spaces(tx, _LOCK, tenant_id)
 
 
-def _spaces(tx: Connection, statement: TextClause, tenant_id: UUID) -> TenantSpaces | None:
-    row = tx.execute(statement, {"tenant": tenant_id}).one_or_none()
-    if row is None:
+def of_row(row: Sequence[Any]) -> TenantSpaces | None:
+    """A tenant's spaces of what `OF_TENANT` gives, or of as many nulls."""
+    if row[0] is None:
         return None
-    target = None if row.target_id is None else Space(*row[4:8])
-    return TenantSpaces(Space(*row[:4]), target, row.graph_space_id)
+    return TenantSpaces(Space(*row[:4]), None if row[4] is None else Space(*row[4:8]), row[8])
 
 
-_COLUMNS = """
+def _spaces(tx: Connection, statement: str, tenant_id: UUID) -> TenantSpaces | None:
+    row = driver(tx).execute(statement, {"tenant": tenant_id}).fetchone()
+    return row and of_row(row)
+
+
+OF_TENANT: Final = """
 SELECT searched.space_id, searched.model, searched.dimensions, searched.embedder,
-  target.space_id AS target_id, target.model, target.dimensions, target.embedder, graph_space_id
+  target.space_id, target.model, target.dimensions, target.embedder, graph_space_id
 FROM tenant_spaces
 JOIN embedding_spaces AS searched ON searched.space_id = tenant_spaces.space_id
 LEFT JOIN embedding_spaces AS target ON target.space_id = tenant_spaces.target_space_id
-WHERE tenant_spaces.tenant_id = :tenant
+WHERE tenant_spaces.tenant_id = %(tenant)s
 """
-_OF_TENANT = text(_COLUMNS)
-_HOLD = text(f"{_COLUMNS} FOR SHARE OF tenant_spaces")
-_LOCK = text(f"{_COLUMNS} FOR UPDATE OF tenant_spaces")
+_HOLD: Final = f"{OF_TENANT} FOR SHARE OF tenant_spaces"
+_LOCK: Final = f"{OF_TENANT} FOR UPDATE OF tenant_spaces"
 
 
 def adopt(tx: Connection, tenant_id: UUID, space_id: int) -> None:

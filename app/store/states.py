@@ -13,19 +13,36 @@ from sqlalchemy import Connection
 
 from app.domain.dynamics.state import Row, State, take
 from app.domain.tiers import DECAY_TIERS
-from app.store.packed import Doubles, Integers, Moments, Uuids, driver, moments, numbers, uuids
+from app.store.packed import Doubles, Integers, Moments, Uuids, driver, moments, uuids
 
+# What a row is sent as: by the name of its column, PostgreSQL's function and NumPy's type of what it gives.
 _FORMS: Final = {
-    "kind": ("int2send", ">i2"),
-    "salience": ("float4send", ">f4"),
-    "multiplier": ("float4send", ">f4"),
-    "pace": ("float4send", ">f4"),
-    "access_count": ("int4send", ">i4"),
-    "level": ("float8send", ">f8"),
-    "retrieval": ("float8send", ">f8"),
-    "stability": ("float8send", ">f8"),
+    "kind": ("int2send(kind)", ">i2"),
+    "salience": ("float4send(coalesce(salience, 0))", ">f4"),
+    "multiplier": ("float4send(multiplier)", ">f4"),
+    "pace": ("float4send(pace)", ">f4"),
+    "access_count": ("int4send(access_count)", ">i4"),
+    "level": ("float8send(level)", ">f8"),
+    "retrieval": ("float8send(retrieval)", ">f8"),
+    "stability": ("float8send(stability)", ">f8"),
 }
-_COLUMNS: Final = tuple(field.name for field in fields(Row))
+_MOMENT: Final = ">i8"
+_STATE: Final = {
+    field.name: _FORMS.get(field.name, (f"timestamptz_send({field.name})", _MOMENT)) for field in fields(Row)
+}
+_TIERS: Final = ", ".join(f"'{tier}'" for tier in DECAY_TIERS)
+_SENT: Final = {
+    "id": ("uuid_send(memory_id)", "V16"),
+    "is_scored": ("int2send((salience IS NOT NULL)::int::int2)", ">i2"),
+    "version": ("int4send(policy_version)", ">i4"),
+    "decay_tier": (f"int4send(array_position(ARRAY[{_TIERS}], decay_tier) - 1)", ">i4"),
+    "next_due_at": ("timestamptz_send(next_due_at)", _MOMENT),
+    **_STATE,
+}
+_RECORD: Final = np.dtype([(name, form) for name, (_, form) in _SENT.items()])
+
+RECORD: Final = " || ".join(sent for sent, _ in _SENT.values())
+"""SQL of a row of `memory_state` as bytes; `held` reads many of them, one after another."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +50,7 @@ class Held:
     """Memories as their rows have them; every array has shape (n,), in the order of `ids`.
 
     Attributes:
-        ids: In ascending order.
+        ids: As they were read; by `read` and the like in ascending order.
         state: What strength is a function of; what has no salience yet counts as 0.
         is_scored: Whether it has a salience, the caller's or another.
         versions: Of the policy that each is anchored under.
@@ -85,8 +102,8 @@ def read(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> Held:
 
 def read_unnamed(tx: Connection, tenant_id: UUID, memory_ids: bytes) -> Unnamed:
     """The same of ids of 16 bytes each."""
-    ids, _, versions, _, _, *columns = _sent_rows(tx, _READ, {"tenant": tenant_id, "ids": Uuids(memory_ids)})
-    return Unnamed(ids or b"", _state(columns), _versions(versions))
+    rows = _records(_sent(tx, _READ, {"tenant": tenant_id, "ids": Uuids(memory_ids)}))
+    return Unnamed(rows["id"].tobytes(), _state(rows), rows["version"].astype(np.int64))
 
 
 def lock(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> Held:
@@ -150,38 +167,39 @@ def counts_by_tier(tx: Connection, tenant_id: UUID) -> dict[str, int]:
 _BY_TIER: Final = "SELECT tier, count(*) FROM memory_state WHERE tenant_id = %(tenant)s GROUP BY tier"
 
 
-def _held(tx: Connection, statement: str, values: dict[str, Any]) -> Held:
-    ids, scored, versions, tiers, due, *columns = _sent_rows(tx, statement, values)
+def held(records: bytes) -> Held:
+    """The memories of `RECORD`s, in their order."""
+    rows = _records(records)
     return Held(
-        uuids(ids),
-        _state(columns),
-        numbers(scored, ">i2") > 0,
-        _versions(versions),
-        numbers(tiers, ">i4").astype(np.int8),
-        moments(due),
+        uuids(rows["id"].tobytes()),
+        _state(rows),
+        rows["is_scored"] > 0,
+        rows["version"].astype(np.int64),
+        rows["decay_tier"].astype(np.int8),
+        moments(rows["next_due_at"].tobytes()),
     )
 
 
-def _sent_rows(tx: Connection, statement: str, values: dict[str, Any]) -> tuple[bytes | None, ...]:
-    return driver(tx).execute(statement, values, binary=True).fetchone() or (None,) * (len(_COLUMNS) + 5)
+def _held(tx: Connection, statement: str, values: dict[str, Any]) -> Held:
+    return held(_sent(tx, statement, values))
 
 
-def _state(columns: Sequence[bytes | None]) -> State:
-    read_columns = {
-        name: numbers(sent, _FORMS[name][1]) if name in _FORMS else moments(sent)
-        for name, sent in zip(_COLUMNS, columns, strict=True)
-    }
-    return Row(**read_columns)
+def _sent(tx: Connection, statement: str, values: dict[str, Any]) -> bytes:
+    row = driver(tx).execute(statement, values, binary=True).fetchone()
+    return (row and row[0]) or b""
 
 
-def _versions(sent: bytes | None) -> npt.NDArray[np.int64]:
-    return numbers(sent, ">i4").astype(np.int64)
+def _records(sent: bytes) -> npt.NDArray[np.void]:
+    return np.frombuffer(sent, _RECORD)
 
 
-def _sent(name: str) -> str:
-    function = _FORMS[name][0] if name in _FORMS else "timestamptz_send"
-    value = "coalesce(salience, 0)" if name == "salience" else name
-    return f"string_agg({function}({value}), '')"
+def _state(rows: npt.NDArray[np.void]) -> State:
+    return Row(
+        **{
+            name: moments(rows[name].tobytes()) if form == _MOMENT else rows[name].astype(np.float64)
+            for name, (_, form) in _STATE.items()
+        }
+    )
 
 
 # By a column of the row itself, so that who has waited for its lock sees what happened meanwhile.
@@ -189,13 +207,8 @@ _ALIVE: Final = "tier <> 'deleted'"
 
 
 def _statement(where: str, sort: str = "") -> str:
-    tiers = ", ".join(f"'{tier}'" for tier in DECAY_TIERS)
     return f"""
-SELECT string_agg(uuid_send(memory_id), ''), string_agg(int2send((salience IS NOT NULL)::int::int2), ''),
-  string_agg(int4send(policy_version), ''),
-  string_agg(int4send(array_position(ARRAY[{tiers}], decay_tier) - 1), ''),
-  string_agg(timestamptz_send(next_due_at), ''),
-  {", ".join(map(_sent, _COLUMNS))}
+SELECT string_agg({RECORD}, '')
 FROM (
   SELECT * FROM (SELECT * FROM memory_state WHERE tenant_id = %(tenant)s AND {where}) AS chosen {sort}
 ) AS found

@@ -92,7 +92,7 @@ class Crowd:
 def found(tenant: UUID, probe: Probe, request: SearchRequest | None = None) -> list[Candidate]:
     """What a search finds among a tenant's memories."""
     with database.tenant(tenant) as tx:
-        return candidates(tx, tenant, probe, request or SearchRequest("x"), RANKING)
+        return candidates(tx, tenant, probe, request or SearchRequest("x"), RANKING).candidates
 
 
 @pytest.fixture

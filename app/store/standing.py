@@ -1,0 +1,41 @@
+"""How a tenant stands at a moment, as far as a search must know: its policies, its spaces and the clock, at once."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from sqlalchemy import Connection
+
+from app.store import policies, spaces
+from app.store.packed import driver
+from app.store.spaces import TenantSpaces
+
+
+class Standing(NamedTuple):
+    """How a tenant stands.
+
+    Attributes:
+        now: By the database's clock, in seconds since 1970.
+        policies: All of its policies, as of `policies.versions`.
+        spaces: As of `spaces.of_tenant`.
+    """
+
+    now: float
+    policies: list[tuple[int, float, str]]
+    spaces: TenantSpaces | None
+
+
+def read(tx: Connection, tenant_id: UUID) -> Standing:
+    """How a tenant stands now."""
+    rows = driver(tx).execute(_READ, {"tenant": tenant_id}, binary=True).fetchall()
+    return Standing(rows[0][0], [row[1:4] for row in rows if row[1] is not None], spaces.of_row(rows[0][4:]))
+
+
+_READ: Final = f"""
+SELECT CAST(extract(epoch FROM clock_timestamp()) AS float8), policy.*, there.*
+FROM (VALUES (1)) AS one
+LEFT JOIN ({policies.VERSIONS}) AS policy ON true
+LEFT JOIN ({spaces.OF_TENANT}) AS there ON true
+ORDER BY version
+"""  # noqa: S608 - put together of constants
