@@ -139,7 +139,7 @@ def ranked(tenant_id: UUID, gathered: Gathered, request: SearchRequest) -> tuple
         parameters=parameters,
     )
     if spreads:
-        results = spread(tenant_id, results, request, spreads, gathered.probe.space_id)
+        results = spread(tenant_id, results, request, spreads, gathered.probe)
     best = results[0].score if results else 0.0
     results, reranked = rerank(tenant_id, request.query, results, ranking.rerank)
     if share:

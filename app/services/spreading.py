@@ -13,6 +13,7 @@ from app.domain.retrieval.request import SearchRequest, SearchResult
 from app.domain.retrieval.spread import SEEDS_MAX, Reached, Spreading
 from app.services import vitals
 from app.store import database, neighbours
+from app.store.probe import Probe
 
 
 def spread(
@@ -20,7 +21,7 @@ def spread(
     ranked: Sequence[SearchResult],
     request: SearchRequest,
     spreading: Spreading,
-    space_id: int | None,
+    probe: Probe,
 ) -> list[SearchResult]:
     """The results with what they spread to, each memory once with its best score, best first.
 
@@ -33,14 +34,14 @@ def spread(
         ranked: What was found, best first.
         request: What was looked for.
         spreading: How a search spreads.
-        space_id: Embedding space of the vectors; None where there is none.
+        probe: What memories were compared with.
     """
     scores = {result.id: result.score for result in ranked}
     reached: dict[UUID, Reached] = {}
     edge: Sequence[UUID] = [result.id for result in ranked[:SEEDS_MAX]]
     with database.tenant(tenant_id) as tx:
         for _ in range(spreading.hops):
-            near = neighbours.near(tx, tenant_id, edge, spreading.ways, space_id, request)
+            near = neighbours.near(tx, tenant_id, edge, spreading.ways, probe, request)
             raised = rule.raised(scores, near, spreading.factor)
             scores |= {memory_id: one.score for memory_id, one in raised.items()}
             reached |= raised

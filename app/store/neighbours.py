@@ -10,8 +10,12 @@ from sqlalchemy import Connection, text
 
 from app.domain.retrieval.request import SearchRequest
 from app.domain.retrieval.spread import CARRIERS_MAX, COSINE_MIN, NEIGHBOURS_MAX, Near, Way
+from app.store import pruned
 from app.store.packed import driver
-from app.store.search import allowed
+from app.store.probe import Probe, allowed, allowed_one
+
+BREADTH: Final = 100
+"""How many vectors the graph keeps in sight (`ef_search`) for the few nearest of each."""
 
 
 def near(
@@ -19,31 +23,36 @@ def near(
     tenant_id: UUID,
     memory_ids: Sequence[UUID],
     ways: Sequence[Way],
-    space_id: int | None,
+    probe: Probe,
     request: SearchRequest,
 ) -> list[Near]:
     """The neighbours of these memories that pass the request's filters, the nearest few of each by each way.
 
-    Near by entity are those that share most, the rarer counting more; by link those with the most weight.
+    Near by entity are those that share most, the rarer counting more; by link those with the most weight. By vector
+    all are compared, or the tenant's own graph is asked, as the search was that found them.
 
     Args:
         tx: The tenant's transaction.
         tenant_id: The tenant.
         memory_ids: A few.
         ways: How to be a neighbour.
-        space_id: Embedding space of the vectors; None for no neighbours by vector.
+        probe: What the search compared memories with; without a space there are no neighbours by vector.
         request: Its filters.
     """
     values: dict[str, Any] = {
         "tenant": tenant_id,
         "ids": list(memory_ids),
-        "space": space_id,
+        "space": probe.space_id,
         "cosine_min": COSINE_MIN,
         "carriers_max": CARRIERS_MAX,
         "most": NEIGHBOURS_MAX,
     }
-    condition = allowed(request, values)
-    legs = [_LEGS[way].format(allowed=condition) for way in ways if way != "vector" or space_id is not None]
+    parts, texts = {"allowed": allowed(request, values)}, _LEGS
+    if probe.vector is not None and pruned.prunes(probe, request):
+        driver(tx).execute(pruned.PLAN, {"breadth": BREADTH})
+        one = allowed_one("embeddings.memory_id", request, values)
+        parts, texts = parts | {"allowed_one": one, "size": str(len(probe.vector))}, _LEGS | {"vector": _BY_GRAPH}
+    legs = [texts[way].format(**parts) for way in ways if way != "vector" or probe.space_id is not None]
     if not memory_ids or not legs:
         return []
     found = driver(tx).execute(" UNION ALL ".join(legs), values, binary=True)
@@ -65,6 +74,29 @@ _BY_VECTOR: Final = """
     ) AS compared
     WHERE tenant_id = %(tenant)s AND space_id = %(space)s AND cosine >= %(cosine_min)s AND memory_id <> parent_id
       AND memory_id {allowed}
+  )
+SELECT parent_id, memory_id, 'vector' AS way, CAST(1 AS float8) AS weight FROM close WHERE place <= %(most)s)
+"""
+
+# The vectors outside the graph are few.
+_BY_GRAPH: Final = """
+(WITH
+  parents AS MATERIALIZED (
+    SELECT memory_id AS parent_id, CAST(embedding AS halfvec({size})) AS parent FROM embeddings
+    WHERE tenant_id = %(tenant)s AND space_id = %(space)s AND memory_id = ANY (CAST(%(ids)s AS uuid[]))
+  ),
+  close AS (
+    SELECT parent_id, memory_id,
+           row_number() OVER (PARTITION BY parent_id ORDER BY cosine DESC, memory_id DESC) AS place
+    FROM parents CROSS JOIN LATERAL (
+      (SELECT memory_id, -(CAST(embedding AS halfvec({size})) <#> parent) AS cosine FROM embeddings
+       WHERE tenant_id = %(tenant)s AND space_id = %(space)s AND grafted AND {allowed_one}
+       ORDER BY CAST(embedding AS halfvec({size})) <#> parent LIMIT %(most)s + 1)
+      UNION ALL
+      (SELECT memory_id, -(CAST(embedding AS halfvec({size})) <#> parent) FROM embeddings
+       WHERE tenant_id = %(tenant)s AND space_id = %(space)s AND NOT grafted AND {allowed_one})
+    ) AS compared
+    WHERE cosine >= %(cosine_min)s AND memory_id <> parent_id
   )
 SELECT parent_id, memory_id, 'vector' AS way, CAST(1 AS float8) AS weight FROM close WHERE place <= %(most)s)
 """

@@ -20,6 +20,8 @@ FEW: Final = 5000
 """Memories that a filter may leave for them to be compared one by one."""
 BY_WORDS: Final = 400
 BY_VECTOR: Final = 200
+ELSEWHERE: Final = 500
+"""Memories in other tiers than the active one, up to which each candidate isn't looked up to know its own."""
 BREADTH_ALONE: Final = 1000
 """How many vectors the graph keeps in sight (`ef_search`) where they are all there is to find by."""
 
@@ -30,6 +32,14 @@ PLAN: Final = (
     "set_config('hnsw.iterative_scan', 'relaxed_order', true), "
     "set_config('hnsw.ef_search', CAST(CAST(%(breadth)s AS integer) AS text), true)"
 )
+
+
+def prunes(probe: Probe, request: SearchRequest) -> bool:
+    """Whether the tenant's own indexes are asked, and not all of its memories compared.
+
+    What isn't active is for who looks for it: seldom, and mostly few of many.
+    """
+    return probe.among is not None and "active" in request.tiers
 
 
 def few(tx: Connection, request: SearchRequest, values: dict[str, Any]) -> list[Any] | None:
@@ -60,7 +70,11 @@ def found(probe: Probe, request: SearchRequest, ranking: Ranking, values: dict[s
     As parts of a WITH, the last of which is `found (memory_id, words, relevance)`.
     """
     values["by_words"], values["by_vector"] = BY_WORDS, BY_VECTOR
+    values["elsewhere"] = ELSEWHERE + 1
     return f"""
+  elsewhere AS MATERIALIZED (
+    SELECT memory_id FROM memory_state WHERE tenant_id = %(tenant)s AND tier <> 'active' LIMIT %(elsewhere)s
+  ),
   by_words AS MATERIALIZED ({_by_words(probe, request, ranking, values)}),
   by_vector AS MATERIALIZED ({_by_vector(probe, request, values)}),
   found AS MATERIALIZED (
@@ -88,7 +102,7 @@ def _by_words(probe: Probe, request: SearchRequest, ranking: Ranking, values: di
         "SELECT memory_id, score FROM words_matching(CAST(%(worth)s AS tsquery), "  # noqa: S608 - as above
         "CAST(CAST(%(lexemes)s AS text[]) AS tsquery[]), CAST(%(own_scores)s AS float8[]), "
         "CAST(%(near_scores)s AS float8[])) "
-        f"AS matching WHERE score > 0 AND {allowed_one('matching.memory_id', request, values)} LIMIT %(by_words)s"
+        f"AS matching WHERE score > 0 AND {_shown('matching.memory_id', request, values)} LIMIT %(by_words)s"
     )
 
 
@@ -101,14 +115,25 @@ def _by_vector(probe: Probe, request: SearchRequest, values: dict[str, Any]) -> 
     SELECT memory_id, score FROM (
       (SELECT memory_id, -(CAST(embedding AS halfvec({size})) <#> CAST(%(vector)s AS halfvec({size}))) AS score
        FROM embeddings WHERE tenant_id = %(tenant)s AND space_id = %(space)s AND grafted
-         AND {allowed_one("embeddings.memory_id", request, values)}
+         AND {_shown("embeddings.memory_id", request, values)}
        ORDER BY CAST(embedding AS halfvec({size})) <#> CAST(%(vector)s AS halfvec({size})) LIMIT %(by_vector)s)
       UNION ALL
       (SELECT memory_id, score FROM (
          SELECT memory_id, -(embedding <#> CAST(%(vector)s AS halfvec)) AS score FROM embeddings
          WHERE tenant_id = %(tenant)s AND space_id = %(space)s AND NOT grafted ORDER BY score DESC OFFSET 0
-       ) AS tail WHERE {allowed_one("tail.memory_id", request, values)} LIMIT %(by_vector)s)
+       ) AS tail WHERE {_shown("tail.memory_id", request, values)} LIMIT %(by_vector)s)
     ) AS near WHERE score > 0 ORDER BY score DESC LIMIT %(by_vector)s"""  # noqa: S608 - as above; a number
+
+
+def _shown(memory_id: str, request: SearchRequest, values: dict[str, Any]) -> str:
+    """Whether a memory may be found: where few are elsewhere, they are all known beforehand."""
+    one = allowed_one(memory_id, request, values)
+    if request.tiers != ("active",) or filters(request, values):
+        return one
+    return (
+        f"CASE WHEN (SELECT count(*) FROM elsewhere) <= {ELSEWHERE} "  # noqa: S608 - as above
+        f"THEN {memory_id} NOT IN (SELECT memory_id FROM elsewhere) ELSE {one} END"
+    )
 
 
 def _relevance(probe: Probe) -> str:

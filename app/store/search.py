@@ -57,8 +57,7 @@ def candidates(
         "words_weight": ranking.words,
         "relevance_weight": ranking.relevance,
     }
-    # What isn't active is for who looks for it: seldom, and mostly few of many.
-    prunes = probe.among is not None and "active" in request.tiers
+    prunes = pruned.prunes(probe, request)
     ids = pruned.few(tx, request, values) if prunes else None
     if prunes and ids is None:
         driver(tx).execute(pruned.PLAN, pruned.plan(probe))
