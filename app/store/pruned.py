@@ -18,12 +18,12 @@ from app.store.probe import Probe, allowed_one, filters, literal, quoted, word_s
 
 FEW: Final = 5000
 """Memories that a filter may leave for them to be compared one by one."""
-BY_WORDS: Final = 400
+BY_WORDS: Final = 600
 BY_VECTOR: Final = 200
-ELSEWHERE: Final = 500
-"""Memories in other tiers than the active one, up to which each candidate isn't looked up to know its own."""
 BREADTH_ALONE: Final = 1000
 """How many vectors the graph keeps in sight (`ef_search`) where they are all there is to find by."""
+ELSEWHERE: Final = 500
+"""Memories in other tiers than the active one, up to which each candidate isn't looked up to know its own."""
 
 # As for all searches; and no sort for the vectors: the graph gives them in order, and whoever sorts has read them all.
 PLAN: Final = (

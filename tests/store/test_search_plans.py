@@ -5,11 +5,12 @@ from __future__ import annotations
 from uuid import UUID
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import Connection, text
 
 from app.domain.retrieval.request import SearchRequest
 from app.services import graphs
 from app.store import database
+from app.store.neighbours import near
 from app.store.probe import Probe
 from app.store.search import candidates
 from tests.store.crowd import LIMIT, RANKING, Crowd, crowd, found
@@ -32,7 +33,12 @@ def read(tenant: UUID, probe: Probe, request: SearchRequest | None = None) -> tu
     database.close()  # counts are of a connection, until they are sent to others
     with database.tenant(tenant) as tx:
         candidates(tx, tenant, probe, request or SearchRequest("x"), RANKING)
-        scans = tx.execute(READ, {"tables": list(TABLES)}).all()
+        return scanned(tx)
+
+
+def scanned(tx: Connection) -> tuple[set[str], set[str], int]:
+    """The same of all that a connection has done in its first transaction."""
+    scans = tx.execute(READ, {"tables": list(TABLES)}).all()
     tables = {name for name, is_table, count, _ in scans if is_table and count}
     indexes = {name for name, is_table, count, _ in scans if not is_table and count}
     return tables, indexes, sum(row.rows for row in scans)
@@ -157,6 +163,26 @@ def test_a_vector_written_anew_leaves_the_graph_and_is_found(crowd: Crowd) -> No
         [str(list(map(float, probe.vector))), changed],
     )
     assert found(tenant, probe)[0].memory_id == changed
+
+
+def test_neighbours_of_a_large_tenant_come_from_its_graph_and_are_those_of_all_compared(crowd: Crowd) -> None:
+    tenant = crowd.large()
+    crowd.owner.execute(
+        "UPDATE embeddings SET grafted = false WHERE memory_id < '08000000-0000-0000-0000-000000000000'"
+    )
+    probe, every = crowd.probe(among=3000), crowd.probe()
+    parents = [one.memory_id for one in found(tenant, every)[:5]]
+    database.close()
+    with database.tenant(tenant) as tx:
+        by_graph = near(tx, tenant, parents, ("vector",), probe, SearchRequest("x"))
+        tables, indexes, rows = scanned(tx)
+    assert tables == set()
+    assert {f"graph_{crowd.space}_{tenant.hex}", f"tail_{crowd.space}_{tenant.hex}"} <= indexes
+    assert rows < 6000  # of each parent some hundred, and their tiers
+    with database.tenant(tenant) as tx:
+        compared = near(tx, tenant, parents, ("vector",), every, SearchRequest("x"))
+    assert len(compared) == 25
+    assert set(by_graph) == set(compared)
 
 
 def indexes_of(crowd: Crowd, tenant: UUID) -> int:
