@@ -34,6 +34,9 @@ def search(
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=100, help="Most results.")] = 10,
     subject: Annotated[str | None, typer.Option("--subject", help="Only about this subject.")] = None,
     thread: Annotated[str | None, typer.Option("--thread", help="Only of this thread.")] = None,
+    exclude_thread: Annotated[
+        str | None, typer.Option("--exclude-thread", help="None of this thread: the conversation's own, say.")
+    ] = None,
     tag: Annotated[list[str] | None, typer.Option("--tag", help="Only with this tag; several mean all.")] = None,
     kind: Annotated[list[str] | None, typer.Option("--kind", help="Only of this kind; several mean any.")] = None,
     tier: Annotated[
@@ -99,6 +102,7 @@ def search(
             limit=limit,
             subject=subject,
             thread=thread,
+            exclude_thread=exclude_thread,
             tags=tag,
             kinds=kind,
             tiers=tier,

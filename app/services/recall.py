@@ -85,10 +85,9 @@ def recall(tenant_id: UUID, request: RecallRequest, policy: Policy | None = None
 
 
 def _unsaid(found: Sequence[SearchResult], request: RecallRequest) -> list[SearchResult]:
-    """Without what the conversation says already, and what it doesn't want to hear of."""
-    others = [result for result in found if result.thread is None or result.thread != request.exclude_thread]
-    fresh = unsaid([result.text for result in others], request.lines)
-    return [result for result, is_fresh in zip(others, fresh, strict=True) if is_fresh]
+    """Without what the conversation says already."""
+    fresh = unsaid([result.text for result in found], request.lines)
+    return [result for result, is_fresh in zip(found, fresh, strict=True) if is_fresh]
 
 
 def _is_due(result: SearchResult, reviewed: Reviewed | None, policy: Policy, now: datetime) -> bool:

@@ -28,9 +28,8 @@ from app.services.explained import explained
 from app.services.gathered import Gathered
 from app.services.rerank import rerank
 from app.services.spreading import spread
-from app.store import database, words
+from app.store import circumstances, database, words
 from app.store import search as store
-from app.store import standing as standings
 from app.store.spaces import Space
 
 ROUNDS: Final = 2
@@ -94,8 +93,8 @@ def gather(
     """
     spellings = list(dict.fromkeys(content_words(request.query)))
     with database.tenant(tenant_id) as tx:
-        standing = standings.read(tx, tenant_id)
-        policy = policy or strengths.timeline_of(standing.policies).at(standing.now).policy
+        around = circumstances.read(tx, tenant_id)
+        policy = policy or strengths.timeline_of(around.policies).at(around.now).policy
         forms = inflected(spellings) if policy.language == "english" else {}
         every = list(dict.fromkeys([*spellings, *chain.from_iterable(forms.values())]))
         asked, total = words.terms(tx, tenant_id, request.query, every, policy.language)
@@ -105,7 +104,7 @@ def gather(
     found: list[Candidate] = []
     alive = Vitals.none()
     for _ in range(ROUNDS):
-        there = standing.spaces
+        there = around.spaces
         space = there.searched if there else None
         vector = _vector(tenant_id, space, request, query.spellings) if modes.based(wanted).relevance else None
         ranking = modes.based(wanted, has_vector=vector is not None and bool(vector.any()))
@@ -113,11 +112,11 @@ def gather(
         probe = store.Probe(query.lexemes if ranking.words else {}, space.space_id if space else None, vector, among)
         with database.tenant(tenant_id) as tx:
             found, held = store.candidates(tx, tenant_id, probe, request, ranking)
-            standing = standings.read(tx, tenant_id)
+            around = circumstances.read(tx, tenant_id)
         # Read last: rows may be of a policy that has just come, and vectors of a space that the tenant has left
         # meanwhile may have been deleted already.
-        alive = vitals.seen(tenant_id, held, standing, request.as_of)
-        if space is None or (standing.spaces and standing.spaces.searched == space):
+        alive = vitals.seen(tenant_id, held, around, request.as_of)
+        if space is None or (around.spaces and around.spaces.searched == space):
             break
     return Gathered(policy, ranking, asked, query, total, probe, found, alive)
 

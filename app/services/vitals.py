@@ -21,9 +21,8 @@ from app.domain.importance import Importance
 from app.domain.retrieval.candidates import Vitals
 from app.errors import ProfileMissing
 from app.services import strengths
-from app.store import database, states
-from app.store import standing as standings
-from app.store.standing import Standing
+from app.store import circumstances, database, states
+from app.store.circumstances import Circumstances
 from app.store.states import Held
 
 log = structlog.get_logger(__name__)
@@ -48,18 +47,18 @@ def of(
     all the same.
     """
     held = states.read(tx, tenant_id, memory_ids)
-    standing = standings.read(tx, tenant_id)  # after the rows, which may be of a policy that has just come
+    around = circumstances.read(tx, tenant_id)  # after the rows, which may be of a policy that has just come
     rows = {memory_id: row for row, memory_id in enumerate(held.ids)}
     there = [rows.get(memory_id, -1) for memory_id in memory_ids]
     places = [place for place, row in enumerate(there) if row >= 0]
     held = held.only(np.array([there[place] for place in places], np.intp))
-    return places, seen(tenant_id, held, standing, as_of)
+    return places, seen(tenant_id, held, around, as_of)
 
 
-def seen(tenant_id: UUID, held: Held, standing: Standing, as_of: datetime | None = None) -> Vitals:
-    """The same of memories whose rows were read, and the tenant's standing after them."""
-    times = strengths.timeline_of(standing.policies)
-    now = standing.now if as_of is None else as_of.timestamp()
+def seen(tenant_id: UUID, held: Held, around: Circumstances, as_of: datetime | None = None) -> Vitals:
+    """The same of memories whose rows were read, and the tenant's circumstances after them."""
+    times = strengths.timeline_of(around.policies)
+    now = around.now if as_of is None else as_of.timestamp()
     try:
         return _alive(held, times, now) if as_of is None else _as_of(held, times, now)
     except ProfileMissing:

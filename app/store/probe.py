@@ -96,6 +96,7 @@ def filters(request: SearchRequest, values: dict[str, Any]) -> list[str]:
     given = {
         "subject": ("subject = %(subject)s", request.subject),
         "thread": ("thread = %(thread)s", request.thread),
+        "exclude_thread": ("thread IS DISTINCT FROM %(exclude_thread)s", request.exclude_thread),
         "tags": ("tags @> CAST(%(tags)s AS text[])", list(request.tags)),
         "kinds": ("kind = ANY (CAST(%(kinds)s AS text[]))", list(request.kinds)),
         "after": ("coalesce(occurred_at, created_at) >= %(after)s", request.after),

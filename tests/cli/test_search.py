@@ -44,6 +44,7 @@ def _finding(api: Stub) -> None:
         (["-n", "3"], "limit", 3),
         (["--subject", "Orla"], "subject", "Orla"),
         (["--thread", "t"], "thread", "t"),
+        (["--exclude-thread", "t"], "exclude_thread", "t"),
         (["--tag", "a", "--tag", "b"], "tags", ["a", "b"]),
         (["--kind", "semantic"], "kinds", ["semantic"]),
         (["--tier", "active", "--tier", "cold"], "tiers", ["active", "cold"]),

@@ -131,6 +131,16 @@ def test_filters(mind: Mind, filters: dict[str, Any], expected: list[str]) -> No
     assert mind.keys("When must the car be at the garage?", **filters) == expected
 
 
+def test_a_long_thread_that_is_left_out_does_not_keep_the_others_from_coming_up(mind: Mind) -> None:
+    """As the conversation's own, which is about the same."""
+    said = {"thread": "own", "speaker": "Orla"}
+    own = [{"text": f"I am Orla and allergic to walnuts, I said {n} times", **said} for n in range(210)]
+    mind.service.send(mind.tenant.tenant_id, *own)
+    mind.service.work()
+    policy = Policy(recall=Recall(relevance_above=0.0))  # what is said so often tells little
+    assert "nuts" in mind.keys("Is Orla allergic to walnuts?", policy=policy, exclude_thread="own")
+
+
 def test_the_context_and_its_ids_are_what_fits_the_budget(mind: Mind) -> None:
     both = "Is Orla allergic to walnuts, does she drink mint tea in the evening?"
     full = mind.recall(both)

@@ -115,6 +115,7 @@ class RecallRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
             limit=limit,
             subject=self.subject,
             thread=self.thread,
+            exclude_thread=self.exclude_thread,
             tags=self.tags,
             kinds=self.kinds,
             after=self.after,

@@ -54,6 +54,7 @@ class SearchRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
         limit: Most results, 1 to 100.
         subject: Only memories about this subject.
         thread: Only memories of this thread.
+        exclude_thread: No memories of this thread: the conversation's own, say.
         tags: Only memories that have all of these tags.
         kinds: Only memories of one of these kinds; empty means any.
         after: Only memories that happened (else: were accepted) at this moment or later.
@@ -77,6 +78,7 @@ class SearchRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     limit: Annotated[int, msgspec.Meta(ge=1, le=RESULTS_MAX)] = 10
     subject: _Filter | None = None
     thread: _Filter | None = None
+    exclude_thread: _Filter | None = None
     tags: tuple[_Filter, ...] = ()
     kinds: tuple[Kind, ...] = ()
     after: _Moment | None = None
@@ -106,7 +108,8 @@ class SearchRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
             raise Invalid(errors=[FieldError("reinforce", "must not be true with as_of: a look back is no use")])
         if self.turn is not None and self.session is None:
             raise Invalid(errors=[FieldError("turn", "needs a session")])
-        refuse_nul({"query": self.query, "subject": self.subject, "thread": self.thread}, self.tags)
+        texts = {"query": self.query, "subject": self.subject, "thread": self.thread}
+        refuse_nul({**texts, "exclude_thread": self.exclude_thread}, self.tags)
 
     def ranking(self, policy: Ranking) -> Ranking:
         """The policy's weights with the request's own in their places."""

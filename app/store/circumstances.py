@@ -1,4 +1,4 @@
-"""How a tenant stands at a moment, as far as a search must know: its policies, its spaces and the clock, at once."""
+"""The circumstances of a tenant, as far as a search must know: its policies, its spaces and the clock, at once."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from app.store.packed import driver
 from app.store.spaces import TenantSpaces
 
 
-class Standing(NamedTuple):
-    """How a tenant stands.
+class Circumstances(NamedTuple):
+    """The circumstances of a tenant.
 
     Attributes:
         now: By the database's clock, in seconds since 1970.
@@ -26,10 +26,10 @@ class Standing(NamedTuple):
     spaces: TenantSpaces | None
 
 
-def read(tx: Connection, tenant_id: UUID) -> Standing:
-    """How a tenant stands now."""
+def read(tx: Connection, tenant_id: UUID) -> Circumstances:
+    """The circumstances of a tenant now."""
     rows = driver(tx).execute(_READ, {"tenant": tenant_id}, binary=True).fetchall()
-    return Standing(rows[0][0], [row[1:4] for row in rows if row[1] is not None], spaces.of_row(rows[0][4:]))
+    return Circumstances(rows[0][0], [row[1:4] for row in rows if row[1] is not None], spaces.of_row(rows[0][4:]))
 
 
 _READ: Final = f"""
