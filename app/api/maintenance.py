@@ -79,7 +79,7 @@ _ANSWERS: dict[int | str, dict[str, Any]] = {
 def start_sweep(
     caller: Annotated[Caller, Depends(needs("maintain"))], body: Annotated[bytes, Depends(body_of)]
 ) -> Response:
-    """A job that looks at each memory whose next moment has come, and notes the tier that decay asks for."""
+    """A job that looks at each memory whose next moment has come, and notes the tier that it shall be in."""
     return _started(caller.tenant_id, sweep.KIND, decode(body, Due))
 
 
@@ -97,7 +97,7 @@ def _started(tenant_id: UUID, kind: str, wanted: Due) -> Response:
     after = None if wanted.cursor is None else shapes.id_in_cursor(wanted.cursor)
     found = sweep.preview(tenant_id, wanted.as_of, after, wanted.limit, only_rebase=kind == rebase.KIND)
     changes = [
-        {"id": move.memory_id, "from": move.before, "to": move.after, "rule": "decay", "why": move.why}
+        {"id": move.memory_id, "from": move.before, "to": move.after, "rule": move.rule, "why": move.why}
         for move in found.moves
     ]
     following = None if found.following is None else shapes.cursor_after(found.following)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from datetime import datetime
 from typing import Annotated, Any, Final, Literal
 from uuid import UUID
@@ -17,8 +18,9 @@ from app.domain.memory import KINDS, NAME_MAX_CHARACTERS, Kind, decode_patch
 from app.domain.promotion import REASONS
 from app.domain.tiers import DECAY_TIERS
 from app.errors import FieldError, Invalid, NotFound
-from app.services import history, live, memories
+from app.services import history, live, memories, why
 from app.services.memories import Pending
+from app.services.why import Explained
 from app.store.events import Happened
 from app.store.memories import Filters, Stored
 
@@ -37,7 +39,7 @@ Limit = Annotated[int, Query(ge=1, le=PAGE_MAX)]
 _NAMES: Final[dict[str, Sequence[str]]] = {
     "kind": KINDS,
     "tier": DECAY_TIERS,
-    "decay_tier": DECAY_TIERS,
+    "wanted_tier": DECAY_TIERS,
     "promoted": REASONS,
 }
 Share = Annotated[float, Query(ge=0, le=1, allow_inf_nan=False)]
@@ -94,6 +96,15 @@ def history_of(caller: Reader, memory_id: str, limit: Limit = 50, cursor: str | 
     return shapes.answer({"history": [_happened(entry) for entry in found], "next_cursor": following})
 
 
+@router.get("/{memory_id}/why", summary="Why a memory is kept where it is")
+def explain(caller: Reader, memory_id: str, as_of: AsOf = None) -> Response:
+    """Where it is (`tier`) and shall be (`wanted`), the rule that decides, in words, with the numbers that were used.
+
+    `next_change` is what comes by itself unless it is used; null where nothing does.
+    """
+    return shapes.answer(_explained(why.of(caller.tenant_id, id_of(memory_id), as_of)))
+
+
 @router.patch("/{memory_id}", summary="Edit a memory")
 def edit(caller: Writer, memory_id: str, body: Annotated[bytes, Depends(body_of)]) -> Response:
     """Change the fields given; null empties one. The next search is right, neighbours' context included."""
@@ -132,6 +143,20 @@ def _happened(entry: Happened) -> dict[str, Any]:
     if entry.kind == "promoted":
         shown["before"] = None
     return shown
+
+
+def _explained(found: Explained) -> dict[str, Any]:
+    change = found.change
+    return {
+        "id": found.memory_id,
+        "as_of": found.as_of,
+        "tier": found.tier,
+        "wanted": found.verdict.tier,
+        "rule": found.verdict.rule,
+        "why": found.verdict.why,
+        "numbers": asdict(found.case),
+        "next_change": change and {"at": found.change_at, "to": change.tier, "rule": change.rule, "why": change.why},
+    }
 
 
 def check_storable(**names: str | None) -> None:

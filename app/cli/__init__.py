@@ -27,6 +27,7 @@ from app.cli import (
     stats,
     touch,
     usage,
+    why,
 )
 from app.cli.failures import Commands
 from app.cli.output import examples
@@ -50,6 +51,7 @@ for module in (
     recall,
     touch,
     links,
+    why,
     reviews,
     policy,
     forecast,

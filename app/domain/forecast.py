@@ -1,4 +1,4 @@
-"""The future of a tenant's memories: how many of them decay puts into each tier at coming moments.
+"""The future of a tenant's memories: how many of them are kept in each tier at coming moments.
 
 Strength is a function of time, so nothing has to be played through. Without uses, edits and new memories, this is
 what sweeps at those moments will find.
@@ -18,8 +18,9 @@ from app.domain.dynamics.memory_decay import MemoryDecay
 from app.domain.dynamics.ops import Floats
 from app.domain.dynamics.protocol import Dynamics
 from app.domain.dynamics.state import State, take
+from app.domain.lifecycle import DELETED, Standing, decide, may_move
 from app.domain.policy import Policy
-from app.domain.tiers import DECAY_TIERS, Seen, decay_tier
+from app.domain.tiers import Seen, decay_tier
 
 DAYS_MAX: Final = 3_650
 """How far a forecast goes."""
@@ -33,8 +34,6 @@ Places: TypeAlias = npt.NDArray[np.int64]
 Check: TypeAlias = Callable[[], object]
 _Test: TypeAlias = Callable[[State, Floats], npt.NDArray[np.bool_]]
 
-_DELETED: Final = DECAY_TIERS.index("deleted")
-
 
 def _go_on() -> None:
     """Never stop."""
@@ -45,20 +44,22 @@ def seconds_max(dynamics: Dynamics) -> float:
     return TICKS_MAX * dynamics.parameters.tick_seconds if isinstance(dynamics, MemoryDecay) else math.inf
 
 
-def tiers_at(policy: Policy, state: State, now: Floats | float) -> npt.NDArray[np.int8]:
-    """The tier that decay asks for, as a place in `DECAY_TIERS`, of memories that are anchored under this policy."""
+def tiers_at(policy: Policy, state: State, standing: Standing, now: Floats | float) -> npt.NDArray[np.int8]:
+    """Where memories that are anchored under this policy shall be kept, as places in `DECAY_TIERS`."""
     seen = Seen(policy.model.strength(state, now), importances.importance(policy.importance, state, now))
-    return decay_tier(policy.tiers, state, now, seen)
+    return decide(policy.rules, standing, state, now, seen).tiers
 
 
-def counts(policy: Policy, state: State, moments: Floats, check: Check = _go_on) -> Counts:
+def counts(policy: Policy, state: State, standing: Standing, moments: Floats, check: Check = _go_on) -> Counts:
     """How many memories are in each tier at each moment: `tiers_at` of each, in a few passes over the rows.
 
-    Between uses a memory only goes down, so it is enough to find when it falls below each threshold.
+    Between uses a memory only goes down, and loses what protects it for good, so it is enough to find when it falls
+    below each threshold, and when nothing protects it any more.
 
     Args:
-        policy: Model, importance and tiers.
+        policy: Model, importance, tiers and protection.
         state: The memories, anchored under this policy.
+        standing: The same.
         moments: Ascending, in seconds since 1970; at least one.
         check: Called between the parts of long work, to end it by raising.
     """
@@ -67,14 +68,25 @@ def counts(policy: Policy, state: State, moments: Floats, check: Check = _go_on)
     find = _crossed if math.isinf(policy.model.refresh_seconds) else _ticked
     falls = find(policy.model, state, thresholds, moments, check)
 
-    def deletable_if_weak(rows: State, now: Floats) -> npt.NDArray[np.bool_]:
-        seen = Seen(np.full(len(now), -1.0), importances.importance(policy.importance, rows, now))
-        deletable: npt.NDArray[np.bool_] = decay_tier(tiers, rows, now, seen) == _DELETED
-        return deletable
-
     deleted = falls[-1]
     weak = np.flatnonzero(deleted < len(moments))
+    accepted_at = standing.accepted_at[weak]
+
+    def weightless(rows: State, now: Floats) -> Seen:
+        return Seen(np.full(len(now), -1.0), importances.importance(policy.importance, rows, now))
+
+    def deletable_if_weak(rows: State, now: Floats) -> npt.NDArray[np.bool_]:
+        found: npt.NDArray[np.bool_] = decay_tier(tiers, rows, now, weightless(rows, now), accepted_at) == DELETED
+        return found
+
     deleted[weak] = np.maximum(deleted[weak], _first(deletable_if_weak, take(state, weak), moments))
+    free = _first(lambda rows, now: may_move(policy.rules, standing, rows, now, weightless(rows, now)), state, moments)
+    ended = np.minimum(standing.expires_at, standing.erase_at)
+    gone = np.where(standing.is_held, len(moments), np.searchsorted(moments, ended))
+    for tier, places in enumerate(falls, start=1):
+        np.maximum(places, free, out=places)
+        places[standing.tiers >= tier] = 0
+        np.minimum(places, gone, out=places)
     fallen = [np.cumsum(np.bincount(places, minlength=len(moments))[: len(moments)]) for places in falls]
     everybody, nobody = np.full(len(moments), len(state.level)), np.zeros(len(moments), np.int64)
     return -np.diff([everybody, *fallen, nobody], axis=0).T

@@ -12,6 +12,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationIn
 from app.domain.dynamics.profiles import PROFILES, profile
 from app.domain.dynamics.protocol import Dynamics
 from app.domain.importance import Importance
+from app.domain.lifecycle import Rules
+from app.domain.protection import Protection
 from app.domain.recall.parameters import Recall
 from app.domain.retrieval.ranking import Ranking
 from app.domain.review import Review
@@ -89,6 +91,8 @@ class Policy(BaseModel):
     """What makes a memory important."""
     tiers: Tiers = Tiers()
     """Where the tiers begin."""
+    protection: Protection = Protection()
+    """What is never forgotten, or not yet."""
     reinforcement: Reinforcement = Reinforcement()
     """When a use makes a memory stronger."""
     review: Review = Review()
@@ -102,6 +106,11 @@ class Policy(BaseModel):
     def stored(cls, body: str) -> Policy:
         """A policy as it was written, checked back then; its model is only looked for when it is needed."""
         return cls.model_validate_json(body, context=_STORED)
+
+    @property
+    def rules(self) -> Rules:
+        """What decides where a memory is kept."""
+        return Rules(self.tiers, self.protection)
 
     @cached_property
     def model(self) -> Dynamics:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Any, Final, NamedTuple
+from typing import Annotated, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -19,9 +19,6 @@ from app.domain.importance import Importance
 
 DECAY_TIERS: Final = ("active", "archived", "cold", "deleted")
 """In the order of decay; a row's tier is a place in it."""
-IMPORTANCE_STEPS: Final = (0.8, 0.7)
-"""Importance at which a memory stops to be kept in full, and to be in grace; below the policy's it may be deleted."""
-GRACE_SECONDS: Final = 7 * DAY_SECONDS
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -56,7 +53,9 @@ class Seen(NamedTuple):
     importance: Floats
 
 
-def decay_tier(tiers: Tiers, state: State, now: Floats | float, seen: Seen) -> npt.NDArray[np.int8]:
+def decay_tier(
+    tiers: Tiers, state: State, now: Floats | float, seen: Seen, accepted_at: Floats
+) -> npt.NDArray[np.int8]:
     """The tier that decay alone asks for, as a place in `DECAY_TIERS`: nothing protects here.
 
     Args:
@@ -64,35 +63,17 @@ def decay_tier(tiers: Tiers, state: State, now: Floats | float, seen: Seen) -> n
         state: The memories.
         now: Seconds since 1970.
         seen: The memories at that moment.
+        accepted_at: When they were accepted, in seconds since 1970.
     """
     strength = seen.strength
     deletable = (
         (strength < tiers.deleted_below)
-        & (now - state.created_at > tiers.deleted_after_days * DAY_SECONDS)
+        & (now - accepted_at > tiers.deleted_after_days * DAY_SECONDS)
         & (seen.importance < tiers.deleted_importance_below)
         & (state.access_count < tiers.deleted_uses_below)
     )
     place = (strength < tiers.archived_below).astype(np.int8) + (strength < tiers.cold_below)
     return np.where(deletable, 3, place).astype(np.int8)
-
-
-def reasons(tiers: Tiers, state: State, now: float, seen: Seen, places: npt.NDArray[np.integer[Any]]) -> list[str]:
-    """Why decay asks for these tiers, in words and numbers, a line for each memory; arguments as `decay_tier`'s."""
-    ages = (now - state.created_at) / DAY_SECONDS
-    rows = zip(places, seen.strength, seen.importance, ages, state.access_count, strict=True)
-    return [_reason(tiers, int(place), *map(float, numbers)) for place, *numbers in rows]
-
-
-def _reason(tiers: Tiers, place: int, strength: float, importance: float, age_days: float, uses: float) -> str:
-    if place == 0:
-        return f"strength {strength:.4g} is at least {tiers.archived_below:g}"
-    if place < len(DECAY_TIERS) - 1:
-        return f"strength {strength:.4g} is below {tiers.archived_below if place == 1 else tiers.cold_below:g}"
-    return (
-        f"strength {strength:.4g} is below {tiers.deleted_below:g}, importance {importance:.4g} below "
-        f"{tiers.deleted_importance_below:g}, {age_days:.4g} days old, over {tiers.deleted_after_days:g}, "
-        f"uses {uses:.0f}, fewer than {tiers.deleted_uses_below}"
-    )
 
 
 def next_due_at(
@@ -102,11 +83,13 @@ def next_due_at(
     state: State,
     now: float,
     seen: Seen,
+    *,
+    steps: tuple[float, ...] = (),
 ) -> Floats:
-    """The first moment after `now`, or a bound below it, at which anything can happen to each memory.
+    """The first moment after `now`, or a bound below it, at which decay can ask for something else.
 
-    A threshold of strength or importance crossed, the end of the grace, the age of deletion, or a model's own next
-    look. In seconds since 1970, `inf` where nothing can.
+    A threshold of strength or importance crossed, or a model's own next look. In seconds since 1970, `inf` where
+    nothing can.
 
     Args:
         tiers: Thresholds.
@@ -115,21 +98,22 @@ def next_due_at(
         state: The memories, anchored under these.
         now: Seconds since 1970.
         seen: The memories at that moment.
+        steps: Further thresholds of importance: below them, what it protects isn't protected any more.
     """
-    moments = [
-        _crossing(seen.strength, (tiers.archived_below, tiers.cold_below, tiers.deleted_below), dynamics.due_at, state),
-        _crossing(
-            seen.importance,
-            (*IMPORTANCE_STEPS, tiers.deleted_importance_below),
-            lambda rows, thresholds: importances.due_at(weights, rows, thresholds),
-            state,
-        ),
-        state.anchored_at + dynamics.refresh_seconds,
-    ]
-    for seconds in (GRACE_SECONDS, tiers.deleted_after_days * DAY_SECONDS):
-        ends = state.created_at + seconds + DUE_MARGIN_SECONDS
-        moments.append(np.where(ends > now, ends, np.inf))
-    first: Floats = np.min(np.stack(moments), axis=0)
+    first: Floats = np.minimum.reduce(
+        [
+            _crossing(
+                seen.strength, (tiers.archived_below, tiers.cold_below, tiers.deleted_below), dynamics.due_at, state
+            ),
+            _crossing(
+                seen.importance,
+                (*steps, tiers.deleted_importance_below),
+                lambda rows, thresholds: importances.due_at(weights, rows, thresholds),
+                state,
+            ),
+            state.anchored_at + dynamics.refresh_seconds,
+        ]
+    )
     return np.maximum(first, now + DUE_MARGIN_SECONDS)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 from uuid import UUID
@@ -14,7 +15,8 @@ import numpy.typing as npt
 from app.domain.dynamics.conversion import losses
 from app.domain.dynamics.state import DAY_SECONDS
 from app.domain.dynamics.timeline import Era, Timeline
-from app.domain.tiers import DECAY_TIERS, decay_tier
+from app.domain.lifecycle import Standing
+from app.domain.tiers import DECAY_TIERS
 from app.services import strengths
 from app.store.states import Held
 
@@ -67,24 +69,26 @@ def of(tenant_id: UUID, times: Timeline, era: Era) -> Effects:
     """
     changed = Timeline([*times.eras, era])
     effects, began = Effects(era.since), time.monotonic()
-    for held in strengths.pages(tenant_id, PAGE_ROWS):
+    later = effects.at + LATER_DAYS * DAY_SECONDS
+    eras = [each.at(moment) for moment in (effects.at, later) for each in (times, changed)]
+    for held, standings in strengths.pages(tenant_id, PAGE_ROWS, [each.policy.protection for each in eras]):
         if effects.memories and time.monotonic() - began > SECONDS_MAX:
             effects.complete = False
             break
-        _add(effects, held, times, changed)
+        _add(effects, held, standings, times, changed)
     return effects
 
 
-def _add(effects: Effects, held: Held, times: Timeline, changed: Timeline) -> None:
+def _add(effects: Effects, held: Held, standings: Sequence[Standing], times: Timeline, changed: Timeline) -> None:
     at, later = effects.at, effects.at + LATER_DAYS * DAY_SECONDS
     held = _settled(held, times, at)
-    before, after = _tiers(times, held, at), _tiers(changed, held, at)
+    before, after = _tiers(times, held, standings[0], at), _tiers(changed, held, standings[1], at)
     effects.memories += len(held)
     for counts, places in (
         (effects.before, before),
         (effects.after, after),
-        (effects.later_before, _tiers(times, held, later)),
-        (effects.later_after, _tiers(changed, held, later)),
+        (effects.later_before, _tiers(times, held, standings[2], later)),
+        (effects.later_after, _tiers(changed, held, standings[3], later)),
     ):
         counts.update(dict(zip(DECAY_TIERS, np.bincount(places, minlength=len(DECAY_TIERS)).tolist(), strict=True)))
     moving = np.flatnonzero(before != after)
@@ -103,8 +107,8 @@ def _settled(held: Held, times: Timeline, at: float) -> Held:
     return replace(held, state=state, versions=np.full(len(held), era.version))
 
 
-def _tiers(times: Timeline, held: Held, moment: float) -> npt.NDArray[np.int8]:
-    """The tier that decay asks for at a moment, as places in `DECAY_TIERS`."""
-    era = times.at(moment)
+def _tiers(times: Timeline, held: Held, standing: Standing, moment: float) -> npt.NDArray[np.int8]:
+    """Where memories shall be kept at a moment, as places in `DECAY_TIERS`."""
     state = strengths.brought(held, times, moment).state
-    return decay_tier(era.policy.tiers, state, moment, strengths.look(era, state, moment))
+    _, decision = strengths.decided(times.at(moment), state, moment, standing)
+    return decision.tiers

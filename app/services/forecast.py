@@ -1,4 +1,4 @@
-"""What decay will make of a tenant's memories, as things are and under another policy; nothing is written."""
+"""What time will make of a tenant's memories, as things are and under another policy; nothing is written."""
 
 from __future__ import annotations
 
@@ -106,13 +106,15 @@ def of_tenant(tenant_id: UUID, wish: Wish) -> Outlook:
     dates, moments = _days(as_of, ZoneInfo(policy.time_zone), wish.days)
     as_is, as_changed = np.zeros((2, len(dates), len(DECAY_TIERS)), np.int64)
     moves: dict[tuple[int, int], Move] = {}
-    for held in strengths.pages(tenant_id, PAGE_ROWS, wish.subject):
+    looked_at = [policy.protection] if changed is None else [policy.protection, changed.protection]
+    for held, standings in strengths.pages(tenant_id, PAGE_ROWS, looked_at, wish.subject):
         state = strengths.brought(held, times, now).state
-        as_is += forecast.counts(policy, state, moments, check)
+        as_is += forecast.counts(policy, state, standings[0], moments, check)
         if changed is not None:
             converted = rebase(state, now, policy.model, changed.model)
-            as_changed += forecast.counts(changed, converted, moments, check)
-            before, after = forecast.tiers_at(policy, state, now), forecast.tiers_at(changed, converted, now)
+            as_changed += forecast.counts(changed, converted, standings[1], moments, check)
+            before = forecast.tiers_at(policy, state, standings[0], now)
+            after = forecast.tiers_at(changed, converted, standings[1], now)
             _add_moves(moves, held.ids, before, after)
     told = [moves[pair] for pair in sorted(moves)]
     return Outlook(as_of, dates, as_is, None if changed is None else as_changed, told)

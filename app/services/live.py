@@ -11,9 +11,10 @@ import numpy as np
 
 from app.domain import review, tiers
 from app.domain.dynamics.timeline import Era
+from app.domain.lifecycle import Standing
 from app.domain.tiers import DECAY_TIERS
 from app.services import strengths
-from app.store import database, reviews, states
+from app.store import database, reviews, standings, states
 from app.store.memories import Stored
 from app.store.reviews import Reviewed
 from app.store.states import Held
@@ -70,13 +71,15 @@ def look(tenant_id: UUID, stored: Sequence[Stored], as_of: datetime | None = Non
         held = states.read(tx, tenant_id, ids)
         reviewed = reviews.read(tx, tenant_id, ids)
         times = strengths.timeline(tx, tenant_id)  # after the rows, which may be of a policy that has just come
+        standing = standings.read(tx, tenant_id, held.ids, times.at(database.now(tx).timestamp()).policy.protection)
         now = (as_of or database.now(tx)).timestamp()
     # One that fades from long ago may be anchored before its policy came.
     moments = np.maximum(np.maximum(held.state.anchored_at, times.since(held.versions)), now)
     numbers: dict[UUID, Numbers] = {}
     for moment in np.unique(moments).tolist():  # one, but for a look into the past
-        part = strengths.brought(held.only(np.flatnonzero(moments == moment)), times, moment)
-        numbers |= _numbers(part, times.at(moment), moment)
+        places = np.flatnonzero(moments == moment)
+        part = strengths.brought(held.only(places), times, moment)
+        numbers |= _numbers(part, standing.take(places), times.at(moment), moment)
     first_interval_days = times.at(now).policy.review.first_interval_days
     return {
         row.memory_id: _live(row, numbers[row.memory_id], reviewed.get(row.memory_id), first_interval_days)
@@ -85,15 +88,15 @@ def look(tenant_id: UUID, stored: Sequence[Stored], as_of: datetime | None = Non
     }
 
 
-def _numbers(held: Held, era: Era, moment: float) -> dict[UUID, Numbers]:
+def _numbers(held: Held, standing: Standing, era: Era, moment: float) -> dict[UUID, Numbers]:
     policy, state = era.policy, held.state
     seen = strengths.look(era, state, moment)
-    due_at = tiers.next_due_at(policy.tiers, policy.importance, era.dynamics, state, moment, seen)
+    due_at = strengths.due_at(era, state, moment, seen, standing)
     columns = (
         seen.strength.tolist(),
         era.dynamics.score(state, moment).tolist(),
         seen.importance.tolist(),
-        [DECAY_TIERS[place] for place in tiers.decay_tier(policy.tiers, state, moment, seen)],
+        [DECAY_TIERS[place] for place in tiers.decay_tier(policy.tiers, state, moment, seen, standing.accepted_at)],
         due_at.tolist(),
         review.danger_priority(policy.review, seen.strength).tolist(),
     )

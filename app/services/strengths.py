@@ -14,13 +14,16 @@ from uuid import UUID
 import numpy as np
 import numpy.typing as npt
 
-from app.domain import importance
+from app.domain import importance, lifecycle
+from app.domain.dynamics.ops import Floats
 from app.domain.dynamics.profiles import rebase
-from app.domain.dynamics.state import State, take
+from app.domain.dynamics.state import State
 from app.domain.dynamics.timeline import Era, Timeline
+from app.domain.lifecycle import Decision, Standing
 from app.domain.policy import Policy
-from app.domain.tiers import DECAY_TIERS, Seen, decay_tier, next_due_at
-from app.store import database, events, policies, states
+from app.domain.protection import Protection
+from app.domain.tiers import DECAY_TIERS, Seen, next_due_at
+from app.store import database, events, policies, standings, states
 from app.store.events import Change, EventKind
 from app.store.packed import kept
 from app.store.states import Held, Looks
@@ -47,17 +50,26 @@ def eras(tx: database.Transaction, tenant_id: UUID) -> list[Era]:
     return [_era(*version) for version in policies.versions(tx, tenant_id)]
 
 
-def pages(tenant_id: UUID, rows: int, subject: str | None = None) -> Iterator[Held]:
-    """All of a tenant's memories, or those about a subject, so many at a time by id.
+def pages(
+    tenant_id: UUID, rows: int, protections: Sequence[Protection], subject: str | None = None
+) -> Iterator[tuple[Held, list[Standing]]]:
+    """All of a tenant's memories, or those about a subject, so many at a time by id; each with its standings.
 
     Each page is a transaction of its own, so that none is open while it is worked on.
+
+    Args:
+        tenant_id: The tenant.
+        rows: Memories in a page.
+        protections: Of the policies that they are looked at under; a standing for each.
+        subject: Only memories about this subject.
     """
     after, full = UUID(int=0), True
     while full:
         with database.tenant(tenant_id) as tx:
             held = states.page(tx, tenant_id, after, rows, subject)
+            found = {each: standings.read(tx, tenant_id, held.ids, each) for each in dict.fromkeys(protections)}
         if held.ids:
-            yield held
+            yield held, [found[each] for each in protections]
             after = held.ids[-1]
         full = len(held) == rows
 
@@ -72,11 +84,21 @@ def look(era: Era, state: State, now: float) -> Seen:
     return Seen(era.dynamics.strength(state, now), importance.importance(era.policy.importance, state, now))
 
 
-def examined(era: Era, state: State, now: float) -> Looks:
-    """The tiers that decay asks for, and when to look again, of memories that were brought to this era."""
-    seen, policy = look(era, state, now), era.policy
-    due = next_due_at(policy.tiers, policy.importance, era.dynamics, state, now, seen)
-    return Looks(decay_tier(policy.tiers, state, now, seen), due)
+def due_at(era: Era, state: State, now: float, seen: Seen, standing: Standing | None = None) -> Floats:
+    """The first moment at which anything can happen to memories that were brought to this era, or a bound below it.
+
+    Without their standing, what a use can't put off is left out: the ends of grace, age and expiry.
+    """
+    policy = era.policy
+    steps = (policy.protection.semantic_importance_above, policy.protection.grace_importance_above)
+    due = next_due_at(policy.tiers, policy.importance, era.dynamics, state, now, seen, steps=steps)
+    return due if standing is None else np.minimum(due, lifecycle.fixed_due_at(policy.rules, standing, now))
+
+
+def decided(era: Era, state: State, now: float, standing: Standing) -> tuple[Seen, Decision]:
+    """What memories that were brought to this era are like, and where each shall be kept."""
+    seen = look(era, state, now)
+    return seen, lifecycle.decide(era.policy.rules, standing, state, now, seen)
 
 
 def write_uses(
@@ -89,10 +111,10 @@ def write_uses(
 ) -> None:
     """Write memories that were used, or that a use has strengthened along links.
 
-    A use mostly puts off what would happen next, so a bound stays one. But decay may ask for another tier after it,
-    the memory may have been under an older policy, its importance may have risen above a step from which it soon
-    falls again, or its strength may fall faster than before: a factor that mnemex keeps until the next use can make
-    a slow curve of an old one. Then the next sweep looks at it.
+    A use mostly puts off what would happen next, so a bound stays one. But the memory may have been wanted in another
+    tier, or under an older policy, its importance may have risen above a step from which it soon falls again, or its
+    strength may fall faster than before: a factor that mnemex keeps until the next use can make a slow curve of an
+    old one. Then the next sweep looks at it.
 
     Args:
         tx: The tenant's transaction, which has locked the rows.
@@ -102,17 +124,17 @@ def write_uses(
         now: Seconds since 1970.
         elsewhere: How many of the uses were in another domain; none where it is left out.
     """
-    looks = examined(era, used.state, now)
-    moved: npt.NDArray[np.bool_] = (looks.decay_tiers != used.decay_tiers) | (used.versions != era.version)
-    sooner = kept(looks.next_due_at) < used.next_due_at
-    states.write_uses(tx, tenant_id, used, era.version, elsewhere=elsewhere, look_again=moved | sooner)
+    due = due_at(era, used.state, now, look(era, used.state, now))
+    moved = (used.wanted_tiers > 0) | (used.versions != era.version)
+    look_again: npt.NDArray[np.bool_] = moved | (kept(due) < used.next_due_at)
+    states.write_uses(tx, tenant_id, used, era.version, elsewhere=elsewhere, look_again=look_again)
 
 
 def settle(tx: database.Transaction, tenant_id: UUID, held: Held, times: Timeline, now: float) -> Counter[str]:
-    """Bring memories that are locked to the policy that holds at `now`, and write what decay asks for then.
+    """Bring memories that are locked to the policy that holds at `now`, and write where each shall be kept then.
 
-    Anchors are written where the policy is another one, or the model goes by steps. Returns the tiers that decay
-    asks for now and hasn't before, each with its count.
+    Anchors are written where the policy is another one, or the model goes by steps. Returns the tiers that are wanted
+    now and weren't before, each with its count.
     """
     era = times.at(now)
     after = brought(held, times, now)
@@ -122,17 +144,18 @@ def settle(tx: database.Transaction, tenant_id: UUID, held: Held, times: Timelin
         told_by = now - _TOLD_LATE * era.dynamics.refresh_seconds
         after = replace(after, state=era.dynamics.advance(after.state, told_by))
         is_stale[:] = True
-    looks = examined(era, after.state, now)
+    standing = standings.read(tx, tenant_id, held.ids, era.policy.protection)
+    seen, decision = decided(era, after.state, now, standing)
+    looks = Looks(decision.tiers, due_at(era, after.state, now, seen, standing))
     stale, fresh = np.flatnonzero(is_stale), np.flatnonzero(~is_stale)
-    due, tiers = looks.next_due_at[stale], looks.decay_tiers[stale]
+    due, tiers = looks.next_due_at[stale], looks.wanted_tiers[stale]
     states.write_anchors(tx, tenant_id, after.only(stale), era.version, due, tiers)
     states.write_looks(tx, tenant_id, [held.ids[row] for row in fresh], looks.only(fresh))
-    moved = np.flatnonzero(looks.decay_tiers != held.decay_tiers)
-    asked = looks.decay_tiers[moved]
-    strength = era.dynamics.strength(take(after.state, moved), now)
-    change = Change(now, held.decay_tiers[moved], asked, strength)
-    events.add(tx, tenant_id, "decay_tier", [held.ids[row] for row in moved], change)
-    return Counter(DECAY_TIERS[tier] for tier in asked)
+    moved = np.flatnonzero(looks.wanted_tiers != held.wanted_tiers)
+    wanted = looks.wanted_tiers[moved]
+    change = Change(now, held.wanted_tiers[moved], wanted, seen.strength[moved])
+    events.add(tx, tenant_id, "wanted_tier", [held.ids[row] for row in moved], change)
+    return Counter(DECAY_TIERS[tier] for tier in wanted)
 
 
 @contextmanager

@@ -15,12 +15,14 @@ from uuid import UUID
 
 import numpy as np
 
+from app.domain import why
 from app.domain.dynamics.state import take
 from app.domain.jobs import Job, Step
-from app.domain.tiers import DECAY_TIERS, Seen, decay_tier, reasons
+from app.domain.lifecycle import RULES, Decision
+from app.domain.tiers import DECAY_TIERS, Seen
 from app.errors import FieldError, Invalid
 from app.services import rebase, strengths
-from app.store import database, states
+from app.store import database, standings, states
 from app.store.states import Wanted
 from app.store.work import NIL
 
@@ -31,17 +33,19 @@ PREVIEW_SECONDS: Final = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A memory that decay asks another tier for.
+    """A memory that is wanted in another tier.
 
     Attributes:
-        before: The tier that it asked for when it was last looked at, of `DECAY_TIERS`.
-        after: The one that it asks for.
+        before: The tier that it was wanted in when it was last looked at, of `DECAY_TIERS`.
+        after: The one that it is wanted in.
+        rule: What decided, of `RULES`.
         why: In words and numbers.
     """
 
     memory_id: UUID
     before: str
     after: str
+    rule: str
     why: str
 
 
@@ -74,7 +78,7 @@ def parameters(as_of: datetime | None) -> dict[str, Any]:
 
 
 def sweep(tenant_id: UUID, as_of: datetime | None = None, limit: int = ROWS) -> tuple[int, Counter[str]]:
-    """Note what decay asks for at a moment, for a slice of the memories that are due. Call again until 0.
+    """Note where memories shall be kept at a moment, for a slice of the memories that are due. Call again until 0.
 
     Args:
         tenant_id: The tenant.
@@ -82,7 +86,7 @@ def sweep(tenant_id: UUID, as_of: datetime | None = None, limit: int = ROWS) -> 
         limit: Most memories.
 
     Returns:
-        How many were looked at, and the tiers that are asked for anew, each with its count.
+        How many were looked at, and the tiers that are wanted anew, each with its count.
     """
     with database.tenant(tenant_id) as tx:
         now = (as_of or database.now(tx)).timestamp()
@@ -127,18 +131,20 @@ def _previewed(
         wanted: Wanted = "due or older" if rebase.is_due(tx, tenant_id, era.version) else "due"
         wanted = "older" if only_rebase else wanted
         held = states.page_of(tx, tenant_id, wanted, now, era.version, after=after, limit=ROWS)
+        standing = standings.read(tx, tenant_id, held.ids, era.policy.protection)
     state = strengths.brought(held, times, now).state
-    seen = strengths.look(era, state, now)
-    tiers = decay_tier(era.policy.tiers, state, now, seen)
-    moved = np.flatnonzero(tiers != held.decay_tiers)
+    seen, decision = strengths.decided(era, state, now, standing)
+    moved = np.flatnonzero(decision.tiers != held.wanted_tiers)
     ended, looked = len(held) < ROWS, len(held)
     if len(moved) > limit:
         moved = moved[:limit]
         ended, looked = False, int(moved[-1]) + 1
-    why = reasons(era.policy.tiers, take(state, moved), now, Seen(*(column[moved] for column in seen)), tiers[moved])
+    decided = Decision(decision.tiers[moved], decision.rules[moved])
+    part = Seen(seen.strength[moved], seen.importance[moved])
+    told = why.reasons(era.policy.rules, standing.take(moved), take(state, moved), now, part, decided)
     moves = [
-        Move(held.ids[row], DECAY_TIERS[held.decay_tiers[row]], DECAY_TIERS[tiers[row]], reason)
-        for row, reason in zip(moved, why, strict=True)
+        Move(held.ids[row], DECAY_TIERS[held.wanted_tiers[row]], DECAY_TIERS[tier], RULES[rule], reason)
+        for row, tier, rule, reason in zip(moved, *decided, told, strict=True)
     ]
     return looked, moves, held.ids[looked - 1] if looked else after, ended
 

@@ -24,7 +24,7 @@ EventKind = Literal[
     "kind",
     "multiplier",
     "pace",
-    "decay_tier",
+    "wanted_tier",
     "tier",
     "promoted",
     "restored",

@@ -35,7 +35,7 @@ _SENT: Final = {
     "id": ("uuid_send(memory_id)", "V16"),
     "is_scored": ("int2send((salience IS NOT NULL)::int::int2)", ">i2"),
     "version": ("int4send(policy_version)", ">i4"),
-    "decay_tier": (f"int4send(array_position(ARRAY[{_TIERS}], decay_tier) - 1)", ">i4"),
+    "wanted_tier": (f"int4send(array_position(ARRAY[{_TIERS}], wanted_tier) - 1)", ">i4"),
     "next_due_at": ("timestamptz_send(next_due_at)", _MOMENT),
     **_STATE,
 }
@@ -54,7 +54,7 @@ class Held:
         state: What strength is a function of; what has no salience yet counts as 0.
         is_scored: Whether it has a salience, the caller's or another.
         versions: Of the policy that each is anchored under.
-        decay_tiers: What decay alone asked for when it was last looked at, as places in `DECAY_TIERS`.
+        wanted_tiers: Where each should be kept when it was last looked at, as places in `DECAY_TIERS`.
         next_due_at: Seconds since 1970; minus infinity where it isn't worked out yet.
     """
 
@@ -62,7 +62,7 @@ class Held:
     state: State
     is_scored: npt.NDArray[np.bool_]
     versions: npt.NDArray[np.int64]
-    decay_tiers: npt.NDArray[np.int8]
+    wanted_tiers: npt.NDArray[np.int8]
     next_due_at: npt.NDArray[np.float64]
 
     def __len__(self) -> int:
@@ -76,7 +76,7 @@ class Held:
             take(self.state, places),
             self.is_scored[places],
             self.versions[places],
-            self.decay_tiers[places],
+            self.wanted_tiers[places],
             self.next_due_at[places],
         )
 
@@ -175,7 +175,7 @@ def held(records: bytes) -> Held:
         _state(rows),
         rows["is_scored"] > 0,
         rows["version"].astype(np.int64),
-        rows["decay_tier"].astype(np.int8),
+        rows["wanted_tier"].astype(np.int8),
         moments(rows["next_due_at"].tobytes()),
     )
 
@@ -251,16 +251,16 @@ class Looks(NamedTuple):
     """What was found when memories were looked at, shape (n,).
 
     Attributes:
-        decay_tiers: What decay asks for, as places in `DECAY_TIERS`.
+        wanted_tiers: Where each shall be kept, as places in `DECAY_TIERS`.
         next_due_at: When to look again, in seconds since 1970; infinite for never.
     """
 
-    decay_tiers: npt.NDArray[np.integer[Any]]
+    wanted_tiers: npt.NDArray[np.integer[Any]]
     next_due_at: npt.NDArray[np.float64]
 
     def only(self, places: npt.NDArray[np.intp]) -> Looks:
         """Those at these places alone."""
-        return Looks(self.decay_tiers[places], self.next_due_at[places])
+        return Looks(self.wanted_tiers[places], self.next_due_at[places])
 
 
 def write_anchors(
@@ -269,7 +269,7 @@ def write_anchors(
     held: Held,
     version: int,
     next_due_at: npt.NDArray[np.float64] | None = None,
-    decay_tiers: npt.NDArray[np.integer[Any]] | None = None,
+    wanted_tiers: npt.NDArray[np.integer[Any]] | None = None,
 ) -> None:
     """Write what decay starts from, of rows that are locked, anchored under this version of the policy.
 
@@ -279,12 +279,12 @@ def write_anchors(
         held: The rows with their new states; inputs such as salience are left as they are in the table.
         version: Of the policy.
         next_due_at: Seconds since 1970; None lets the next sweep work it out.
-        decay_tiers: What decay asks for, as places in `DECAY_TIERS`; None leaves it as it was.
+        wanted_tiers: Where each shall be kept, as places in `DECAY_TIERS`; None leaves it as it was.
     """
     if not held.ids:
         return
     values = _anchors(tenant_id, held, version) | {
-        "tiers": Integers(held.decay_tiers if decay_tiers is None else decay_tiers),
+        "tiers": Integers(held.wanted_tiers if wanted_tiers is None else wanted_tiers),
         "due": Moments(np.full(len(held), -np.inf) if next_due_at is None else next_due_at),
         "names": list(DECAY_TIERS),
     }
@@ -312,7 +312,7 @@ def _anchors(tenant_id: UUID, held: Held, version: int) -> dict[str, Any]:
 _WRITE_ANCHORS: Final = """
 UPDATE memory_state AS state SET anchored_at = given.anchored_at, level = given.level, retrieval = given.retrieval,
   stability = given.stability, policy_version = %(version)s,
-  decay_tier = (%(names)s::text[])[given.tier + 1], next_due_at = given.next_due_at
+  wanted_tier = (%(names)s::text[])[given.tier + 1], next_due_at = given.next_due_at
 FROM unnest(%(ids)s, %(anchored)s, %(level)s, %(retrieval)s, %(stability)s, %(tiers)s, %(due)s)
   AS given (memory_id, anchored_at, level, retrieval, stability, tier, next_due_at)
 WHERE state.tenant_id = %(tenant)s AND state.memory_id = given.memory_id
@@ -374,7 +374,7 @@ def write_looks(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID], loo
     values = {
         "tenant": tenant_id,
         "ids": Uuids(memory_ids),
-        "tiers": Integers(looks.decay_tiers),
+        "tiers": Integers(looks.wanted_tiers),
         "due": Moments(looks.next_due_at),
         "names": list(DECAY_TIERS),
     }
@@ -382,7 +382,7 @@ def write_looks(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID], loo
 
 
 _WRITE_LOOKS: Final = """
-UPDATE memory_state AS state SET decay_tier = (%(names)s::text[])[given.tier + 1], next_due_at = given.next_due_at
+UPDATE memory_state AS state SET wanted_tier = (%(names)s::text[])[given.tier + 1], next_due_at = given.next_due_at
 FROM unnest(%(ids)s, %(tiers)s, %(due)s) AS given (memory_id, tier, next_due_at)
 WHERE state.tenant_id = %(tenant)s AND state.memory_id = given.memory_id
 """

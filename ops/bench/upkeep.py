@@ -82,7 +82,7 @@ def _sweeps(place: Place, plan: Plan, connection: psycopg.Connection) -> Iterato
 def _after_due(place: Place, tenant_id: UUID, ids: Sequence[UUID], run: Callable[[], object]) -> float:
     """Milliseconds of something, these rows being due when it begins."""
     place.owner.execute(
-        "UPDATE memory_state SET decay_tier = 'active', next_due_at = now() - random() * interval '1 hour' "
+        "UPDATE memory_state SET wanted_tier = 'active', next_due_at = now() - random() * interval '1 hour' "
         "WHERE tenant_id = %s AND memory_id = ANY (%s)",
         (tenant_id, Uuids(ids)),
     )

@@ -20,7 +20,7 @@ def ids(api: Api) -> list[str]:
     found = api.remember("a year", "a month and a half", "two weeks", "a week", "today")
     api.remember("another's", key=api.admin.key)
     api.service.rows("UPDATE policies SET effective_at = '2000-01-01T00:00:00Z'")
-    for memory_id, age in zip(found, (365, 45, 14, 5, 0), strict=True):
+    for memory_id, age in zip(found, (365, 45, 14, 8, 0), strict=True):
         moment = datetime.now(UTC) - timedelta(days=age)
         api.service.rows(
             "UPDATE memory_state SET created_at = %s, accessed_at = %s, anchored_at = %s, salience = 0 "
@@ -28,6 +28,7 @@ def ids(api: Api) -> list[str]:
             *[moment] * 3,
             memory_id,
         )
+        api.service.rows("UPDATE memories SET created_at = %s WHERE memory_id = %s", moment, memory_id)
     return found
 
 

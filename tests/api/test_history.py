@@ -66,7 +66,7 @@ def test_tiers_and_promotions_have_names(api: Api) -> None:
     tenant_id = api.tenant.tenant_id
     with database.tenant(tenant_id) as tx:
         now = database.now(tx).timestamp()
-        events.add(tx, tenant_id, "decay_tier", [UUID(memory_id)], Change(now, 0, 1, 0.29))
+        events.add(tx, tenant_id, "wanted_tier", [UUID(memory_id)], Change(now, 0, 1, 0.29))
         service_held = states.lock(tx, tenant_id, [UUID(memory_id)])
         service_held.state.access_count[:] = 5
         assert promotion.flag(tx, tenant_id, service_held, strengths.timeline(tx, tenant_id).at(now), now)

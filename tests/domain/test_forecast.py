@@ -16,6 +16,7 @@ from app.domain.dynamics.spec import Spec
 from app.domain.dynamics.state import DAY_SECONDS, State, new
 from app.domain.forecast import DAYS_MAX, counts, seconds_max, tiers_at
 from app.domain.importance import Importance
+from app.domain.lifecycle import Standing, fresh
 from app.domain.policy import Forgetting, Policy
 from app.domain.tiers import DECAY_TIERS, Tiers
 from tests.domain.dynamics.batches import ALL, BATCHES, GAPS, START, YEAR_SECONDS, batch, many
@@ -39,9 +40,14 @@ def policy(dynamics: Dynamics, tiers: Tiers | None = None) -> Policy:
     return Policy(forgetting=forgetting, importance=importance, tiers=tiers or Tiers())
 
 
-def looked(policy: Policy, state: State, moments: np.ndarray) -> list[list[int]]:
+def looked(policy: Policy, state: State, moments: np.ndarray, standing: Standing | None = None) -> list[list[int]]:
     """Every memory on every day."""
-    return [np.bincount(tiers_at(policy, state, moment), minlength=4).tolist() for moment in moments]
+    standing = standing or fresh(state.created_at)
+    return [np.bincount(tiers_at(policy, state, standing, moment), minlength=4).tolist() for moment in moments]
+
+
+def told(policy: Policy, state: State, moments: np.ndarray, standing: Standing | None = None) -> np.ndarray:
+    return counts(policy, state, standing or fresh(state.created_at), moments)
 
 
 def days(last: int, first: float = START) -> np.ndarray:
@@ -60,38 +66,56 @@ def test_any_memories_under_any_thresholds_are_counted_as_each_look_would(
 ) -> None:
     moments = START - DAY_SECONDS + np.cumsum(gaps)
     wanted, state = policy(dynamics, tiers), batch(dynamics, rows)
-    assert counts(wanted, state, moments).tolist() == looked(wanted, state, moments)
+    assert told(wanted, state, moments).tolist() == looked(wanted, state, moments)
 
 
 @each
 def test_many_memories_over_many_days_are_counted_as_each_look_would(dynamics: Dynamics) -> None:
     wanted, state, moments = policy(dynamics), many(dynamics, 1_000), days(60, START + YEAR_SECONDS)
-    found = counts(wanted, state, moments)
+    found = told(wanted, state, moments)
     assert found.tolist() == looked(wanted, state, moments)
     assert (found.sum(axis=1) == 1_000).all()
 
 
+@each
+def test_what_protects_counts_as_each_look_would(dynamics: Dynamics) -> None:
+    chance = np.random.default_rng(5)
+    state, moments = many(dynamics, 400), days(40, START + YEAR_SECONDS / 2)
+    standing = Standing(
+        tiers=chance.integers(0, 3, 400).astype(np.int8),
+        kinds=chance.integers(-1, 5, 400).astype(np.int8),
+        accepted_at=state.created_at,
+        restored_at=np.where(chance.random(400) < 0.3, chance.uniform(moments[0], moments[30], 400), -np.inf),
+        expires_at=np.where(chance.random(400) < 0.1, chance.uniform(moments[0], moments[35], 400), np.inf),
+        erase_at=np.where(chance.random(400) < 0.1, chance.uniform(moments[0], moments[35], 400), np.inf),
+        is_held=chance.random(400) < 0.1,
+        is_marked=chance.random(400) < 0.1,
+    )
+    wanted = policy(dynamics)
+    assert told(wanted, state, moments, standing).tolist() == looked(wanted, state, moments, standing)
+
+
 def test_an_unused_memory_goes_down_tier_by_tier() -> None:
     """Seed 004 §2.4: below .30 after 22.5 days, .15 after 31.9; below .05 after 45.5, but deleted from 90 days on."""
-    found = counts(Policy(), new(np.array([START]), salience=0.5), days(100))
+    found = told(Policy(), new(np.array([START]), salience=0.5), days(100))
     tier = [DECAY_TIERS[place] for place in found.argmax(axis=1)]
     assert [tier.index(name) for name in DECAY_TIERS[:3]] == [0, 23, 32]
     assert "deleted" not in tier, "its salience alone makes it important enough"
-    little = counts(Policy(), new(np.array([START]), salience=0.1), days(100))
+    little = told(Policy(), new(np.array([START]), salience=0.1), days(100))
     assert little[:, 3].tolist() == [0] * 91 + [1] * 10, "older than 90 days, not as old as that"
 
 
 def test_used_memories_are_never_deleted_for_their_weakness() -> None:
     state = replace(new(np.array([START])), access_count=np.array([2.0]))
-    assert counts(Policy(), state, days(DAYS_MAX))[-1].tolist() == [0, 0, 1, 0]
+    assert told(Policy(), state, days(DAYS_MAX))[-1].tolist() == [0, 0, 1, 0]
 
 
 def test_a_forecast_may_be_of_a_moment_or_of_no_memories() -> None:
     state = many(Spec(), 50)
-    assert counts(Policy(), state, np.array([START])).tolist() == looked(Policy(), state, np.array([START]))
+    assert told(Policy(), state, np.array([START])).tolist() == looked(Policy(), state, np.array([START]))
     for name in ("spec", "memory_decay"):
         none = new(np.zeros(0))
-        assert counts(policy(ALL[name]), none, days(3)).tolist() == [[0, 0, 0, 0]] * 4
+        assert told(policy(ALL[name]), none, days(3)).tolist() == [[0, 0, 0, 0]] * 4
 
 
 @pytest.mark.parametrize("name", ["spec", "memory_decay soft floor"])
@@ -100,7 +124,7 @@ def test_long_work_can_be_ended(name: str) -> None:
         raise TimeoutError
 
     with pytest.raises(TimeoutError):
-        counts(policy(ALL[name]), many(ALL[name], 10), days(5), stop)
+        counts(policy(ALL[name]), many(ALL[name], 10), fresh(np.zeros(10)), days(5), stop)
 
 
 def test_ticks_limit_how_far_it_goes() -> None:
@@ -113,6 +137,6 @@ def test_ninety_days_over_a_hundred_thousand_take_less_than_a_second() -> None:
     spent = []
     for _ in range(3):
         begin = time.process_time()
-        counts(Policy(), state, days(90, START + YEAR_SECONDS))
+        told(Policy(), state, days(90, START + YEAR_SECONDS))
         spent.append(time.process_time() - begin)
     assert min(spent) < 1

@@ -21,10 +21,11 @@ from app.domain.dynamics.spec import Spec, SpecParameters
 from app.domain.dynamics.state import DAY_SECONDS, Event, State, new
 from app.domain.importance import Importance
 from app.domain.memory import KINDS
+from app.domain.protection import Protection
 from app.domain.review import Review
 from app.domain.salience.criteria import Criteria
 from app.domain.salience.criteria import salience as salience_of
-from app.domain.tiers import DECAY_TIERS, GRACE_SECONDS, Seen, Tiers, decay_tier
+from app.domain.tiers import DECAY_TIERS, Seen, Tiers, decay_tier
 from tests.domain.dynamics.batches import START
 
 EXPONENTIAL = Mnemex(MnemexParameters(curve="exponential"))
@@ -186,7 +187,8 @@ def test_tiers_begin_below_their_thresholds(
 ) -> None:
     """Seed 004 §2.4 and §5.1: .30, .15, .05; the last only when over 90 days old, importance < .2, under 2 uses."""
     seen = Seen(np.array([strength]), np.array([importance]))
-    found = decay_tier(Tiers(), memory(uses), START + days * DAY_SECONDS, seen)[0]
+    state = memory(uses)
+    found = decay_tier(Tiers(), state, START + days * DAY_SECONDS, seen, state.created_at)[0]
     assert DECAY_TIERS[found] == tier
 
 
@@ -199,4 +201,4 @@ def test_the_configuration_example_is_the_default() -> None:
     assert (tiers.archived_below, tiers.cold_below, tiers.deleted_below) == (0.3, 0.15, 0.05)
     assert (review.first_interval_days, review.second_interval_days) == (1, 6)
     assert (review.easiness_min, review.easiness_max) == (1.3, 3.0)
-    assert GRACE_SECONDS == 7 * DAY_SECONDS
+    assert Protection().grace_days == 7

@@ -16,16 +16,15 @@ from app.domain.dynamics.state import DAY_SECONDS, DUE_MARGIN_SECONDS, State, ne
 from app.domain.importance import PRESETS, Importance, Weights, importance
 from app.domain.tiers import (
     DECAY_TIERS,
-    GRACE_SECONDS,
-    IMPORTANCE_STEPS,
     Seen,
     Tiers,
     decay_tier,
     next_due_at,
-    reasons,
 )
 from tests.domain.dynamics.batches import ALL, BATCHES, CLOSED, GAPS, START, YEAR_SECONDS, batch, many
 
+STEPS = (0.8, 0.7)
+LONG_AGO = START - 1e9
 SLACK_SECONDS = 2e-6  # what rounding of moments takes
 ROUNDING = 1 + 1e-12
 TEN_YEARS = 10 * YEAR_SECONDS
@@ -64,7 +63,7 @@ def aged(days: float, uses: int = 0) -> State:
 
 
 def names(tiers: Tiers, state: State, seen: Seen) -> list[str]:
-    return [DECAY_TIERS[place] for place in decay_tier(tiers, state, START, seen)]
+    return [DECAY_TIERS[place] for place in decay_tier(tiers, state, START, seen, state.created_at)]
 
 
 STRENGTHS = np.array([1, 0.30, 0.299, 0.15, 0.149, 0.049])
@@ -94,35 +93,15 @@ def test_thresholds_out_of_order_are_refused(wrong: dict[str, float]) -> None:
         Tiers(**wrong)  # type: ignore[arg-type]  # of three floats
 
 
-def test_each_tier_is_told_with_its_numbers() -> None:
-    state, seen = aged(120.5, 1), Seen(np.array([0.31, 0.3, 0.271, 0.15, 0.1, 0.00423]), np.full(6, 0.12))
-    places = decay_tier(Tiers(), state, START, seen)
-    told = reasons(Tiers(), state, START, seen, places)
-    assert told[1:5] == [
-        "strength 0.3 is at least 0.3",
-        "strength 0.271 is below 0.3",
-        "strength 0.15 is below 0.3",
-        "strength 0.1 is below 0.15",
-    ]
-    assert told[5] == (
-        "strength 0.00423 is below 0.05, importance 0.12 below 0.2, 120.5 days old, over 90, uses 1, fewer than 2"
-    )
-    none = take(state, np.array([], np.intp))
-    assert reasons(Tiers(), none, START, Seen(seen.strength[:0], seen.importance[:0]), places[:0]) == []
-
-
 # --- The next moment ---
 
 
 def happened(tiers: Tiers, state: State, moment: Floats | float, seen: Seen) -> Floats:
-    """All that can happen to a memory by itself, each as a number that rises: its tier, its importance, its ages."""
-    steps = np.sort([*IMPORTANCE_STEPS, tiers.deleted_importance_below])
-    age = moment - state.created_at - SLACK_SECONDS
+    """All that decay can do to a memory of old, each as a number that rises: its tier, its importance."""
+    steps = np.sort([*STEPS, tiers.deleted_importance_below])
     found = [
-        decay_tier(tiers, state, moment, seen),
+        decay_tier(tiers, state, moment, seen, np.full_like(seen.strength, LONG_AGO)),
         -np.searchsorted(steps, seen.importance, side="right"),
-        age >= GRACE_SECONDS,
-        age > tiers.deleted_after_days * DAY_SECONDS,
     ]
     return np.stack([np.asarray(one, np.float64) for one in found])
 
@@ -147,7 +126,7 @@ def test_nothing_happens_until_a_millisecond_before_the_next_look(
     state = batch(dynamics, rows)
     now = float(state.anchored_at.max()) + gap
     seen = seen_at(weights, dynamics, state, now)
-    due = next_due_at(tiers, weights, dynamics, state, now, seen)
+    due = next_due_at(tiers, weights, dynamics, state, now, seen, steps=STEPS)
     assert (due > now).all()
     last = np.where(np.isfinite(due), due - DUE_MARGIN_SECONDS - SLACK_SECONDS, now + TEN_YEARS)
     before = happened(tiers, state, now, seen)
@@ -172,12 +151,12 @@ def test_a_few_looks_in_a_memorys_life_find_all_that_a_fine_scan_finds(dynamics:
         while now <= end:
             seen = seen_at(weights, dynamics, memory, now)
             moments.append(now)
-            places.append(int(decay_tier(tiers, memory, now, seen)[0]))
-            now = float(next_due_at(tiers, weights, dynamics, memory, now, seen)[0])
-            assert len(moments) < 20, "tiers, importances and ages have eight thresholds"
+            places.append(int(decay_tier(tiers, memory, now, seen, np.array([LONG_AGO]))[0]))
+            now = float(next_due_at(tiers, weights, dynamics, memory, now, seen, steps=STEPS)[0])
+            assert len(moments) < 20, "tiers and importances have six thresholds"
         many_times = take(memory, np.zeros(scan.size, np.intp))
         at = moments[0] + scan
-        found = decay_tier(tiers, many_times, at, seen_at(weights, dynamics, many_times, at))
+        found = decay_tier(tiers, many_times, at, seen_at(weights, dynamics, many_times, at), np.array([LONG_AGO]))
         held = np.array(places)[np.searchsorted(moments, at + DUE_MARGIN_SECONDS + SLACK_SECONDS, side="right") - 1]
         late = np.flatnonzero(found != held)
         assert late.size == 0 or np.abs(at[late, None] - np.array(moments)).min() < 2 * DUE_MARGIN_SECONDS

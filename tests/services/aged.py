@@ -112,7 +112,7 @@ class Aged:
 
     def tiers(self) -> list[str]:
         """The tiers that decay asked for when they were last looked at, in id order."""
-        return self._column("decay_tier")
+        return self._column("wanted_tier")
 
     def due(self) -> list[datetime | None]:
         """When they are to be looked at again, in id order; None for never."""
@@ -127,7 +127,7 @@ class Aged:
             "SELECT anchored_at, level, retrieval, stability, policy_version FROM memory_state ORDER BY memory_id"
         )
 
-    def events(self, kind: str = "decay_tier") -> list[tuple[Any, ...]]:
+    def events(self, kind: str = "wanted_tier") -> list[tuple[Any, ...]]:
         """Memory, moment, before, after and strength of what happened, in the order of time."""
         return self.service.rows(
             "SELECT memory_id, at, before, after, strength FROM memory_events WHERE kind = %s ORDER BY at, memory_id",

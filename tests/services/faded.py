@@ -45,6 +45,10 @@ def fill(service: Service, tenant: Tenant, dynamics: Dynamics, memories: int, se
         ids,
         *columns,
     )
+    service.rows(
+        "UPDATE memories AS memory SET created_at = state.created_at FROM memory_state AS state "
+        "WHERE state.memory_id = memory.memory_id"
+    )
 
 
 def _states(dynamics: Dynamics, memories: int, seed: int) -> State:

@@ -15,6 +15,7 @@ from app.domain.amendment import amended
 from app.domain.dynamics.profiles import rebase
 from app.domain.dynamics.state import DAY_SECONDS
 from app.domain.forecast import tiers_at
+from app.domain.lifecycle import fresh
 from app.domain.policy import Forgetting, Policy
 from app.domain.tiers import DECAY_TIERS
 from app.errors import Invalid
@@ -38,6 +39,10 @@ def remember(service: Service, tenant: Tenant, *ages_days: float, **given: Any) 
             days * DAY_SECONDS,
             memory_id,
         )
+    service.rows(
+        "UPDATE memories AS memory SET created_at = state.created_at FROM memory_state AS state "
+        "WHERE state.memory_id = memory.memory_id"
+    )
     return ids
 
 
@@ -61,7 +66,7 @@ def test_each_day_is_what_a_look_at_its_beginning_would_find(service: Service) -
     for day in (0, 1, 17, 40):
         start = datetime.combine(found.dates[day], datetime.min.time(), zone)
         moment = (start if day else found.as_of).timestamp()
-        expected = np.bincount(tiers_at(Policy(), held.state, moment), minlength=4)
+        expected = np.bincount(tiers_at(Policy(), held.state, fresh(held.state.created_at), moment), minlength=4)
         assert found.counts[day].tolist() == expected.tolist()
     assert row(found, 0) == {"active": 2, "archived": 1, "cold": 3, "deleted": 2}
     assert (found.changed, found.moves) == (None, [])
@@ -84,7 +89,10 @@ def test_another_policy_starts_from_the_strengths_of_now(service: Service) -> No
     converted = rebase(state, now, Policy().model, changed.model)
     last = datetime.combine(found.dates[30], datetime.min.time(), UTC).timestamp()
     assert found.changed is not None
-    assert found.changed[30].tolist() == np.bincount(tiers_at(changed, converted, last), minlength=4).tolist()
+    assert (
+        found.changed[30].tolist()
+        == np.bincount(tiers_at(changed, converted, fresh(state.created_at), last), minlength=4).tolist()
+    )
     assert found.changed[0].tolist() == found.counts[0].tolist(), "a profile alone moves nothing at once"
     assert found.moves == []
     assert found.changed[30].tolist() != found.counts[30].tolist()
@@ -94,13 +102,13 @@ def test_another_policy_starts_from_the_strengths_of_now(service: Service) -> No
 def test_memories_that_a_change_moves_at_once_are_named(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(forecast, "PAGE_ROWS", 7)
     tenant = service.tenant()
-    fresh = remember(service, tenant, *[1.0] * 25)
+    young = remember(service, tenant, *[8.0] * 25)
     old = remember(service, tenant, *[25.0] * 3)
     found = look(tenant, changes={"tiers": {"archived_below": 0.99, "cold_below": 0.28}})
     moves = {(move.source, move.target): move for move in found.moves}
     assert moves.keys() == {("active", "archived"), ("archived", "cold")}
     assert moves["active", "archived"].memories == 25
-    assert moves["active", "archived"].ids == sorted(fresh)[: forecast.SHOWN_MAX]
+    assert moves["active", "archived"].ids == sorted(young)[: forecast.SHOWN_MAX]
     assert (moves["archived", "cold"].memories, moves["archived", "cold"].ids) == (3, sorted(old))
 
 
@@ -117,7 +125,7 @@ def test_memories_under_older_policies_are_brought_to_the_one_in_force(service: 
     with database.tenant(tenant.tenant_id) as tx:
         times = strengths.timeline(tx, tenant.tenant_id)
         held = strengths.brought(states.page(tx, tenant.tenant_id, UUID(int=0), 10), times, now)
-    expected = np.bincount(tiers_at(times.at(now).policy, held.state, now), minlength=4)
+    expected = np.bincount(tiers_at(times.at(now).policy, held.state, fresh(held.state.created_at), now), minlength=4)
     assert found.counts[0].tolist() == expected.tolist() == [0, 0, 3, 0]
 
 

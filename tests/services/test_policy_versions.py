@@ -196,7 +196,10 @@ def tier_by_hand(times: Timeline, held: states.Held, row: int, moment: float) ->
     one = times.brought(take(held.state, np.array([row])), held.versions[[row]], moment)
     strength = float(era.dynamics.strength(one, moment)[0])
     worth = float(importance.importance(era.policy.importance, one, moment)[0])
-    tiers = era.policy.tiers
+    tiers, protection = era.policy.tiers, era.policy.protection
+    young = moment - one.created_at[0] < protection.grace_days * DAY_SECONDS
+    if young or worth > protection.grace_importance_above or one.access_count[0] > protection.uses_above:
+        return "active"
     if (
         strength < tiers.deleted_below
         and moment - one.created_at[0] > tiers.deleted_after_days * DAY_SECONDS

@@ -10,6 +10,7 @@ import pytest
 
 from app.domain.jobs import Job, Step
 from app.domain.policy import Forgetting, Policy
+from app.domain.protection import Protection
 from app.domain.tiers import Tiers
 from app.services import jobs, memories, night, rebase, sweep
 from app.store import database, states
@@ -20,7 +21,9 @@ from tests.services.aged import START, Aged, aged, days
 __all__ = ["aged"]
 
 HASTY = Policy(forgetting=Forgetting(parameters={"base_per_day": 0.3}))
-STRICT = Policy(tiers=Tiers(archived_below=0.9, cold_below=0.8, deleted_below=0.01))
+STRICT = Policy(tiers=Tiers(0.9, 0.8, 0.01), protection=Protection(grace_days=0))
+    tiers=Tiers(archived_below=0.9, cold_below=0.8, deleted_below=0.01), protection=Protection(grace_days=0)
+)
 
 
 @pytest.fixture

@@ -294,7 +294,7 @@ def test_a_use_after_a_change_of_policy_brings_the_memory_to_it(service: Service
 def test_a_use_that_changes_the_tier_lets_the_sweep_look_at_once(service: Service) -> None:
     shop = shop_of(service, policy(refractory=0))
     [memory_id] = shop.stored("x", age_days=1)
-    service.rows("UPDATE memory_state SET next_due_at = 'infinity', decay_tier = 'archived'")
+    service.rows("UPDATE memory_state SET next_due_at = 'infinity', wanted_tier = 'archived'")
     shop.used(memory_id)
     assert shop.row(memory_id).due == "-infinity"
 

@@ -225,7 +225,7 @@ def test_deleted_memories_never_come_up(aged: Aged, ids: list[UUID]) -> None:
     before = len(aged.events())
     swept(aged)
     assert all(row[0] != ids[1] for row in aged.events()[before:])
-    found = aged.service.rows("SELECT decay_tier, next_due_at = 'infinity' FROM memory_state ORDER BY memory_id")
+    found = aged.service.rows("SELECT wanted_tier, next_due_at = 'infinity' FROM memory_state ORDER BY memory_id")
     assert found[1] == ("cold", True)
 
 

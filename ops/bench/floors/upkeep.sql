@@ -2,7 +2,7 @@
 
 -- name: looks
 -- What a sweep writes, its values known before.
-UPDATE memory_state AS state SET decay_tier = 'archived', next_due_at = now() + interval '30 days'
+UPDATE memory_state AS state SET wanted_tier = 'archived', next_due_at = now() + interval '30 days'
 FROM unnest(%(ids)s) AS given (memory_id)
 WHERE state.tenant_id = %(tenant)s AND state.memory_id = given.memory_id;
 

@@ -1,0 +1,166 @@
+"""What happens to a memory at a moment, and why: the one decision that sweeps, moves, forecasts and `why` share.
+
+In order of precedence: a legal hold, an erasure, the end of what privacy allows, never forget, grace, decay. Tiers only
+go down here; a use, a restore or an undo brings a memory back up.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from app.domain.dynamics.ops import Floats
+from app.domain.dynamics.state import DAY_SECONDS, DUE_MARGIN_SECONDS, State
+from app.domain.memory import KINDS
+from app.domain.protection import Protection
+from app.domain.tiers import DECAY_TIERS, Seen, Tiers, decay_tier
+
+RULES: Final = ("hold", "erasure", "expiry", "never_forget", "grace", "decay")
+"""What can decide, the strongest first; a decision's rule is a place in it."""
+DELETED: Final = DECAY_TIERS.index("deleted")
+_HOLD, _ERASURE, _EXPIRY, _NEVER, _GRACE, _DECAY = range(len(RULES))
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Where memories are kept and what speaks for or against them, apart from decay; shape (n,).
+
+    Moments are in seconds since 1970.
+
+    Attributes:
+        tiers: Where each is, as places in `DECAY_TIERS`.
+        kinds: The caller's, as places in `KINDS`; -1 where it gave none.
+        accepted_at: When each was accepted.
+        restored_at: When it was brought back the last time; minus infinity for never.
+        expires_at: When privacy lets it go; infinite for never.
+        erase_at: When an erasure that was asked for does; infinite for none.
+        is_held: Whether a legal hold is on it.
+        is_marked: Whether a tag or category of the caller's says never forget.
+    """
+
+    tiers: npt.NDArray[np.int8]
+    kinds: npt.NDArray[np.int8]
+    accepted_at: Floats
+    restored_at: Floats
+    expires_at: Floats
+    erase_at: Floats
+    is_held: npt.NDArray[np.bool_]
+    is_marked: npt.NDArray[np.bool_]
+
+    def take(self, rows: npt.NDArray[np.integer[Any]]) -> Standing:
+        """These rows alone."""
+        return Standing(*(getattr(self, field.name)[rows] for field in fields(self)))
+
+    @property
+    def grace_from(self) -> Floats:
+        """When each was accepted, or brought back."""
+        return np.maximum(self.accepted_at, self.restored_at)
+
+
+def fresh(accepted_at: Floats) -> Standing:
+    """Of memories that are active, and that nothing speaks for or against."""
+    count = accepted_at.shape
+    return Standing(
+        tiers=np.zeros(count, np.int8),
+        kinds=np.full(count, -1, np.int8),
+        accepted_at=accepted_at,
+        restored_at=np.full(count, -np.inf),
+        expires_at=np.full(count, np.inf),
+        erase_at=np.full(count, np.inf),
+        is_held=np.zeros(count, np.bool_),
+        is_marked=np.zeros(count, np.bool_),
+    )
+
+
+class Rules(NamedTuple):
+    """What a policy says of it."""
+
+    tiers: Tiers
+    protection: Protection
+
+
+class Decision(NamedTuple):
+    """What shall be, shape (n,).
+
+    Attributes:
+        tiers: Where each memory shall be kept, as places in `DECAY_TIERS`; never above where it is.
+        rules: What decided, as places in `RULES`.
+    """
+
+    tiers: npt.NDArray[np.int8]
+    rules: npt.NDArray[np.int8]
+
+
+def decide(rules: Rules, standing: Standing, state: State, now: Floats | float, seen: Seen) -> Decision:
+    """Where each memory shall be kept at a moment, and what decided.
+
+    Args:
+        rules: The policy's.
+        standing: The memories.
+        state: The same.
+        now: Seconds since 1970.
+        seen: Their strength and importance then.
+    """
+    decided = np.select(
+        [
+            standing.is_held,
+            standing.erase_at <= now,
+            standing.expires_at <= now,
+            _never_forget(rules.protection, standing, state, seen),
+            _grace(rules.protection, standing, now, seen),
+        ],
+        [_HOLD, _ERASURE, _EXPIRY, _NEVER, _GRACE],
+        _DECAY,
+    ).astype(np.int8)
+    asked = np.maximum(standing.tiers, decay_tier(rules.tiers, state, now, seen, standing.accepted_at))
+    gone = (decided == _ERASURE) | (decided == _EXPIRY)
+    kept = np.where(decided == _DECAY, asked, standing.tiers)
+    return Decision(np.where(gone, DELETED, kept).astype(np.int8), decided)
+
+
+def may_move(rules: Rules, standing: Standing, state: State, now: Floats | float, seen: Seen) -> npt.NDArray[np.bool_]:
+    """Whether decay decides: nothing protects the memory. Once so, always so until it is used or changed."""
+    return np.asarray(
+        ~standing.is_held
+        & ~_never_forget(rules.protection, standing, state, seen)
+        & ~_grace(rules.protection, standing, now, seen)
+    )
+
+
+def _never_forget(protection: Protection, standing: Standing, state: State, seen: Seen) -> npt.NDArray[np.bool_]:
+    semantic = standing.kinds == KINDS.index("semantic")
+    return np.asarray(
+        standing.is_marked
+        | _is_of(standing, protection.never_forget_kinds)
+        | (semantic & (seen.importance > protection.semantic_importance_above))
+        | (state.access_count > protection.uses_above)
+    )
+
+
+def _grace(protection: Protection, standing: Standing, now: Floats | float, seen: Seen) -> npt.NDArray[np.bool_]:
+    young = now - standing.grace_from < protection.grace_days * DAY_SECONDS
+    return np.asarray(
+        young | (seen.importance > protection.grace_importance_above) | _is_of(standing, protection.grace_kinds)
+    )
+
+
+def _is_of(standing: Standing, kinds: tuple[str, ...]) -> npt.NDArray[np.bool_]:
+    return np.isin(standing.kinds, [KINDS.index(kind) for kind in kinds])
+
+
+def fixed_due_at(rules: Rules, standing: Standing, now: float) -> Floats:
+    """The first moment after `now` at which time alone, not strength or importance, may change the decision.
+
+    In seconds since 1970, `inf` where none comes: the end of the grace, the age of deletion, an expiry, an erasure.
+    """
+    ends = [
+        standing.grace_from + rules.protection.grace_days * DAY_SECONDS + DUE_MARGIN_SECONDS,
+        standing.accepted_at + rules.tiers.deleted_after_days * DAY_SECONDS + DUE_MARGIN_SECONDS,
+        standing.expires_at,
+        standing.erase_at,
+    ]
+    first: Floats = np.min([np.where(end > now, end, np.inf) for end in ends], axis=0)
+    return first
