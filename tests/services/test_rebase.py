@@ -22,8 +22,6 @@ __all__ = ["aged"]
 
 HASTY = Policy(forgetting=Forgetting(parameters={"base_per_day": 0.3}))
 STRICT = Policy(tiers=Tiers(0.9, 0.8, 0.01), protection=Protection(grace_days=0))
-    tiers=Tiers(archived_below=0.9, cold_below=0.8, deleted_below=0.01), protection=Protection(grace_days=0)
-)
 
 
 @pytest.fixture
