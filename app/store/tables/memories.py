@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pgvector.sqlalchemy import HALFVEC
 from sqlalchemy import (
+    ARRAY,
     BigInteger,
     Boolean,
     Column,
@@ -134,6 +135,24 @@ reviews = Table(
     moment("reviewed_at", needed=True),
     Column("review_count", Integer, nullable=False, server_default=text("1")),
     Column("flagged", Boolean, nullable=False, server_default=text("false")),
+)
+
+holds = Table(
+    "holds",
+    metadata,
+    tenant(),
+    Column("hold_id", Uuid, primary_key=True),
+    Column("memory_ids", ARRAY(Uuid)),
+    Column("subject", Text),
+    Column("thread", Text),
+    *(Column(name, ARRAY(Text)) for name in ("tags", "categories", "kinds")),
+    moment("after"),
+    moment("before"),
+    Column("reason", Text, nullable=False),
+    moment("placed_at", needed=True, default="now()"),
+    Column("placed_by", Text, nullable=False),
+    moment("released_at"),
+    Column("released_by", Text),
 )
 
 memory_aliases = Table(
