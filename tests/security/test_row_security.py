@@ -147,6 +147,8 @@ def filled(service: Service) -> Service:
     for table, columns, values in HISTORY:
         insert = f"INSERT INTO {table} (tenant_id, memory_id, {columns}) VALUES (%s, %s, {values})"  # noqa: S608 - constants
         service.rows(insert, *ROW.values())
+    hold = "INSERT INTO holds (tenant_id, hold_id, subject, reason, placed_by) VALUES (%s, %s, 'x', 'x', 'x')"
+    service.rows(hold, *ROW.values())
     return service
 
 
