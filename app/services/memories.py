@@ -17,7 +17,7 @@ from app.domain.ids import base_of, place_of, unix_ms_of
 from app.domain.memory import KINDS, MemoryIn, MemoryPatch, decode
 from app.errors import EbbingError, NotFound, Unavailable
 from app.services import policies, strengths
-from app.store import arrivals, database, embeddings, memories, memory_strength, scores, states, words, work
+from app.store import arrivals, database, embeddings, memories, memory_strength, scores, tiers, words, work
 from app.store.memories import Filters, Stored
 
 
@@ -111,7 +111,7 @@ def delete(tenant_id: UUID, memory_id: UUID) -> None:
     """
     with stored_only(tenant_id, memory_id), database.tenant(tenant_id) as tx:
         stored_id = _lock(tx, tenant_id, memory_id)
-        states.retire(tx, tenant_id, [stored_id])
+        tiers.retire(tx, tenant_id, [stored_id])
         later = embeddings.remove(tx, tenant_id, [stored_id])
         words.remove(tx, tenant_id, [stored_id])
         scores.remove(tx, tenant_id, [stored_id])

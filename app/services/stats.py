@@ -11,7 +11,7 @@ from app.domain.scoring import version
 from app.services import spaces
 from app.services.spaces import Searched
 from app.settings import settings
-from app.store import database, dead_letters, jobs, ratings, schedules, states, work
+from app.store import database, dead_letters, jobs, ratings, schedules, tiers, work
 from app.store import spaces as space_rows
 from app.store.work import Waiting
 
@@ -46,7 +46,7 @@ class Stats:
 def of_tenant(tenant_id: UUID) -> Stats:
     """The numbers of one tenant."""
     with database.tenant(tenant_id) as tx:
-        tiers = states.counts_by_tier(tx, tenant_id)
+        memories = tiers.counts(tx, tenant_id)
         waiting = work.waiting(tx, tenant_id)
         runs = _together(schedules.unfinished(tx, tenant_id), jobs.unfinished(tx, tenant_id))
         letters = dead_letters.count(tx, tenant_id)
@@ -60,7 +60,7 @@ def of_tenant(tenant_id: UUID) -> Stats:
         "rate": unrated,
     }
     lanes = _lanes(pending["ingest"], _age(queue.oldest_ms([tenant_id])), waiting, runs)
-    return Stats(tiers, pending, letters, lanes, spaces.compared(there.searched) if there else None)
+    return Stats(memories, pending, letters, lanes, spaces.compared(there.searched) if there else None)
 
 
 def of_lanes() -> dict[str, Lane]:

@@ -133,6 +133,11 @@ def lock_older(tx: Connection, tenant_id: UUID, version: int, after: UUID, limit
     return _held(tx, _LOCK_OLDER, values)
 
 
+def lock_unmoved(tx: Connection, tenant_id: UUID, tier: str, limit: int) -> Held:
+    """Memories of this tier that are wanted in another one, locked; those that somebody else has locked left out."""
+    return _held(tx, _LOCK_UNMOVED, {"tenant": tenant_id, "tier": tier, "limit": limit})
+
+
 Wanted = Literal["due", "older", "due or older"]
 """Memories that `lock_due` would give, those that `lock_older` would, or both."""
 
@@ -156,15 +161,6 @@ def page(tx: Connection, tenant_id: UUID, after: UUID, limit: int, subject: str 
     """All of a tenant's memories in pages by id, or those about a subject; the deleted ones left out."""
     values = {"tenant": tenant_id, "after": after, "limit": limit, "subject": subject}
     return _held(tx, _PAGE if subject is None else _PAGE_OF_SUBJECT, values)
-
-
-def counts_by_tier(tx: Connection, tenant_id: UUID) -> dict[str, int]:
-    """How many memories a tenant has in each tier; every tier is named."""
-    found = dict(driver(tx).execute(_BY_TIER, {"tenant": tenant_id}).fetchall())
-    return {tier: found.get(tier, 0) for tier in ("active", "archived", "cold")}
-
-
-_BY_TIER: Final = "SELECT tier, count(*) FROM memory_state WHERE tenant_id = %(tenant)s GROUP BY tier"
 
 
 def held(records: bytes) -> Held:
@@ -228,6 +224,9 @@ _PAGE_OF_SUBJECT: Final = _statement("""memory_id > %(after)s AND EXISTS (
 _LOCK_DUE: Final = _statement(
     f"{_ALIVE} AND {_DUE} AND {_NOT_AHEAD} ORDER BY next_due_at LIMIT %(limit)s FOR UPDATE SKIP LOCKED",
     "ORDER BY memory_id",
+)
+_LOCK_UNMOVED: Final = _statement(
+    f"wanted_tier <> tier AND tier = %(tier)s AND {_ALIVE} ORDER BY memory_id LIMIT %(limit)s FOR UPDATE SKIP LOCKED"
 )
 _LOCK_OLDER: Final = _statement(
     f"memory_id > %(after)s AND {_ALIVE} AND {_OLDER} ORDER BY memory_id LIMIT %(limit)s FOR UPDATE"
@@ -385,15 +384,4 @@ _WRITE_LOOKS: Final = """
 UPDATE memory_state AS state SET wanted_tier = (%(names)s::text[])[given.tier + 1], next_due_at = given.next_due_at
 FROM unnest(%(ids)s, %(tiers)s, %(due)s) AS given (memory_id, tier, next_due_at)
 WHERE state.tenant_id = %(tenant)s AND state.memory_id = given.memory_id
-"""
-
-
-def retire(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> None:
-    """Let nothing happen any more to memories that are being deleted, nor anybody find them here."""
-    driver(tx).execute(_RETIRE, {"tenant": tenant_id, "ids": Uuids(memory_ids)})
-
-
-_RETIRE: Final = """
-UPDATE memory_state SET tier = 'deleted', next_due_at = 'infinity'
-WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s)
 """

@@ -13,7 +13,7 @@ from app.domain.policy import Forgetting, Policy
 from app.domain.protection import Protection
 from app.domain.tiers import Tiers
 from app.services import jobs, memories, night, rebase, sweep
-from app.store import database, states
+from app.store import database, states, tiers
 from app.store.work import NIL
 from tests.service import Service
 from tests.services.aged import START, Aged, aged, days
@@ -160,7 +160,7 @@ def test_one_that_is_deleted_while_the_rebase_waits_for_it_stays_deleted(many: A
     """The row's lock is waited for; what is read then is the row as the deletion has left it."""
     [memory_id] = many.service.rows("SELECT memory_id FROM memory_state ORDER BY memory_id LIMIT 1")[0]
     with database.tenant(many.tenant_id) as tx:
-        states.retire(tx, many.tenant_id, [memory_id])
+        tiers.retire(tx, many.tenant_id, [memory_id])
         with database.tenant(many.tenant_id) as other:
             held = states.page_of(other, many.tenant_id, "older", 0, 2, after=NIL, limit=5)
             assert memory_id in held.ids, "not known yet to who doesn't wait"

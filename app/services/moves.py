@@ -1,0 +1,96 @@
+"""Moves between tiers: which memories are due for one, decided again with their rows locked, and noting it.
+
+A move is one step down. Whoever carries it out does so in the transaction that took the batch, or checks in a later one
+that nothing has changed; and notes it last.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+import numpy as np
+import numpy.typing as npt
+
+from app.domain.dynamics.timeline import Era
+from app.domain.lifecycle import Decision, Standing
+from app.domain.tiers import DECAY_TIERS, Seen
+from app.services import strengths
+from app.store import database, events, standings, states, tiers
+from app.store.events import Change
+from app.store.states import Held, Looks
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """Memories of one tier that shall be in a lower one, locked; every array has shape (n,), in the order of `held`.
+
+    Attributes:
+        held: Brought to the era of `now`.
+        standing: What speaks for or against them.
+        seen: Strength and importance.
+        decision: Where they shall be, and the rule.
+        era: The policy in force.
+        now: The moment it was decided for, in seconds since 1970.
+        looked_at: How many were looked at; those that may stay after all were let go.
+    """
+
+    held: Held
+    standing: Standing
+    seen: Seen
+    decision: Decision
+    era: Era
+    now: float
+    looked_at: int
+
+    def only(self, places: npt.NDArray[np.intp]) -> Due:
+        """Those at these places alone."""
+        return Due(
+            self.held.only(places),
+            self.standing.take(places),
+            Seen(*(column[places] for column in self.seen)),
+            Decision(*(column[places] for column in self.decision)),
+            self.era,
+            self.now,
+            self.looked_at,
+        )
+
+
+def take(tx: database.Transaction, tenant_id: UUID, source: str, limit: int, as_of: datetime | None = None) -> Due:
+    """Lock memories of a tier that were wanted in a lower one, and decide again; those that may stay are let go.
+
+    Those that somebody else has locked are passed over.
+
+    Args:
+        tx: The tenant's transaction.
+        tenant_id: The tenant.
+        source: The tier that they are in, of `DECAY_TIERS`.
+        limit: Most of them.
+        as_of: Up to now; None for now.
+    """
+    held = states.lock_unmoved(tx, tenant_id, source, limit)
+    times = strengths.timeline(tx, tenant_id)  # after the locks: what came meanwhile counts
+    now = (as_of or database.now(tx)).timestamp()
+    era = times.at(now)
+    held = strengths.brought(held, times, now)
+    standing = standings.read(tx, tenant_id, held.ids, era.policy.protection)
+    seen, decision = strengths.decided(era, held.state, now, standing)
+    due = Due(held, standing, seen, decision, era, now, len(held))
+    goes: npt.NDArray[np.bool_] = decision.tiers > standing.tiers
+    _let_go(tx, tenant_id, due.only(np.flatnonzero(~goes)))
+    return due.only(np.flatnonzero(goes))
+
+
+def _let_go(tx: database.Transaction, tenant_id: UUID, staying: Due) -> None:
+    if staying.held.ids:
+        when = strengths.due_at(staying.era, staying.held.state, staying.now, staying.seen, staying.standing)
+        states.write_looks(tx, tenant_id, staying.held.ids, Looks(staying.decision.tiers, when))
+
+
+def note(tx: database.Transaction, tenant_id: UUID, moved: Due, target: str) -> None:
+    """Enter that memories are in another tier now, and into their histories."""
+    place = DECAY_TIERS.index(target)
+    tiers.write(tx, tenant_id, moved.held.ids, target)
+    change = Change(moved.now, moved.standing.tiers, np.full(len(moved.held), place), moved.seen.strength)
+    events.add(tx, tenant_id, "tier", moved.held.ids, change)

@@ -1,0 +1,41 @@
+"""Where memories are kept: how many in each tier, and moving them there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+from uuid import UUID
+
+from sqlalchemy import Connection
+
+from app.store.packed import Uuids, driver
+
+
+def counts(tx: Connection, tenant_id: UUID) -> dict[str, int]:
+    """How many memories a tenant has in each tier; every tier is named."""
+    found = dict(driver(tx).execute(_BY_TIER, {"tenant": tenant_id}).fetchall())
+    return {tier: found.get(tier, 0) for tier in ("active", "archived", "cold")}
+
+
+_BY_TIER: Final = "SELECT tier, count(*) FROM memory_state WHERE tenant_id = %(tenant)s GROUP BY tier"
+
+
+def write(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID], tier: str) -> None:
+    """Enter where memories are kept from now on, of rows that are locked."""
+    driver(tx).execute(_WRITE, {"tenant": tenant_id, "ids": Uuids(memory_ids), "tier": tier})
+
+
+_WRITE: Final = """
+UPDATE memory_state SET tier = %(tier)s WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s)
+"""
+
+
+def retire(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> None:
+    """Let nothing happen any more to memories that are being deleted, nor anybody find them here."""
+    driver(tx).execute(_RETIRE, {"tenant": tenant_id, "ids": Uuids(memory_ids)})
+
+
+_RETIRE: Final = """
+UPDATE memory_state SET tier = 'deleted', next_due_at = 'infinity'
+WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s)
+"""
