@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta
 from typing import Any, Final
 from uuid import UUID
@@ -15,8 +15,12 @@ import numpy.typing as npt
 
 from app.domain import forecast
 from app.domain.amendment import amended
+from app.domain.dynamics.ops import Floats
 from app.domain.dynamics.profiles import rebase
+from app.domain.dynamics.state import State
+from app.domain.dynamics.timeline import Era
 from app.domain.forecast import Counts
+from app.domain.lifecycle import Standing
 from app.domain.tiers import DECAY_TIERS
 from app.errors import FieldError, Invalid
 from app.services import strengths
@@ -104,20 +108,45 @@ def of_tenant(tenant_id: UUID, wish: Wish) -> Outlook:
         if each is not None and wish.days * 86_400 > forecast.seconds_max(each.model):
             raise _too_far(wish.days, "takes too many ticks", int(forecast.seconds_max(each.model) // 86_400))
     dates, moments = _days(as_of, ZoneInfo(policy.time_zone), wish.days)
+    eras = [times.at(now), *(era for era in times.after(now) if era.since <= moments[-1])]
     as_is, as_changed = np.zeros((2, len(dates), len(DECAY_TIERS)), np.int64)
     moves: dict[tuple[int, int], Move] = {}
-    looked_at = [policy.protection] if changed is None else [policy.protection, changed.protection]
+    looked_at = [era.policy.protection for era in eras] + ([] if changed is None else [changed.protection])
     for held, standings in strengths.pages(tenant_id, PAGE_ROWS, looked_at, wish.subject):
         state = strengths.brought(held, times, now).state
-        as_is += forecast.counts(policy, state, standings[0], moments, check)
+        as_is += _counts(eras, state, standings[: len(eras)], moments, check)
         if changed is not None:
             converted = rebase(state, now, policy.model, changed.model)
-            as_changed += forecast.counts(changed, converted, standings[1], moments, check)
+            as_changed += forecast.counts(changed, converted, standings[-1], moments, check)
             before = forecast.tiers_at(policy, state, standings[0], now)
-            after = forecast.tiers_at(changed, converted, standings[1], now)
+            after = forecast.tiers_at(changed, converted, standings[-1], now)
             _add_moves(moves, held.ids, before, after)
     told = [moves[pair] for pair in sorted(moves)]
     return Outlook(as_of, dates, as_is, None if changed is None else as_changed, told)
+
+
+def _counts(
+    eras: Sequence[Era], state: State, standings: Sequence[Standing], moments: Floats, check: forecast.Check
+) -> Counts:
+    """`forecast.counts` by each policy in its own time; what one has let go down stays there under the next.
+
+    Args:
+        eras: The one of the first moment, and those that follow it.
+        state: Brought to the first.
+        standings: One for each era.
+        moments: Ascending, in seconds since 1970.
+        check: As `forecast.counts`.
+    """
+    parts, tiers = [], standings[0].tiers
+    starts = np.searchsorted(moments, [era.since for era in eras[1:]])
+    for era, following, read, own in zip(eras, [*eras[1:], None], standings, np.split(moments, starts), strict=True):
+        standing = replace(read, tiers=tiers)
+        if own.size:
+            parts.append(forecast.counts(era.policy, state, standing, own, check))
+        if following is not None:
+            tiers = forecast.tiers_at(era.policy, state, standing, following.since)
+            state = rebase(state, following.since, era.policy.model, following.policy.model)
+    return np.concatenate(parts)
 
 
 def _too_far(days: int, why: str, limit: int | None = None) -> Invalid:

@@ -77,15 +77,22 @@ def take(tx: database.Transaction, tenant_id: UUID, source: str, limit: int, as_
     standing = standings.read(tx, tenant_id, held.ids, era.policy.protection)
     seen, decision = strengths.decided(era, held.state, now, standing)
     due = Due(held, standing, seen, decision, era, now, len(held))
-    goes: npt.NDArray[np.bool_] = decision.tiers > standing.tiers
+    goes: npt.NDArray[np.bool_] = (decision.tiers > standing.tiers) & ~_ahead(due)
     _let_go(tx, tenant_id, due.only(np.flatnonzero(~goes)))
     return due.only(np.flatnonzero(goes))
+
+
+def _ahead(due: Due) -> npt.NDArray[np.bool_]:
+    """Which were used or brought to a later policy after that moment: what happened stays happened."""
+    ahead: npt.NDArray[np.bool_] = (due.held.versions > due.era.version) | (due.held.state.anchored_at > due.now)
+    return ahead
 
 
 def _let_go(tx: database.Transaction, tenant_id: UUID, staying: Due) -> None:
     if staying.held.ids:
         when = strengths.due_at(staying.era, staying.held.state, staying.now, staying.seen, staying.standing)
-        states.write_looks(tx, tenant_id, staying.held.ids, Looks(staying.decision.tiers, when))
+        when[_ahead(staying)] = -np.inf  # the next sweep looks at it again
+        states.write_looks(tx, tenant_id, staying.held.ids, Looks(staying.standing.tiers, when))
 
 
 def note(tx: database.Transaction, tenant_id: UUID, moved: Due, target: str) -> None:

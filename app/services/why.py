@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
@@ -11,8 +12,9 @@ import numpy as np
 
 from app.domain import why
 from app.domain.dynamics.state import FAR_SECONDS, State
-from app.domain.dynamics.timeline import Era
+from app.domain.dynamics.timeline import Era, Timeline
 from app.domain.lifecycle import RULES, Standing
+from app.domain.protection import Protection
 from app.domain.tiers import DECAY_TIERS
 from app.domain.why import Case
 from app.errors import Unavailable
@@ -80,35 +82,72 @@ def of(tenant_id: UUID, memory_id: UUID, as_of: datetime | None = None) -> Expla
         if not held.ids:
             raise Missing
         times = strengths.timeline(tx, tenant_id)
-        asked = (as_of or database.now(tx)).timestamp()
-        now = max(asked, float(held.state.anchored_at[0]), float(times.since(held.versions)[0]))
-        era = times.at(now)
-        standing = standings.read(tx, tenant_id, held.ids, era.policy.protection)
-    state = strengths.brought(held, times, now).state
-    verdict, case = _judged(era, state, standing, now)
-    change_at, change = _next(era, state, standing, now, verdict.tier)
-    moment = datetime.fromtimestamp(now, UTC)
-    tier = DECAY_TIERS[standing.tiers[0]]
-    return Explained(found.memory_id, moment, tier, verdict, case, change_at, change)
+        asked = as_of or database.now(tx)
+        now = max(asked.timestamp(), float(held.state.anchored_at[0]), float(times.since(held.versions)[0]))
+        eras = [times.at(now), *times.after(now)]
+        standing = {each: standings.read(tx, tenant_id, held.ids, each) for each in {_protection(era) for era in eras}}
+    life = _Life(times, standing, strengths.brought(held, times, now).state, now)
+    verdict, case = life.judged()
+    tier = DECAY_TIERS[life.standing.tiers[0]]
+    moment = asked if now == asked.timestamp() else life.moment
+    return Explained(found.memory_id, moment, tier, verdict, case, *life.next(verdict.tier))
 
 
-def _judged(era: Era, state: State, standing: Standing, now: float) -> tuple[Verdict, Case]:
-    seen, decision = strengths.decided(era, state, now, standing)
-    [words] = why.reasons(era.policy.rules, standing, state, now, seen, decision)
-    [case] = why.cases(standing, state, now, seen)
-    return Verdict(DECAY_TIERS[decision.tiers[0]], RULES[decision.rules[0]], words), case
+def _protection(era: Era) -> Protection:
+    return era.policy.protection
 
 
-def _next(era: Era, state: State, standing: Standing, now: float, tier: str) -> tuple[datetime | None, Verdict | None]:
-    """The first other place that comes by itself, looked for where anything can happen."""
-    for _ in range(LOOKS_MOST):
-        seen = strengths.look(era, state, now)
-        now = float(strengths.due_at(era, state, now, seen, standing)[0])
-        if not np.isfinite(now) or now > FAR_SECONDS:
-            break
-        if np.isfinite(era.dynamics.refresh_seconds):
-            state = era.dynamics.advance(state, now)
-        verdict, _ = _judged(era, state, standing, now)
-        if verdict.tier != tier:
-            return datetime.fromtimestamp(now, UTC), verdict
-    return None, None
+@dataclass(slots=True)
+class _Life:
+    """A memory at a moment, to be followed from there on as if nothing happened to it.
+
+    Attributes:
+        standings: By what the policies protect.
+        state: Brought to the policy of the moment.
+        now: Seconds since 1970.
+    """
+
+    times: Timeline
+    standings: Mapping[Protection, Standing]
+    state: State
+    now: float
+
+    @property
+    def moment(self) -> datetime:
+        return datetime.fromtimestamp(self.now, UTC)
+
+    @property
+    def era(self) -> Era:
+        return self.times.at(self.now)
+
+    @property
+    def standing(self) -> Standing:
+        return self.standings[_protection(self.era)]
+
+    def judged(self) -> tuple[Verdict, Case]:
+        """The decision, and what it was made of."""
+        seen, decision = strengths.decided(self.era, self.state, self.now, self.standing)
+        [words] = why.reasons(self.era.policy.rules, self.standing, self.state, self.now, seen, decision)
+        [case] = why.cases(self.standing, self.state, self.now, seen)
+        return Verdict(DECAY_TIERS[decision.tiers[0]], RULES[decision.rules[0]], words), case
+
+    def next(self, tier: str) -> tuple[datetime | None, Verdict | None]:
+        """The first other place than this tier that comes by itself, looked for where anything can happen."""
+        for _ in range(LOOKS_MOST):
+            later = self._later()
+            if later > FAR_SECONDS:
+                break
+            version = np.array([self.era.version])
+            self.state, self.now = self.times.brought(self.state, version, later), later
+            if np.isfinite(self.era.dynamics.refresh_seconds):
+                self.state = self.era.dynamics.advance(self.state, later)
+            verdict, _ = self.judged()
+            if verdict.tier != tier:
+                return self.moment, verdict
+        return None, None
+
+    def _later(self) -> float:
+        """The first moment at which anything can happen, another policy too; infinite for never."""
+        seen = strengths.look(self.era, self.state, self.now)
+        due = float(strengths.due_at(self.era, self.state, self.now, seen, self.standing)[0])
+        return min([due, *(era.since for era in self.times.after(self.now))])

@@ -234,7 +234,7 @@ _LOCK_OLDER: Final = _statement(
 _WANTED: Final[dict[Wanted, str]] = {
     "due": f"{_ALIVE} AND {_DUE} AND {_NOT_AHEAD}",
     "older": f"{_ALIVE} AND {_OLDER}",
-    "due or older": f"{_ALIVE} AND {_NOT_AHEAD} AND (({_DUE}) OR {_OLDER})",
+    "due or older": f"{_ALIVE} AND ({_DUE} AND {_NOT_AHEAD} OR {_OLDER})",
 }
 _PAGES: Final = {
     wanted: _statement(f"memory_id > %(after)s AND {where} ORDER BY memory_id LIMIT %(limit)s")

@@ -40,13 +40,14 @@ class Aged:
 
     def remember(self, *created: float, **columns: Any) -> list[UUID]:
         """Memories by the days of their creation; a column is one value for all, or a list of one for each."""
-        ids = [UUID(int=(0xABCD << 112) + self.count() + place) for place in range(len(created))]
+        first = (0xABCD << 112) + self.count()
+        ids = [UUID(int=first + place) for place in range(len(created))]
         values = {"salience": 0.5, **columns}
+        version = self.service.one("SELECT max(version) FROM policies WHERE tenant_id = %s", self.tenant_id)
         rows = []
         for place, (memory_id, day) in enumerate(zip(ids, created, strict=True)):
             own = {name: value[place] if isinstance(value, list) else value for name, value in values.items()}
             moments = dict.fromkeys(("created_at", "accessed_at", "anchored_at"), days(day).isoformat())
-            version = self.service.one("SELECT max(version) FROM policies WHERE tenant_id = %s", self.tenant_id)
             rows.append({"memory_id": str(memory_id), "policy_version": version, **moments, **own})
         names = ", ".join(rows[0])
         self.service.rows(

@@ -72,6 +72,10 @@ class Timeline:
         """The eras up to that of a moment, the first one first."""
         return self._eras[: self._place(now) + 1]
 
+    def after(self, now: float) -> list[Era]:
+        """The eras that begin later than a moment, in their order."""
+        return self._eras[self._place(now) + 1 :]
+
     def brought(self, state: State, versions: npt.NDArray[np.integer[Any]], now: float) -> State:
         """The states under the policy that holds at `now`, whatever era each was anchored in.
 

@@ -1,0 +1,77 @@
+"""A year of memories: the service keeps each where a plain reference does, however its nights run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+
+import numpy as np
+import pytest
+
+from app.domain.policy import Policy
+from tests.lifecycle.year import NIGHTS, QUIET, Bare, Lived, Year, policy
+from tests.service import Service
+from tests.services.aged import Aged
+
+MEMORIES = 10_000
+SOME = 1_000
+
+
+@lru_cache(maxsize=3)
+def year(memories: int, profile: str = "spec") -> Year:
+    return Year(memories, profile)
+
+
+def every_night(_: int) -> int:
+    return 1
+
+
+def badly(day: int) -> int:
+    """Weeks are missed, every third night runs twice."""
+    return 0 if any(first <= day < last for first, last in QUIET) else 2 if day % 3 == 0 else 1
+
+
+def lived(service: Service, monkeypatch: pytest.MonkeyPatch, year: Year) -> Lived:
+    return Lived(Aged(service, monkeypatch, policy(year.numbers)), year, Bare())
+
+
+def test_the_reference_has_the_defaults_of_the_policy() -> None:
+    found, expected = policy(year(SOME).numbers), Policy()
+    assert found.tiers == expected.tiers
+    for name in ("grace_days", "grace_importance_above", "semantic_importance_above", "uses_above"):
+        assert getattr(found.protection, name) == getattr(expected.protection, name)
+    for name in ("never_forget_tags", "never_forget_categories"):
+        assert set(getattr(found.protection, name)) == set(getattr(expected.protection, name))
+
+
+def test_a_year_leads_through_all_tiers_and_back() -> None:
+    """Else the tests below proved nothing."""
+    tiers = year(SOME).tiers
+    steps = np.diff(tiers, axis=0)
+    assert (np.bincount(tiers[-1], minlength=4) >= SOME // 100).all()
+    assert (steps < 0).sum() > SOME // 10, "restored"
+    assert (steps > 0).sum() > SOME // 2
+
+
+def test_none_falls_back_within_the_grace_after_its_restore() -> None:
+    """Of the reference, which the service equals on every night."""
+    found = year(SOME)
+    restores = [each for each in found.happenings if each.what == "restore"]
+    assert restores
+    for each in restores:
+        nights = [place for place, night in enumerate(NIGHTS) if each.day < night < each.day + 7]
+        assert (found.tiers[np.ix_(nights, each.places)] == 0).all()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("runs", [every_night, badly])
+def test_memories_are_where_the_reference_has_them(
+    service: Service, monkeypatch: pytest.MonkeyPatch, runs: Callable[[int], int]
+) -> None:
+    assert lived(service, monkeypatch, year(MEMORIES)).through(runs) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("profile", ["mnemex", "cmm"])
+def test_so_they_are_in_other_profiles(service: Service, monkeypatch: pytest.MonkeyPatch, profile: str) -> None:
+    assert lived(service, monkeypatch, year(SOME, profile)).through(badly) == []

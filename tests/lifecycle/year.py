@@ -1,0 +1,323 @@
+"""A year of a tenant: generated memories and what happens to them, lived by the reference and by the service."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, Protocol
+from uuid import UUID, uuid4
+
+import msgspec
+import numpy as np
+
+from app.domain.dynamics.state import Event
+from app.domain.memory import KINDS
+from app.domain.policy import Forgetting, Policy
+from app.domain.protection import Protection
+from app.domain.tiers import DECAY_TIERS, Tiers
+from app.services import moves, strengths, sweep
+from app.store import database, states, tiers
+from app.store.packed import driver
+from tests.lifecycle import reference
+from tests.lifecycle.reference import Memory, Numbers
+from tests.services.aged import Aged, days
+
+ROWS: Final = 5_000
+NIGHT: Final = 2 / 24
+NIGHTS: Final = [day + NIGHT for day in range(366)]
+QUIET: Final = ((40, 61), (150, 171), (290, 320))
+"""Weeks in which nothing happens, so that it shall not matter whether the night runs."""
+_TAGS: Final = ((), (), (), (), (), (), ("holiday",), ("decision",), ("promise", "holiday"))
+_CATEGORIES: Final = ((), (), (), (), (), (), ("work",), ("consent",))
+_KINDS: Final = (None, None, None, None, "episodic", "episodic", "semantic", "emotional", "procedural", "system")
+_OTHER_NUMBERS: Final = {
+    "spec": {"law": "product", "base_per_day": 0.08},
+    "mnemex": {"half_life_days": 4.0},
+    "cmm": {"lambda_per_second": 1e-6},
+}
+
+
+class Mover(Protocol):
+    """Who carries moves between tiers out."""
+
+    def down(self, tenant_id: UUID) -> None:
+        """Move all that is due now, each memory through every tier on its way."""
+
+    def up(self, tenant_id: UUID, ids: Sequence[UUID]) -> None:
+        """Restore memories."""
+
+
+class Bare:
+    """Moves that write where memories are, and nothing else."""
+
+    def down(self, tenant_id: UUID) -> None:
+        """Tier by tier."""
+        for source, target in itertools.pairwise(DECAY_TIERS):
+            while _moved(tenant_id, source, target) == ROWS:
+                pass
+
+    def up(self, tenant_id: UUID, ids: Sequence[UUID]) -> None:
+        """A use, strength of at least .45, and a new grace."""
+        with database.tenant(tenant_id) as tx:
+            moment = database.now(tx)
+            now, times = moment.timestamp(), strengths.timeline(tx, tenant_id)
+            era = times.at(now)
+            held = strengths.brought(states.lock(tx, tenant_id, ids), times, now)
+            used = era.dynamics.reinforce(held.state, Event(at=now, now=now))
+            lifted = era.dynamics.at_strength(used, now, np.maximum(era.dynamics.score(used, now), 0.45))
+            strengths.write_uses(tx, tenant_id, replace(held, state=lifted), era, now)
+            driver(tx).execute(_UP, (moment, tenant_id, list(ids)))
+
+
+_UP: Final = """
+UPDATE memory_state SET tier = 'active', wanted_tier = 'active', restored_at = %s, next_due_at = '-infinity'
+WHERE tenant_id = %s AND memory_id = ANY (%s)
+"""
+
+
+def _moved(tenant_id: UUID, source: str, target: str) -> int:
+    with database.tenant(tenant_id) as tx:
+        due = moves.take(tx, tenant_id, source, ROWS)
+        if due.held.ids:
+            moves.note(tx, tenant_id, due, target)
+            if target == "deleted":
+                tiers.retire(tx, tenant_id, due.held.ids)
+        return due.looked_at
+
+
+def policy(numbers: Numbers) -> Policy:
+    """The same numbers as a policy has them."""
+    parameters: dict[str, dict[str, Any]] = {
+        "spec": {"law": numbers.law, "base_per_day": numbers.base_per_day},
+        "mnemex": {"half_life_days": numbers.half_life_days},
+        "cmm": {"lambda_per_second": numbers.lambda_per_second},
+    }
+    return Policy(
+        forgetting=Forgetting(profile=numbers.profile, parameters=parameters[numbers.profile]),
+        tiers=Tiers(
+            archived_below=numbers.archived_below,
+            cold_below=numbers.cold_below,
+            deleted_below=numbers.deleted_below,
+            deleted_after_days=numbers.deleted_after_days,
+            deleted_importance_below=numbers.deleted_importance_below,
+            deleted_uses_below=numbers.deleted_uses_below,
+        ),
+        protection=Protection(
+            never_forget_tags=tuple(sorted(numbers.never_tags)),
+            never_forget_categories=tuple(sorted(numbers.never_categories)),
+            grace_days=numbers.grace_days,
+            grace_importance_above=numbers.grace_importance_above,
+            semantic_importance_above=numbers.semantic_importance_above,
+            uses_above=numbers.uses_above,
+        ),
+    )
+
+
+@dataclass(frozen=True)
+class Happening:
+    """What happens to some memories, by their places, at a moment."""
+
+    day: float
+    what: str
+    places: list[int]
+    value: Any = None
+
+
+class Year:
+    """What happens in a year, and what the reference makes of it.
+
+    Attributes:
+        given: The memories as they are accepted, some before the year begins.
+        happenings: In the order of time.
+        tiers: Where the reference has each memory after each of `NIGHTS`, shape (nights, memories).
+        lived: The reference's memories at the end.
+        numbers_now: The policy at the end.
+    """
+
+    def __init__(self, memories: int, profile: str = "spec", seed: int = 1, last: int = 365) -> None:
+        """Generate it and live through it, up to the night of a day."""
+        self._chance = random.Random(seed)
+        self.numbers = Numbers(profile=profile)
+        self.given = [self._memory() for _ in range(memories)]
+        self.happenings: list[Happening] = []
+        self.lived = [replace(memory) for memory in self.given]
+        self.numbers_now = self.numbers
+        self._holds: dict[str, float] = {}
+        nights = []
+        for night in NIGHTS[: last + 1]:
+            reference.night(self.numbers_now, self.lived, night)
+            nights.append([reference.TIERS.index(memory.tier) for memory in self.lived])
+            day = int(night)
+            if day < last and not any(first <= day < end for first, end in QUIET):
+                self._live(day)
+        self.tiers = np.array(nights, np.int8)
+
+    def _memory(self) -> Memory:
+        pick = self._chance.choice
+        kind = pick(_KINDS)
+        accepted = round(self._chance.uniform(-120, 260) * 86_400, 3) / 86_400
+        return Memory(
+            accepted=accepted,
+            salience=pick((0.0, 0.0, 0.125, 0.25, 0.5, 0.5, 0.75, 0.9375, 1.0)),
+            kind=kind,
+            fades_as=kind or pick(("episodic", "episodic", "semantic", "emotional", "procedural")),
+            tags=set(pick(_TAGS)),
+            categories=set(pick(_CATEGORIES)),
+        )
+
+    def _live(self, day: int) -> None:
+        """What happens on a day, an hour after the other, each a little later than on the hour."""
+        chance, count = self._chance, len(self.lived)
+        there = [place for place, memory in enumerate(self.lived) if memory.accepted < day and memory.tier != "deleted"]
+        some = [place for place in there if place % 97 == 0 or chance.random() < 0.005]
+        active = [place for place in some if self.lived[place].tier == "active"]
+        back = [
+            place
+            for place in some
+            if self.lived[place].tier == "archived" or (self.lived[place].tier == "cold" and chance.random() < 0.3)
+        ]
+        self._happen(day + 10 / 24, "use", active)
+        self._happen(day + 11 / 24, "restore", back)
+        few = chance.sample(there, max(len(there) // 1_000, 1)) if there else []
+        self._happen(day + 12 / 24, "salience", few, chance.randrange(17) / 16)
+        few = chance.sample(there, max(len(there) // 1_000, 1)) if there else []
+        self._happen(day + 13 / 24, "tags", few, sorted(chance.choice(_TAGS)))
+        if day % 17 == 3:
+            held = chance.sample(range(count), count // 20)
+            name = str(uuid4())
+            self._holds[name] = day + 45
+            self._happen(day + 14 / 24, "hold", held, name)
+        for name in [name for name, until in self._holds.items() if until <= day]:
+            del self._holds[name]
+            held = [place for place in range(count) if name in self.lived[place].holds]
+            self._happen(day + 15 / 24, "release", held, name)
+        if day == 120:
+            other = _OTHER_NUMBERS[self.numbers.profile]
+            changed = replace(self.numbers, archived_below=0.35, deleted_uses_below=3, uses_above=30, **other)  # type: ignore[arg-type]
+            self._happen(day + 16 / 24, "policy", list(range(count)), changed)
+        if day == 235:
+            kept = self.numbers.never_tags - {"decision"} | {"holiday"}
+            changed = replace(
+                self.numbers_now, archived_below=0.25, never_tags=kept, grace_days=14, grace_importance_above=0.6
+            )
+            self._happen(day + 16 / 24, "policy", list(range(count)), changed)
+
+    def _happen(self, day: float, what: str, places: list[int], value: Any = None) -> None:
+        if not places:
+            return
+        day = round((day + self._chance.random() / 48) * 86_400, 3) / 86_400
+        self.happenings.append(Happening(day, what, places, value))
+        for place in places:
+            self._change(self.lived[place], day, what, value)
+        if what == "policy":
+            self.numbers_now = value
+
+    def _change(self, memory: Memory, day: float, what: str, value: Any) -> None:
+        match what:
+            case "use":
+                reference.use(self.numbers_now, memory, day)
+            case "restore":
+                reference.restore(self.numbers_now, memory, day)
+            case "salience":
+                reference.settle(self.numbers_now, memory, day)
+                memory.salience = value
+            case "tags":
+                memory.tags = set(value)
+            case "hold":
+                memory.holds = memory.holds | {value}
+            case "release":
+                memory.holds = memory.holds - {value}
+            case "policy":
+                reference.settle(self.numbers_now, memory, day)
+
+
+class Lived:
+    """The same year in the service."""
+
+    def __init__(self, aged: Aged, year: Year, mover: Mover) -> None:
+        """Write the memories' rows."""
+        self.aged, self.year, self.mover = aged, year, mover
+        given = year.given
+        self.ids = aged.remember(
+            *(memory.accepted for memory in given),
+            salience=[memory.salience for memory in given],
+            kind=[KINDS.index(memory.fades_as) for memory in given],
+        )
+        labels = [
+            {"id": str(memory_id), "kind": memory.kind, "tags": sorted(memory.tags), "found": sorted(memory.categories)}
+            for memory_id, memory in zip(self.ids, given, strict=True)
+        ]
+        aged.service.rows(
+            "UPDATE memories SET kind = given.kind, tags = given.tags, categories = given.found "
+            "FROM jsonb_to_recordset(%s) AS given (id uuid, kind text, tags text[], found text[]) WHERE memory_id = id",
+            msgspec.json.encode(labels).decode(),
+        )
+
+    def through(self, runs: Callable[[int], int], last: int = 365) -> list[int]:
+        """Live through the year.
+
+        Args:
+            runs: How often the night of a day runs.
+            last: The day whose night is the last.
+
+        Returns:
+            The days after whose nights some memory is elsewhere than where the reference has it.
+        """
+        happenings, wrong = iter(self.year.happenings), []
+        following = next(happenings, None)
+        for day, night in enumerate(NIGHTS[: last + 1]):
+            while following is not None and following.day < night:
+                self.aged.now = days(following.day)
+                self._happen(following)
+                following = next(happenings, None)
+            self.aged.now = days(night)
+            for _ in range(runs(day)):
+                self._night()
+            if runs(day) and (self.tiers() != self.year.tiers[day]).any():
+                wrong.append(day)
+        return wrong
+
+    def tiers(self) -> Any:
+        """Where each memory is, as places in `DECAY_TIERS`."""
+        found = self.aged.service.one("SELECT string_agg(substr(tier, 2, 1), '' ORDER BY memory_id) FROM memory_state")
+        return np.array(["croe".index(letter) for letter in found])
+
+    def _night(self) -> None:
+        state: dict[str, Any] = {}
+        finished = False
+        while not finished:
+            step = sweep.carry_on(self.aged.tenant_id, self.aged.now, state, float("inf"))
+            state, finished = step.state, step.finished
+        self.mover.down(self.aged.tenant_id)
+
+    def _happen(self, happening: Happening) -> None:
+        aged, ids = self.aged, [self.ids[place] for place in happening.places]
+        match happening.what:
+            case "use":
+                aged.use(ids)
+            case "restore":
+                self.mover.up(aged.tenant_id, ids)
+            case "salience":
+                aged.change(ids, salience=happening.value)
+            case "tags":
+                aged.service.rows("UPDATE memories SET tags = %s WHERE memory_id = ANY (%s)", happening.value, ids)
+                self._look_again(ids)
+            case "hold":
+                aged.service.rows(
+                    "INSERT INTO holds (tenant_id, hold_id, memory_ids, reason, placed_by) "
+                    "VALUES (%s, %s, %s, 'court', 'k')",
+                    aged.tenant_id,
+                    happening.value,
+                    ids,
+                )
+            case "release":
+                aged.service.rows("UPDATE holds SET released_at = %s WHERE hold_id = %s", aged.now, happening.value)
+                self._look_again(ids)
+            case "policy":
+                aged.decide(policy(happening.value), happening.day)
+
+    def _look_again(self, ids: Sequence[UUID]) -> None:
+        statement = "UPDATE memory_state SET next_due_at = '-infinity' WHERE memory_id = ANY (%s) AND tier <> 'deleted'"
+        self.aged.service.rows(statement, ids)
