@@ -55,6 +55,14 @@ def reasons(rules: Rules, standing: Standing, state: State, now: float, seen: Se
     return [_WORDS[RULES[rule]](rules, case) for rule, case in found]
 
 
+def _compared(name: str, value: float, side: str, threshold: float) -> str:
+    """In words; a value that looks like the threshold is told without its digits."""
+    shown = f"{value:.4g}"
+    return (
+        f"{name} is just {side} {shown}" if shown == f"{threshold:.4g}" else f"{name} {shown} is {side} {threshold:g}"
+    )
+
+
 def _never_forget(rules: Rules, case: Case) -> str:
     protection = rules.protection
     if case.is_marked:
@@ -63,7 +71,7 @@ def _never_forget(rules: Rules, case: Case) -> str:
         return f"kind {case.kind} is never forgotten"
     if case.uses > protection.uses_above:
         return f"uses {case.uses}, more than {protection.uses_above}"
-    return f"kind semantic, importance {case.importance:.4g} is above {protection.semantic_importance_above:g}"
+    return f"kind semantic, {_compared('importance', case.importance, 'above', protection.semantic_importance_above)}"
 
 
 def _grace(rules: Rules, case: Case) -> str:
@@ -72,7 +80,7 @@ def _grace(rules: Rules, case: Case) -> str:
         since = "accepted" if case.back_days == case.age_days else "restored"
         return f"{since} {case.back_days:.4g} days ago, less than {protection.grace_days:g}"
     if case.importance > protection.grace_importance_above:
-        return f"importance {case.importance:.4g} is above {protection.grace_importance_above:g}"
+        return _compared("importance", case.importance, "above", protection.grace_importance_above)
     return f"kind {case.kind} is left as it is"
 
 
@@ -81,7 +89,7 @@ def _decay(rules: Rules, case: Case) -> str:
     if case.strength >= tiers.archived_below:
         return f"strength {case.strength:.4g} is at least {tiers.archived_below:g}"
     if case.strength >= tiers.cold_below:
-        return f"strength {case.strength:.4g} is below {tiers.archived_below:g}"
+        return _compared("strength", case.strength, "below", tiers.archived_below)
     deletable = (
         case.strength < tiers.deleted_below
         and case.age_days > tiers.deleted_after_days
@@ -89,7 +97,7 @@ def _decay(rules: Rules, case: Case) -> str:
         and case.uses < tiers.deleted_uses_below
     )
     if not deletable:
-        return f"strength {case.strength:.4g} is below {tiers.cold_below:g}"
+        return _compared("strength", case.strength, "below", tiers.cold_below)
     return (
         f"strength {case.strength:.4g} is below {tiers.deleted_below:g}, importance {case.importance:.4g} below "
         f"{tiers.deleted_importance_below:g}, {case.age_days:.4g} days old, over {tiers.deleted_after_days:g}, "

@@ -1,4 +1,4 @@
-"""Rows of `memory_state` of all ages, in any number, made by PostgreSQL itself; the memories to them aren't needed."""
+"""Memories of all ages, in any number, made by PostgreSQL itself: what strength and a decision need of them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ def fill(place: Place, tenant_id: UUID, rows: int, version: int = 1) -> None:
     """
     values = {"tenant": tenant_id, "rows": rows, "version": version, "days": DAYS}
     place.owner.execute(_FILL, values)
-    place.owner.execute("VACUUM ANALYZE memory_state")
+    place.owner.execute(_REMEMBER, values)
+    place.owner.execute("VACUUM ANALYZE memory_state, memories")
 
 
 def ids(rows: int) -> list[UUID]:
@@ -40,4 +41,9 @@ FROM (
     FROM generate_series(1, %(rows)s) AS n
   ) AS accepted
 ) AS used
+"""
+
+_REMEMBER: Final = """
+INSERT INTO memories (tenant_id, memory_id, seq, text, created_at)
+SELECT tenant_id, memory_id, 1, 'x', created_at FROM memory_state WHERE tenant_id = %(tenant)s
 """

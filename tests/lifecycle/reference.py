@@ -230,13 +230,13 @@ def night(numbers: Numbers, memories: Sequence[Memory], now: float) -> None:
             memory.tier, _ = decide(numbers, memory, now)
 
 
-def next_change(numbers: Numbers, memory: Memory, now: float, days: float, step: float = 1 / 24) -> float | None:
-    """When another place comes by itself, within so many days: found by looking every hour, then halving."""
+def next_change(numbers: Numbers, memory: Memory, now: float, days: float, step: float = 1 / 4) -> float | None:
+    """When another place comes by itself, within so many days: found by looking four times a day, then halving."""
     before = decide(numbers, memory, now)[0]
-    for hour in range(1, math.ceil(days / step) + 1):
-        if decide(numbers, memory, now + hour * step)[0] == before:
+    for turn in range(1, math.ceil(days / step) + 1):
+        if decide(numbers, memory, now + turn * step)[0] == before:
             continue
-        early, late = now + (hour - 1) * step, now + hour * step
+        early, late = now + (turn - 1) * step, now + turn * step
         for _ in range(40):
             middle = (early + late) / 2
             early, late = (middle, late) if decide(numbers, memory, middle)[0] == before else (early, middle)

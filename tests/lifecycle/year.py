@@ -274,7 +274,7 @@ class Lived:
                 following = next(happenings, None)
             self.aged.now = days(night)
             for _ in range(runs(day)):
-                self._night()
+                self.night()
             if runs(day) and (self.tiers() != self.year.tiers[day]).any():
                 wrong.append(day)
         return wrong
@@ -284,7 +284,8 @@ class Lived:
         found = self.aged.service.one("SELECT string_agg(substr(tier, 2, 1), '' ORDER BY memory_id) FROM memory_state")
         return np.array(["croe".index(letter) for letter in found])
 
-    def _night(self) -> None:
+    def night(self) -> None:
+        """Sweep and move, now."""
         state: dict[str, Any] = {}
         finished = False
         while not finished:
