@@ -151,14 +151,23 @@ def _is_of(standing: Standing, kinds: tuple[str, ...]) -> npt.NDArray[np.bool_]:
     return np.isin(standing.kinds, [KINDS.index(kind) for kind in kinds])
 
 
-def fixed_due_at(rules: Rules, standing: Standing, now: float) -> Floats:
+def fixed_due_at(rules: Rules, standing: Standing, now: float, seen: Seen) -> Floats:
     """The first moment after `now` at which time alone, not strength or importance, may change the decision.
 
     In seconds since 1970, `inf` where none comes: the end of the grace, the age of deletion, an expiry, an erasure.
+    Grace and age hold back only what is weak enough for decay to ask for it; what isn't yet comes up when it is.
+
+    Args:
+        rules: The policy's.
+        standing: The memories.
+        now: Seconds since 1970.
+        seen: Their strength and importance then.
     """
+    grace_ends = standing.grace_from + rules.protection.grace_days * DAY_SECONDS + DUE_MARGIN_SECONDS
+    of_age = standing.accepted_at + rules.tiers.deleted_after_days * DAY_SECONDS + DUE_MARGIN_SECONDS
     ends = [
-        standing.grace_from + rules.protection.grace_days * DAY_SECONDS + DUE_MARGIN_SECONDS,
-        standing.accepted_at + rules.tiers.deleted_after_days * DAY_SECONDS + DUE_MARGIN_SECONDS,
+        np.where(seen.strength < rules.tiers.archived_below, grace_ends, np.inf),
+        np.where(seen.strength < rules.tiers.deleted_below, of_age, np.inf),
         standing.expires_at,
         standing.erase_at,
     ]

@@ -92,7 +92,7 @@ def due_at(era: Era, state: State, now: float, seen: Seen, standing: Standing | 
     policy = era.policy
     steps = (policy.protection.semantic_importance_above, policy.protection.grace_importance_above)
     due = next_due_at(policy.tiers, policy.importance, era.dynamics, state, now, seen, steps=steps)
-    return due if standing is None else np.minimum(due, lifecycle.fixed_due_at(policy.rules, standing, now))
+    return due if standing is None else np.minimum(due, lifecycle.fixed_due_at(policy.rules, standing, now, seen))
 
 
 def decided(era: Era, state: State, now: float, standing: Standing) -> tuple[Seen, Decision]:

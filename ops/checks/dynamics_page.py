@@ -21,6 +21,7 @@ from app.domain.dynamics.mnemex import Mnemex, MnemexParameters
 from app.domain.dynamics.profiles import profile
 from app.domain.dynamics.spec import SpecParameters
 from app.domain.dynamics.state import DAY_SECONDS
+from app.domain.protection import Protection
 from app.domain.review import Review
 from app.domain.tiers import Tiers
 
@@ -66,6 +67,9 @@ def _fields(shape: Any, place: str) -> Iterator[tuple[str, str, str, str]]:
 def _range(field: Any) -> str:
     if typing.get_origin(field.annotation) is typing.Literal:
         return ", ".join(f"`{value}`" for value in typing.get_args(field.annotation))
+    if typing.get_origin(field.annotation) is tuple:
+        most = next((each.max_length for each in field.metadata if hasattr(each, "max_length")), None)
+        return f"up to {most} names" if most else "kinds of memory"
     bounds = {
         name: getattr(each, name)
         for each in field.metadata
@@ -78,6 +82,8 @@ def _range(field: Any) -> str:
 
 
 def _number(value: object) -> str:
+    if isinstance(value, tuple):
+        return ", ".join(map(str, value))
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
@@ -151,6 +157,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "memory decay": lambda: _parameters(memory_decay.MemoryDecayParameters),
     "memory decay presets": lambda: _presets(memory_decay.PRESETS),
     "tiers": lambda: _parameters(Tiers),
+    "protection": lambda: _parameters(Protection),
     "review": lambda: _parameters(Review),
     "comparison": _comparison,
     "errata": _errata,

@@ -58,6 +58,7 @@ def test_a_dry_run_lists_what_a_sweep_then_changes(api: Api, ids: list[str]) -> 
     ]
     assert {change["rule"] for change in found["changes"]} == {"decay"}
     assert all(change["why"].startswith("strength ") for change in found["changes"])
+    assert {change["rule"] for change in found["changes"]} == {"decay"}
     started = api.post(SWEEP, json={})
     assert started.status_code == 202
     job = worked(api, started.json()["job_id"])

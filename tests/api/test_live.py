@@ -154,6 +154,16 @@ def test_what_nothing_can_happen_to_has_no_next_moment(api: Api) -> None:
     assert shown["decay_tier"] in {"cold", "deleted"}
 
 
+@pytest.mark.parametrize(
+    "end", ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59.999999Z", "9999-12-31T23:59:59-14:00"]
+)
+def test_why_takes_any_moment(api: Api, end: str) -> None:
+    [memory_id] = api.remember("x")
+    answer = api.get(f"/v1/memories/{memory_id}/why", params={"as_of": end})
+    assert answer.status_code == 200
+    assert (answer.json()["rule"], answer.json()["tier"]) == ("grace" if end < "1" else "decay", "active")
+
+
 def test_a_memory_in_the_queue_has_no_numbers_yet(api: Api) -> None:
     [memory_id] = api.remember("x", work=False)
     pending = api.get(f"/v1/memories/{memory_id}").json()

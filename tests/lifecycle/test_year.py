@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 from app.domain.policy import Policy
+from tests.lifecycle import reference
+from tests.lifecycle.reference import Memory, Numbers
 from tests.lifecycle.year import NIGHTS, QUIET, Bare, Lived, Year, policy
 from tests.service import Service
 from tests.services.aged import Aged
@@ -61,6 +63,16 @@ def test_none_falls_back_within_the_grace_after_its_restore() -> None:
     for each in restores:
         nights = [place for place, night in enumerate(NIGHTS) if each.day < night < each.day + 7]
         assert (found.tiers[np.ix_(nights, each.places)] == 0).all()
+
+
+def test_some_would_without_that_grace(monkeypatch: pytest.MonkeyPatch) -> None:
+    def restore(numbers: Numbers, memory: Memory, now: float) -> None:
+        real(numbers, memory, now)
+        memory.restored = -np.inf
+
+    real = reference.restore
+    monkeypatch.setattr(reference, "restore", restore)
+    assert (Year(SOME).tiers != year(SOME).tiers).any()
 
 
 @pytest.mark.slow

@@ -32,11 +32,19 @@ QUIET: Final = ((40, 61), (150, 171), (290, 320))
 _TAGS: Final = ((), (), (), (), (), (), ("holiday",), ("decision",), ("promise", "holiday"))
 _CATEGORIES: Final = ((), (), (), (), (), (), ("work",), ("consent",))
 _KINDS: Final = (None, None, None, None, "episodic", "episodic", "semantic", "emotional", "procedural", "system")
-_OTHER_NUMBERS: Final = {
-    "spec": {"law": "product", "base_per_day": 0.08},
-    "mnemex": {"half_life_days": 4.0},
+_HARSH: Final[dict[str, dict[str, Any]]] = {
+    "spec": {"law": "linear", "base_per_day": 0.15},
+    "mnemex": {"half_life_days": 1.5},
     "cmm": {"lambda_per_second": 1e-6},
+    "all": {
+        "archived_below": 0.44,
+        "deleted_uses_below": 3,
+        "uses_above": 30,
+        "grace_importance_above": 0.5,
+        "semantic_importance_above": 0.55,
+    },
 }
+"""What changes on day 120: weak memories are protected by the importance that is left, and by nothing else."""
 
 
 class Mover(Protocol):
@@ -157,7 +165,7 @@ class Year:
     def _memory(self) -> Memory:
         pick = self._chance.choice
         kind = pick(_KINDS)
-        accepted = round(self._chance.uniform(-120, 260) * 86_400, 3) / 86_400
+        accepted = round(self._chance.uniform(-120, 340) * 86_400, 3) / 86_400
         return Memory(
             accepted=accepted,
             salience=pick((0.0, 0.0, 0.125, 0.25, 0.5, 0.5, 0.75, 0.9375, 1.0)),
@@ -194,14 +202,11 @@ class Year:
             held = [place for place in range(count) if name in self.lived[place].holds]
             self._happen(day + 15 / 24, "release", held, name)
         if day == 120:
-            other = _OTHER_NUMBERS[self.numbers.profile]
-            changed = replace(self.numbers, archived_below=0.35, deleted_uses_below=3, uses_above=30, **other)  # type: ignore[arg-type]
+            changed = replace(self.numbers, **_HARSH[self.numbers.profile], **_HARSH["all"])
             self._happen(day + 16 / 24, "policy", list(range(count)), changed)
         if day == 235:
-            kept = self.numbers.never_tags - {"decision"} | {"holiday"}
-            changed = replace(
-                self.numbers_now, archived_below=0.25, never_tags=kept, grace_days=14, grace_importance_above=0.6
-            )
+            tags = self.numbers.never_tags - {"decision"} | {"holiday"}
+            changed = replace(self.numbers_now, law="product", archived_below=0.25, never_tags=tags, grace_days=14)
             self._happen(day + 16 / 24, "policy", list(range(count)), changed)
 
     def _happen(self, day: float, what: str, places: list[int], value: Any = None) -> None:
