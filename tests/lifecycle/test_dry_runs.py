@@ -54,11 +54,11 @@ def run(aged: Aged, day: float, *, only_rebase: bool = False) -> tuple[dict[UUID
 
 
 def lived(service: Service, monkeypatch: pytest.MonkeyPatch, profile: str, until: int) -> tuple[Lived, Year]:
-    """A tenant whose nights ran until some days ago, and whose last weeks happened without one."""
+    """A tenant whose nights run twice a month, and whose last weeks happened without one."""
     year = Year(MEMORIES, profile, last=until)
     aged = Aged(service, monkeypatch, policy(year.numbers))
     lived = Lived(aged, year, Bare())
-    lived.through(lambda day: int(day < until - 20), until)
+    lived.through(lambda day: int(day % 15 == 0 and day < until - 20), until)
     return lived, year
 
 
