@@ -33,7 +33,8 @@ def test_ninety_days_are_told_by_date_and_tier(api: Api) -> None:
 
 def test_another_policy_is_shown_beside_with_what_it_would_move(api: Api) -> None:
     [about_ann, _] = api.remember({"text": "x", "subject": "ann"}, "y")
-    hard = {"tiers": {"archived_below": 1.0, "cold_below": 1.0, "deleted_below": 0}}
+    tiers = {"archived_below": 1.0, "cold_below": 1.0, "deleted_below": 0}
+    hard = {"tiers": tiers, "protection": {"grace_days": 0}}
     found = ask(api, days=1, policy=hard, subject="ann")
     assert [day["active"] for day in found["days"]] == [1, 1]
     assert [day["cold"] for day in found["what_if"]] == [1, 1]
