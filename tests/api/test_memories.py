@@ -175,7 +175,7 @@ def test_moments_at_the_ends_of_the_calendar_are_no_failure(api: Api, moment: st
         (rb'{"query":"\ud800"}', 400, None),
         (b'{"query":"x","tags":' + b"[" * 10**6, 422, "tags[0]"),
         (b'{"query":5}', 422, "query"),
-        (rb'{"query":"a\u0000b"}', 422, "body"),
+        (rb'{"query":"a\u0000b"}', 422, "query"),
         (b'{"query":"x","limit":0}', 422, "limit"),
         (b'{"query":"x","limit":101}', 422, "limit"),
         (b'{"query":"x","limit":0', 422, "limit"),
