@@ -14,6 +14,7 @@ from app.api import (
     admin,
     dead_letters,
     forecast,
+    holds,
     jobs,
     links,
     maintenance,
@@ -84,6 +85,7 @@ def build() -> ASGIApp:
         links,
         reviews,
         policy,
+        holds,
     ):
         app.include_router(module.router)
     app.state.door, app.state.nudger = Door(redis), nudger

@@ -100,20 +100,25 @@ def history_of(caller: Reader, memory_id: str, limit: Limit = 50, cursor: str | 
 def explain(caller: Reader, memory_id: str, as_of: AsOf = None) -> Response:
     """Where it is (`tier`) and shall be (`wanted`), the rule that decides, in words, with the numbers that were used.
 
-    `next_change` is what comes by itself unless it is used; null where nothing does.
+    `next_change` is what comes by itself unless it is used; null where nothing does. `holds` are the legal holds on it;
+    their reasons are told to keys of the scope `privacy` alone.
     """
-    return shapes.answer(_explained(why.of(caller.tenant_id, id_of(memory_id), as_of)))
+    found = why.of(caller.tenant_id, id_of(memory_id), as_of)
+    return shapes.answer(_explained(found, with_reasons="privacy" in caller.scopes))
 
 
 @router.patch("/{memory_id}", summary="Edit a memory")
 def edit(caller: Writer, memory_id: str, body: Annotated[bytes, Depends(body_of)]) -> Response:
-    """Change the fields given; null empties one. The next search is right, neighbours' context included."""
+    """Change the fields given; null empties one. The next search is right, neighbours' context included.
+
+    Of a memory under a legal hold, `salience` and `multiplier` alone may be changed: else 409.
+    """
     return _shown(caller, memories.edit(caller.tenant_id, id_of(memory_id), decode_patch(body)))
 
 
 @router.delete("/{memory_id}", summary="Delete a memory", status_code=204)
 def delete(caller: Writer, memory_id: str) -> Response:
-    """Hide it from every search, list and read from now on."""
+    """Hide it from every search, list and read from now on; 409 for a memory under a legal hold."""
     memories.delete(caller.tenant_id, id_of(memory_id))
     return Response(status_code=204)
 
@@ -145,8 +150,12 @@ def _happened(entry: Happened) -> dict[str, Any]:
     return shown
 
 
-def _explained(found: Explained) -> dict[str, Any]:
+def _explained(found: Explained, *, with_reasons: bool) -> dict[str, Any]:
     change = found.change
+    holds = [
+        {"id": holder.hold_id, "placed_at": holder.placed_at} | ({"reason": holder.reason} if with_reasons else {})
+        for holder in found.holders
+    ]
     return {
         "id": found.memory_id,
         "as_of": found.as_of,
@@ -156,6 +165,7 @@ def _explained(found: Explained) -> dict[str, Any]:
         "why": found.verdict.why,
         "numbers": asdict(found.case),
         "next_change": change and {"at": found.change_at, "to": change.tier, "rule": change.rule, "why": change.why},
+        "holds": holds,
     }
 
 

@@ -16,6 +16,7 @@ from app.api.maintenance import Due, Reembed
 from app.api.policy import PolicyChange
 from app.api.problems import MEDIA_TYPE
 from app.api.reviews import Review
+from app.domain.hold import NewHold
 from app.domain.memory import MemoryIn, MemoryPatch
 from app.domain.recall.request import Recalled, RecallRequest
 from app.domain.retrieval.request import SearchRequest, SearchResult
@@ -33,6 +34,7 @@ _BODIES = {
     ("/v1/maintenance/reembed", "post"): Reembed,
     ("/v1/maintenance/sweep", "post"): Due,
     ("/v1/maintenance/rebase", "post"): Due,
+    ("/v1/privacy/holds", "post"): NewHold,
     ("/v1/policy", "put"): PolicyChange,
     ("/v1/admin/tenants", "post"): NewTenant,
     ("/v1/admin/keys", "post"): NewKey,

@@ -13,6 +13,7 @@ from app.cli import (
     demo,
     doctor,
     forecast,
+    holds,
     ingest,
     jobs,
     links,
@@ -65,6 +66,7 @@ for module in (
     jobs,
     dead_letters,
     reembed,
+    holds,
 ):
     app.add_typer(module.router)
 

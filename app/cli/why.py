@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from app.cli.moments import METAVAR, moment
-from app.cli.output import AsJson, Url, examples, print_json
+from app.cli.output import AsJson, Url, examples, plain, print_json
 from app.cli.place import find
 
 router = typer.Typer()
@@ -39,6 +39,9 @@ def why(
     typer.echo(f"{'rule':<14}{found['rule']}: {found['why']}")
     for name, value in found["numbers"].items():
         typer.echo(f"{name:<14}{_short(value)}")
+    for hold in found["holds"]:
+        because = f": {plain(hold['reason'])}" if "reason" in hold else ""
+        typer.echo(f"{'hold':<14}{hold['id']}, placed {hold['placed_at'][:10]}{because}")
     coming = found["next_change"]
     typer.echo(f"{'next':<14}{_told(coming) if coming else 'nothing by itself'}")
 

@@ -18,7 +18,7 @@ from app.clients.resilience import ProviderFailed
 from app.domain.ids import first_seq, memory_uuids
 from app.errors import Misconfigured
 from app.services import spaces, strengths
-from app.store import arrivals, database, embeddings, memories, policies, words, work
+from app.store import arrivals, database, embeddings, holds, memories, policies, states, words, work
 from app.store import spaces as rows
 from app.store.copying import Arrival
 from app.store.embeddings import Texts
@@ -50,7 +50,14 @@ def store(tenant_id: UUID, careful: Sequence[Arrival]) -> int:
         if not given:
             return 0
         latest, overtaken = _latest(given)
-        known = memories.lock_external(tx, tenant_id, [key for key in latest if isinstance(key, str)])
+        keys = [key for key in latest if isinstance(key, str)]
+        if keys:
+            holds.share(tx, tenant_id)
+        known = memories.lock_external(tx, tenant_id, keys)
+        # What is under a legal hold stays as it is: what came for it becomes a memory of its own, with its external id.
+        if held := holds.on(tx, tenant_id, list(known)):
+            for memory_id in holds.unname(tx, tenant_id, list(held), list(latest.values())):
+                del known[memory_id]
         reworded = _reworded(known, latest)
         # An update may move a memory to another thread: the neighbours it leaves are indexed again too.
         former = words.neighbours(tx, tenant_id, reworded)
@@ -63,6 +70,7 @@ def store(tenant_id: UUID, careful: Sequence[Arrival]) -> int:
                 if row.given.kind is not None
             }
             memories.set_kinds(tx, tenant_id, kinds)
+            states.look_again(tx, tenant_id, list(written.changed & known.keys()))
         later |= embeddings.remove(tx, tenant_id, reworded)
         if reworded:
             policy = policies.current(tx, tenant_id)

@@ -17,7 +17,20 @@ from app.domain.ids import base_of, place_of, unix_ms_of
 from app.domain.memory import KINDS, MemoryIn, MemoryPatch, decode
 from app.errors import EbbingError, NotFound, Unavailable
 from app.services import policies, strengths
-from app.store import arrivals, database, embeddings, memories, memory_strength, scores, tiers, words, work
+from app.services.holds import check_free
+from app.store import (
+    arrivals,
+    database,
+    embeddings,
+    holds,
+    memories,
+    memory_strength,
+    scores,
+    states,
+    tiers,
+    words,
+    work,
+)
 from app.store.memories import Filters, Stored
 
 
@@ -27,6 +40,8 @@ class Missing(Exception):
 
 STATE_FIELDS = frozenset({"salience", "multiplier"})
 SCORED_FIELDS = frozenset({"salience", "kind", "categories"})
+PROTECTING_FIELDS = frozenset({"kind", "tags", "categories"})
+"""What a decision about the memory's tier takes from what its caller said."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,12 +88,13 @@ def edit(tenant_id: UUID, memory_id: UUID, patch: MemoryPatch) -> Stored:
     Raises:
         NotFound: This tenant has no such memory.
         Unavailable: It is still in the queue.
+        Conflict: It is under a legal hold, and more than its `STATE_FIELDS` is to change.
     """
     given = {name: value for name in patch.__struct_fields__ if (value := getattr(patch, name)) is not msgspec.UNSET}
     changes = {name: value for name, value in given.items() if name not in STATE_FIELDS}
     policy = policies.current(tenant_id)
     with stored_only(tenant_id, memory_id), database.tenant(tenant_id) as tx:
-        stored_id = _lock(tx, tenant_id, memory_id)
+        stored_id = _lock_free(tx, tenant_id, memory_id) if changes else _lock(tx, tenant_id, memory_id)
         again = memories.ENRICHED_FIELDS & changes.keys()
         former = words.neighbours(tx, tenant_id, [stored_id]) if again else []
         later = embeddings.remove(tx, tenant_id, [stored_id]) if again else set()
@@ -87,6 +103,8 @@ def edit(tenant_id: UUID, memory_id: UUID, patch: MemoryPatch) -> Stored:
                 memories.edit(tx, tenant_id, stored_id, changes)
             if state := _state(given):
                 memories.edit_state(tx, tenant_id, stored_id, state)
+            if PROTECTING_FIELDS & changes.keys():
+                states.look_again(tx, tenant_id, [stored_id])
         if again:
             words.index(tx, tenant_id, [stored_id, *former], policy.language, policy.time_zone)
             if "thread" in changes:
@@ -108,9 +126,10 @@ def delete(tenant_id: UUID, memory_id: UUID) -> None:
     Raises:
         NotFound: This tenant has no such memory.
         Unavailable: It is still in the queue.
+        Conflict: It is under a legal hold.
     """
     with stored_only(tenant_id, memory_id), database.tenant(tenant_id) as tx:
-        stored_id = _lock(tx, tenant_id, memory_id)
+        stored_id = _lock_free(tx, tenant_id, memory_id)
         tiers.retire(tx, tenant_id, [stored_id])
         later = embeddings.remove(tx, tenant_id, [stored_id])
         words.remove(tx, tenant_id, [stored_id])
@@ -168,6 +187,14 @@ def _lock(tx: database.Transaction, tenant_id: UUID, memory_id: UUID) -> UUID:
     stored_id = memories.resolve(tx, tenant_id, memory_id)
     if not memories.lock(tx, tenant_id, stored_id):
         raise Missing
+    return stored_id
+
+
+def _lock_free(tx: database.Transaction, tenant_id: UUID, memory_id: UUID) -> UUID:
+    """The same for a memory that no legal hold may be on."""
+    holds.share(tx, tenant_id)
+    stored_id = _lock(tx, tenant_id, memory_id)
+    check_free(tx, tenant_id, [stored_id])
     return stored_id
 
 

@@ -17,7 +17,7 @@ from app.domain.dynamics.timeline import Era
 from app.domain.lifecycle import Decision, Standing
 from app.domain.tiers import DECAY_TIERS, Seen
 from app.services import strengths
-from app.store import database, events, standings, states, tiers
+from app.store import database, events, holds, standings, states, tiers
 from app.store.events import Change
 from app.store.states import Held, Looks
 
@@ -69,6 +69,7 @@ def take(tx: database.Transaction, tenant_id: UUID, source: str, limit: int, as_
         limit: Most of them.
         as_of: Up to now; None for now.
     """
+    holds.share(tx, tenant_id)
     held = states.lock_unmoved(tx, tenant_id, source, limit)
     times = strengths.timeline(tx, tenant_id)  # after the locks: what came meanwhile counts
     now = (as_of or database.now(tx)).timestamp()

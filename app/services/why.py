@@ -20,7 +20,8 @@ from app.domain.why import Case
 from app.errors import Unavailable
 from app.services import memories, strengths
 from app.services.memories import Missing, Pending
-from app.store import database, standings, states
+from app.store import database, holds, standings, states
+from app.store.holds import Holder
 
 LOOKS_MOST: Final = 1_000
 """How often the future is looked into: a model in ticks has one a few ticks."""
@@ -51,6 +52,7 @@ class Explained:
         case: The numbers that were used.
         change_at: When another place comes by itself, unless it is used; None for never, or not within sight.
         change: What comes then.
+        holders: The legal holds on it, the first placed first.
     """
 
     memory_id: UUID
@@ -60,6 +62,7 @@ class Explained:
     case: Case
     change_at: datetime | None
     change: Verdict | None
+    holders: list[Holder]
 
 
 def of(tenant_id: UUID, memory_id: UUID, as_of: datetime | None = None) -> Explained:
@@ -86,11 +89,12 @@ def of(tenant_id: UUID, memory_id: UUID, as_of: datetime | None = None) -> Expla
         now = max(asked.timestamp(), float(held.state.anchored_at[0]), float(times.since(held.versions)[0]))
         eras = [times.at(now), *times.after(now)]
         standing = {each: standings.read(tx, tenant_id, held.ids, each) for each in {_protection(era) for era in eras}}
+        holders = holds.on(tx, tenant_id, held.ids).get(held.ids[0], [])
     life = _Life(times, standing, strengths.brought(held, times, now).state, now)
     verdict, case = life.judged()
     tier = DECAY_TIERS[life.standing.tiers[0]]
     moment = asked if now == asked.timestamp() else life.moment
-    return Explained(found.memory_id, moment, tier, verdict, case, *life.next(verdict.tier))
+    return Explained(found.memory_id, moment, tier, verdict, case, *life.next(verdict.tier), holders)
 
 
 def _protection(era: Era) -> Protection:

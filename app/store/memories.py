@@ -263,7 +263,7 @@ def upsert(tx: Connection, tenant_id: UUID, rows: Sequence[NewMemory]) -> Writte
     Args:
         rows: Each external id at most once.
     """
-    encoded = msgspec.json.encode([_as_json(row) for row in rows]).decode()
+    encoded = msgspec.json.encode([as_json(row) for row in rows]).decode()
     written = tx.execute(_UPSERT, {"tenant": tenant_id, "rows": encoded}).all()
     known = {row.external_id: row.memory_id for row in written if row.external_id is not None}
     aliases = {
@@ -366,7 +366,8 @@ ON CONFLICT DO NOTHING
 """)
 
 
-def _as_json(row: NewMemory) -> dict[str, object]:
+def as_json(row: NewMemory) -> dict[str, object]:
+    """A row on its way into PostgreSQL."""
     given = row.given
     return {
         "memory_id": row.memory_id,

@@ -13,10 +13,11 @@ from app.domain.lifecycle import Standing
 from app.domain.memory import KINDS
 from app.domain.protection import Protection
 from app.domain.tiers import DECAY_TIERS
+from app.store.holds import HOLDS
 from app.store.packed import Uuids, driver, moments, numbers
 
 # Looked up row by row: without statistics of a tenant, a join would loop over all pairs.
-_READ: Final = """
+_READ: Final = f"""
 SELECT
   string_agg(int2send((array_position(%(tiers)s::text[], coalesce(state.tier, 'deleted')) - 1)::int2), ''),
   string_agg(int2send((coalesce(array_position(%(kinds)s::text[], memory.kind), 0) - 1)::int2), ''),
@@ -34,21 +35,13 @@ LEFT JOIN LATERAL (
 CROSS JOIN LATERAL (
   SELECT EXISTS (
     SELECT FROM holds AS hold
-    WHERE hold.tenant_id = %(tenant)s AND hold.released_at IS NULL
-      AND (hold.memory_ids IS NULL OR id = ANY (hold.memory_ids))
-      AND (hold.subject IS NULL OR hold.subject = memory.subject)
-      AND (hold.thread IS NULL OR hold.thread = memory.thread)
-      AND (hold.tags IS NULL OR memory.tags @> hold.tags)
-      AND (hold.categories IS NULL OR memory.categories && hold.categories)
-      AND (hold.kinds IS NULL OR memory.kind = ANY (hold.kinds))
-      AND (hold.after IS NULL OR coalesce(memory.occurred_at, memory.created_at) >= hold.after)
-      AND (hold.before IS NULL OR coalesce(memory.occurred_at, memory.created_at) < hold.before)
+    WHERE hold.tenant_id = %(tenant)s AND {HOLDS}
   ) AS is_held
 ) AS hold
 CROSS JOIN LATERAL (
   SELECT (memory.tags && %(marks)s::text[] OR memory.categories && %(marked_as)s::text[]) IS TRUE AS is_marked
 ) AS mark
-"""
+"""  # noqa: S608 - constants alone
 
 
 def read(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID], protection: Protection) -> Standing:

@@ -134,8 +134,16 @@ def lock_older(tx: Connection, tenant_id: UUID, version: int, after: UUID, limit
 
 
 def lock_unmoved(tx: Connection, tenant_id: UUID, tier: str, limit: int) -> Held:
-    """Memories of this tier that are wanted in another one, locked; those that somebody else has locked left out."""
+    """Memories of this tier that are wanted in another one, locked with their rows in `memories`.
+
+    Those that somebody else has locked are passed over.
+    """
     return _held(tx, _LOCK_UNMOVED, {"tenant": tenant_id, "tier": tier, "limit": limit})
+
+
+def page_in(tx: Connection, tenant_id: UUID, tier: str, after: UUID, limit: int) -> Held:
+    """Memories of this tier in pages by id, not locked."""
+    return _held(tx, _PAGE_IN, {"tenant": tenant_id, "tier": tier, "after": after, "limit": limit})
 
 
 Wanted = Literal["due", "older", "due or older"]
@@ -198,6 +206,10 @@ def _state(rows: npt.NDArray[np.void]) -> State:
     )
 
 
+# Whoever edits a memory has locked its row first, and waits for its state then.
+_FREE: Final = """EXISTS (
+      SELECT FROM memories AS memory WHERE memory.tenant_id = %(tenant)s AND memory.memory_id = memory_state.memory_id
+      FOR UPDATE SKIP LOCKED)"""
 # By a column of the row itself, so that who has waited for its lock sees what happened meanwhile.
 _ALIVE: Final = "tier <> 'deleted'"
 
@@ -226,8 +238,10 @@ _LOCK_DUE: Final = _statement(
     "ORDER BY memory_id",
 )
 _LOCK_UNMOVED: Final = _statement(
-    f"wanted_tier <> tier AND tier = %(tier)s AND {_ALIVE} ORDER BY memory_id LIMIT %(limit)s FOR UPDATE SKIP LOCKED"
+    f"wanted_tier <> tier AND tier = %(tier)s AND {_ALIVE} AND {_FREE} "
+    "ORDER BY memory_id LIMIT %(limit)s FOR UPDATE SKIP LOCKED"
 )
+_PAGE_IN: Final = _statement("tier = %(tier)s AND memory_id > %(after)s ORDER BY memory_id LIMIT %(limit)s")
 _LOCK_OLDER: Final = _statement(
     f"memory_id > %(after)s AND {_ALIVE} AND {_OLDER} ORDER BY memory_id LIMIT %(limit)s FOR UPDATE"
 )
@@ -384,4 +398,15 @@ _WRITE_LOOKS: Final = """
 UPDATE memory_state AS state SET wanted_tier = (%(names)s::text[])[given.tier + 1], next_due_at = given.next_due_at
 FROM unnest(%(ids)s, %(tiers)s, %(due)s) AS given (memory_id, tier, next_due_at)
 WHERE state.tenant_id = %(tenant)s AND state.memory_id = given.memory_id
+"""
+
+
+def look_again(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> None:
+    """Let the next sweep look at memories whose rows are locked: what speaks for or against them has changed."""
+    driver(tx).execute(_LOOK_AGAIN, {"tenant": tenant_id, "ids": Uuids(memory_ids)})
+
+
+_LOOK_AGAIN: Final = """
+UPDATE memory_state SET next_due_at = '-infinity'
+WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s) AND tier <> 'deleted'
 """

@@ -10,13 +10,15 @@ from fastapi.openapi.models import OpenAPI
 
 from app.clients.answers import Usage
 from app.domain import keys
+from app.domain.hold import Meant
 from app.domain.jobs import Step
 from app.domain.keys import SCOPES
-from app.services import budget, ingest, jobs, tenants
+from app.services import budget, holds, ingest, jobs, tenants
 from tests.api.caller import Api, fields
 from tests.service import Service
 
 OPEN = "open"
+IDS = ("job_id", "letter_id", "hold_id")
 # Two memories of the caller's, once `path_of` has been asked for the path.
 LINKED = (str(UUID(int=1)), str(UUID(int=2)))
 
@@ -59,6 +61,10 @@ TABLE: dict[tuple[str, str], tuple[str, dict[str, Any], int]] = {
     ("GET", "/v1/policy"): ("maintain", {}, 200),
     ("GET", "/v1/policy/versions"): ("maintain", {}, 200),
     ("PUT", "/v1/policy"): ("maintain", {"json": {"policy": {"history_days": 30}}}, 200),
+    ("POST", "/v1/privacy/holds"): ("privacy", {"json": {"subject": "ann", "reason": "x"}}, 201),
+    ("GET", "/v1/privacy/holds"): ("privacy", {}, 200),
+    ("GET", "/v1/privacy/holds/{hold_id}"): ("privacy", {}, 200),
+    ("POST", "/v1/privacy/holds/{hold_id}/release"): ("privacy", {}, 200),
     ("POST", "/v1/admin/tenants"): ("admin", {"json": {"name": "new"}}, 201),
     ("GET", "/v1/admin/tenants"): ("admin", {}, 200),
     ("POST", "/v1/admin/keys"): ("admin", {"json": {"name": "new"}}, 201),
@@ -79,10 +85,9 @@ def path_of(api: Api, path: str) -> str:
         read = keys.parse(tenants.issue_key(api.tenant.tenant_id, "another"))
         assert read is not None
         return path.format(key_id=read.key_id)
-    if "{job_id}" in path:
-        return path.format(job_id=a_job(api))
-    if "{letter_id}" in path:
-        return path.format(letter_id=a_letter(api))
+    for name, make in (("job_id", a_job), ("letter_id", a_letter), ("hold_id", a_hold)):
+        if f"{{{name}}}" in path:
+            return path.format(**{name: make(api)})
     if path == "/v1/links":
         name_two(api)
         return f"{path}?memory={LINKED[0]}"
@@ -106,6 +111,10 @@ def a_letter(api: Api) -> UUID:
     ingest.drain()
     letter_id: UUID = api.service.one("SELECT letter_id FROM dead_letters ORDER BY created_at DESC LIMIT 1")
     return letter_id
+
+
+def a_hold(api: Api) -> UUID:
+    return holds.place(api.tenant.tenant_id, Meant(subject="ann"), "x", "y").hold_id
 
 
 def key_with(api: Api, *scopes: str) -> str:
@@ -185,13 +194,13 @@ def test_another_tenants_memory_is_404_on_every_route(api: Api, method: str, pat
 
 
 @pytest.mark.parametrize(
-    ("method", "path"), [route for route in GUARDED if "{job_id}" in route[1] or "{letter_id}" in route[1]]
+    ("method", "path"), [route for route in GUARDED if any(f"{{{name}}}" in route[1] for name in IDS)]
 )
-def test_another_tenants_job_or_letter_is_404_on_every_route(api: Api, method: str, path: str) -> None:
+def test_another_tenants_job_letter_or_hold_is_404_on_every_route(api: Api, method: str, path: str) -> None:
     mine = path_of(api, path)
     other = api.service.tenant()
     given = GUARDED[method, path][1]
-    for name in (mine, path.format(job_id=uuid4(), letter_id=uuid4()), path.format(job_id="x", letter_id="x")):
+    for name in (mine, path.format(**dict.fromkeys(IDS, uuid4())), path.format(**dict.fromkeys(IDS, "x"))):
         answer = api.request(method, name, key=other.key, **given)
         assert answer.status_code == 404
         fields(answer)

@@ -1,0 +1,74 @@
+"""`ebbing hold` and what `ebbing why` says of it."""
+
+from __future__ import annotations
+
+import json
+
+from tests.cli.conftest import Cli
+from tests.cli.stub import Reply, Stub
+
+PATH = "/v1/privacy/holds"
+HOLD = {
+    "id": "h1",
+    "reason": "case 17\x1b[2J",
+    "memory_ids": None,
+    "subject": "ann",
+    "filter": {"tags": ["a", "b"], "after": "2026-01-01T00:00:00Z"},
+    "placed_at": "2026-03-07T11:00:00.5Z",
+    "placed_by": "k1",
+    "released_at": None,
+    "released_by": None,
+}
+RELEASED = HOLD | {"released_at": "2026-04-01T09:30:00Z", "released_by": "k2"}
+COUNTS = {"memories": 3, "hidden": 1}
+
+
+def test_a_hold_is_placed_and_says_what_it_is_on(cli: Cli, api: Stub) -> None:
+    api.replies[f"POST {PATH}"] = Reply(201, HOLD)
+    api.replies[f"GET {PATH}/h1"] = Reply(200, HOLD | COUNTS)
+    done = cli("hold", "place", "--subject", "ann", "--tag", "a", "--after", "2026-01-01", "--reason", "case 17")
+    assert "h1 holds 3 memories (and 1 deleted before), and what comes later" in done.out
+    assert api.asked[0].json == {
+        "subject": "ann",
+        "filter": {"tags": ["a"], "after": "2026-01-01T00:00:00+00:00"},
+        "reason": "case 17",
+    }
+    assert json.loads(cli("hold", "place", "m1", "m2", "--reason", "x", "--json").out) == HOLD
+    assert api.asked[-1].json == {"memory_ids": ["m1", "m2"], "reason": "x"}
+
+
+def test_what_is_to_be_held_must_be_said(cli: Cli, api: Stub) -> None:
+    done = cli("hold", "place", "--reason", "x")
+    assert (done.code, api.asked) == (2, [])
+    assert "--subject" in done.err
+
+
+def test_holds_are_listed_and_shown_with_their_dates(cli: Cli, api: Stub) -> None:
+    api.replies[f"GET {PATH}"] = Reply(200, {"holds": [RELEASED, HOLD], "next_cursor": None})
+    api.replies[f"GET {PATH}/h1"] = Reply(200, RELEASED | {"memories": 0, "hidden": 0})
+    listed = cli("hold", "list", "--all").out
+    assert "2026-03-07" in listed
+    assert "2026-04-01" in listed
+    assert "subject ann; tags a, b; after 2026-01-01 00:00 UTC" in listed
+    assert "\x1b" not in listed
+    assert api.asked[0].path == f"{PATH}?limit=100&released=true"
+    shown = cli("hold", "show", "h1").out
+    assert "2026-04-01 09:30 UTC by key k2" in shown
+    assert "\x1b" not in shown
+
+
+def test_a_release_is_asked_about(cli: Cli, api: Stub) -> None:
+    api.replies[f"GET {PATH}/h1"] = Reply(200, HOLD | COUNTS)
+    api.replies[f"POST {PATH}/h1/release"] = Reply(200, RELEASED)
+    asked = cli("hold", "release", "h1", given="n\n")
+    assert asked.code == 1
+    assert "hold of 2026-03-07" in asked.err
+    assert [one.method for one in api.asked] == ["GET"]
+    assert "h1 is released: 2026-04-01 09:30 UTC" in cli("hold", "release", "h1", "--yes").out
+
+
+def test_why_tells_the_hold(cli: Cli, api: Stub) -> None:
+    holds = [{"id": "h1", "placed_at": HOLD["placed_at"]}]
+    found = {"tier": "active", "wanted": "active", "rule": "hold", "why": "under a legal hold", "numbers": {}}
+    api.replies["GET /v1/memories/m1/why"] = Reply(200, found | {"next_change": None, "holds": holds})
+    assert "h1, placed 2026-03-07" in cli("why", "m1").out
