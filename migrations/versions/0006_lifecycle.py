@@ -47,6 +47,12 @@ CREATE TABLE holds (
 );
 """
 
+# What is deleted for good leaves no row behind; by its aliases neither.
+REMOVAL = """
+GRANT DELETE ON memories, memory_state TO ebbing_app;
+CREATE INDEX memory_aliases_memory ON memory_aliases (tenant_id, memory_id);
+"""
+
 TENANT_TABLE_NAMES = ("holds",)
 
 
@@ -56,6 +62,7 @@ def upgrade() -> None:
     op.execute(STATE)
     op.execute("SET ROLE ebbing_owner")
     op.execute(HOLDS)
+    op.execute(REMOVAL)
     for table in TENANT_TABLE_NAMES:
         op.execute(f"ALTER TABLE {table} ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY")
         op.execute(
@@ -71,6 +78,8 @@ def downgrade() -> None:
     """Drop them: what is held, and what was brought back when, is forgotten."""
     for table in TENANT_TABLE_NAMES:
         op.execute(f"DROP TABLE {table}")
+    op.execute("REVOKE DELETE ON memories, memory_state FROM ebbing_app")
+    op.execute("DROP INDEX memory_aliases_memory")
     op.execute("DROP INDEX memory_state_unmoved")
     op.execute("ALTER TABLE memory_state DROP COLUMN restored_at")
     op.execute("ALTER TABLE memory_state RENAME COLUMN wanted_tier TO decay_tier")

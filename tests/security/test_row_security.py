@@ -118,7 +118,7 @@ def test_nobody_else_may_do_anything(service: Service) -> None:
     assert grants(service, "PUBLIC") == {}
     for privilege in ("TRUNCATE", "REFERENCES", "TRIGGER"):
         assert not any(privilege in may for may in grants(service, "ebbing_app").values())
-    assert "DELETE" not in grants(service, "ebbing_app")["memories"]
+    assert "DELETE" not in grants(service, "ebbing_app")["holds"]
 
 
 # --- Without a tenant ---

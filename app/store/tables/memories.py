@@ -161,6 +161,7 @@ memory_aliases = Table(
     tenant(),
     Column("alias_id", Uuid, primary_key=True),
     Column("memory_id", Uuid, nullable=False),
+    Index("memory_aliases_memory", "tenant_id", "memory_id"),
 )
 
 memory_words = Table(

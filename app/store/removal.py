@@ -1,0 +1,93 @@
+"""Removing memories for good: everything that is of them, in every table.
+
+A permanent delete and an erasure both come here. A test reads the catalogue: each table that names memories is in
+`OWN`, `ELSEWHERE` or `BY_OTHERS`, or in `KEPT` with the reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+from uuid import UUID
+
+from sqlalchemy import Connection
+
+from app.store import embeddings, words, work
+from app.store.packed import Uuids, driver
+
+MOST: Final = 500
+"""Memories in a call, each of which shall be a transaction of its own."""
+
+OWN: Final = (
+    *("memory_aliases", "links", "reviews", "scores", "memory_events"),
+    *("memory_state", "memories"),
+)
+"""Tables whose rows with a memory's id in `memory_id` are of it alone."""
+ELSEWHERE: Final[dict[str, str]] = {
+    "links": "DELETE FROM links WHERE tenant_id = %(tenant)s AND other_id = ANY (%(ids)s)",
+    # What waits for other memories as well goes on for those.
+    "dead_letters": """
+WITH gone AS (
+  DELETE FROM dead_letters
+  WHERE tenant_id = %(tenant)s AND memory_ids <@ %(ids)s AND memory_ids <> '{}' AND payload IS NULL
+)
+UPDATE dead_letters SET memory_ids = ARRAY(SELECT id FROM unnest(memory_ids) AS id WHERE id <> ALL (%(ids)s))
+WHERE tenant_id = %(tenant)s AND memory_ids && %(ids)s AND NOT (memory_ids <@ %(ids)s AND payload IS NULL)""",
+    "tenant_work": """
+WITH gone AS (
+  DELETE FROM tenant_work WHERE stage = ANY (%(stages)s) AND tenant_id = %(tenant)s AND memory_ids <@ %(ids)s
+)
+UPDATE tenant_work SET memory_ids = ARRAY(SELECT id FROM unnest(memory_ids) AS id WHERE id <> ALL (%(ids)s))
+WHERE stage = ANY (%(stages)s) AND tenant_id = %(tenant)s AND memory_ids && %(ids)s AND NOT memory_ids <@ %(ids)s""",
+}
+"""By table, what takes their ids out of rows that are of others too."""
+BY_OTHERS: Final = ("memory_words", "embeddings")
+"""Tables whose rows of other memories hold something of them too: `words.remove` and `embeddings.remove` know how."""
+KEPT: Final = {
+    "holds": "says what was held, and until when; its ids lead nowhere by then",
+    "envelopes": "the ledger, purged by itself: a request that is replayed meanwhile shall store nothing",
+}
+"""Tables that name memories and keep the names, with the reason."""
+
+
+def remove(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> None:
+    """Remove memories with all that is of them, what their neighbours in a thread hold of them included.
+
+    Followers whose vectors held their words are queued to be embedded again.
+
+    Args:
+        tx: The tenant's transaction, which has locked the memories' rows and has made sure that nothing holds them.
+        tenant_id: The tenant.
+        memory_ids: At most `MOST`.
+
+    Raises:
+        ValueError: They are too many.
+    """
+    if len(memory_ids) > MOST:
+        raise ValueError(len(memory_ids))
+    values: dict[str, Any] = {"tenant": tenant_id, "ids": Uuids(memory_ids), "stages": list(work.STAGES)}
+    later = embeddings.remove(tx, tenant_id, memory_ids) - set(memory_ids)
+    words.remove(tx, tenant_id, memory_ids)
+    for statement in (*ELSEWHERE.values(), *_REMOVE_OWN):
+        driver(tx).execute(statement.encode(), values)
+    work.add(tx, [work.EMBED], tenant_id, _searched(tx, tenant_id, later))
+
+
+_REMOVE_OWN: Final = [
+    f"DELETE FROM {table} WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s)"  # noqa: S608 - constants alone
+    for table in OWN
+]
+
+
+def _searched(tx: Connection, tenant_id: UUID, memory_ids: set[UUID]) -> list[UUID]:
+    """Those that are in the tier that is searched by vectors."""
+    if not memory_ids:
+        return []
+    rows = driver(tx).execute(_SEARCHED, {"tenant": tenant_id, "ids": Uuids(list(memory_ids))})
+    return [memory_id for (memory_id,) in rows.fetchall()]
+
+
+_SEARCHED: Final = """
+SELECT memory_id FROM memory_state
+WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s) AND tier = 'active' ORDER BY memory_id
+"""
