@@ -13,7 +13,7 @@ from app.api import shapes
 from app.api.auth import Caller, needs
 from app.api.body import body_of, decode
 from app.errors import NotAllowed
-from app.services import jobs, rebase, reembed, spaces, sweep
+from app.services import jobs, rebase, reembed, removals, spaces, sweep
 
 router = APIRouter(prefix="/v1/maintenance", tags=["maintenance"])
 
@@ -91,11 +91,22 @@ def start_rebase(
     return _started(caller.tenant_id, rebase.KIND, decode(body, Due))
 
 
+@router.post("/delete", summary="Delete for good", status_code=202, responses=_ANSWERS)
+def start_delete(
+    caller: Annotated[Caller, Depends(needs("maintain"))], body: Annotated[bytes, Depends(body_of)]
+) -> Response:
+    """A job that removes what is in cold storage and fulfils every condition of deletion; it can't be undone."""
+    return _started(caller.tenant_id, removals.KIND, decode(body, Due))
+
+
 def _started(tenant_id: UUID, kind: str, wanted: Due) -> Response:
     if not wanted.dry_run:
         return shapes.answer({"job_id": jobs.create(tenant_id, kind, sweep.parameters(wanted.as_of))}, 202)
     after = None if wanted.cursor is None else shapes.id_in_cursor(wanted.cursor)
-    found = sweep.preview(tenant_id, wanted.as_of, after, wanted.limit, only_rebase=kind == rebase.KIND)
+    if kind == removals.KIND:
+        found = removals.preview(tenant_id, wanted.as_of, after, wanted.limit)
+    else:
+        found = sweep.preview(tenant_id, wanted.as_of, after, wanted.limit, only_rebase=kind == rebase.KIND)
     changes = [
         {"id": move.memory_id, "from": move.before, "to": move.after, "rule": move.rule, "why": move.why}
         for move in found.moves

@@ -21,7 +21,7 @@ PAGE: Final = 1000
 SHOWN: Final = 50
 
 router = typer.Typer()
-maintain = typer.Typer(cls=Commands, help="Look after all memories: sweep and rebase.", no_args_is_help=True)
+maintain = typer.Typer(cls=Commands, help="Look after all memories: sweep, rebase and delete.", no_args_is_help=True)
 router.add_typer(
     maintain, name="maintain", epilog=examples("ebbing maintain sweep --dry-run", "ebbing maintain rebase --wait")
 )
@@ -62,6 +62,22 @@ def rebase(
     No strength changes by it, today's nor that of the past.
     """
     _run("rebase", dry_run=dry_run, as_of=as_of, wait=wait, url=url, as_json=as_json)
+
+
+@maintain.command(epilog=examples("ebbing maintain delete --dry-run", "ebbing maintain delete --wait --yes"))
+def delete(
+    *,
+    dry_run: DryRun = False,
+    as_of: AsOf = None,
+    wait: Wait = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Don't ask.")] = False,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Delete for good what is in cold storage and fulfils every condition, as each night does. It can't be undone."""
+    if not dry_run and not yes:
+        typer.confirm("Delete for good what `--dry-run` lists? It can't be undone.", abort=True, err=True)
+    _run("delete", dry_run=dry_run, as_of=as_of, wait=wait, url=url, as_json=as_json)
 
 
 def _run(kind: str, *, dry_run: bool, as_of: str | None, wait: bool, url: str | None, as_json: bool) -> None:

@@ -100,3 +100,15 @@ def test_a_refusal_is_told(cli: Cli, api: Stub) -> None:
     done = cli("maintain", "sweep", "--as-of", "2999-01-01T00:00:00Z")
     assert done.code != 0
     assert "yet to come" in done.err
+
+
+def test_deleting_is_asked_about_and_listing_isnt(cli: Cli, api: Stub) -> None:
+    path = "/v1/maintenance/delete"
+    api.replies[f"POST {path}"] = Reply(202, {"job_id": "j1"})
+    asked = cli("maintain", "delete", given="n\n")
+    assert (asked.code, api.asked) == (1, [])
+    assert "can't be undone" in asked.err
+    assert "j1" in cli("maintain", "delete", "--yes").out
+    page = {"changes": [], "counts": {"looked_at": 2, "deleted": 0}, "next_cursor": None}
+    api.replies[f"POST {path}"] = Reply(200, page)
+    assert "2 memories are due; nothing changes its tier" in cli("maintain", "delete", "--dry-run").out
