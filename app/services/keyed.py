@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from app.clients.resilience import ProviderFailed
 from app.domain.ids import first_seq, memory_uuids
 from app.errors import Misconfigured
-from app.services import spaces, strengths
+from app.services import restores, spaces, strengths
 from app.store import arrivals, database, embeddings, holds, memories, policies, states, words, work
 from app.store import spaces as rows
 from app.store.copying import Arrival
@@ -58,6 +58,7 @@ def store(tenant_id: UUID, careful: Sequence[Arrival]) -> int:
         if held := holds.on(tx, tenant_id, list(known)):
             for memory_id in holds.unname(tx, tenant_id, list(held), list(latest.values())):
                 del known[memory_id]
+        states.lock(tx, tenant_id, list(known))  # before their vectors and words
         reworded = _reworded(known, latest)
         # An update may move a memory to another thread: the neighbours it leaves are indexed again too.
         former = words.neighbours(tx, tenant_id, reworded)
@@ -72,6 +73,7 @@ def store(tenant_id: UUID, careful: Sequence[Arrival]) -> int:
             memories.set_kinds(tx, tenant_id, kinds)
             states.look_again(tx, tenant_id, list(written.changed & known.keys()))
         later |= embeddings.remove(tx, tenant_id, reworded)
+        restores.restore(tx, tenant_id, list(written.changed & known.keys()))
         if reworded:
             policy = policies.current(tx, tenant_id)
             words.index(tx, tenant_id, [*reworded, *former], policy.language, policy.time_zone)

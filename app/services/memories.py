@@ -16,9 +16,10 @@ from app.domain.envelope import Envelope
 from app.domain.ids import base_of, place_of, unix_ms_of
 from app.domain.memory import KINDS, MemoryIn, MemoryPatch, decode
 from app.errors import EbbingError, NotFound, Unavailable
-from app.services import policies, strengths
+from app.services import policies, restores, strengths
 from app.services.holds import check_free
 from app.store import (
+    archive,
     arrivals,
     database,
     embeddings,
@@ -80,7 +81,7 @@ def page(tenant_id: UUID, wanted: Filters, older_than: UUID | None, limit: int) 
 
 
 def edit(tenant_id: UUID, memory_id: UUID, patch: MemoryPatch) -> Stored:
-    """Change a memory. Its words, and those that its neighbours take over, are right when this returns.
+    """Change a memory; an archived one is active again. Words, its own and its neighbours', are right on return.
 
     Vectors that hold what it no longer says are gone by then, its own and its followers' in the thread: until they
     are embedded again, they are found by their words.
@@ -95,6 +96,7 @@ def edit(tenant_id: UUID, memory_id: UUID, patch: MemoryPatch) -> Stored:
     policy = policies.current(tenant_id)
     with stored_only(tenant_id, memory_id), database.tenant(tenant_id) as tx:
         stored_id = _lock_free(tx, tenant_id, memory_id) if changes else _lock(tx, tenant_id, memory_id)
+        restored = restores.restore(tx, tenant_id, [stored_id])
         again = memories.ENRICHED_FIELDS & changes.keys()
         former = words.neighbours(tx, tenant_id, [stored_id]) if again else []
         later = embeddings.remove(tx, tenant_id, [stored_id]) if again else set()
@@ -113,7 +115,7 @@ def edit(tenant_id: UUID, memory_id: UUID, patch: MemoryPatch) -> Stored:
         if again or SCORED_FIELDS & given.keys():
             work.add(tx, [work.SCORE], tenant_id, [stored_id])
         edited = memories.get(tx, tenant_id, stored_id)
-    if again:
+    if again or restored:
         queues.nudge(queues.EMBED_MEMORIES)
     if edited is None:
         raise NotFound("this tenant has no such memory")
@@ -133,6 +135,7 @@ def delete(tenant_id: UUID, memory_id: UUID) -> None:
         tiers.retire(tx, tenant_id, [stored_id])
         later = embeddings.remove(tx, tenant_id, [stored_id])
         words.remove(tx, tenant_id, [stored_id])
+        archive.remove(tx, tenant_id, [stored_id])
         scores.remove(tx, tenant_id, [stored_id])
         memories.mark_deleted(tx, tenant_id, [stored_id])
         work.add(tx, [work.EMBED], tenant_id, list(later))

@@ -21,7 +21,7 @@ from app.domain.ids import RANDOM_BYTES, new_base
 from app.domain.reinforcement import Moments, Reinforced, Uses, reinforced, rested
 from app.domain.touch import Touches, Use, encode, found
 from app.errors import BacklogFull, Unavailable
-from app.services import associates, memories, promotion, strengths
+from app.services import associates, memories, promotion, restores, strengths
 from app.store import arrivals, database, events, states
 from app.store import uses as store
 from app.store.events import Change, EventKind
@@ -165,6 +165,7 @@ def _reinforce(tx: database.Transaction, tenant_id: UUID, touched: Sequence[Touc
     crossed = np.bincount(uses.rows[elsewhere & ~done.late], minlength=len(after))[places]
     strengths.write_uses(tx, tenant_id, after.only(places), era, now, crossed)
     promotion.flag(tx, tenant_id, after.only(np.unique(uses.rows)), era, now)
+    after = restores.restore_used(tx, tenant_id, after, np.unique(uses.rows[~done.late]), era, now)
     counts = {
         "unknown_uses": sum(len(each.touches.uses) for each in touched) - len(told),
         "refractory_uses": len(told) - len(uses),

@@ -21,7 +21,7 @@ from app.domain.policy import Policy
 from app.domain.retrieval.request import SearchResult
 from app.domain.tiers import Seen
 from app.errors import Conflict
-from app.services import memories, promotion, strengths
+from app.services import memories, promotion, restores, strengths
 from app.store import database, events, reviews, states
 from app.store import memories as rows
 from app.store.events import Change, EventKind
@@ -286,8 +286,9 @@ def _following(
 
 
 def _reinforce(tx: database.Transaction, tenant_id: UUID, held: Held, era: Era, at: float, now: float) -> float:
-    """Let a review count as a use. Returns the strength after it."""
+    """Let a review count as a use, which brings back what is archived. Returns the strength after it."""
     used = replace(held, state=era.dynamics.reinforce(held.state, Event(at=at, now=now)))
     strengths.write_uses(tx, tenant_id, used, era, now)
     promotion.flag(tx, tenant_id, used, era, now)
+    used = restores.restore_used(tx, tenant_id, used, np.arange(len(used)), era, now)
     return float(era.dynamics.strength(used.state, now)[0])

@@ -6,19 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from operator import itemgetter
-from typing import Any
 from uuid import UUID
 
 import numpy as np
-import psycopg
 from numpy.typing import NDArray
-from psycopg.adapt import Dumper
-from psycopg.pq import Format
 from sqlalchemy import Connection, text
 
 from app.domain.embedding import CONTEXT_TURNS, MemoryText
 from app.domain.wording import spoken
 from app.store import spaces
+from app.store.packed import Halfvecs
 
 # One pass over the turns from just before each thread's first wanted memory to its last. The wanted are read by
 # their ids and membership is tested by `= ANY`, not by a join: a planner without statistics would read all that
@@ -73,6 +70,9 @@ INSERT INTO embeddings AS known (tenant_id, space_id, memory_id, text_version, e
 SELECT :tenant, :space, memory_id, text_version, embedding, :by_caller
 FROM unnest(CAST(:ids AS uuid[]), CAST(:versions AS integer[]), CAST(:vectors AS halfvec[]))
   AS ready (memory_id, text_version, embedding)
+WHERE (
+  SELECT true FROM memory_state AS state
+  WHERE state.tenant_id = :tenant AND state.memory_id = ready.memory_id AND tier <> 'active') IS NULL
 ORDER BY memory_id
 ON CONFLICT (tenant_id, space_id, memory_id) DO UPDATE
 SET text_version = excluded.text_version, embedding = excluded.embedding, by_caller = excluded.by_caller,
@@ -147,9 +147,9 @@ def write(
 ) -> int:
     """Write the memories' vectors where their texts, and those in their contexts, are still the ones read.
 
-    What an edit or a delete has overtaken is left out: whoever did that has queued it again. The tenant's spaces
-    must be held, so that no `remove` runs beside it. A caller's own vector stays until its memory's text changes, or
-    the caller gives another.
+    What an edit or a delete has overtaken is left out: whoever did that has queued it again. So is what has left the
+    active tier. The tenant's spaces must be held, so that no `remove` runs beside it. A caller's own vector stays
+    until its memory's text changes, or the caller gives another.
 
     Args:
         tx: The tenant's transaction.
@@ -166,16 +166,12 @@ def write(
     current = _current(tx, tenant_id, texts)
     if not current:
         return 0
-    connection = tx.connection.driver_connection
-    if not isinstance(connection, psycopg.Connection):
-        raise TypeError(f"vectors are written through psycopg, not {type(connection).__name__}")
-    connection.adapters.register_dumper(_Halfvecs, _HalfvecsDumper)
     values = {
         "tenant": tenant_id,
         "space": space_id,
         "ids": [texts.ids[place] for place in current],
         "versions": [texts.versions[place] for place in current],
-        "vectors": _Halfvecs(vectors if len(current) == len(texts.ids) else vectors[current]),
+        "vectors": Halfvecs(vectors if len(current) == len(texts.ids) else vectors[current]),
         "by_caller": by_caller,
         "fill": fill,
     }
@@ -214,30 +210,3 @@ def remove(tx: Connection, tenant_id: UUID, ids: Sequence[UUID]) -> set[UUID]:
     later = set(tx.execute(_LATER, values | {"turns": CONTEXT_TURNS}).scalars())
     tx.execute(_REMOVE, values | {"later": list(later)})
     return later
-
-
-@dataclass(frozen=True, slots=True)
-class _Halfvecs:
-    """Vectors on their way into a `halfvec[]`."""
-
-    vectors: NDArray[np.float32]
-
-
-class _HalfvecsDumper(Dumper):
-    """PostgreSQL's binary form of a `halfvec[]`, made for a whole batch at once: no text, no object each."""
-
-    format = Format.BINARY
-
-    def dump(self, obj: Any) -> bytes:
-        count, dimensions = obj.vectors.shape
-        rows = np.empty(
-            count,
-            dtype=[("bytes", ">i4"), ("dimensions", ">i2"), ("unused", ">i2"), ("values", ">f2", dimensions)],
-        )
-        rows["bytes"] = 4 + 2 * dimensions
-        rows["dimensions"] = dimensions
-        rows["unused"] = 0
-        rows["values"] = obj.vectors
-        # one dimension, no nulls, element type left to the server's cast, length, lower bound
-        head = np.array([1, 0, 0, count, 1], dtype=">i4")
-        return head.tobytes() + rows.tobytes()

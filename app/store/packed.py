@@ -87,16 +87,35 @@ class Moments(Packed):
         super().__init__(1184, 8, microseconds.astype(">i8"))
 
 
+class Halfvecs:
+    """A `halfvec[]` for a statement that casts it, made for a whole batch at once: no text, no object each."""
+
+    def __init__(self, vectors: npt.NDArray[np.float32]) -> None:
+        """Take vectors within the range of half precision (±65,504), shape (n, dimensions)."""
+        count, dimensions = vectors.shape
+        rows = np.empty(
+            count,
+            dtype=[("bytes", ">i4"), ("dimensions", ">i2"), ("unused", ">i2"), ("values", ">f2", dimensions)],
+        )
+        rows["bytes"] = 4 + 2 * dimensions
+        rows["dimensions"] = dimensions
+        rows["unused"] = 0
+        rows["values"] = vectors
+        # element type left to the server's cast
+        self.data = _ARRAY_START.pack(1, 0, 0, count, 1) + rows.tobytes()
+
+
 class _PackedDumper(Dumper):
     format = Format.BINARY
 
-    def dump(self, obj: Packed) -> bytes:
+    def dump(self, obj: Packed | Halfvecs) -> bytes:
         return obj.data
 
 
 for _packed in (Uuids, Doubles, Integers, Longs, Moments):
     _dumper = type(f"{_packed.__name__}Dumper", (_PackedDumper,), {"oid": _packed.oid})
     psycopg.adapters.register_dumper(_packed, _dumper)
+psycopg.adapters.register_dumper(Halfvecs, _PackedDumper)
 
 
 def driver(tx: Connection) -> psycopg.Connection[Any]:
@@ -133,6 +152,15 @@ def numbers(sent: bytes | None, form: str) -> npt.NDArray[np.float64]:
         form: NumPy's name of the big-endian type, such as `>f4`.
     """
     return np.frombuffer(sent or b"", form).astype(np.float64)
+
+
+def vectors(sent: bytes | None) -> npt.NDArray[np.float32]:
+    """Vectors of one size that `halfvec_send` gave, one after another, shape (n, dimensions); (0, 0) for none."""
+    if not sent:
+        return np.empty((0, 0), np.float32)
+    dimensions = int.from_bytes(sent[:2])
+    rows = np.frombuffer(sent, [("head", "V4"), ("values", ">f2", dimensions)])
+    return rows["values"].astype(np.float32)
 
 
 def uuids(sent: bytes | None) -> list[UUID]:

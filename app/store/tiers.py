@@ -30,6 +30,18 @@ UPDATE memory_state SET tier = %(tier)s WHERE tenant_id = %(tenant)s AND memory_
 """
 
 
+def restore(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID], at: float) -> None:
+    """Let memories whose rows are locked be active again since a moment, in seconds since 1970."""
+    driver(tx).execute(_RESTORE, {"tenant": tenant_id, "ids": Uuids(memory_ids), "at": at})
+
+
+_RESTORE: Final = """
+UPDATE memory_state SET tier = 'active', wanted_tier = 'active', restored_at = to_timestamp(%(at)s),
+  next_due_at = '-infinity'
+WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s)
+"""
+
+
 def retire(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> None:
     """Let nothing happen any more to memories that are being deleted, nor anybody find them here."""
     driver(tx).execute(_RETIRE, {"tenant": tenant_id, "ids": Uuids(memory_ids)})

@@ -27,6 +27,8 @@ _SEW = """
   wanted AS MATERIALIZED (
     SELECT memory_id, thread, seq, text_version, speaker, text, occurred_at, created_at FROM memories
     WHERE tenant_id = :tenant AND memory_id = ANY (CAST(:ids AS uuid[])) AND deleted_at IS NULL
+      AND (SELECT true FROM memory_state WHERE tenant_id = :tenant AND memory_state.memory_id = memories.memory_id
+        AND tier <> 'active') IS NULL
   ),
   span AS (
     SELECT thread, min(seq) AS first_seq, max(seq) AS last_seq FROM wanted WHERE thread IS NOT NULL GROUP BY thread
@@ -141,6 +143,42 @@ _REMOVE = text(
     + "SELECT count(*) FROM removed"
 )
 
+# Whoever leaves the active tier keeps its place in the thread, without words: else long runs of archived turns would be
+# read through whenever a turn is added after them.
+_TAKE_OUT = text(
+    """WITH
+  removed AS (
+    DELETE FROM memory_words
+    WHERE tenant_id = :tenant AND memory_id = ANY (CAST(:out AS uuid[])) RETURNING own
+  ),"""  # noqa: S608 - put together of constants
+    + _SEW.format(
+        own="CASE WHEN marked.memory_id <> ALL (CAST(:out AS uuid[])) THEN known.own END",
+        version="known.version",
+        changes="""
+      SELECT tsvector_to_array(own) || ARRAY[''], -1 FROM removed
+    """,
+    )
+    + "SELECT count(*) FROM removed"
+)
+
+_BESIDE = text(
+    """
+SELECT DISTINCT turn.memory_id
+FROM memories AS centre CROSS JOIN LATERAL (
+  (SELECT memory_id FROM memories
+   WHERE tenant_id = :tenant AND thread = centre.thread AND seq < centre.seq AND deleted_at IS NULL
+   ORDER BY seq DESC LIMIT 2)
+  UNION ALL
+  (SELECT memory_id FROM memories
+   WHERE tenant_id = :tenant AND thread = centre.thread AND seq > centre.seq AND deleted_at IS NULL
+   ORDER BY seq LIMIT 2)
+) AS turn
+WHERE centre.tenant_id = :tenant AND centre.memory_id = ANY (CAST(:ids AS uuid[]))
+  AND turn.memory_id <> ALL (CAST(:ids AS uuid[]))
+ORDER BY turn.memory_id
+"""
+)
+
 _NEIGHBOURS = text(
     """
 SELECT DISTINCT turn.memory_id
@@ -182,7 +220,13 @@ _SAID_WORDS = text(
 SELECT memory_id,
        ARRAY(SELECT lexeme FROM unnest(own) WHERE lexeme = ANY (CAST(:lexemes AS text[]))),
        ARRAY(SELECT lexeme FROM unnest(words) WHERE lexeme = ANY (CAST(:lexemes AS text[])))
-FROM memory_words WHERE tenant_id = :tenant AND memory_id = ANY (CAST(:ids AS uuid[]))
+FROM (
+  SELECT memory_id, own, words FROM memory_words
+  WHERE tenant_id = :tenant AND memory_id = ANY (CAST(:ids AS uuid[]))
+  UNION ALL
+  SELECT memory_id, own, own FROM archived_memories
+  WHERE tenant_id = :tenant AND memory_id = ANY (CAST(:ids AS uuid[]))
+) AS known
 """
 )
 
@@ -190,8 +234,8 @@ FROM memory_words WHERE tenant_id = :tenant AND memory_id = ANY (CAST(:ids AS uu
 def index(tx: Connection, tenant_id: UUID, ids: Sequence[UUID], language: str, time_zone: str) -> int:
     """Write the words of these memories and of the neighbours whose context they change; count the words.
 
-    Deleted memories are passed over. To be called again for the same memory does no harm. After a memory has
-    moved to another thread, give its former `neighbours` too.
+    Deleted memories, and those that aren't active, are passed over. To be called again for the same memory does no
+    harm. After a memory has moved to another thread, give its former `neighbours` too.
 
     Args:
         tx: The tenant's transaction.
@@ -219,6 +263,18 @@ def remove(tx: Connection, tenant_id: UUID, ids: Sequence[UUID]) -> int:
     _lock(tx, tenant_id)
     values = {"tenant": tenant_id, "gone": list(ids), "ids": neighbours(tx, tenant_id, ids)}
     return int(tx.execute(_REMOVE, values).scalar_one())
+
+
+def take_out(tx: Connection, tenant_id: UUID, ids: Sequence[UUID]) -> int:
+    """The same for memories that leave the active tier: they keep their places in their threads, without words.
+
+    Returns:
+        How many of them had words.
+    """
+    _lock(tx, tenant_id)
+    beside = list(tx.execute(_BESIDE, {"tenant": tenant_id, "ids": list(ids)}).scalars())
+    values = {"tenant": tenant_id, "out": list(ids), "gone": [], "ids": beside}
+    return int(tx.execute(_TAKE_OUT, values).scalar_one())
 
 
 def neighbours(tx: Connection, tenant_id: UUID, ids: Sequence[UUID]) -> list[UUID]:

@@ -133,6 +133,8 @@ HISTORY = (
     ("memory_events", "at, kind", "now(), 'use'"),
     ("links", "other_id, kind", "gen_random_uuid(), 'related'"),
     ("reviews", "due_at, interval_days, reviewed_at", "now(), 1, now()"),
+    ("archived_memories", "text_version", "1"),
+    ("pca_samples", "space_id, vector", "1, '[1]'"),
 )
 
 
@@ -149,6 +151,11 @@ def filled(service: Service) -> Service:
         service.rows(insert, *ROW.values())
     hold = "INSERT INTO holds (tenant_id, hold_id, subject, reason, placed_by) VALUES (%s, %s, 'x', 'x', 'x')"
     service.rows(hold, *ROW.values())
+    service.rows(
+        "INSERT INTO pca_bases (tenant_id, space_id, matrix, mean, variance_kept, samples) "
+        "VALUES (%s, 1, '', '', 0, 0)",
+        tenant.tenant_id,
+    )
     return service
 
 

@@ -219,3 +219,41 @@ scores = Table(
     Index("scores_unrated", "tenant_id", text("uncertainty DESC"), postgresql_where=text("scorer = 'heuristic'")),
     Index("scores_known", "tenant_id", "digest", postgresql_where=text("scorer = 'llm'")),
 )
+
+archived_memories = Table(
+    "archived_memories",
+    metadata,
+    tenant(),
+    Column("memory_id", Uuid, primary_key=True),
+    Column("text_version", Integer, nullable=False),
+    Column("own", TSVECTOR),
+    Column("space_id", SmallInteger),
+    Column("basis_id", BigInteger),
+    Column("vector", HALFVEC),
+    Column("by_caller", Boolean, nullable=False, server_default=text("false")),
+    moment("archived_at", needed=True, default="now()"),
+    Index("archived_memories_basis", "tenant_id", "space_id", "basis_id"),
+)
+
+pca_bases = Table(
+    "pca_bases",
+    metadata,
+    tenant(),
+    Column("basis_id", BigInteger, Identity(always=True), primary_key=True),
+    Column("space_id", SmallInteger, nullable=False),
+    Column("matrix", LargeBinary, nullable=False),
+    Column("mean", LargeBinary, nullable=False),
+    Column("variance_kept", REAL, nullable=False),
+    Column("samples", Integer, nullable=False),
+    moment("made_at", needed=True, default="now()"),
+)
+
+pca_samples = Table(
+    "pca_samples",
+    metadata,
+    tenant(),
+    Column("space_id", SmallInteger, primary_key=True),
+    Column("memory_id", Uuid, primary_key=True),
+    Column("subject", Text),
+    Column("vector", HALFVEC, nullable=False),
+)
