@@ -49,6 +49,8 @@ WORK: Final[dict[str, str]] = {
     "rated_memories": "Memories whose salience a model has rated.",
     "rating_cache_hits": "Ratings taken from an equal memory's, without a call.",
     "rating_failures": "Memories that a model was asked about in vain: refused, or put off by an ill provider.",
+    "archived_memories": "Memories moved to the archive.",
+    "reduced_vectors": "Vectors of archived memories that were reduced.",
     "dead_letters": "Dead letters written.",
     "ledger_purged_rows": "Ledger rows deleted when no replay could need them.",
     "runs_done": "Scheduled runs that finished.",

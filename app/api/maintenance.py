@@ -13,7 +13,7 @@ from app.api import shapes
 from app.api.auth import Caller, needs
 from app.api.body import body_of, decode
 from app.errors import NotAllowed
-from app.services import jobs, rebase, reembed, removals, spaces, sweep
+from app.services import archive, jobs, rebase, reembed, removals, spaces, sweep
 
 router = APIRouter(prefix="/v1/maintenance", tags=["maintenance"])
 
@@ -91,6 +91,14 @@ def start_rebase(
     return _started(caller.tenant_id, rebase.KIND, decode(body, Due))
 
 
+@router.post("/archive", summary="Move to the archive", status_code=202, responses=_ANSWERS)
+def start_archive(
+    caller: Annotated[Caller, Depends(needs("maintain"))], body: Annotated[bytes, Depends(body_of)]
+) -> Response:
+    """A job that sweeps, and moves what has faded out of the active memories; a use brings it back."""
+    return _started(caller.tenant_id, archive.KIND, decode(body, Due))
+
+
 @router.post("/delete", summary="Delete for good", status_code=202, responses=_ANSWERS)
 def start_delete(
     caller: Annotated[Caller, Depends(needs("maintain"))], body: Annotated[bytes, Depends(body_of)]
@@ -105,6 +113,8 @@ def _started(tenant_id: UUID, kind: str, wanted: Due) -> Response:
     after = None if wanted.cursor is None else shapes.id_in_cursor(wanted.cursor)
     if kind == removals.KIND:
         found = removals.preview(tenant_id, wanted.as_of, after, wanted.limit)
+    elif kind == archive.KIND:
+        found = archive.preview(tenant_id, wanted.as_of, after, wanted.limit)
     else:
         found = sweep.preview(tenant_id, wanted.as_of, after, wanted.limit, only_rebase=kind == rebase.KIND)
     changes = [

@@ -19,9 +19,12 @@ if TYPE_CHECKING:
 PATIENCE_SECONDS: Final = 60.0
 PAGE: Final = 1000
 SHOWN: Final = 50
+_TIERS: Final = ("active", "archived", "cold", "deleted")
 
 router = typer.Typer()
-maintain = typer.Typer(cls=Commands, help="Look after all memories: sweep, rebase and delete.", no_args_is_help=True)
+maintain = typer.Typer(
+    cls=Commands, help="Look after all memories: sweep, rebase, archive, delete.", no_args_is_help=True
+)
 router.add_typer(
     maintain, name="maintain", epilog=examples("ebbing maintain sweep --dry-run", "ebbing maintain rebase --wait")
 )
@@ -62,6 +65,16 @@ def rebase(
     No strength changes by it, today's nor that of the past.
     """
     _run("rebase", dry_run=dry_run, as_of=as_of, wait=wait, url=url, as_json=as_json)
+
+
+@maintain.command(
+    epilog=examples("ebbing maintain archive --wait", "ebbing maintain archive --dry-run --as-of 2030-01-01T00:00:00Z")
+)
+def archive(
+    *, dry_run: DryRun = False, as_of: AsOf = None, wait: Wait = False, url: Url = None, as_json: AsJson = False
+) -> None:
+    """Sweep, and move what has faded to the archive, as each night does; a use brings it back."""
+    _run("archive", dry_run=dry_run, as_of=as_of, wait=wait, url=url, as_json=as_json)
 
 
 @maintain.command(epilog=examples("ebbing maintain delete --dry-run", "ebbing maintain delete --wait --yes"))
@@ -142,5 +155,5 @@ def _show_ended(job: dict[str, Any], *, as_json: bool) -> None:
 
 def _tiers(counts: dict[str, int]) -> str:
     """How many memories have a new tier, by tier."""
-    found = [f"{count:,} to {plain(tier)}" for tier, count in counts.items() if tier != "looked_at" and count]
+    found = [f"{counts[tier]:,} to {tier}" for tier in _TIERS if counts.get(tier)]
     return f"; decay asks for {', '.join(found)}" if found else "; nothing changes its tier"

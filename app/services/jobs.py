@@ -19,7 +19,7 @@ import structlog
 from app import failpoints, metrics, queues
 from app.domain.jobs import Job, Step
 from app.errors import Conflict, EbbingError, NotFound
-from app.services import graphs, holds, rebase, reembed, removals, sweep
+from app.services import archive, graphs, holds, rebase, reembed, removals, sweep
 from app.services.passing import is_passing
 from app.settings import settings
 from app.store import database
@@ -55,6 +55,7 @@ KINDS: dict[str, Kind] = {
     reembed.KIND: Kind(reembed.step, reembed.cancelled),
     rebase.KIND: Kind(rebase.step),
     sweep.KIND: Kind(sweep.step),
+    archive.KIND: Kind(archive.step),
     graphs.KIND: Kind(graphs.step),
     holds.KIND: Kind(holds.step),
     removals.KIND: Kind(removals.step),

@@ -23,13 +23,14 @@ from app.domain.retrieval.request import SearchRequest, SearchResult
 from app.domain.retrieval.spread import spreading
 from app.domain.touch import Use
 from app.domain.wording import content_words
-from app.services import graphs, priming, reviews, spaces, strengths, vitals
+from app.services import archived, graphs, priming, reviews, spaces, strengths, vitals
 from app.services.explained import explained
 from app.services.gathered import Gathered
 from app.services.rerank import rerank
 from app.services.spreading import spread
 from app.store import circumstances, database, words
 from app.store import search as store
+from app.store.probe import Short
 from app.store.spaces import Space
 
 ROUNDS: Final = 2
@@ -74,7 +75,9 @@ def find(tenant_id: UUID, request: SearchRequest, policy: Policy | None = None) 
     priming.activate(tenant_id, results, request, policy)
     reinforces = policy.reinforcement.by_search if request.reinforce is None else request.reinforce
     reinforces = reinforces and request.as_of is None
-    return Found(results, rank.uses(results, gathered.found) if reinforces else [], reranked)
+    # To be listed doesn't bring back what is archived.
+    used = [result for result in results if result.tier == "active"] if reinforces else []
+    return Found(results, rank.uses(used, gathered.found), reranked)
 
 
 def gather(
@@ -97,7 +100,8 @@ def gather(
         policy = policy or strengths.timeline_of(around.policies).at(around.now).policy
         forms = inflected(spellings) if policy.language == "english" else {}
         every = list(dict.fromkeys([*spellings, *chain.from_iterable(forms.values())]))
-        asked, total = words.terms(tx, tenant_id, request.query, every, policy.language)
+        in_archive = "archived" in request.tiers
+        asked, total = words.terms(tx, tenant_id, request.query, every, policy.language, every=in_archive)
     query = terms.weigh(asked, total, forms, emphasis)
     wanted = request.ranking(policy.ranking)
     ranking, probe = wanted, store.Probe({}, None, None)
@@ -107,9 +111,11 @@ def gather(
         there = around.spaces
         space = there.searched if there else None
         vector = _vector(tenant_id, space, request, query.spellings) if modes.based(wanted).relevance else None
-        ranking = modes.based(wanted, has_vector=vector is not None and bool(vector.any()))
+        short = _short(tenant_id, space, request, query.spellings, wanted) if in_archive else ()
+        ranking = modes.based(wanted, has_vector=bool(short) or (vector is not None and bool(vector.any())))
         among = total if graphs.has_graph(there, total) else None
-        probe = store.Probe(query.lexemes if ranking.words else {}, space.space_id if space else None, vector, among)
+        space_id = space.space_id if space else None
+        probe = store.Probe(query.lexemes if ranking.words else {}, space_id, vector, among, short)
         with database.tenant(tenant_id) as tx:
             found, held = store.candidates(tx, tenant_id, probe, request, ranking)
             around = circumstances.read(tx, tenant_id)
@@ -165,3 +171,16 @@ def _vector(
     if request.vector is not None:
         return spaces.given_vector(tenant_id, space, request.vector)
     return spaces.query_vector(tenant_id, space, request.query, idf) if space else None
+
+
+def _short(
+    tenant_id: UUID, searched: Space | None, request: SearchRequest, idf: Mapping[str, float], wanted: Ranking
+) -> tuple[Short, ...]:
+    """What archived memories are compared with; the request's own vector is of the searched space alone."""
+
+    def asked(space: Space) -> NDArray[np.float32] | None:
+        if request.vector is not None and space != searched:
+            return None
+        return _vector(tenant_id, space, request, idf)
+
+    return archived.probes(tenant_id, asked) if modes.based(wanted).relevance else ()

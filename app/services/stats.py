@@ -8,7 +8,8 @@ from uuid import UUID
 from app import queues
 from app.clients.stream import backlog
 from app.domain.scoring import version
-from app.services import spaces
+from app.services import bases, spaces
+from app.services.bases import Reduced
 from app.services.spaces import Searched
 from app.settings import settings
 from app.store import database, dead_letters, jobs, ratings, schedules, tiers, work
@@ -34,6 +35,7 @@ class Stats:
             there is one.
         lanes: By lane.
         embedding_space: Where it is searched by meaning; None before its first vector.
+        archive: What archived vectors are reduced by.
     """
 
     memories: dict[str, int]
@@ -41,6 +43,7 @@ class Stats:
     dead_letters: int
     lanes: dict[str, Lane]
     embedding_space: Searched | None
+    archive: list[Reduced]
 
 
 def of_tenant(tenant_id: UUID) -> Stats:
@@ -60,7 +63,9 @@ def of_tenant(tenant_id: UUID) -> Stats:
         "rate": unrated,
     }
     lanes = _lanes(pending["ingest"], _age(queue.oldest_ms([tenant_id])), waiting, runs)
-    return Stats(memories, pending, letters, lanes, spaces.compared(there.searched) if there else None)
+    return Stats(
+        memories, pending, letters, lanes, spaces.compared(there.searched) if there else None, bases.in_use(tenant_id)
+    )
 
 
 def of_lanes() -> dict[str, Lane]:

@@ -103,6 +103,14 @@ WHERE tenant_id = :tenant AND space_id = ANY (ARRAY(SELECT space_id FROM embeddi
 """
 )
 
+_REMOVE_SAMPLES = text(
+    """
+DELETE FROM pca_samples
+WHERE tenant_id = :tenant AND space_id = ANY (ARRAY(SELECT space_id FROM embedding_spaces))
+  AND memory_id = ANY (CAST(:ids AS uuid[]) || CAST(:later AS uuid[]))
+"""
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Texts:
@@ -194,7 +202,7 @@ def _current(tx: Connection, tenant_id: UUID, texts: Texts) -> list[int]:
 
 
 def remove(tx: Connection, tenant_id: UUID, ids: Sequence[UUID]) -> set[UUID]:
-    """Delete, in every space, these memories' vectors and those of the turns that have them in their context.
+    """Delete, in every space and sample, these memories' vectors and those of turns that have them in their context.
 
     A caller's own vector of such a turn stays, as it holds no context. The tenant's spaces are locked, so that no
     vector is written beside it. Call it while the memories are where they were, and once more after they have moved
@@ -208,5 +216,7 @@ def remove(tx: Connection, tenant_id: UUID, ids: Sequence[UUID]) -> set[UUID]:
     spaces.lock(tx, tenant_id)
     values = {"tenant": tenant_id, "ids": list(ids)}
     later = set(tx.execute(_LATER, values | {"turns": CONTEXT_TURNS}).scalars())
-    tx.execute(_REMOVE, values | {"later": list(later)})
+    values["later"] = list(later)
+    tx.execute(_REMOVE, values)
+    tx.execute(_REMOVE_SAMPLES, values)
     return later

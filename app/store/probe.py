@@ -13,6 +13,15 @@ from app.domain.retrieval.request import SearchRequest
 
 
 @dataclass(frozen=True, slots=True)
+class Short:
+    """What archived vectors of a space are compared with that were reduced by a basis; by none where they are whole."""
+
+    space_id: int
+    basis_id: int | None
+    vector: NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
 class Probe:
     """What memories are compared with.
 
@@ -22,12 +31,14 @@ class Probe:
         vector: shape (dimensions,), of length 1; None to search by words alone.
         among: How many memories there are, where the tenant's own indexes shall find what is worth comparing; None
             to compare them all.
+        archived: The vector as archived ones are compared with it.
     """
 
     lexemes: Mapping[str, float]
     space_id: int | None
     vector: NDArray[np.float32] | None
     among: int | None = None
+    archived: tuple[Short, ...] = ()
 
     @property
     def has_vector(self) -> bool:

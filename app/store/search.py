@@ -15,7 +15,7 @@ from sqlalchemy import Connection
 from app.domain.retrieval.candidates import Candidate
 from app.domain.retrieval.ranking import Ranking
 from app.domain.retrieval.request import SearchRequest
-from app.store import pruned, states
+from app.store import archived, pruned, states
 from app.store.packed import driver
 from app.store.probe import Probe, allowed, allowed_one, literal, quoted, word_scores
 from app.store.states import Held
@@ -49,7 +49,7 @@ def candidates(
     A memory without a vector yet is found by its words, one without words by its vector; deleted ones never.
     Both scores are divided by the best memory's, so that they are 0 to 1.
     """
-    if not probe.lexemes and not probe.has_vector:
+    if not probe.lexemes and not probe.has_vector and not probe.archived:
         return Found([], states.held(b""))
     values: dict[str, Any] = {
         "tenant": tenant_id,
@@ -57,16 +57,25 @@ def candidates(
         "words_weight": ranking.words,
         "relevance_weight": ranking.relevance,
     }
+    found, every = _active(tx, probe, request, ranking, values), "found"
+    if "archived" in request.tiers:
+        found, every = archived.joined(found, probe, request, values), "every"
+    rows = driver(tx).execute(_statement(found, every), values, binary=True).fetchall()
+    return Found([Candidate(*row[:-1]) for row in rows], states.held(b"".join(row[-1] for row in rows)))
+
+
+def _active(tx: Connection, probe: Probe, request: SearchRequest, ranking: Ranking, values: dict[str, Any]) -> str:
+    """Active memories with their scores, as parts of a WITH, and the plan set for them."""
+    if "active" not in request.tiers or not (probe.lexemes or probe.has_vector):
+        driver(tx).execute(_PLAN)
+        return archived.NOBODY
     prunes = pruned.prunes(probe, request)
     ids = pruned.few(tx, request, values) if prunes else None
     if prunes and ids is None:
         driver(tx).execute(pruned.PLAN, pruned.plan(probe))
-        found = pruned.found(probe, request, ranking, values)
-    else:
-        driver(tx).execute(_PLAN)
-        found = _compared(probe, request, ranking, values, ids)
-    rows = driver(tx).execute(_statement(found), values, binary=True).fetchall()
-    return Found([Candidate(*row[:-1]) for row in rows], states.held(b"".join(row[-1] for row in rows)))
+        return pruned.found(probe, request, ranking, values)
+    driver(tx).execute(_PLAN)
+    return _compared(probe, request, ranking, values, ids)
 
 
 def _compared(
@@ -129,16 +138,17 @@ def _each(table: str, columns: str, score: str, condition: str, which: tuple[str
     ) AS known WHERE {whose}"""  # noqa: S608 - as above
 
 
-def _statement(found: str) -> str:
+def _statement(parts: str, found: str) -> str:
+    """Of parts of a WITH, the last of which has this name: the best by the base score."""
     return f"""
-WITH {found},
+WITH {parts},
   most AS MATERIALIZED (
-    SELECT nullif(greatest(max(words), 0), 0) AS words, nullif(greatest(max(relevance), 0), 0) AS relevance FROM found
+    SELECT nullif(greatest(max(words), 0), 0) AS words, nullif(greatest(max(relevance), 0), 0) AS relevance FROM {found}
   ),
   scored AS (
     SELECT memory_id, greatest(found.relevance, 0) AS cosine, coalesce(found.words / most.words, 0) AS words,
            coalesce(greatest(found.relevance, 0) / most.relevance, 0) AS relevance
-    FROM found CROSS JOIN most WHERE found.words > 0 OR found.relevance > 0
+    FROM {found} AS found CROSS JOIN most WHERE found.words > 0 OR found.relevance > 0
   ),
   top AS MATERIALIZED (
     SELECT memory_id, words, relevance, cosine,

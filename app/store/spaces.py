@@ -54,6 +54,23 @@ def find(tx: Connection, model: str, dimensions: int) -> Space | None:
     return None if row is None else Space(*row)
 
 
+def models(tx: Connection, space_ids: Sequence[int]) -> dict[int, str]:
+    """The spaces' models by id."""
+    return dict(tx.execute(_MODELS, {"ids": list(space_ids)}).tuples())
+
+
+_MODELS = text("SELECT space_id, model FROM embedding_spaces WHERE space_id = ANY (CAST(:ids AS integer[]))")
+
+
+def named(tx: Connection, space_id: int) -> Space | None:
+    """A space by its id."""
+    row = tx.execute(_NAMED, {"space": space_id}).one_or_none()
+    return None if row is None else Space(*row)
+
+
+_NAMED = text("SELECT space_id, model, dimensions, embedder FROM embedding_spaces WHERE space_id = :space")
+
+
 def ensure(tx: Connection, model: str, dimensions: int, embedder: str) -> Space:
     """A model's space, made if need be; its vectors have length 1 (or 0)."""
     space = find(tx, model, dimensions)

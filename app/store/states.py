@@ -146,8 +146,9 @@ def page_in(tx: Connection, tenant_id: UUID, tier: str, after: UUID, limit: int)
     return _held(tx, _PAGE_IN, {"tenant": tenant_id, "tier": tier, "after": after, "limit": limit})
 
 
-Wanted = Literal["due", "older", "due or older"]
-"""Memories that `lock_due` would give, those that `lock_older` would, or both."""
+Wanted = Literal["due", "older", "due or older", "falling", "falling or older"]
+"""Memories that `lock_due` would give, those that `lock_older` would, or both; or the active ones among those due and
+those wanted in another tier."""
 
 
 def page_of(
@@ -249,6 +250,8 @@ _WANTED: Final[dict[Wanted, str]] = {
     "due": f"{_ALIVE} AND {_DUE} AND {_NOT_AHEAD}",
     "older": f"{_ALIVE} AND {_OLDER}",
     "due or older": f"{_ALIVE} AND ({_DUE} AND {_NOT_AHEAD} OR {_OLDER})",
+    "falling": f"tier = 'active' AND (wanted_tier <> tier OR ({_NOT_AHEAD} AND {_DUE}))",
+    "falling or older": f"tier = 'active' AND (wanted_tier <> tier OR ({_NOT_AHEAD} AND {_DUE} OR {_OLDER}))",
 }
 _PAGES: Final = {
     wanted: _statement(f"memory_id > %(after)s AND {where} ORDER BY memory_id LIMIT %(limit)s")

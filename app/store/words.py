@@ -11,6 +11,7 @@ neighbours then always see each other, and counts stay exact.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from uuid import UUID
 
 from sqlalchemy import Connection, text
@@ -211,7 +212,7 @@ WITH asked AS (
 )
 SELECT asked.lexeme, coalesce(words.documents, 0), number
 FROM asked LEFT JOIN words ON words.tenant_id = :tenant AND words.word = asked.lexeme
-WHERE number IS NOT NULL OR documents IS NOT NULL
+WHERE number IS NOT NULL OR documents IS NOT NULL OR :every
 """  # noqa: S608 - put together of constants
 )
 
@@ -283,19 +284,21 @@ def neighbours(tx: Connection, tenant_id: UUID, ids: Sequence[UUID]) -> list[UUI
 
 
 def terms(
-    tx: Connection, tenant_id: UUID, query: str, spellings: Sequence[str], language: str
+    tx: Connection, tenant_id: UUID, query: str, spellings: Sequence[str], language: str, *, every: bool = False
 ) -> tuple[list[Term], int]:
-    """The lexemes of a query and of its words one by one, with their counts; and the number of memories.
+    """The lexemes of a query and of its words one by one, with their counts; and the number of active memories.
 
-    A lexeme of the query as a whole that no memory has is left out.
+    A lexeme that no active memory has is left out where it is of the query as a whole; or else, where `every` one is
+    wanted, counts as if one had it.
     """
-    values = {"tenant": tenant_id, "query": query, "spellings": list(spellings), "language": language}
+    values = {"tenant": tenant_id, "query": query, "spellings": list(spellings), "language": language, "every": every}
     rows = tx.execute(_TERMS, values).all()
     found = [
         Term(lexeme, documents, None if number is None else spellings[number - 1]) for lexeme, documents, number in rows
     ]
     total = sum(term.documents for term in found if not term.lexeme)
-    return [term for term in found if term.lexeme], total
+    least = int(every)
+    return [replace(term, documents=max(term.documents, least)) for term in found if term.lexeme], total
 
 
 def said(

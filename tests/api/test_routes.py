@@ -57,6 +57,7 @@ TABLE: dict[tuple[str, str], tuple[str, dict[str, Any], int]] = {
     ("POST", "/v1/admin/dead-letters/{letter_id}/discard"): ("maintain", {"json": {"reason": "x"}}, 200),
     ("POST", "/v1/maintenance/reembed"): ("maintain", {"json": {"dry_run": True}}, 200),
     ("POST", "/v1/maintenance/sweep"): ("maintain", {"json": {}}, 202),
+    ("POST", "/v1/maintenance/archive"): ("maintain", {"json": {}}, 202),
     ("POST", "/v1/maintenance/rebase"): ("maintain", {"json": {"dry_run": True}}, 200),
     ("POST", "/v1/maintenance/delete"): ("maintain", {"json": {"dry_run": True}}, 200),
     ("GET", "/v1/policy"): ("maintain", {}, 200),

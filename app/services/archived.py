@@ -1,0 +1,37 @@
+"""What a search of the archive compares memories with: its query in every basis that something is reduced by."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from uuid import UUID
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.domain.reduction import reduced
+from app.services import bases
+from app.store import archive, database, spaces
+from app.store.probe import Short
+from app.store.spaces import Space
+
+Asked = Callable[[Space], NDArray[np.float32] | None]
+"""The query's vector in a space; None where it can't be had."""
+
+
+def probes(tenant_id: UUID, asked: Asked) -> tuple[Short, ...]:
+    """The query by space and basis; what can't be compared, since a model or a basis is gone, is found by its words."""
+    with database.tenant(tenant_id) as tx:
+        kept = archive.kept(tx, tenant_id)
+        there = {space_id: spaces.named(tx, space_id) for space_id in dict.fromkeys(one.space_id for one in kept)}
+    vectors = {space_id: asked(space) for space_id, space in there.items() if space is not None}
+    known = bases.of(tenant_id, [one.basis_id for one in kept if one.basis_id is not None])
+    found = []
+    for one in kept:
+        vector = vectors.get(one.space_id)
+        if vector is None or not vector.any():
+            continue
+        if one.basis_id is None:
+            found.append(Short(one.space_id, None, vector))
+        elif one.basis_id in known and known[one.basis_id].dimensions == len(vector):
+            found.append(Short(one.space_id, one.basis_id, reduced(known[one.basis_id], vector)))
+    return tuple(found)
