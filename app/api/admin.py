@@ -45,10 +45,10 @@ class NewKey(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 @router.post("/tenants", summary="Make a tenant", status_code=201)
-def create_tenant(_: Admin, body: Body) -> Response:
+def create_tenant(caller: Admin, body: Body) -> Response:
     """A tenant, and its first key, which is shown only here."""
     wanted = decode(body, NewTenant)
-    tenant, key = tenants.create(wanted.name, amendment.read(wanted.policy or {}))
+    tenant, key = tenants.create(wanted.name, amendment.read(wanted.policy or {}), actor=caller.key_id)
     return shapes.answer({"tenant_id": tenant.tenant_id, "name": tenant.name, "api_key": key}, 201)
 
 
@@ -67,7 +67,7 @@ def create_key(caller: Admin, body: Body) -> Response:
     """A key, which is shown only here. To rotate: make a second, change over, revoke the first."""
     wanted = decode(body, NewKey)
     tenant_id = wanted.tenant_id or caller.tenant_id
-    text = tenants.issue_key(tenant_id, wanted.name, wanted.scopes, wanted.expires_at)
+    text = tenants.issue_key(tenant_id, wanted.name, wanted.scopes, wanted.expires_at, caller.key_id)
     shown = {
         "key_id": text[4:17],
         "api_key": text,
@@ -86,9 +86,9 @@ def list_keys(_: Admin, tenant_id: UUID | None = None) -> Response:
 
 
 @router.delete("/keys/{key_id}", summary="Revoke an API key", status_code=204)
-def revoke_key(_: Admin, key_id: str) -> Response:
+def revoke_key(caller: Admin, key_id: str) -> Response:
     """Refused everywhere within 5 seconds."""
-    tenants.revoke_key(key_id)
+    tenants.revoke_key(key_id, caller.key_id)
     return Response(status_code=204)
 
 

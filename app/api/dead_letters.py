@@ -95,18 +95,20 @@ def page(
 
 
 @router.post("/replay", summary="Replay the dead letters of a reason")
-def replay_many(tenant_id: Tenant, body: Body) -> Response:
+def replay_many(caller: Maintainer, tenant_id: Tenant, body: Body) -> Response:
     """As many as one call may: call again with the `before` of the answer until none is left."""
     wanted = decode(body, ReplayMany)
-    done = dead_letters.replay_many(tenant_id, wanted.stage, wanted.reason, wanted.before)
+    done = dead_letters.replay_many(tenant_id, wanted.stage, wanted.reason, wanted.before, caller.key_id)
     return shapes.answer({"replayed": done.letters, "left": done.left, "before": done.before})
 
 
 @router.post("/discard", summary="Discard the dead letters of a reason")
-def discard_many(tenant_id: Tenant, body: Body) -> Response:
+def discard_many(caller: Maintainer, tenant_id: Tenant, body: Body) -> Response:
     """As many as one call may: call again with the `before` of the answer until none is left."""
     wanted = decode(body, DiscardMany)
-    done = dead_letters.discard_many(tenant_id, wanted.stage, wanted.reason, wanted.because, wanted.before)
+    done = dead_letters.discard_many(
+        tenant_id, wanted.stage, wanted.reason, wanted.because, wanted.before, caller.key_id
+    )
     return shapes.answer({"discarded": done.letters, "left": done.left, "before": done.before})
 
 
@@ -117,15 +119,16 @@ def get(tenant_id: Tenant, letter_id: str) -> Response:
 
 
 @router.post("/{letter_id}/replay", summary="Replay a dead letter", status_code=202)
-def replay(tenant_id: Tenant, letter_id: str) -> Response:
+def replay(caller: Maintainer, tenant_id: Tenant, letter_id: str) -> Response:
     """It is gone from the list; what fails again becomes a new one."""
-    return shapes.answer(_shown(dead_letters.replay(tenant_id, _id(letter_id))), 202)
+    return shapes.answer(_shown(dead_letters.replay(tenant_id, _id(letter_id), caller.key_id)), 202)
 
 
 @router.post("/{letter_id}/discard", summary="Discard a dead letter")
-def discard(tenant_id: Tenant, letter_id: str, body: Body) -> Response:
+def discard(caller: Maintainer, tenant_id: Tenant, letter_id: str, body: Body) -> Response:
     """What it holds is deleted at once; that it was, and the reason given, stays for 90 days."""
-    return shapes.answer(_shown(dead_letters.discard(tenant_id, _id(letter_id), decode(body, Discard).reason)))
+    because = decode(body, Discard).reason
+    return shapes.answer(_shown(dead_letters.discard(tenant_id, _id(letter_id), because, caller.key_id)))
 
 
 def _shown(letter: Letter) -> dict[str, Any]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from datetime import datetime
 from typing import Annotated, Any
-from uuid import UUID
 
 import msgspec
 from fastapi import APIRouter, Depends, Response
@@ -66,7 +65,8 @@ def start_reembed(
         counts = {"memories": sum(map(reembed.lacking, moving)), "tenants": len(moving)}
         return shapes.answer({"changes": [], "counts": counts, "next_cursor": None})
     parameters = reembed.parameters()
-    started = [jobs.create(tenant_id, reembed.KIND, parameters, lone=True) for tenant_id in moving]
+    actor = caller.key_id
+    started = [jobs.create(tenant_id, reembed.KIND, parameters, lone=True, actor=actor) for tenant_id in moving]
     return shapes.answer({"job_ids": started} if wanted.every_tenant else {"job_id": started[0]}, 202)
 
 
@@ -80,7 +80,7 @@ def start_sweep(
     caller: Annotated[Caller, Depends(needs("maintain"))], body: Annotated[bytes, Depends(body_of)]
 ) -> Response:
     """A job that looks at each memory whose next moment has come, and notes the tier that it shall be in."""
-    return _started(caller.tenant_id, sweep.KIND, decode(body, Due))
+    return _started(caller, sweep.KIND, decode(body, Due))
 
 
 @router.post("/rebase", summary="Bring memories to the policy in force", status_code=202, responses=_ANSWERS)
@@ -88,7 +88,7 @@ def start_rebase(
     caller: Annotated[Caller, Depends(needs("maintain"))], body: Annotated[bytes, Depends(body_of)]
 ) -> Response:
     """A job that anchors what is left under an older policy anew: strength now is the same before and after."""
-    return _started(caller.tenant_id, rebase.KIND, decode(body, Due))
+    return _started(caller, rebase.KIND, decode(body, Due))
 
 
 @router.post("/archive", summary="Move to the archive", status_code=202, responses=_ANSWERS)
@@ -96,7 +96,7 @@ def start_archive(
     caller: Annotated[Caller, Depends(needs("maintain"))], body: Annotated[bytes, Depends(body_of)]
 ) -> Response:
     """A job that sweeps, and moves what has faded out of the active memories; a use brings it back."""
-    return _started(caller.tenant_id, archive.KIND, decode(body, Due))
+    return _started(caller, archive.KIND, decode(body, Due))
 
 
 @router.post("/delete", summary="Delete for good", status_code=202, responses=_ANSWERS)
@@ -104,19 +104,21 @@ def start_delete(
     caller: Annotated[Caller, Depends(needs("maintain"))], body: Annotated[bytes, Depends(body_of)]
 ) -> Response:
     """A job that removes what is in cold storage and fulfils every condition of deletion; it can't be undone."""
-    return _started(caller.tenant_id, removals.KIND, decode(body, Due))
+    return _started(caller, removals.KIND, decode(body, Due))
 
 
-def _started(tenant_id: UUID, kind: str, wanted: Due) -> Response:
+def _started(caller: Caller, kind: str, wanted: Due) -> Response:
     if not wanted.dry_run:
-        return shapes.answer({"job_id": jobs.create(tenant_id, kind, sweep.parameters(wanted.as_of))}, 202)
+        parameters = sweep.parameters(wanted.as_of)
+        job_id = jobs.create(caller.tenant_id, kind, parameters, actor=caller.key_id)
+        return shapes.answer({"job_id": job_id}, 202)
     after = None if wanted.cursor is None else shapes.id_in_cursor(wanted.cursor)
     if kind == removals.KIND:
-        found = removals.preview(tenant_id, wanted.as_of, after, wanted.limit)
+        found = removals.preview(caller.tenant_id, wanted.as_of, after, wanted.limit)
     elif kind == archive.KIND:
-        found = archive.preview(tenant_id, wanted.as_of, after, wanted.limit)
+        found = archive.preview(caller.tenant_id, wanted.as_of, after, wanted.limit)
     else:
-        found = sweep.preview(tenant_id, wanted.as_of, after, wanted.limit, only_rebase=kind == rebase.KIND)
+        found = sweep.preview(caller.tenant_id, wanted.as_of, after, wanted.limit, only_rebase=kind == rebase.KIND)
     changes = [
         {"id": move.memory_id, "from": move.before, "to": move.after, "rule": move.rule, "why": move.why}
         for move in found.moves

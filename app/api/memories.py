@@ -119,7 +119,7 @@ def edit(caller: Writer, memory_id: str, body: Annotated[bytes, Depends(body_of)
 @router.delete("/{memory_id}", summary="Delete a memory", status_code=204)
 def delete(caller: Writer, memory_id: str) -> Response:
     """Hide it from every search, list and read from now on; 409 for a memory under a legal hold."""
-    memories.delete(caller.tenant_id, id_of(memory_id))
+    memories.delete(caller.tenant_id, id_of(memory_id), caller.key_id)
     return Response(status_code=204)
 
 

@@ -84,7 +84,7 @@ def put(caller: Maintainer, body: Annotated[bytes, Depends(body_of)]) -> Respons
         outcome, effects = policy_versions.preview(caller.tenant_id, change)
         latest = {"latest_version": outcome.latest_version}
         return shapes.answer(_outcome(outcome) | latest | {"effects": _effects(effects)})
-    outcome, job_id = policy_versions.put(caller.tenant_id, change)
+    outcome, job_id = policy_versions.put(caller.tenant_id, change, caller.key_id)
     latest = {"latest_version": max(outcome.latest_version, outcome.era.version)}
     return shapes.answer(_outcome(outcome) | latest | {"job_id": job_id})
 

@@ -7,7 +7,7 @@ stored. The other letters name stored memories, which wait for their stage again
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
@@ -18,7 +18,9 @@ import structlog
 from app import failpoints, metrics, queues
 from app.clients import stream
 from app.clients.stream import Entry
+from app.domain.audit import SYSTEM, Action
 from app.errors import BacklogFull, Conflict, NotFound, Unavailable
+from app.services import audit
 from app.store import database, rating_turns, ratings, work
 from app.store import dead_letters as rows
 from app.store.dead_letters import Letter, Unstored, Wanted
@@ -75,7 +77,7 @@ def get(tenant_id: UUID, letter_id: UUID) -> Letter:
     return found
 
 
-def replay(tenant_id: UUID, letter_id: UUID) -> Letter:
+def replay(tenant_id: UUID, letter_id: UUID, actor: str = SYSTEM) -> Letter:
     """Give what a letter holds another try. Returns the letter as it was.
 
     Raises:
@@ -96,17 +98,20 @@ def replay(tenant_id: UUID, letter_id: UUID) -> Letter:
         with database.tenant(tenant_id) as tx:
             unstored = rows.of_drain(tx, tenant_id, letter_id)
         if unstored is not None:  # else somebody was quicker
-            _store_again(tenant_id, [(letter_id, unstored)])
+            _store_again(tenant_id, [(letter_id, unstored)], actor)
     else:
         with database.tenant(tenant_id) as tx:
             taken = rows.take(tx, tenant_id, letter_id)
             _queue_again(tx, tenant_id, [taken] if taken else [])
+            _enter(tx, tenant_id, "letters_replayed", actor, [letter_id] if taken else [])
         queues.nudge(_TASKS[letter.stage])
     _say("dead_letters_replayed", tenant_id, 1)
     return letter
 
 
-def replay_many(tenant_id: UUID, stage: str | None, reason: str, before: datetime | None = None) -> Handled:
+def replay_many(
+    tenant_id: UUID, stage: str | None, reason: str, before: datetime | None = None, actor: str = SYSTEM
+) -> Handled:
     """Replay the oldest letters of a reason, as many as a call may, and again by its `before` until none is left.
 
     Raises:
@@ -116,12 +121,13 @@ def replay_many(tenant_id: UUID, stage: str | None, reason: str, before: datetim
     wanted, before = _meant(tenant_id, stage, reason, before)
     with database.tenant(tenant_id) as tx:
         taken = rows.take_some(tx, tenant_id, wanted, LETTERS_A_CALL)
-        _queue_again(tx, tenant_id, taken)
+        _queue_again(tx, tenant_id, list(taken.values()))
         unstored = rows.some_of_drain(tx, tenant_id, wanted, limit=ENTRIES_A_CALL, most_bytes=BYTES_A_CALL)
-    for task in {_TASKS[letter_stage] for letter_stage, _ in taken}:
+        _enter(tx, tenant_id, "letters_replayed", actor, taken)
+    for task in {_TASKS[letter_stage] for letter_stage, _ in taken.values()}:
         queues.nudge(task)
     try:
-        stored = _store_again(tenant_id, unstored)
+        stored = _store_again(tenant_id, unstored, actor)
     except (BacklogFull, Unavailable):
         if not taken:
             raise
@@ -132,7 +138,7 @@ def replay_many(tenant_id: UUID, stage: str | None, reason: str, before: datetim
     return Handled(len(taken) + stored, left, before)
 
 
-def discard(tenant_id: UUID, letter_id: UUID, because: str) -> Letter:
+def discard(tenant_id: UUID, letter_id: UUID, because: str, actor: str = SYSTEM) -> Letter:
     """Empty a letter at once; that it was, and why it was discarded, stays for a while. Returns it as it is then.
 
     Raises:
@@ -141,6 +147,7 @@ def discard(tenant_id: UUID, letter_id: UUID, because: str) -> Letter:
     """
     with database.tenant(tenant_id) as tx:
         done = rows.discard(tx, tenant_id, letter_id, because)
+        _enter(tx, tenant_id, "letters_discarded", actor, [letter_id] if done else [])
     letter = get(tenant_id, letter_id)
     if not done:
         raise Conflict("this dead letter is discarded already")
@@ -149,18 +156,24 @@ def discard(tenant_id: UUID, letter_id: UUID, because: str) -> Letter:
 
 
 def discard_many(
-    tenant_id: UUID, stage: str | None, reason: str, because: str, before: datetime | None = None
+    tenant_id: UUID,
+    stage: str | None,
+    reason: str,
+    because: str,
+    before: datetime | None = None,
+    actor: str = SYSTEM,
 ) -> Handled:
     """Discard the oldest letters of a reason, as many as a call may, and again by its `before` until none is left."""
     wanted, before = _meant(tenant_id, stage, reason, before)
     with database.tenant(tenant_id) as tx:
         discarded = rows.discard_some(tx, tenant_id, wanted, because, LETTERS_A_CALL)
         left = rows.count_waiting(tx, tenant_id, wanted)
-    _say("dead_letters_discarded", tenant_id, discarded)
-    return Handled(discarded, left, before)
+        _enter(tx, tenant_id, "letters_discarded", actor, discarded)
+    _say("dead_letters_discarded", tenant_id, len(discarded))
+    return Handled(len(discarded), left, before)
 
 
-def _store_again(tenant_id: UUID, letters: Sequence[tuple[UUID, Unstored]]) -> int:
+def _store_again(tenant_id: UUID, letters: Sequence[tuple[UUID, Unstored]], actor: str) -> int:
     """Append entries to the stream, and then delete their letters. Returns how many; fewer where the door closes.
 
     Raises:
@@ -181,10 +194,15 @@ def _store_again(tenant_id: UUID, letters: Sequence[tuple[UUID, Unstored]]) -> i
         return 0
     failpoints.reach("replay.before_delete")
     with database.tenant(tenant_id) as tx:
-        rows.delete(tx, tenant_id, appended)
+        _enter(tx, tenant_id, "letters_replayed", actor, rows.delete(tx, tenant_id, appended))
     if nudge:
         queues.wake(queues.DRAIN)
     return len(appended)
+
+
+def _enter(tx: database.Transaction, tenant_id: UUID, action: Action, actor: str, letter_ids: Collection[UUID]) -> None:
+    if letter_ids:  # else somebody was quicker
+        audit.enter(tx, tenant_id, action, actor, ids=letter_ids)
 
 
 def _queue_again(tx: database.Transaction, tenant_id: UUID, taken: Sequence[tuple[str, list[UUID]]]) -> None:

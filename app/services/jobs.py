@@ -19,7 +19,7 @@ import structlog
 from app import failpoints, metrics, queues
 from app.domain.jobs import Job, Step
 from app.errors import Conflict, EbbingError, NotFound
-from app.services import archive, graphs, holds, rebase, reembed, removals, sweep
+from app.services import archive, audit, graphs, holds, rebase, reembed, removals, sweep
 from app.services.passing import is_passing
 from app.settings import settings
 from app.store import database
@@ -62,23 +62,28 @@ KINDS: dict[str, Kind] = {
 }
 
 
-def create(tenant_id: UUID, kind: str, parameters: dict[str, Any], *, lone: bool = True) -> UUID:
+def create(
+    tenant_id: UUID, kind: str, parameters: dict[str, Any], *, lone: bool = True, actor: str | None = None
+) -> UUID:
     """Enter a job, and send it to a worker as soon as it is its turn. Returns its id.
 
     Args:
         kind: One of `KINDS`.
         parameters: What its steps are told, as JSON; never content.
         lone: Whether the tenant has one unfinished job of the kind at most: then that one's id is returned.
+        actor: Id of the key that asked for it, which is audited; None where nobody did.
     """
     if kind not in KINDS:
         raise KeyError(kind)
     job_id = uuid4()
-    with database.shared() as tx:
+    with database.tenant(tenant_id) as tx:
         # The one that was in the way may end between the two looks.
         while not rows.add(tx, job_id, tenant_id, kind, parameters, lone=lone):
             found = rows.find_lone(tx, tenant_id, kind)
             if found is not None:
                 return found
+        if actor is not None:
+            audit.enter(tx, tenant_id, "job_started", actor, details={"job": str(job_id), "kind": kind})
     _send_on()
     return job_id
 

@@ -18,7 +18,7 @@ from app.clients.resilience import ProviderFailed
 from app.domain.ids import first_seq, memory_uuids
 from app.errors import Misconfigured
 from app.services import restores, spaces, strengths
-from app.store import arrivals, database, embeddings, holds, memories, policies, states, words, work
+from app.store import arrivals, database, embeddings, holds, memories, policies, states, tenant_counts, words, work
 from app.store import spaces as rows
 from app.store.copying import Arrival
 from app.store.embeddings import Texts
@@ -63,6 +63,7 @@ def store(tenant_id: UUID, careful: Sequence[Arrival]) -> int:
         # An update may move a memory to another thread: the neighbours it leaves are indexed again too.
         former = words.neighbours(tx, tenant_id, reworded)
         later = embeddings.remove(tx, tenant_id, reworded)
+        before = tenant_counts.of(tx, tenant_id, list(known))
         with strengths.changing(tx, tenant_id, list(known)):
             written = memories.upsert(tx, tenant_id, list(latest.values()))
             kinds = {
@@ -90,6 +91,8 @@ def store(tenant_id: UUID, careful: Sequence[Arrival]) -> int:
         work.add(tx, [work.INDEX], tenant_id, list(new))
         work.add(tx, [work.SCORE], tenant_id, list(written.changed))
         work.add(tx, [work.EMBED], tenant_id, list({*new, *reworded, *later} - embedded))
+        counted = tenant_counts.of(tx, tenant_id, list({*known, *new}))
+        tenant_counts.add(tx, tenant_id, counted.less(before))
     return len(written.changed)
 
 

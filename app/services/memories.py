@@ -12,11 +12,12 @@ import msgspec
 
 from app import queues
 from app.clients.stream import backlog
+from app.domain.audit import SYSTEM
 from app.domain.envelope import Envelope
 from app.domain.ids import base_of, place_of, unix_ms_of
 from app.domain.memory import KINDS, MemoryIn, MemoryPatch, decode
 from app.errors import EbbingError, NotFound, Unavailable
-from app.services import policies, restores, strengths
+from app.services import audit, policies, restores, strengths
 from app.services.holds import check_free
 from app.store import (
     archive,
@@ -28,6 +29,7 @@ from app.store import (
     memory_strength,
     scores,
     states,
+    tenant_counts,
     tiers,
     words,
     work,
@@ -100,6 +102,7 @@ def edit(tenant_id: UUID, memory_id: UUID, patch: MemoryPatch) -> Stored:
         again = memories.ENRICHED_FIELDS & changes.keys()
         former = words.neighbours(tx, tenant_id, [stored_id]) if again else []
         later = embeddings.remove(tx, tenant_id, [stored_id]) if again else set()
+        before = tenant_counts.of(tx, tenant_id, [stored_id]) if "text" in changes else None
         with strengths.changing(tx, tenant_id, [stored_id]):
             if changes:
                 memories.edit(tx, tenant_id, stored_id, changes)
@@ -114,6 +117,8 @@ def edit(tenant_id: UUID, memory_id: UUID, patch: MemoryPatch) -> Stored:
             work.add(tx, [work.EMBED], tenant_id, [stored_id, *later])
         if again or SCORED_FIELDS & given.keys():
             work.add(tx, [work.SCORE], tenant_id, [stored_id])
+        if before is not None:
+            tenant_counts.add(tx, tenant_id, tenant_counts.of(tx, tenant_id, [stored_id]).less(before))
         edited = memories.get(tx, tenant_id, stored_id)
     if again or restored:
         queues.nudge(queues.EMBED_MEMORIES)
@@ -122,8 +127,8 @@ def edit(tenant_id: UUID, memory_id: UUID, patch: MemoryPatch) -> Stored:
     return edited
 
 
-def delete(tenant_id: UUID, memory_id: UUID) -> None:
-    """Hide a memory for good, and take its words and meaning out of itself and of its neighbours.
+def delete(tenant_id: UUID, memory_id: UUID, actor: str = SYSTEM) -> None:
+    """Hide a memory for good, and take its words and meaning out of itself and of its neighbours; audited.
 
     Raises:
         NotFound: This tenant has no such memory.
@@ -132,13 +137,15 @@ def delete(tenant_id: UUID, memory_id: UUID) -> None:
     """
     with stored_only(tenant_id, memory_id), database.tenant(tenant_id) as tx:
         stored_id = _lock_free(tx, tenant_id, memory_id)
-        tiers.retire(tx, tenant_id, [stored_id])
-        later = embeddings.remove(tx, tenant_id, [stored_id])
-        words.remove(tx, tenant_id, [stored_id])
-        archive.remove(tx, tenant_id, [stored_id])
-        scores.remove(tx, tenant_id, [stored_id])
-        memories.mark_deleted(tx, tenant_id, [stored_id])
-        work.add(tx, [work.EMBED], tenant_id, list(later))
+        with tenant_counts.changing(tx, tenant_id, [stored_id]):
+            tiers.retire(tx, tenant_id, [stored_id])
+            later = embeddings.remove(tx, tenant_id, [stored_id])
+            words.remove(tx, tenant_id, [stored_id])
+            archive.remove(tx, tenant_id, [stored_id])
+            scores.remove(tx, tenant_id, [stored_id])
+            memories.mark_deleted(tx, tenant_id, [stored_id])
+            work.add(tx, [work.EMBED], tenant_id, list(later))
+        audit.enter(tx, tenant_id, "memories_deleted", actor, ids=[stored_id])
     if later:
         queues.nudge(queues.EMBED_MEMORIES)
 

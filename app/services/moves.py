@@ -13,13 +13,15 @@ from uuid import UUID
 import numpy as np
 import numpy.typing as npt
 
+from app.domain.audit import Detail
 from app.domain.dynamics.timeline import Era
 from app.domain.lifecycle import Decision, Standing
 from app.domain.tiers import DECAY_TIERS, Seen
-from app.services import strengths
-from app.store import database, events, holds, standings, states, tiers
+from app.services import audit, strengths
+from app.store import database, events, holds, standings, states, tenant_counts, tiers
 from app.store.events import Change
 from app.store.states import Held, Looks
+from app.store.tenant_counts import Counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +98,25 @@ def _let_go(tx: database.Transaction, tenant_id: UUID, staying: Due) -> None:
         states.write_looks(tx, tenant_id, staying.held.ids, Looks(staying.standing.tiers, when))
 
 
-def note(tx: database.Transaction, tenant_id: UUID, moved: Due, target: str) -> None:
-    """Enter that memories are in another tier now, and into their histories."""
+def note(tx: database.Transaction, tenant_id: UUID, moved: Due, target: str, text_bytes: int = 0) -> None:
+    """Enter that memories are in another tier now, into their histories, the tenant's numbers and its audit.
+
+    Args:
+        tx: The tenant's transaction; it locks nothing after this.
+        tenant_id: The tenant.
+        moved: From one tier, or several.
+        target: The tier that they are in now.
+        text_bytes: By how much the database holds more text of them now; less than 0 where it was taken away.
+    """
+    if not moved.held.ids:
+        return
     place = DECAY_TIERS.index(target)
     tiers.write(tx, tenant_id, moved.held.ids, target)
     change = Change(moved.now, moved.standing.tiers, np.full(len(moved.held), place), moved.seen.strength)
     events.add(tx, tenant_id, "tier", moved.held.ids, change)
+    sources = {tier: int(np.sum(moved.standing.tiers == DECAY_TIERS.index(tier))) for tier in DECAY_TIERS}
+    fewer = Counts(sources["active"], sources["archived"], sources["cold"])
+    more = Counts(**{target: len(moved.held)}) if target in Counts._fields else Counts()
+    tenant_counts.add(tx, tenant_id, more.less(fewer)._replace(text_bytes=text_bytes))
+    details: dict[str, Detail] = {"to": target, **{f"from_{tier}": count for tier, count in sources.items() if count}}
+    audit.enter(tx, tenant_id, "tier_moved", ids=moved.held.ids, details=details)

@@ -13,10 +13,11 @@ import structlog
 
 from app.domain import amendment
 from app.domain.amendment import FieldChange
+from app.domain.audit import SYSTEM, Detail
 from app.domain.dynamics.timeline import DEFAULT, Era, Timeline
 from app.domain.memory import check_moment
 from app.errors import Conflict, FieldError, Invalid, NotFound
-from app.services import effects, jobs, rebase, strengths
+from app.services import audit, effects, jobs, rebase, strengths
 from app.services.effects import Effects
 from app.store import database, policies
 
@@ -122,8 +123,13 @@ def preview(tenant_id: UUID, change: Change) -> tuple[Outcome, Effects]:
     return outcome, effects.of(tenant_id, Timeline(eras), era)
 
 
-def put(tenant_id: UUID, change: Change) -> tuple[Outcome, UUID | None]:
+def put(tenant_id: UUID, change: Change, actor: str = SYSTEM) -> tuple[Outcome, UUID | None]:
     """Write a change as a new version, unless it changes nothing: then sent twice, it is done once.
+
+    Args:
+        tenant_id: The tenant.
+        change: What is to be changed.
+        actor: Who it is audited for.
 
     Returns:
         The outcome, and the job that moves the memories to the new policy where there is one: a policy that holds
@@ -147,6 +153,9 @@ def put(tenant_id: UUID, change: Change) -> tuple[Outcome, UUID | None]:
         moves = any(name.partition(".")[0] in amendment.DYNAMIC for name in fields)
         if not moves and policies.is_rebased(tx, tenant_id, Timeline(eras).at(era.since).version):
             policies.mark_rebased(tx, tenant_id, era.version)  # what is fit for the one before is for this
+        parts = sorted({name.partition(".")[0] for name in fields})  # deeper names may be the tenant's own
+        details: dict[str, Detail] = {"version": era.version, "parts": parts, "superseded": len(outcome.superseded)}
+        audit.enter(tx, tenant_id, "policy_set", actor, details=details)
     log.info("policy_set", tenant=str(tenant_id), version=outcome.era.version, since=outcome.era.since, fields=fields)
     if change.effective_at is not None or not moves or rebase.KIND not in jobs.KINDS:
         return outcome, None

@@ -8,9 +8,11 @@ from datetime import datetime
 from uuid import UUID, uuid4
 
 from app.domain import keys
+from app.domain.audit import CLI, Detail
 from app.domain.memory import check_moment
 from app.domain.policy import Policy
 from app.errors import Conflict, FieldError, Invalid, NotFound
+from app.services import audit
 from app.store import database, policies
 from app.store import tenants as rows
 from app.store.tenants import Key, Tenant
@@ -20,8 +22,10 @@ NAME_MAX_CHARACTERS = 200
 TENANT_SCOPES = tuple(scope for scope in keys.SCOPES if scope != "admin")
 
 
-def create(name: str, policy: Policy | None = None, scopes: Sequence[str] = TENANT_SCOPES) -> tuple[Tenant, str]:
-    """A new tenant with its first policy and a key of these scopes.
+def create(
+    name: str, policy: Policy | None = None, scopes: Sequence[str] = TENANT_SCOPES, actor: str = CLI
+) -> tuple[Tenant, str]:
+    """A new tenant with its first policy and a key of these scopes; audited as made by `actor`.
 
     Returns:
         The tenant, and the key's text, which can't be had again.
@@ -38,6 +42,8 @@ def create(name: str, policy: Policy | None = None, scopes: Sequence[str] = TENA
             raise Conflict(f"there is a tenant of the name {name!r} already")
         policies.add(tx, tenant_id, FIRST_POLICY_VERSION, policy or Policy())
         key = _issue(tx, tenant_id, "first", scopes, None)
+        audit.enter(tx, tenant_id, "tenant_made", actor, details={"policy": FIRST_POLICY_VERSION})
+        _audit_made(tx, tenant_id, key, scopes, None, actor)
     return tenant, key
 
 
@@ -54,9 +60,13 @@ def find(name: str) -> Tenant | None:
 
 
 def issue_key(
-    tenant_id: UUID, name: str, scopes: Sequence[str] = TENANT_SCOPES, expires_at: datetime | None = None
+    tenant_id: UUID,
+    name: str,
+    scopes: Sequence[str] = TENANT_SCOPES,
+    expires_at: datetime | None = None,
+    actor: str = CLI,
 ) -> str:
-    """A further key for a tenant. Returns its text, which can't be had again.
+    """A further key for a tenant, audited as made by `actor`. Returns its text, which can't be had again.
 
     Raises:
         NotFound: There is no such tenant.
@@ -68,10 +78,12 @@ def issue_key(
     unknown = [scope for scope in scopes if scope not in keys.SCOPES]
     if unknown or not scopes:
         raise Invalid(errors=[FieldError("scopes", "must be some of the known scopes", None, ", ".join(keys.SCOPES))])
-    with database.shared() as tx:
+    with database.tenant(tenant_id) as tx:
         if rows.get(tx, tenant_id) is None:
             raise NotFound("there is no such tenant")
-        return _issue(tx, tenant_id, name, scopes, expires_at)
+        text = _issue(tx, tenant_id, name, scopes, expires_at)
+        _audit_made(tx, tenant_id, text, scopes, expires_at, actor)
+    return text
 
 
 def find_key(key_id: str) -> Key | None:
@@ -86,15 +98,18 @@ def listed_keys(tenant_id: UUID | None = None) -> list[Key]:
         return rows.keys(tx, tenant_id)
 
 
-def revoke_key(key_id: str) -> None:
-    """Revoke a key; every API process refuses it within 5 seconds.
+def revoke_key(key_id: str, actor: str = CLI) -> None:
+    """Revoke a key, audited as done by `actor`; every API process refuses it within 5 seconds.
 
     Raises:
         NotFound: There is no such key.
     """
-    with database.shared() as tx:
-        if not key_id.isalnum() or not rows.revoke_key(tx, key_id):
-            raise NotFound("there is no such key")
+    key = find_key(key_id) if key_id.isalnum() else None
+    if key is None:
+        raise NotFound("there is no such key")
+    with database.tenant(key.tenant_id) as tx:
+        if rows.revoke_key(tx, key_id):
+            audit.enter(tx, key.tenant_id, "key_revoked", actor, details={"key": key_id})
 
 
 def _check_name(name: str) -> None:
@@ -102,6 +117,23 @@ def _check_name(name: str) -> None:
         raise Invalid(errors=[FieldError("name", "has the wrong length", len(name), NAME_MAX_CHARACTERS)])
     if "\0" in name:
         raise Invalid(errors=[FieldError("name", "holds a NUL character, which can't be stored")])
+
+
+def _audit_made(
+    tx: database.Transaction,
+    tenant_id: UUID,
+    text: str,
+    scopes: Sequence[str],
+    expires_at: datetime | None,
+    actor: str,
+) -> None:
+    made = keys.parse(text)
+    details: dict[str, Detail] = {
+        "key": made.key_id if made else None,
+        "scopes": sorted(scopes),
+        "expires_at": None if expires_at is None else expires_at.isoformat(),
+    }
+    audit.enter(tx, tenant_id, "key_made", actor, details=details)
 
 
 def _issue(

@@ -14,6 +14,7 @@ from sqlalchemy import Connection, text
 
 from app.domain.ids import array_literal, memory_uuids
 from app.store.copying import HEADER, MEMORIES_COPY, STATE_COPY, TRAILER, Arrival, Terms, pack
+from app.store.tenant_counts import ADD, Counts
 from app.store.work import STAGES
 
 # Memories in one item of enrichment work: small enough to be one batch of an embedder.
@@ -43,17 +44,21 @@ def copy_fresh(tx: Connection, tenant_id: UUID, arrivals: Sequence[Arrival]) -> 
     if not storing:
         return 0
     states = []
+    text_bytes = 0
     with connection.cursor() as cursor:
         with cursor.copy(MEMORIES_COPY) as copy:
             copy.write(HEADER)
-            for rows, state in pack(tenant_id, storing, now_ms, terms):
+            for rows, state, of_texts in pack(tenant_id, storing, now_ms, terms):
                 copy.write(rows)
                 states.append(state)
+                text_bytes += of_texts
             copy.write(TRAILER)
         with cursor.copy(STATE_COPY) as copy:
             copy.write(b"".join((HEADER, *states, TRAILER)))
-    connection.execute(_WORK, (tenant_id, list(_work_items(storing)), list(STAGES)))
-    return sum(len(arrival.memories) for arrival in storing)
+    stored = sum(len(arrival.memories) for arrival in storing)
+    counted = {"tenant": tenant_id, **Counts(active=stored, text_bytes=text_bytes)._asdict()}
+    connection.execute(_END, counted | {"items": list(_work_items(storing)), "stages": list(STAGES)})
+    return stored
 
 
 # Bases are told only where some weren't fresh: as a rule all are, and a thousand UUIDs take a while to read.
@@ -72,12 +77,14 @@ SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000 AS bigint),
 FROM fresh
 """
 
-_WORK = """
+# Together, to spare a way to the server and back.
+_END = f"""
+WITH counted AS ({ADD})
 INSERT INTO tenant_work (stage, tenant_id, memory_ids)
-SELECT stage, %s, ids
-FROM (SELECT CAST(item AS uuid[]) AS ids FROM unnest(%s::text[]) AS item OFFSET 0) AS items
-CROSS JOIN unnest(%s::text[]) AS stage
-"""
+SELECT stage, %(tenant)s, ids
+FROM (SELECT CAST(item AS uuid[]) AS ids FROM unnest(%(items)s::text[]) AS item OFFSET 0) AS items
+CROSS JOIN unnest(%(stages)s::text[]) AS stage
+"""  # noqa: S608 - put together of constants
 
 
 def _work_items(arrivals: Sequence[Arrival]) -> Iterator[str]:

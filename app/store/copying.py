@@ -76,8 +76,8 @@ class Terms(msgspec.Struct, frozen=True, gc=False):
     from_occurred: bool = False
 
 
-def pack(tenant_id: UUID, arrivals: Iterable[Arrival], now_ms: int, terms: Terms) -> Iterator[tuple[bytes, bytes]]:
-    """Pieces of the COPY streams of `memories` and of `memory_state` for these arrivals.
+def pack(tenant_id: UUID, arrivals: Iterable[Arrival], now_ms: int, terms: Terms) -> Iterator[tuple[bytes, bytes, int]]:
+    """Pieces of the COPY streams of `memories` and of `memory_state` for these arrivals, and the bytes of their texts.
 
     In pieces, so that PostgreSQL works on one while the next is packed. `HEADER` comes before the first piece
     and `TRAILER` after the last.
@@ -95,6 +95,7 @@ def pack(tenant_id: UUID, arrivals: Iterable[Arrival], now_ms: int, terms: Terms
     rows: list[bytes] = []
     states: list[bytes] = []
     add_row, add_state = rows.append, states.append
+    text_bytes = 0
     for arrival in arrivals:
         stem, seq = arrival.base[:14], first_seq(arrival.entry_id)
         created = _LENGTH_AND_LONG.pack(8, _microseconds(min(arrival.accepted_ms, now_ms) / 1000))
@@ -103,6 +104,7 @@ def pack(tenant_id: UUID, arrivals: Iterable[Arrival], now_ms: int, terms: Terms
         for place, memory in enumerate(arrival.memories):
             memory_id = stem + _PLACES[place]
             text = memory.text.encode()
+            text_bytes += len(text)
             add_row(
                 b"".join(
                     (
@@ -132,10 +134,11 @@ def pack(tenant_id: UUID, arrivals: Iterable[Arrival], now_ms: int, terms: Terms
             else:
                 add_state(state_start + memory_id + _known(memory) + times)
         if len(rows) >= PIECE_ROWS:
-            yield b"".join(rows), b"".join(states)
+            yield b"".join(rows), b"".join(states), text_bytes
             rows.clear()
             states.clear()
-    yield b"".join(rows), b"".join(states)
+            text_bytes = 0
+    yield b"".join(rows), b"".join(states), text_bytes
 
 
 def _name(value: str) -> bytes:

@@ -253,12 +253,14 @@ def _unstored(row: Row[tuple[object, ...]]) -> Unstored:
     return Unstored(row.entry_id, row.entry_id, bytes(row.header), bytes(row.payload), row.memories)
 
 
-def delete(tx: Connection, tenant_id: UUID, letter_ids: Sequence[UUID]) -> None:
-    """Delete letters whose entries are in the stream again."""
-    tx.execute(_DELETE, {"tenant_id": tenant_id, "letter_ids": list(letter_ids)})
+def delete(tx: Connection, tenant_id: UUID, letter_ids: Sequence[UUID]) -> list[UUID]:
+    """Delete letters whose entries are in the stream again. Returns those that were there still."""
+    return list(tx.execute(_DELETE, {"tenant_id": tenant_id, "letter_ids": list(letter_ids)}).scalars())
 
 
-_DELETE = text("DELETE FROM dead_letters WHERE tenant_id = :tenant_id AND letter_id = ANY(:letter_ids)")
+_DELETE = text("""
+DELETE FROM dead_letters WHERE tenant_id = :tenant_id AND letter_id = ANY(:letter_ids) RETURNING letter_id
+""")
 
 
 def take(tx: Connection, tenant_id: UUID, letter_id: UUID) -> tuple[str, list[UUID]] | None:
@@ -274,10 +276,10 @@ RETURNING stage, memory_ids
 """)  # noqa: S608 - put together of constants
 
 
-def take_some(tx: Connection, tenant_id: UUID, wanted: Wanted, limit: int) -> list[tuple[str, list[UUID]]]:
-    """The same with the oldest of these letters; those that another transaction takes are skipped."""
+def take_some(tx: Connection, tenant_id: UUID, wanted: Wanted, limit: int) -> dict[UUID, tuple[str, list[UUID]]]:
+    """The same with the oldest of these letters, by their ids; those that another transaction takes are skipped."""
     found = tx.execute(_TAKE_SOME, _values(tenant_id, wanted) | {"limit": limit})
-    return [(row.stage, row.memory_ids) for row in found]
+    return {row.letter_id: (row.stage, row.memory_ids) for row in found}
 
 
 # Materialised: as a subquery it may be run for each row, and each time take others.
@@ -288,7 +290,7 @@ WITH oldest AS MATERIALIZED (
   ORDER BY created_at, letter_id LIMIT :limit FOR UPDATE SKIP LOCKED
 )
 DELETE FROM dead_letters WHERE tenant_id = :tenant_id AND letter_id IN (SELECT letter_id FROM oldest)
-RETURNING stage, memory_ids
+RETURNING letter_id, stage, memory_ids
 """)  # noqa: S608 - put together of constants
 
 
@@ -309,9 +311,10 @@ WHERE tenant_id = :tenant_id AND discarded_at IS NULL
 _DISCARD = text(f"{_EMPTY} AND letter_id = :letter_id")
 
 
-def discard_some(tx: Connection, tenant_id: UUID, wanted: Wanted, because: str, limit: int) -> int:
-    """The same with the oldest of these letters. Returns how many."""
-    return tx.execute(_DISCARD_SOME, _values(tenant_id, wanted) | {"because": because, "limit": limit}).rowcount
+def discard_some(tx: Connection, tenant_id: UUID, wanted: Wanted, because: str, limit: int) -> list[UUID]:
+    """The same with the oldest of these letters. Returns their ids."""
+    values = _values(tenant_id, wanted) | {"because": because, "limit": limit}
+    return list(tx.execute(_DISCARD_SOME, values).scalars())
 
 
 _DISCARD_SOME = text(f"""
@@ -319,6 +322,7 @@ WITH oldest AS MATERIALIZED (
   SELECT letter_id FROM dead_letters WHERE {_WAITING} ORDER BY created_at, letter_id LIMIT :limit FOR UPDATE
 )
 {_EMPTY} AND letter_id IN (SELECT letter_id FROM oldest)
+RETURNING letter_id
 """)  # noqa: S608 - put together of constants
 
 

@@ -129,11 +129,11 @@ ORDER BY created_at DESC, key_id LIMIT 1000
 
 
 def revoke_key(tx: Connection, key_id: str) -> bool:
-    """Revoke a key; one that is revoked already stays so. False where there is none."""
+    """Revoke a key. False where there is none, or it is revoked already."""
     return tx.execute(_REVOKE_KEY, {"key_id": key_id}).rowcount == 1
 
 
-_REVOKE_KEY = text("UPDATE api_keys SET revoked_at = coalesce(revoked_at, now()) WHERE key_id = :key_id")
+_REVOKE_KEY = text("UPDATE api_keys SET revoked_at = now() WHERE key_id = :key_id AND revoked_at IS NULL")
 
 
 def _key(row: Sequence[object]) -> Key:

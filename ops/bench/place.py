@@ -152,7 +152,7 @@ class Place:
         self.empty_stream()
         self.owner.execute(
             "TRUNCATE memories, memory_state, envelopes, tenant_work, memory_words, words, embeddings, scores, "
-            "rating_turns, usage, dead_letters, memory_events, links, reviews"
+            "rating_turns, usage, dead_letters, memory_events, links, reviews, tenant_counts"
         )
         self.owner.execute("CHECKPOINT")
 

@@ -28,6 +28,7 @@ DRAIN_MAY = {
     "dead_letters": {"INSERT"},
     "tenant_work": {"SELECT", "INSERT", "UPDATE"},
     "policies": {"SELECT"},
+    "tenant_counts": {"SELECT", "INSERT", "UPDATE"},
 }
 
 

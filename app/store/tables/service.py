@@ -221,3 +221,39 @@ dead_letters = Table(
         postgresql_where=text("discarded_at IS NULL"),
     ),
 )
+
+audit = Table(
+    "audit",
+    metadata,
+    tenant(),
+    Column("seq", BigInteger, primary_key=True),
+    moment("at", needed=True),
+    Column("actor", Text, nullable=False),
+    Column("action", Text, nullable=False),
+    Column("subject", LargeBinary),
+    Column("items", Integer, nullable=False),
+    Column("digest", LargeBinary),
+    Column("details", JSONB, nullable=False, server_default=text("'{}'")),
+    Column("previous", LargeBinary, nullable=False),
+    Column("hash", LargeBinary, nullable=False),
+)
+
+audit_heads = Table(
+    "audit_heads",
+    metadata,
+    tenant(),
+    Column("seq", BigInteger, nullable=False),
+    Column("hash", LargeBinary, nullable=False),
+    Column("subject_key", LargeBinary, nullable=False),
+)
+
+tenant_counts = Table(
+    "tenant_counts",
+    metadata,
+    tenant(),
+    Column("slot", SmallInteger, primary_key=True),
+    *(
+        Column(name, BigInteger, nullable=False, server_default=text("0"))
+        for name in ("active", "archived", "cold", "text_bytes")
+    ),
+)
