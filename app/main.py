@@ -12,6 +12,7 @@ from starlette.types import ASGIApp
 from app import logs, queues
 from app.api import (
     admin,
+    audit,
     dead_letters,
     forecast,
     holds,
@@ -86,6 +87,7 @@ def build() -> ASGIApp:
         reviews,
         policy,
         holds,
+        audit,
     ):
         app.include_router(module.router)
     app.state.door, app.state.nudger = Door(redis), nudger

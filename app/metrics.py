@@ -62,6 +62,10 @@ WORK: Final[dict[str, str]] = {
     "budget_hard_reached": "Tenants that reached a limit of their budget, once a day and process.",
     "jobs_done": "Jobs that finished.",
     "jobs_failed": "Jobs that failed.",
+    "audits_broken": "Audits that were altered, or have lost entries, as often as a night has found it.",
+    "counts_corrected": "Tenants whose numbers a night had to correct.",
+    "quota_near": "Tenants that a night has found close to their quota.",
+    "quota_over": "Tenants that a night has found over their quota.",
     "dead_letters_replayed": "Dead letters given another try by a person.",
     "dead_letters_discarded": "Dead letters discarded by a person.",
 }

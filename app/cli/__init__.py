@@ -8,6 +8,7 @@ import typer
 
 from app.cli import (
     admin,
+    audit,
     curve,
     dead_letters,
     demo,
@@ -62,6 +63,7 @@ for module in (
     usage,
     doctor,
     admin,
+    audit,
     processes,
     jobs,
     dead_letters,

@@ -26,5 +26,8 @@ def stats(url: Url = None, as_json: AsJson = False) -> None:
         ("lane", name, lane["depth"], f"{lane['oldest_age_seconds']:.1f} s" if lane["depth"] else "")
         for name, lane in found["lanes"].items()
     ]
+    if room := found.get("room"):  # else the API is of an earlier version
+        shown = {name: room[f"{name}_bytes"] for name in ("text", "vector", "quota")}
+        rows += [("bytes", name, value, "") for name, value in shown.items() if value is not None]
     rows.append(("dead letters", "", found["dead_letters"], ""))
     print_table(["", "", "count", "oldest"], rows, right=["count", "oldest"])

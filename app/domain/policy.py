@@ -99,6 +99,10 @@ class Policy(BaseModel):
     """When memories are reviewed."""
     recall: Recall = Recall()
     """What a conversation brings to mind."""
+    quota_bytes: Annotated[int, Field(ge=1, le=2**60)] | None = None
+    """Room for the memories' texts and vectors; what is beyond it is told, and refused nowhere."""
+    quota_near: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)] = 0.8
+    """Share of the quota from which on it is nearly used up."""
     history_days: Annotated[int, Field(ge=1, le=36_500)] = 365
     """How long it is kept what happened to a memory."""
 

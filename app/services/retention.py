@@ -7,6 +7,7 @@ from typing import Final
 from uuid import UUID
 
 from app import metrics
+from app.services import audit, counts, quota
 from app.settings import settings
 from app.store import arrivals, database, dead_letters, events, jobs, policies
 
@@ -15,6 +16,14 @@ SLICE_ROWS: Final = 5000
 REDELIVERY_SECONDS: Final = 7 * 86_400
 # Jobs that ended, and letters that somebody discarded, are what happened: kept for as long as people ask.
 RECORDS_DAYS: Final = 90
+
+
+def keep_house(tenant_id: UUID) -> int:
+    """Count anew, look at the quota and the audit, and delete what has been kept for its time. Returns how many."""
+    counts.recount(tenant_id)
+    quota.watch(tenant_id)
+    audit.watch(tenant_id)
+    return purge(tenant_id)
 
 
 def purge(tenant_id: UUID) -> int:

@@ -8,11 +8,12 @@ from uuid import UUID
 from app import queues
 from app.clients.stream import backlog
 from app.domain.scoring import version
-from app.services import bases, spaces
+from app.services import bases, quota, spaces
 from app.services.bases import Reduced
+from app.services.quota import Room
 from app.services.spaces import Searched
 from app.settings import settings
-from app.store import database, dead_letters, jobs, ratings, schedules, tiers, work
+from app.store import database, dead_letters, jobs, ratings, schedules, tenant_counts, work
 from app.store import spaces as space_rows
 from app.store.work import Waiting
 
@@ -34,6 +35,7 @@ class Stats:
         pending: Memories that wait for each stage; `ingest` is to be stored, `rate` is to be rated by a model where
             there is one.
         lanes: By lane.
+        room: What they take up, and the quota.
         embedding_space: Where it is searched by meaning; None before its first vector.
         archive: What archived vectors are reduced by.
     """
@@ -42,6 +44,7 @@ class Stats:
     pending: dict[str, int]
     dead_letters: int
     lanes: dict[str, Lane]
+    room: Room
     embedding_space: Searched | None
     archive: list[Reduced]
 
@@ -49,13 +52,15 @@ class Stats:
 def of_tenant(tenant_id: UUID) -> Stats:
     """The numbers of one tenant."""
     with database.tenant(tenant_id) as tx:
-        memories = tiers.counts(tx, tenant_id)
+        counts = tenant_counts.read(tx, tenant_id)
+        room = quota.of(tx, tenant_id, counts)
         waiting = work.waiting(tx, tenant_id)
         runs = _together(schedules.unfinished(tx, tenant_id), jobs.unfinished(tx, tenant_id))
         letters = dead_letters.count(tx, tenant_id)
         there = space_rows.of_tenant(tx, tenant_id)
         config = settings()
         unrated = ratings.count_unrated(tx, tenant_id, version(config.salience_model)) if config.has_provider else 0
+    memories = {tier: getattr(counts, tier) for tier in ("active", "archived", "cold")}
     queue = backlog()
     pending = {
         "ingest": queue.memories(tenant_id),
@@ -63,9 +68,8 @@ def of_tenant(tenant_id: UUID) -> Stats:
         "rate": unrated,
     }
     lanes = _lanes(pending["ingest"], _age(queue.oldest_ms([tenant_id])), waiting, runs)
-    return Stats(
-        memories, pending, letters, lanes, spaces.compared(there.searched) if there else None, bases.in_use(tenant_id)
-    )
+    compared = spaces.compared(there.searched) if there else None
+    return Stats(memories, pending, letters, lanes, room, compared, bases.in_use(tenant_id))
 
 
 def of_lanes() -> dict[str, Lane]:

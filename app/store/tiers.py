@@ -1,4 +1,4 @@
-"""Where memories are kept: how many in each tier, and moving them there."""
+"""Where memories are kept: moving them there."""
 
 from __future__ import annotations
 
@@ -9,15 +9,6 @@ from uuid import UUID
 from sqlalchemy import Connection
 
 from app.store.packed import Uuids, driver
-
-
-def counts(tx: Connection, tenant_id: UUID) -> dict[str, int]:
-    """How many memories a tenant has in each tier; every tier is named."""
-    found = dict(driver(tx).execute(_BY_TIER, {"tenant": tenant_id}).fetchall())
-    return {tier: found.get(tier, 0) for tier in ("active", "archived", "cold")}
-
-
-_BY_TIER: Final = "SELECT tier, count(*) FROM memory_state WHERE tenant_id = %(tenant)s GROUP BY tier"
 
 
 def write(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID], tier: str) -> None:

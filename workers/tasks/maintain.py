@@ -31,7 +31,7 @@ def sweep(run_id: str) -> None:
 @task(queues.PURGE_LEDGER)
 def purge_ledger(run_id: str) -> None:
     """Delete ledger rows that no replay can need any more, and old records."""
-    schedule.carry_out(UUID(run_id), retention.purge)
+    schedule.carry_out(UUID(run_id), retention.keep_house)
 
 
 @task(queues.HEARTBEATS[queues.MAINTAIN])
