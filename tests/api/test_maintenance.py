@@ -24,7 +24,8 @@ class Jobs:
         self.made: list[tuple[UUID, str, dict[str, Any], bool]] = []
         self.ids: list[UUID] = []
 
-    def create(self, tenant_id: UUID, kind: str, parameters: dict[str, Any], *, lone: bool) -> UUID:
+    def create(self, tenant_id: UUID, kind: str, parameters: dict[str, Any], *, lone: bool, actor: str) -> UUID:
+        assert actor.isalnum()  # the id of the key that asked
         self.made.append((tenant_id, kind, parameters, lone))
         self.ids.append(uuid4())
         return self.ids[-1]

@@ -1,0 +1,66 @@
+"""`ebbing audit`: listed, and verified page by page."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from tests.cli.conftest import Cli
+from tests.cli.stub import Reply, Stub, problem
+
+PATH = "/v1/privacy/audit"
+ENTRY = {
+    "seq": 3,
+    "at": "2026-05-04T01:02:03Z",
+    "actor": "key1",
+    "action": "policy_set",
+    "items": 0,
+    "details": {"version": 2, "parts": ["tiers", "review"], "superseded": None},
+}
+
+
+def verified(count: int, following: str | None = None, **broken: Any) -> Reply:
+    return Reply(
+        200,
+        {
+            "well": None if following else not broken,
+            "verified": count,
+            "entries": 7000,
+            "broken": broken or None,
+            "anchor": f"{count}:{'0' * 64}",
+            "next_cursor": following,
+        },
+    )
+
+
+def test_entries_are_listed(cli: Cli, api: Stub) -> None:
+    api.replies[f"GET {PATH}"] = Reply(200, {"entries": [ENTRY], "next_cursor": None})
+    done = cli("audit", "--action", "policy_set", "--limit", "5")
+    assert (done.code, done.err) == (0, "")
+    assert "3 2026-05-04T01:02:03Z key1 policy_set 0 version 2, parts tiers review" in " ".join(done.out.split())
+    assert json.loads(cli("audit", "--json").out)["entries"] == [ENTRY]
+    assert [asked.path for asked in api.asked] == [f"{PATH}?limit=5&action=policy_set", f"{PATH}?limit=20"]
+
+
+def test_it_is_verified_to_its_end(cli: Cli, api: Stub) -> None:
+    api.replies[f"GET {PATH}/verify"] = [verified(5000, "c1"), verified(7000)]
+    done = cli("audit", "verify", "--anchor", "a")
+    assert (done.code, done.err) == (0, "")
+    assert done.out.splitlines() == ["all 7,000 entries are as they were written", f"anchor 7000:{'0' * 64}"]
+    assert [asked.path for asked in api.asked] == [f"{PATH}/verify?anchor=a", f"{PATH}/verify?anchor=a&cursor=c1"]
+
+
+def test_the_first_broken_entry_is_named_and_the_exit_code_says_so(cli: Cli, api: Stub) -> None:
+    for options in ((), ("--json",)):
+        api.replies[f"GET {PATH}/verify"] = [verified(5000, "c1"), verified(6000, seq=6001, why="it is missing")]
+        done = cli("audit", "verify", *options)
+        assert done.code == 1
+        if options:
+            assert json.loads(done.out)["broken"] == {"seq": 6001, "why": "it is missing"}
+        else:
+            assert "broken at entry 6,001: it is missing" in done.err
+
+
+def test_a_refusal_is_told(cli: Cli, api: Stub) -> None:
+    api.replies[f"GET {PATH}/verify"] = Reply(403, problem(403, "not-allowed"))
+    assert cli("audit", "verify").code == 4
