@@ -196,6 +196,24 @@ class Settings(BaseSettings):
         0.8, gt=0, le=1, description="Share of a hard limit from which on the log, `/metrics` and `/v1/usage` warn."
     )
 
+    # Cold storage. Only operators choose it; the credentials of a cloud are those that its own tools read.
+    cold_url: str | None = Field(
+        None,
+        description="Where memories in cold storage are kept: `file:///folder`, `s3://bucket/prefix`, `gs://bucket`, "
+        "`az://container`; else the folder `cold` of `HOME`. Credentials come from the environment, by the names that "
+        "the cloud's own tools have: `AWS_ACCESS_KEY_ID` and the like.",
+    )
+    cold_endpoint: str | None = Field(
+        None, description="Address of a store other than the cloud's own, such as `https://minio.example:9000`."
+    )
+    cold_timeout_seconds: float = Field(30, gt=0, le=120, description="Longest time of one call to it, tries included.")
+    master_key: SecretStr | None = Field(
+        None,
+        min_length=32,
+        description="What the keys of cold storage are wrapped by, a random text; `ebbing run` makes "
+        "`HOME/master-key`. Keep a copy apart: without it, what is cold is lost.",
+    )
+
     # Models of forgetting of one's own. Only operators choose them: they are code.
     dynamics_files: Annotated[dict[str, Path], NoDecode] = Field(
         {},
@@ -229,7 +247,7 @@ class Settings(BaseSettings):
             raise ValueError("give name=path.py, several with commas, each name once")
         return {name: path for name, _, path in named}
 
-    @field_validator("openai_api_key", "openai_base_url", mode="before")
+    @field_validator("openai_api_key", "openai_base_url", "cold_url", "cold_endpoint", "master_key", mode="before")
     @classmethod
     def _none_if_empty(cls, given: object) -> object:
         return None if given == "" else given

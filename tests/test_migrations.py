@@ -107,7 +107,8 @@ def test_there_is_one_newest_revision() -> None:
 
 def test_the_tables_of_the_code_are_those_of_the_migrations(database_url: str) -> None:
     with connected(database_url) as connection:
-        context = MigrationContext.configure(connection, opts={"compare_type": True, "compare_server_default": True})
+        opts = {"compare_type": True, "compare_server_default": True, "include_schemas": True}
+        context = MigrationContext.configure(connection, opts=opts)
         assert compare_metadata(context, metadata) == []
 
 
@@ -118,7 +119,7 @@ def test_drift_would_be_seen(database_url: str) -> None:
         owner.execute("ALTER TABLE memories ALTER COLUMN speaker SET NOT NULL")
         owner.execute("DROP INDEX memories_subject")
     with connected(database_url) as connection:
-        context = MigrationContext.configure(connection, opts={"compare_type": True})
+        context = MigrationContext.configure(connection, opts={"compare_type": True, "include_schemas": True})
         assert len(compare_metadata(context, metadata)) == 3
 
 

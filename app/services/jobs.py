@@ -19,7 +19,19 @@ import structlog
 from app import failpoints, metrics, queues
 from app.domain.jobs import Job, Step
 from app.errors import Conflict, EbbingError, NotFound
-from app.services import archive, audit, graphs, holds, rebase, reembed, removals, sweep
+from app.services import (
+    archive,
+    audit,
+    cold,
+    cold_restore,
+    compaction,
+    graphs,
+    holds,
+    rebase,
+    reembed,
+    removals,
+    sweep,
+)
 from app.services.passing import is_passing
 from app.settings import settings
 from app.store import database
@@ -57,6 +69,9 @@ KINDS: dict[str, Kind] = {
     sweep.KIND: Kind(sweep.step),
     archive.KIND: Kind(archive.step),
     graphs.KIND: Kind(graphs.step),
+    cold.KIND: Kind(cold.step),
+    cold_restore.KIND: Kind(cold_restore.step),
+    compaction.KIND: Kind(compaction.step),
     holds.KIND: Kind(holds.step),
     removals.KIND: Kind(removals.step),
 }

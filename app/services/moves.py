@@ -6,6 +6,7 @@ that nothing has changed; and notes it last.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
@@ -72,7 +73,26 @@ def take(tx: database.Transaction, tenant_id: UUID, source: str, limit: int, as_
         as_of: Up to now; None for now.
     """
     holds.share(tx, tenant_id)
-    held = states.lock_unmoved(tx, tenant_id, source, limit)
+    return _decided(tx, tenant_id, states.lock_unmoved(tx, tenant_id, source, limit), as_of)
+
+
+def retake(
+    tx: database.Transaction, tenant_id: UUID, memory_ids: Sequence[UUID], source: str, as_of: datetime | None = None
+) -> Due:
+    """The same of memories that an earlier transaction has taken; those that are no longer in that tier left out.
+
+    Args:
+        tx: The tenant's transaction, which has locked the memories' rows.
+        tenant_id: The tenant.
+        memory_ids: What was taken.
+        source: The tier that they were in.
+        as_of: As it was then.
+    """
+    due = _decided(tx, tenant_id, states.lock(tx, tenant_id, memory_ids), as_of)
+    return due.only(np.flatnonzero(due.standing.tiers == DECAY_TIERS.index(source)))
+
+
+def _decided(tx: database.Transaction, tenant_id: UUID, held: Held, as_of: datetime | None) -> Due:
     times = strengths.timeline(tx, tenant_id)  # after the locks: what came meanwhile counts
     now = (as_of or database.now(tx)).timestamp()
     era = times.at(now)

@@ -1,7 +1,8 @@
-"""Which failures pass by themselves: PostgreSQL, Redis or a provider away, full or restarted; a budget spent."""
+"""Which failures pass by themselves: PostgreSQL, Redis, cold storage or a provider away or full; a budget spent."""
 
 from __future__ import annotations
 
+from app.clients.cold_store import StoreFailed
 from app.clients.redis import RedisError
 from app.clients.resilience import ProviderFailed, Verdict
 from app.store import database
@@ -15,4 +16,6 @@ def is_passing(error: BaseException) -> bool:
     """Whether the same work may succeed later as it is, so that the failure isn't the work's fault."""
     if isinstance(error, ProviderFailed):
         return error.treatment.verdict is Verdict.RETRY
+    if isinstance(error, StoreFailed):
+        return error.passing
     return isinstance(error, OverBudget | RedisError) or database.is_passing(error)

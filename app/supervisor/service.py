@@ -96,6 +96,9 @@ def service_children(
         "EBBING_REDIS_URL": redis_url,
         "EBBING_HOST": settings.host,
         "EBBING_PORT": str(api_port),
+        "EBBING_MASTER_KEY": (
+            settings.master_key.get_secret_value() if settings.master_key else secret(home / "master-key")
+        ),
     }
     api_url = _api_url(settings.host, api_port)
 

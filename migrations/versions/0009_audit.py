@@ -1,6 +1,6 @@
 """The audit: a chain of entries that nobody changes; and a tenant's numbers, kept as they change.
 
-Revision: 0009, after 0006
+Revision: 0009, after 0008
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from alembic import op
 
 revision = "0009"
-down_revision = "0006"
+down_revision = "0008"
 
 AUDIT = """
 CREATE TABLE audit (

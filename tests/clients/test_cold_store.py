@@ -1,0 +1,148 @@
+"""Cold storage as a local folder and as a real S3-compatible server: the same behaviour, the same failures."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import httpx
+import pytest
+
+from app.clients.cold_store import ColdStore, Failure, StoreFailed, cold_store
+from app.embedded import free_ports
+from app.errors import Misconfigured
+from app.settings import settings
+from tests.waiting import until
+
+CREDENTIALS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_REGION": "us-east-1"}
+
+
+@pytest.fixture(scope="session")
+def s3() -> Iterator[str]:
+    """The address of an S3-compatible server, ended with the tests."""
+    [port] = free_ports(1)
+    url = f"http://127.0.0.1:{port}"
+    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+    quiet = subprocess.DEVNULL
+    with subprocess.Popen(command, stdin=quiet, stdout=quiet, stderr=quiet, env={**os.environ, **CREDENTIALS}) as server:
+        try:
+            until(lambda: answers(url), "the S3 server answers", 60)
+            yield url
+        finally:
+            server.kill()
+
+
+def answers(url: str) -> bool:
+    try:
+        return httpx.get(url, trust_env=False).is_success
+    except httpx.TransportError:
+        return False
+
+
+def opened(monkeypatch: pytest.MonkeyPatch, **values: object) -> ColdStore:
+    for name, value in values.items():
+        monkeypatch.setenv(f"EBBING_{name.upper()}", str(value))
+    settings.cache_clear()
+    cold_store.cache_clear()
+    return cold_store()
+
+
+@pytest.fixture(autouse=True)
+def _forgotten() -> Iterator[None]:
+    yield
+    settings.cache_clear()
+    cold_store.cache_clear()
+
+
+@pytest.fixture(params=["file", "s3"])
+def store(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ColdStore:
+    if request.param == "file":
+        return opened(monkeypatch, cold_url=(tmp_path / "a folder").as_uri())
+    url = request.getfixturevalue("s3")
+    for name, value in CREDENTIALS.items():
+        monkeypatch.setenv(name, value)
+    bucket = f"bucket-{uuid4()}"
+    assert httpx.put(f"{url}/{bucket}", trust_env=False).is_success
+    return opened(monkeypatch, cold_url=f"s3://{bucket}/some/prefix", cold_endpoint=url)
+
+
+def test_what_is_put_is_got_in_whole_or_in_part_and_can_be_deleted(store: ColdStore) -> None:
+    data = os.urandom(200_000)
+    store.put("segments/t/one", data)
+    store.put("segments/t/one", data[::-1])
+    store.put("segments/t/one", data)
+    assert store.get("segments/t/one") == data
+    assert store.get_range("segments/t/one", 1000, 50) == data[1000:1050]
+    assert store.get_range("segments/t/one", 199_990, 50) == data[199_990:]
+    assert store.size("segments/t/one") == len(data)
+    store.put("segments/other", b"x")
+    assert [(found.path, found.size) for found in store.under("segments/t")] == [("segments/t/one", len(data))]
+    for _ in range(2):
+        store.delete("segments/t/one")
+    assert store.size("segments/t/one") is None
+    assert list(store.under("segments/t")) == []
+
+
+def test_what_isnt_there_is_missing_and_what_ends_too_early_is_truncated(store: ColdStore) -> None:
+    for ask in (lambda: store.get("segments/none"), lambda: store.get_range("segments/none", 0, 5)):
+        assert failure(ask) is Failure.MISSING
+    store.put("short", b"12345")
+    assert failure(lambda: store.get_range("short", 9, 5)) is Failure.TRUNCATED
+
+
+def failure(ask: object) -> Failure:
+    with pytest.raises(StoreFailed) as raised:
+        ask()  # type: ignore[operator]
+    assert raised.value.lost is not raised.value.passing
+    return raised.value.failure
+
+
+def test_a_probe_leaves_nothing(store: ColdStore) -> None:
+    store.probe()
+    assert list(store.under("probe")) == []
+
+
+def test_a_store_that_is_away_fails_in_time_and_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in CREDENTIALS.items():
+        monkeypatch.setenv(name, value)
+    [port] = free_ports(1)
+    store = opened(
+        monkeypatch, cold_url="s3://bucket", cold_endpoint=f"http://127.0.0.1:{port}", cold_timeout_seconds=1
+    )
+    with pytest.raises(StoreFailed, match="away") as raised:
+        store.put("one", b"x")
+    assert raised.value.passing
+
+
+def test_a_bucket_that_isnt_there_is_no_lost_object(s3: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in CREDENTIALS.items():
+        monkeypatch.setenv(name, value)
+    store = opened(monkeypatch, cold_url="s3://nobodys", cold_endpoint=s3)
+    with pytest.raises(StoreFailed, match="refused"):
+        store.get("one")
+
+
+def test_a_full_disk_is_full(store: ColdStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("obstore.put", full)
+    with pytest.raises(StoreFailed, match="full"):
+        store.put("one", b"x")
+
+
+def test_a_local_folder_is_private_and_in_the_home_by_default(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    store = opened(monkeypatch, home=tmp_path)
+    store.put("one", b"x")
+    assert (tmp_path / "cold" / "one").read_bytes() == b"x"
+    assert (tmp_path / "cold").stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.parametrize("url", ["http://example.com/x", "cold", "s3:///x", "memory:///", "file:relative"])
+def test_other_addresses_are_refused(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+    with pytest.raises(Misconfigured, match="EBBING_COLD_URL"):
+        opened(monkeypatch, cold_url=url)
