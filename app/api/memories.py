@@ -18,7 +18,7 @@ from app.domain.memory import KINDS, NAME_MAX_CHARACTERS, Kind, decode_patch
 from app.domain.promotion import REASONS
 from app.domain.tiers import DECAY_TIERS
 from app.errors import FieldError, Invalid, NotFound
-from app.services import history, live, memories, why
+from app.services import bringing_back, history, live, memories, why
 from app.services.memories import Pending
 from app.services.why import Explained
 from app.store.events import Happened
@@ -114,6 +114,19 @@ def edit(caller: Writer, memory_id: str, body: Annotated[bytes, Depends(body_of)
     Of a memory under a legal hold, `salience` and `multiplier` alone may be changed: else 409.
     """
     return _shown(caller, memories.edit(caller.tenant_id, id_of(memory_id), decode_patch(body)))
+
+
+@router.post(
+    "/{memory_id}/restore",
+    summary="Bring a memory back",
+    responses={202: {"description": "It is in cold storage: a job fetches it"}},
+)
+def restore(caller: Writer, memory_id: str) -> Response:
+    """Out of the archive at once, out of cold storage by a job; it counts as a use. An active one stays as it is."""
+    asked = bringing_back.restore(caller.tenant_id, id_of(memory_id), caller.key_id)
+    if asked.job_id is not None:
+        return shapes.answer({"job_id": asked.job_id}, 202)
+    return _shown(caller, asked.memory)
 
 
 @router.delete("/{memory_id}", summary="Delete a memory", status_code=204)

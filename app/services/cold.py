@@ -27,7 +27,7 @@ from app.domain.lifecycle import RULES
 from app.domain.segment import Sealed, Segment
 from app.services import key_store, moves, rebase
 from app.services.key_store import Owners
-from app.store import cold, database, words
+from app.store import cold, database, holds, words
 from app.store import key_store as keys
 from app.store.cold import Content
 from app.store.key_store import Wrapped
@@ -145,6 +145,7 @@ def path_of(tenant_id: UUID, segment_id: UUID) -> str:
 def _enter(tenant_id: UUID, written: _Written, as_of: datetime | None) -> int:
     """Cut down the rows of what is as it was when it was sealed, and point to their records. Returns how many."""
     with database.tenant(tenant_id) as tx:
+        holds.share(tx, tenant_id)
         locked = cold.lock(tx, tenant_id, list(written.contents), wait=False)
         due = moves.retake(tx, tenant_id, locked, SOURCE, as_of)
         kept = keys.owners(tx, tenant_id, list(written.owners), held=True)

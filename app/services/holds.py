@@ -10,10 +10,12 @@ from typing import Any, Final
 from uuid import UUID, uuid4
 
 from app.clients.stream import backlog
+from app.domain.audit import Action
 from app.domain.hold import Meant
 from app.domain.ids import base_of, unix_ms_of
 from app.domain.jobs import Job, Step
 from app.errors import Conflict, FieldError, Invalid, NotFound, Unavailable
+from app.services import audit
 from app.store import database, jobs, links
 from app.store import holds as rows
 from app.store.holds import Counts, Hold
@@ -47,7 +49,9 @@ def place(tenant_id: UUID, meant: Meant, reason: str, placed_by: str) -> Hold:
             missing = [given for given in ids if given not in stored]
             meant = replace(meant, memory_ids=list(dict.fromkeys(stored.values())))
         if not missing:
-            return rows.place(tx, tenant_id, uuid4(), meant, reason, placed_by)
+            placed = rows.place(tx, tenant_id, uuid4(), meant, reason, placed_by)
+            _enter(tx, tenant_id, "hold_placed", placed, placed_by)
+            return placed
     # The transaction is over: the queue is asked outside of it.
     if any(backlog().find(tenant_id, base_of(given), unix_ms_of(given)) for given in missing):
         raise Unavailable("a memory to be held is still in the queue", retry_after_seconds=1)
@@ -92,6 +96,7 @@ def release(tenant_id: UUID, hold_id: UUID, released_by: str) -> Hold:
         if last is not None:  # the tick sends it
             parameters = {"hold_id": str(hold_id), "after": str(last)}
             jobs.add(tx, uuid4(), tenant_id, KIND, parameters, lone=False)
+        _enter(tx, tenant_id, "hold_released", found, released_by)
         return _found(tx, tenant_id, hold_id)
 
 
@@ -121,6 +126,11 @@ def check_free(tx: database.Transaction, tenant_id: UUID, memory_ids: Sequence[U
         named = ", ".join(f"{holder.hold_id} of {holder.placed_at:%Y-%m-%d}" for holder in holders[:_SHOWN])
         more = f" and {len(holders) - _SHOWN} more" if len(holders) > _SHOWN else ""
         raise Conflict(f"a held memory is neither removed nor changed: it is under legal hold {named}{more}")
+
+
+def _enter(tx: database.Transaction, tenant_id: UUID, action: Action, hold: Hold, actor: str) -> None:
+    meant, details = hold.meant, {"hold": str(hold.hold_id)}
+    audit.enter(tx, tenant_id, action, actor, ids=meant.memory_ids or (), subject=meant.subject, details=details)
 
 
 def _found(tx: database.Transaction, tenant_id: UUID, hold_id: UUID) -> Hold:

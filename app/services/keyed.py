@@ -18,7 +18,19 @@ from app.clients.resilience import ProviderFailed
 from app.domain.ids import first_seq, memory_uuids
 from app.errors import Misconfigured
 from app.services import restores, spaces, strengths
-from app.store import arrivals, database, embeddings, holds, memories, policies, states, tenant_counts, words, work
+from app.store import (
+    arrivals,
+    database,
+    embeddings,
+    holds,
+    memories,
+    policies,
+    states,
+    tenant_counts,
+    tiers,
+    words,
+    work,
+)
 from app.store import spaces as rows
 from app.store.copying import Arrival
 from app.store.embeddings import Texts
@@ -72,7 +84,7 @@ def store(tenant_id: UUID, careful: Sequence[Arrival]) -> int:
                 if row.given.kind is not None
             }
             memories.set_kinds(tx, tenant_id, kinds)
-            states.look_again(tx, tenant_id, list(written.changed & known.keys()))
+            tiers.look_again(tx, tenant_id, list(written.changed & known.keys()))
         later |= embeddings.remove(tx, tenant_id, reworded)
         restores.restore(tx, tenant_id, list(written.changed & known.keys()))
         if reworded:

@@ -28,7 +28,6 @@ from app.store import (
     memories,
     memory_strength,
     scores,
-    states,
     tenant_counts,
     tiers,
     words,
@@ -97,7 +96,7 @@ def edit(tenant_id: UUID, memory_id: UUID, patch: MemoryPatch) -> Stored:
     changes = {name: value for name, value in given.items() if name not in STATE_FIELDS}
     policy = policies.current(tenant_id)
     with stored_only(tenant_id, memory_id), database.tenant(tenant_id) as tx:
-        stored_id = _lock_free(tx, tenant_id, memory_id) if changes else _lock(tx, tenant_id, memory_id)
+        stored_id = _lock_free(tx, tenant_id, memory_id) if changes else lock(tx, tenant_id, memory_id)
         restored = restores.restore(tx, tenant_id, [stored_id])
         again = memories.ENRICHED_FIELDS & changes.keys()
         former = words.neighbours(tx, tenant_id, [stored_id]) if again else []
@@ -109,7 +108,7 @@ def edit(tenant_id: UUID, memory_id: UUID, patch: MemoryPatch) -> Stored:
             if state := _state(given):
                 memories.edit_state(tx, tenant_id, stored_id, state)
             if PROTECTING_FIELDS & changes.keys():
-                states.look_again(tx, tenant_id, [stored_id])
+                tiers.look_again(tx, tenant_id, [stored_id])
         if again:
             words.index(tx, tenant_id, [stored_id, *former], policy.language, policy.time_zone)
             if "thread" in changes:
@@ -193,7 +192,12 @@ def _given(envelope: Envelope) -> list[MemoryIn]:
         return []  # the drain will set it aside
 
 
-def _lock(tx: database.Transaction, tenant_id: UUID, memory_id: UUID) -> UUID:
+def lock(tx: database.Transaction, tenant_id: UUID, memory_id: UUID) -> UUID:
+    """Lock a memory's row; for use within `stored_only`. Returns the id under which it is kept.
+
+    Raises:
+        Missing: It isn't among the stored ones.
+    """
     stored_id = memories.resolve(tx, tenant_id, memory_id)
     if not memories.lock(tx, tenant_id, stored_id):
         raise Missing
@@ -203,7 +207,7 @@ def _lock(tx: database.Transaction, tenant_id: UUID, memory_id: UUID) -> UUID:
 def _lock_free(tx: database.Transaction, tenant_id: UUID, memory_id: UUID) -> UUID:
     """The same for a memory that no legal hold may be on."""
     holds.share(tx, tenant_id)
-    stored_id = _lock(tx, tenant_id, memory_id)
+    stored_id = lock(tx, tenant_id, memory_id)
     check_free(tx, tenant_id, [stored_id])
     return stored_id
 

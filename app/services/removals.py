@@ -19,10 +19,10 @@ from app.domain.dynamics.state import take
 from app.domain.jobs import Job, Step
 from app.domain.lifecycle import DELETED, RULES, Decision
 from app.domain.tiers import DECAY_TIERS, Seen
-from app.services import moves, strengths
+from app.services import audit, moves, strengths
 from app.services.rebase import STEP_SECONDS, moment_of
 from app.services.sweep import Move, Preview
-from app.store import database, removal, standings, states
+from app.store import database, removal, standings, states, tenant_counts
 from app.store.work import NIL
 
 KIND: Final = "delete"
@@ -46,7 +46,9 @@ def delete(tenant_id: UUID, as_of: datetime | None = None, limit: int = removal.
         due = moves.take(tx, tenant_id, SOURCE, limit, as_of)
         gone = due.only(np.flatnonzero(due.decision.tiers == DELETED))
         if gone.held.ids:
-            removal.remove(tx, tenant_id, gone.held.ids)
+            with tenant_counts.changing(tx, tenant_id, gone.held.ids):
+                removal.remove(tx, tenant_id, gone.held.ids)
+            audit.enter(tx, tenant_id, "memories_deleted", ids=gone.held.ids, details={"rule": "decay"})
         failpoints.reach("delete.before_commit")
     return due.looked_at, Counter(deleted=len(gone.held)) if gone.held.ids else Counter()
 

@@ -12,7 +12,7 @@ from uuid import UUID
 
 from sqlalchemy import Connection
 
-from app.store import embeddings, words, work
+from app.store import cold, embeddings, key_store, words, work
 from app.store.packed import Uuids, driver
 
 MOST: Final = 500
@@ -20,7 +20,7 @@ MOST: Final = 500
 
 OWN: Final = (
     *("memory_aliases", "links", "reviews", "scores", "memory_events"),
-    *("memory_state", "memories"),
+    *("archived_memories", "pca_samples", "memory_state", "memories"),
 )
 """Tables whose rows with a memory's id in `memory_id` are of it alone."""
 ELSEWHERE: Final[dict[str, str]] = {
@@ -41,8 +41,8 @@ UPDATE tenant_work SET memory_ids = ARRAY(SELECT id FROM unnest(memory_ids) AS i
 WHERE stage = ANY (%(stages)s) AND tenant_id = %(tenant)s AND memory_ids && %(ids)s AND NOT memory_ids <@ %(ids)s""",
 }
 """By table, what takes their ids out of rows that are of others too."""
-BY_OTHERS: Final = ("memory_words", "embeddings")
-"""Tables whose rows of other memories hold something of them too: `words.remove` and `embeddings.remove` know how."""
+BY_OTHERS: Final = ("memory_words", "embeddings", "cold_memories")
+"""Tables with something of them in other rows too: context of their neighbours, gaps in segments, keys of records."""
 KEPT: Final = {
     "holds": "says what was held, and until when; its ids lead nowhere by then",
     "envelopes": "the ledger, purged by itself: a request that is replayed meanwhile shall store nothing",
@@ -66,6 +66,7 @@ def remove(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> None:
     if len(memory_ids) > MOST:
         raise ValueError(len(memory_ids))
     values: dict[str, Any] = {"tenant": tenant_id, "ids": Uuids(memory_ids), "stages": list(work.STAGES)}
+    key_store.remove_records(tx, tenant_id, cold.take_out(tx, tenant_id, memory_ids))
     later = embeddings.remove(tx, tenant_id, memory_ids) - set(memory_ids)
     words.remove(tx, tenant_id, memory_ids)
     for statement in (*ELSEWHERE.values(), *_REMOVE_OWN):

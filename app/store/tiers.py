@@ -42,3 +42,14 @@ _RETIRE: Final = """
 UPDATE memory_state SET tier = 'deleted', next_due_at = 'infinity'
 WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s)
 """
+
+
+def look_again(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> None:
+    """Let the next sweep look at memories whose rows are locked: what speaks for or against them has changed."""
+    driver(tx).execute(_LOOK_AGAIN, {"tenant": tenant_id, "ids": Uuids(memory_ids)})
+
+
+_LOOK_AGAIN: Final = """
+UPDATE memory_state SET next_due_at = '-infinity'
+WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s) AND tier <> 'deleted'
+"""

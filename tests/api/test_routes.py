@@ -35,6 +35,7 @@ TABLE: dict[tuple[str, str], tuple[str, dict[str, Any], int]] = {
     ("POST", "/v1/memories/{memory_id}/touch"): ("ingest", {"json": {"boost": True}}, 200),
     ("POST", "/v1/observations"): ("ingest", {"json": {"memories": [str(uuid4())]}}, 202),
     ("GET", "/v1/memories/{memory_id}/history"): ("read", {}, 200),
+    ("POST", "/v1/memories/{memory_id}/restore"): ("ingest", {}, 200),
     ("GET", "/v1/memories/{memory_id}/why"): ("read", {}, 200),
     ("GET", "/v1/reviews"): ("read", {}, 200),
     ("POST", "/v1/reviews/{memory_id}"): ("ingest", {"json": {"result": "passed"}}, 200),

@@ -84,6 +84,19 @@ def fill(service: Service, tenant_id: UUID) -> tuple[list[UUID], UUID]:
         ("dead_letters", "letter_id, stage, reason, attempts, memory_ids", [uuid4(), "embed", "x", 1, [gone, before]]),
         ("tenant_work", "stage, memory_ids", ["score", [gone]]),
         ("tenant_work", "stage, memory_ids", ["score", [before, gone]]),
+        ("archived_memories", "memory_id, text_version, own", [gone, 1, "'canaryword'"]),
+        ("pca_samples", "space_id, memory_id, subject, vector", [1, gone, "s", "[1,2]"]),
+        (
+            "segments",
+            "segment_id, status, path, bytes, checksum, records, live",
+            [UUID(int=1), "written", "x", 1, b"", 1, 1],
+        ),
+        (
+            "cold_memories",
+            "memory_id, segment_id, start, length, checksum, key_id, text_version",
+            [gone, UUID(int=1), 1, 1, b"", UUID(int=2), 1],
+        ),
+        ("ebbing_keys.record_keys", "key_id, owner, wrapped", [UUID(int=2), b"", b""]),
     ):
         marks = ", ".join(["%s"] * len(values))
         insert = f"INSERT INTO {table} (tenant_id, {columns}) VALUES (%s, {marks})"  # noqa: S608 - constants
@@ -107,6 +120,9 @@ def test_nothing_is_left_in_any_table(service: Service) -> None:
         with pytest.raises(NotFound):
             memories.get(tenant_id, lost)
     assert service.rows("SELECT memory_ids FROM dead_letters") == [([before],)]
+    keys = service.one("SELECT count(*) FROM ebbing_keys.record_keys WHERE tenant_id = %s", tenant_id)
+    assert keys == 0, "copies of it can't be read any more"
+    assert service.one("SELECT status FROM segments") == "dropped"
     assert ([before],) in service.rows("SELECT memory_ids FROM tenant_work WHERE stage = 'score'")
     assert service.one("SELECT documents FROM words WHERE word = ''") == 2
     assert set(vectors(service)) == {before}, "the next turn's vector had its words in its context"
@@ -150,6 +166,9 @@ def test_what_fulfils_all_four_conditions_goes_and_the_dry_run_says_so(aged: Age
     assert (told.counts, told.following) == ({"looked_at": 4, "deleted": 1}, None)
     assert left(aged) == [faded, young, used, weighty], "nothing is written"
     assert run(aged).counts == {"deleted": 1}
+    assert aged.service.rows("SELECT action, items, actor FROM audit WHERE action = 'memories_deleted'") == [
+        ("memories_deleted", 1, "system")
+    ]
     assert left(aged) == [young, used, weighty]
     assert run(aged).done == 0
 
