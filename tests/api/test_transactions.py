@@ -90,6 +90,11 @@ def everything(api: Api) -> None:
         api.get("/v1/links", params={"memory": memory_id})
         api.delete("/v1/links", params={"memory": memory_id})
         api.get(f"/v1/memories/{memory_id}")
+        api.post(f"/v1/memories/{memory_id}/restore")
+        held = api.post("/v1/privacy/holds", json={"memory_ids": [memory_id], "reason": "x"})
+        assert api.delete(f"/v1/memories/{memory_id}").status_code in {409, 503}
+        for hold in [held.json()["id"]] if held.status_code == 201 else []:
+            assert api.post(f"/v1/privacy/holds/{hold}/release").status_code == 200
         api.post(f"/v1/memories/{memory_id}/touch", json={"context_tags": ["t"]})
         api.patch(f"/v1/memories/{memory_id}", json={"text": "another", "thread": "u"})
         api.delete(f"/v1/memories/{memory_id}")

@@ -109,6 +109,6 @@ def test_deleting_is_asked_about_and_listing_isnt(cli: Cli, api: Stub) -> None:
     assert (asked.code, api.asked) == (1, [])
     assert "can't be undone" in asked.err
     assert "j1" in cli("maintain", "delete", "--yes").out
-    page = {"changes": [], "counts": {"looked_at": 2, "deleted": 0}, "next_cursor": None}
+    page: dict[str, Any] = {"changes": [], "counts": {"looked_at": 2, "deleted": 0}, "next_cursor": None}
     api.replies[f"POST {path}"] = Reply(200, page)
     assert "2 memories are due; nothing changes its tier" in cli("maintain", "delete", "--dry-run").out

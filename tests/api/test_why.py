@@ -1,0 +1,57 @@
+"""`GET /v1/memories/{id}/why` and `ebbing why`: each rule that can decide, told alike."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from app.cli import app
+from tests.api.caller import Api
+from tests.cli.stub import Reply, Stub
+
+OLD = {"text": "x", "salience": 0.1}
+
+RULES: dict[str, tuple[dict[str, Any], str, str]] = {
+    "hold": ({"subject": "held"}, "hold", "under a legal hold"),
+    "tag": ({"tags": ["promise"]}, "never_forget", "a tag or category says never forget"),
+    "category": ({"categories": ["consent"]}, "never_forget", "a tag or category says never forget"),
+    "kind": ({"kind": "procedural"}, "never_forget", "kind procedural is never forgotten"),
+    "system": ({"kind": "system"}, "grace", "kind system is left as it is"),
+    "decay": ({}, "decay", "strength "),
+}
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_each_rule_is_told_over_http_and_on_the_command_line(api: Api, name: str) -> None:
+    given, rule, words = RULES[name]
+    [memory_id] = api.remember(OLD | given)
+    made = api.post("/v1/privacy/holds", json={"subject": "held", "reason": "case 17"})
+    path = f"/v1/memories/{memory_id}/why"
+    answer = api.get(path, params={"as_of": "2032-01-01T00:00:00Z"})
+    found = answer.json()
+    assert (found["rule"], found["tier"], found["id"]) == (rule, "active", str(memory_id))
+    assert found["why"].startswith(words)
+    assert (found["wanted"] == "active") == (rule != "decay")
+    assert [hold["id"] for hold in found["holds"]] == ([made.json()["id"]] if rule == "hold" else [])
+
+    stub = Stub()
+    try:
+        stub.replies[f"GET {path}"] = Reply(200, found)
+        api.service.configure(api_url=stub.url, api_key="ebb_stub")
+        shown = CliRunner().invoke(app, ["why", str(memory_id), "--as-of", "2032-01-01"])
+    finally:
+        stub.close()
+    assert shown.exit_code == 0
+    assert f"{rule}: {words}" in shown.stdout
+    assert ("case 17" in shown.stdout) == (rule == "hold")
+
+
+def test_a_fresh_memory_is_in_its_grace_and_its_next_change_is_dated(api: Api) -> None:
+    [memory_id] = api.remember({"text": "x", "salience": 0.5})
+    found = api.get(f"/v1/memories/{memory_id}/why").json()
+    assert (found["rule"], found["wanted"]) == ("grace", "active")
+    assert found["why"].startswith("accepted ")
+    assert (found["next_change"]["to"], found["next_change"]["rule"]) == ("archived", "decay")
+    assert found["next_change"]["at"] > found["as_of"]
