@@ -56,7 +56,7 @@ def find(tx: Connection, model: str, dimensions: int) -> Space | None:
 
 def models(tx: Connection, space_ids: Sequence[int]) -> dict[int, str]:
     """The spaces' models by id."""
-    return dict(tx.execute(_MODELS, {"ids": list(space_ids)}).tuples())
+    return {row.space_id: row.model for row in tx.execute(_MODELS, {"ids": list(space_ids)})}
 
 
 _MODELS = text("SELECT space_id, model FROM embedding_spaces WHERE space_id = ANY (CAST(:ids AS integer[]))")

@@ -35,7 +35,7 @@ _SEW = """
     SELECT thread, min(seq) AS first_seq, max(seq) AS last_seq FROM wanted WHERE thread IS NOT NULL GROUP BY thread
   ),
   near AS (
-    SELECT turn.*, memory_id = ANY (CAST(:ids AS uuid[])) AS is_fresh
+    SELECT turn.*, memory_id IN (SELECT memory_id FROM wanted) AS is_fresh
     FROM span CROSS JOIN LATERAL (
       (SELECT memory_id, thread, seq, text_version, speaker, text, occurred_at, created_at FROM memories
        WHERE tenant_id = :tenant AND thread = span.thread AND seq < span.first_seq

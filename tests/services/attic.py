@@ -1,0 +1,121 @@
+"""Memories that have faded, and archiving them."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+from uuid import UUID
+
+from app.domain import touch
+from app.domain.jobs import Step
+from app.domain.memory import MemoryPatch
+from app.domain.retrieval.request import SearchRequest, SearchResult
+from app.domain.tiers import DECAY_TIERS
+from app.domain.touch import Touches
+from app.services import archive, enrichment, memories, reinforce, strengths, sweep
+from app.services.search import search
+from app.store import database, states
+from tests.service import Service, Tenant
+
+Way = Callable[[Service, Tenant, UUID], None]
+"""A way in which something happens to a memory."""
+
+LONG_AGO_DAYS = 20
+"""Long enough for the archive, and not for cold storage."""
+
+
+def remember(service: Service, tenant_id: UUID, *memories: str | dict[str, Any]) -> list[UUID]:
+    """Memories that were stored and seen through all stages."""
+    ids = service.send(tenant_id, *memories)
+    service.work()
+    return ids
+
+
+def fade(service: Service, ids: Sequence[UUID], days: float = LONG_AGO_DAYS) -> None:
+    """Let it be so long ago that memories were accepted and used."""
+    service.rows(
+        "UPDATE memory_state SET created_at = created_at - d, accessed_at = accessed_at - d, "
+        "anchored_at = anchored_at - d, restored_at = restored_at - d, next_due_at = '-infinity', "
+        "salience = 0.1, kind = 0 "
+        "FROM make_interval(secs => %s) AS d WHERE memory_id = ANY (%s)",
+        days * 86_400,
+        list(ids),
+    )
+    service.rows(
+        "UPDATE memories SET created_at = created_at - make_interval(secs => %s) WHERE memory_id = ANY (%s)",
+        days * 86_400,
+        list(ids),
+    )
+
+
+def archive_all(tenant_id: UUID) -> tuple[Counter[str], list[str]]:
+    """A job of archiving from its beginning to its end: its counts, and what it said."""
+    counts, notes = Counter[str](), []
+    state: dict[str, Any] = {}
+    while True:
+        done: Step = archive.carry_on(tenant_id, None, state, time.monotonic() + 1)
+        counts.update(done.counts)
+        notes += done.notes
+        state = done.state
+        if done.finished:
+            return counts, notes
+
+
+def tiers(service: Service, ids: Sequence[UUID]) -> list[str]:
+    """Where memories are kept, in the order given."""
+    found = dict(service.rows("SELECT memory_id, tier FROM memory_state WHERE memory_id = ANY (%s)", list(ids)))
+    return [found[memory_id] for memory_id in ids]
+
+
+def found(tenant_id: UUID, query: str, *among: str, **more: Any) -> list[SearchResult]:
+    """What a search of these tiers finds, best first."""
+    return search(tenant_id, SearchRequest(query, tiers=among or ("active",), explain=True, **more))
+
+
+def embed(service: Service) -> None:
+    """What was queued to be indexed and embedded."""
+    enrichment.index()
+    enrichment.embed()
+
+
+def swept(tenant_id: UUID) -> None:
+    """What is due is noted, so that movers find it."""
+    while sweep.sweep(tenant_id)[0]:
+        pass
+
+
+def act_on(tenant_id: UUID, memory_id: UUID, act: str) -> None:
+    """Edit, delete or use a memory."""
+    if act == "edit":
+        memories.edit(tenant_id, memory_id, MemoryPatch(text="another boat"))
+    elif act == "delete":
+        memories.delete(tenant_id, memory_id)
+    else:
+        reinforce.touch(tenant_id, memory_id, used(memory_id))
+
+
+def used(memory_id: UUID) -> Touches:
+    """One use of it, now."""
+    return touch.one(b"{}", UUID(int=0), memory_id)
+
+
+def check(service: Service, ids: Sequence[UUID]) -> None:
+    """Each memory is in the indexes of its tier and in no other, and words are counted right."""
+    by_tier = list(zip(ids, tiers(service, ids), strict=True))
+    active, archived = ({memory_id for memory_id, tier in by_tier if tier == wanted} for wanted in DECAY_TIERS[:2])
+    for table, expected in (("memory_words", active), ("embeddings", active), ("archived_memories", archived)):
+        rows = service.rows(f"SELECT memory_id FROM {table}")  # noqa: S608 - constants
+        assert {memory_id for (memory_id,) in rows} == expected, table
+    said = service.rows("SELECT word, count(*) FROM memory_words, unnest(tsvector_to_array(own)) AS word GROUP BY word")
+    total = {"": len(active)} if active else {}
+    assert dict(service.rows("SELECT word, documents FROM words")) == dict(said) | total
+
+
+def strength(tenant_id: UUID, memory_id: UUID) -> float:
+    """A memory's, now."""
+    with database.tenant(tenant_id) as tx:
+        held = states.read(tx, tenant_id, [memory_id])
+        now = database.now(tx).timestamp()
+        return float(strengths.timeline(tx, tenant_id).at(now).dynamics.strength(held.state, now)[0])
