@@ -68,9 +68,10 @@ def read(tx: Connection, tenant_id: UUID, basis_ids: Sequence[int]) -> dict[int,
     rows = driver(tx).execute(_READ, {"tenant": tenant_id, "ids": list(basis_ids)}, binary=True).fetchall()
     found: dict[int, Basis] = {}
     for basis_id, matrix, mean, variance_kept, samples in rows:
-        about, values = np.frombuffer(mean, "<f4"), np.frombuffer(matrix, "<f4")
-        if about.size and values.size and values.size % about.size == 0:
-            found[basis_id] = Basis(values.reshape(-1, about.size), about, variance_kept, samples)
+        if mean and matrix and len(mean) % 4 == 0 and len(matrix) % len(mean) == 0:
+            about = np.frombuffer(mean, "<f4")
+            axes = np.frombuffer(matrix, "<f4").reshape(-1, about.size)
+            found[basis_id] = Basis(axes, about, variance_kept, samples)
     return found
 
 

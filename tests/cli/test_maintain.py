@@ -12,7 +12,7 @@ from tests.cli.stub import Asked, Reply, Stub, problem
 
 JOB = "GET /v1/jobs/j1"
 NOTHING = {"looked_at": 0, "active": 0, "archived": 0, "cold": 0, "deleted": 0}
-each = pytest.mark.parametrize("kind", ["sweep", "rebase"])
+each = pytest.mark.parametrize("kind", ["sweep", "rebase", "archive"])
 
 
 def job(status: str, done: int = 0, **more: Any) -> Reply:
@@ -22,7 +22,7 @@ def job(status: str, done: int = 0, **more: Any) -> Reply:
 
 @pytest.fixture(autouse=True)
 def _started(api: Stub, pauses: list[float]) -> None:
-    for kind in ("sweep", "rebase"):
+    for kind in ("sweep", "rebase", "archive"):
         api.replies[f"POST /v1/maintenance/{kind}"] = Reply(202, {"job_id": "j1"})
     api.replies[JOB] = [job("queued"), job("running", 1), job("done", 3, counts={"archived": 2, "cold": 1})]
 

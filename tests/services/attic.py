@@ -16,7 +16,8 @@ from app.domain.tiers import DECAY_TIERS
 from app.domain.touch import Touches
 from app.services import archive, enrichment, memories, reinforce, strengths, sweep
 from app.services.search import search
-from app.store import database, states
+from app.store import database, spaces, states
+from app.store.spaces import Space
 from tests.service import Service, Tenant
 
 Way = Callable[[Service, Tenant, UUID], None]
@@ -119,3 +120,11 @@ def strength(tenant_id: UUID, memory_id: UUID) -> float:
         held = states.read(tx, tenant_id, [memory_id])
         now = database.now(tx).timestamp()
         return float(strengths.timeline(tx, tenant_id).at(now).dynamics.strength(held.state, now)[0])
+
+
+def space_of(tenant_id: UUID) -> Space:
+    """The one that a tenant is searched in."""
+    with database.tenant(tenant_id) as tx:
+        there = spaces.of_tenant(tx, tenant_id)
+    assert there is not None
+    return there.searched

@@ -15,6 +15,7 @@ from app.domain.retrieval.request import SearchRequest, SearchResult
 from app.services import spaces
 from app.services.search import find, search
 from tests.service import Service, Tenant
+from tests.services import attic
 from tests.services.past import age
 
 CMM = Policy(forgetting=Forgetting(profile="cmm"), ranking=Ranking(mode="cmm"))
@@ -162,12 +163,14 @@ def test_memory_decay_ranks_by_retrieval(service: Service) -> None:
 def test_only_wanted_tiers_are_searched(service: Service) -> None:
     tenant = service.tenant()
     active, archived, cold = put(service, tenant, *[KETTLE] * 3)
-    for tier, memory_id in (("archived", archived), ("cold", cold)):
-        service.rows("UPDATE memory_state SET tier = %s WHERE memory_id = %s", tier, memory_id)
+    attic.fade(service, [archived])
+    attic.archive_all(tenant.tenant_id)
+    service.rows("UPDATE memory_state SET tier = 'cold' WHERE memory_id = %s", cold)
     assert ids(found(tenant)) == [active]
     assert ids(found(tenant, limit=1)) == [active], "the others take no place"
     assert [(result.id, result.tier) for result in found(tenant, tiers=("archived",))] == [(archived, "archived")]
     assert set(ids(found(tenant, tiers=("active", "cold"), after=datetime(2000, 1, 1, tzinfo=UTC)))) == {active, cold}
+    assert set(ids(found(tenant, tiers=("active", "archived")))) == {active, archived}
 
 
 def test_as_of_another_moment_strength_is_what_it_was_and_later_memories_are_not_there(service: Service) -> None:

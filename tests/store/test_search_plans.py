@@ -124,7 +124,11 @@ def test_what_others_have_changes_neither_the_rows_read_nor_what_is_found(crowd:
 def test_a_filter_that_leaves_few_gives_all_of_them(crowd: Crowd, request_: SearchRequest, expected: int) -> None:
     tenant = crowd.large()
     crowd.owner.execute(
-        "UPDATE memory_state SET tier = 'archived' WHERE memory_id IN (SELECT memory_id FROM memories WHERE seq <= 5)"
+        "WITH gone AS (DELETE FROM memory_words USING memories WHERE memory_words.memory_id = memories.memory_id "
+        "AND seq <= 5 RETURNING memory_words.*), "
+        "kept AS (INSERT INTO archived_memories (tenant_id, memory_id, text_version, own) "
+        "SELECT tenant_id, memory_id, text_version, own FROM gone) "
+        "UPDATE memory_state SET tier = 'archived' WHERE memory_id IN (SELECT memory_id FROM gone)"
     )
     probe = crowd.probe("common", among=3000)
     assert len(found(tenant, probe, request_)) == expected
