@@ -1,4 +1,4 @@
-"""`POST /v1/maintenance/sweep` and `/rebase`: the jobs they make, and what a dry run lists."""
+"""`POST /v1/maintenance/sweep`, `/rebase` and `/archive`: the jobs they make, and what a dry run lists."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 from app.services import jobs
 from tests.api.caller import Api, fields
 
-SWEEP, REBASE = "/v1/maintenance/sweep", "/v1/maintenance/rebase"
-both = pytest.mark.parametrize("path", [SWEEP, REBASE])
+SWEEP, REBASE, ARCHIVE = (f"/v1/maintenance/{kind}" for kind in ("sweep", "rebase", "archive"))
+both = pytest.mark.parametrize("path", [SWEEP, REBASE, ARCHIVE])
 
 
 @pytest.fixture
@@ -65,6 +65,24 @@ def test_a_dry_run_lists_what_a_sweep_then_changes(api: Api, ids: list[str]) -> 
     assert (job["kind"], job["status"], job["total"], job["done"]) == ("sweep", "done", 5, 5)
     assert job["counts"] == {"archived": 1, "cold": 1, "deleted": 1}
     assert listed(api, SWEEP) == {"changes": [], "counts": dict.fromkeys(found["counts"], 0), "next_cursor": None}
+
+
+@pytest.mark.parametrize("swept", [False, True])
+def test_a_dry_run_lists_what_archiving_then_moves(api: Api, ids: list[str], *, swept: bool) -> None:
+    if swept:
+        worked(api, api.post(SWEEP, json={}).json()["job_id"])
+    found = listed(api, ARCHIVE)
+    assert found["counts"] == {"looked_at": 3 if swept else 5, "archived": 3}
+    moves = [(change["id"], change["from"], change["to"], change["rule"]) for change in found["changes"]]
+    assert moves == [(memory_id, "active", "archived", "decay") for memory_id in ids[:3]]
+    assert [change["id"] for change in listed(api, ARCHIVE, limit=2)["changes"]] == ids[:2]
+    job = worked(api, api.post(ARCHIVE, json={}).json()["job_id"])
+    assert (job["status"], job["counts"]["archived"]) == ("done", 3)
+    assert [api.get(f"/v1/memories/{memory_id}").json()["tier"] for memory_id in ids] == ["archived"] * 3 + [
+        "active"
+    ] * 2
+    assert api.get("/v1/stats").json()["memories"] == {"active": 2, "archived": 3, "cold": 0}
+    assert listed(api, ARCHIVE)["changes"] == []
 
 
 def test_a_dry_run_comes_in_pages(api: Api, ids: list[str]) -> None:

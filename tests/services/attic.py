@@ -11,7 +11,7 @@ from uuid import UUID
 from app.domain import touch
 from app.domain.jobs import Step
 from app.domain.memory import MemoryPatch
-from app.domain.retrieval.request import SearchRequest, SearchResult
+from app.domain.retrieval.request import SearchRequest, SearchResult, Tier
 from app.domain.tiers import DECAY_TIERS
 from app.domain.touch import Touches
 from app.services import archive, enrichment, memories, reinforce, strengths, sweep
@@ -53,7 +53,7 @@ def fade(service: Service, ids: Sequence[UUID], days: float = LONG_AGO_DAYS) -> 
 
 def archive_all(tenant_id: UUID) -> tuple[Counter[str], list[str]]:
     """A job of archiving from its beginning to its end: its counts, and what it said."""
-    counts, notes = Counter[str](), []
+    counts, notes = Counter[str](), list[str]()
     state: dict[str, Any] = {}
     while True:
         done: Step = archive.carry_on(tenant_id, None, state, time.monotonic() + 1)
@@ -70,7 +70,7 @@ def tiers(service: Service, ids: Sequence[UUID]) -> list[str]:
     return [found[memory_id] for memory_id in ids]
 
 
-def found(tenant_id: UUID, query: str, *among: str, **more: Any) -> list[SearchResult]:
+def found(tenant_id: UUID, query: str, *among: Tier, **more: Any) -> list[SearchResult]:
     """What a search of these tiers finds, best first."""
     return search(tenant_id, SearchRequest(query, tiers=among or ("active",), explain=True, **more))
 

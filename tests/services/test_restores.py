@@ -42,7 +42,7 @@ def by_review(service: Service, tenant: Tenant, memory_id: UUID) -> None:
 
 
 def by_edit(service: Service, tenant: Tenant, memory_id: UUID) -> None:
-    assert memories.edit(tenant.tenant_id, memory_id, MemoryPatch(tags=["x"])).tier == "active"
+    assert memories.edit(tenant.tenant_id, memory_id, MemoryPatch(tags=("x",))).tier == "active"
 
 
 def by_rewording(service: Service, tenant: Tenant, memory_id: UUID) -> None:
