@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from uuid import UUID
 
 import numpy as np
 from numpy.typing import NDArray
 
 from app.domain.reduction import reduced
+from app.domain.retrieval.terms import Term
 from app.services import bases
 from app.store import archive, database, spaces
 from app.store.probe import Short
@@ -16,6 +18,16 @@ from app.store.spaces import Space
 
 Asked = Callable[[Space], NDArray[np.float32] | None]
 """The query's vector in a space; None where it can't be had."""
+
+
+def counted(tx: database.Transaction, tenant_id: UUID, asked: Sequence[Term], total: int) -> tuple[list[Term], int]:
+    """The words of a query with the counts of active memories and archived ones together, and how many both are.
+
+    A word counts as if one had it at least: in the archive, counts are estimates.
+    """
+    more, archived = archive.documents(tx, tenant_id, [term.lexeme for term in asked])
+    both = [replace(term, documents=max(term.documents + more.get(term.lexeme, 0), 1)) for term in asked]
+    return both, total + archived
 
 
 def probes(tenant_id: UUID, asked: Asked) -> tuple[Short, ...]:

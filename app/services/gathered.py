@@ -21,7 +21,7 @@ class Gathered:
         ranking: The weights: the policy's, with the request's own in their places, by the mode.
         asked: The query's words, with their counts.
         query: The same by rarity.
-        total: All of the tenant's memories that have words.
+        total: All of the tenant's memories that have words, in the tiers that are searched.
         probe: What memories were compared with.
         found: Candidates.
         vitals: What time has made of them, in their order.

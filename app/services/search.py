@@ -101,7 +101,8 @@ def gather(
         forms = inflected(spellings) if policy.language == "english" else {}
         every = list(dict.fromkeys([*spellings, *chain.from_iterable(forms.values())]))
         in_archive = "archived" in request.tiers
-        asked, total = words.terms(tx, tenant_id, request.query, every, policy.language, every=in_archive)
+        asked, active = words.terms(tx, tenant_id, request.query, every, policy.language, every=in_archive)
+        asked, total = archived.counted(tx, tenant_id, asked, active) if in_archive else (asked, active)
     query = terms.weigh(asked, total, forms, emphasis)
     wanted = request.ranking(policy.ranking)
     ranking, probe = wanted, store.Probe({}, None, None)
@@ -113,7 +114,7 @@ def gather(
         vector = _vector(tenant_id, space, request, query.spellings) if modes.based(wanted).relevance else None
         short = _short(tenant_id, space, request, query.spellings, wanted) if in_archive else ()
         ranking = modes.based(wanted, has_vector=bool(short) or (vector is not None and bool(vector.any())))
-        among = total if graphs.has_graph(there, total) else None
+        among = active if graphs.has_graph(there, active) else None
         space_id = space.space_id if space else None
         probe = store.Probe(query.lexemes if ranking.words else {}, space_id, vector, among, short)
         with database.tenant(tenant_id) as tx:

@@ -203,6 +203,28 @@ WHERE tenant_id = %(tenant)s AND space_id IS NOT NULL GROUP BY space_id, basis_i
 """
 
 
+def documents(tx: Connection, tenant_id: UUID, lexemes: Sequence[str]) -> tuple[dict[str, int], int]:
+    """About how many archived memories have each of these lexemes in their own words, and how many there are.
+
+    Counted in the first 2,000, and taken to be as frequent in the others: rarity needs no more.
+    """
+    values = {"tenant": tenant_id, "lexemes": list(lexemes), "most": _COUNTED}
+    row = driver(tx).execute(_TOTAL, values).fetchone()
+    total = int(row[0]) if row else 0
+    share = max(total / _COUNTED, 1.0)
+    return {lexeme: round(share * count) for lexeme, count in driver(tx).execute(_DOCUMENTS, values)}, total
+
+
+_COUNTED: Final = 2000
+_TOTAL: Final = "SELECT count(*) FROM archived_memories WHERE tenant_id = %(tenant)s"
+_DOCUMENTS: Final = """
+SELECT lexeme, count(*) FROM (
+  SELECT own FROM archived_memories WHERE tenant_id = %(tenant)s ORDER BY memory_id LIMIT %(most)s
+) AS first CROSS JOIN unnest(tsvector_to_array(own)) AS lexeme
+WHERE lexeme = ANY (%(lexemes)s::text[]) GROUP BY lexeme
+"""
+
+
 def lock_whole(tx: Connection, tenant_id: UUID, space_id: int, limit: int) -> Vectors:
     """Vectors of a space that were kept whole though a basis could reduce them, locked."""
     values = {"tenant": tenant_id, "space": space_id, "limit": limit}

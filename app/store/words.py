@@ -11,7 +11,6 @@ neighbours then always see each other, and counts stay exact.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from uuid import UUID
 
 from sqlalchemy import Connection, text
@@ -288,8 +287,7 @@ def terms(
 ) -> tuple[list[Term], int]:
     """The lexemes of a query and of its words one by one, with their counts; and the number of active memories.
 
-    A lexeme that no active memory has is left out where it is of the query as a whole; or else, where `every` one is
-    wanted, counts as if one had it.
+    A lexeme of the query as a whole that none of them has is left out, unless `every` one is wanted.
     """
     values = {"tenant": tenant_id, "query": query, "spellings": list(spellings), "language": language, "every": every}
     rows = tx.execute(_TERMS, values).all()
@@ -297,8 +295,7 @@ def terms(
         Term(lexeme, documents, None if number is None else spellings[number - 1]) for lexeme, documents, number in rows
     ]
     total = sum(term.documents for term in found if not term.lexeme)
-    least = int(every)
-    return [replace(term, documents=max(term.documents, least)) for term in found if term.lexeme], total
+    return [term for term in found if term.lexeme], total
 
 
 def said(
