@@ -10,6 +10,7 @@ from uuid import UUID
 import numpy as np
 import numpy.typing as npt
 
+from app import failpoints
 from app.domain.dynamics.state import Event, Row, choose
 from app.domain.dynamics.timeline import Era
 from app.domain.tiers import DECAY_TIERS
@@ -73,6 +74,7 @@ def restore_used(
     lifted = come_back(tx, tenant_id, back, "archived", era, now)
     work.add(tx, [work.EMBED], tenant_id, lacking)
     words.index(tx, tenant_id, back.ids, era.policy.language, era.policy.time_zone)
+    failpoints.reach("restore.before_commit")
     columns = {field.name: getattr(used.state, field.name).copy() for field in fields(used.state)}
     for name, column in columns.items():
         column[places] = getattr(lifted.state, name)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import time
 from uuid import UUID
 
@@ -130,3 +133,21 @@ def test_a_callers_own_vector_comes_back_as_it_was(service: Service) -> None:
     assert service.rows("SELECT * FROM embeddings WHERE memory_id = %s", kettle) == before
     attic.embed(service)
     assert service.rows("SELECT * FROM embeddings WHERE memory_id = %s", kettle) == before
+
+
+def test_killed_before_its_commit_it_stays_in_the_archive_and_can_be_used_again(service: Service) -> None:
+    tenant = service.tenant()
+    kettle, boat = archived(service, tenant)
+    code = (
+        "import sys; from uuid import UUID; from app.services import restores; from app.store import database\n"
+        "tenant, memory = map(UUID, sys.argv[1:])\n"
+        "with database.tenant(tenant) as tx: restores.restore(tx, tenant, [memory])"
+    )
+    environment = {**os.environ, "EBBING_FAILPOINTS": "restore.before_commit"}
+    command = [sys.executable, "-c", code, str(tenant.tenant_id), str(kettle)]
+    assert subprocess.run(command, env=environment, check=False).returncode == -9
+    assert tiers(service, [kettle, boat]) == ["archived", "archived"]
+    attic.check(service, [kettle, boat])
+    by_touch(service, tenant, kettle)
+    attic.embed(service)
+    attic.check(service, [kettle, boat])
