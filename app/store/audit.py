@@ -11,7 +11,7 @@ from uuid import UUID
 import msgspec
 from sqlalchemy import Connection, text
 
-from app.domain.audit import NOTHING, Entry, Place
+from app.domain.audit import NOTHING, START, Entry, Place
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +78,15 @@ _END = text("""
 SELECT head.seq, head.hash, coalesce((SELECT max(seq) FROM audit WHERE tenant_id = :tenant), 0) AS last_seq
 FROM (SELECT) AS one LEFT JOIN audit_heads AS head ON head.tenant_id = :tenant
 """)
+
+
+def place(tx: Connection, tenant_id: UUID, *, back: int) -> Place:
+    """The entry so many before a chain's end, or its start where it has fewer."""
+    row = tx.execute(_PLACE, {"tenant": tenant_id, "back": back}).one_or_none()
+    return START if row is None else Place(row.seq, row.hash)
+
+
+_PLACE = text("SELECT seq, hash FROM audit WHERE tenant_id = :tenant ORDER BY seq DESC OFFSET :back LIMIT 1")
 
 _ENTRY = """
 SELECT tenant_id, seq, at, actor, action, subject, items, digest, details, previous, hash FROM audit

@@ -74,5 +74,5 @@ class Lot:
 
 def _packed(tenant_id: UUID, arrivals: Sequence[Arrival], now_ms: int) -> tuple[bytes, bytes]:
     pieces = list(copying.pack(tenant_id, arrivals, now_ms, copying.Terms()))
-    memories, states = (b"".join(piece[n] for piece in pieces) for n in (0, 1))
+    memories, states = b"".join(rows for rows, _, _ in pieces), b"".join(state for _, state, _ in pieces)
     return copying.HEADER + memories + copying.TRAILER, copying.HEADER + states + copying.TRAILER

@@ -13,8 +13,9 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
-from app.domain.audit import START, Broken, Place
-from app.services import audit
+from app import metrics
+from app.domain.audit import START, Broken, Place, anchor_of
+from app.services import audit, retention
 from app.services.audit import Verified
 from app.store import database
 from tests.service import Service
@@ -177,3 +178,17 @@ def test_a_subject_is_a_digest_that_is_the_tenants_own(service: Service, tenant_
         digest for (digest,) in service.rows("SELECT subject FROM audit WHERE subject IS NOT NULL ORDER BY at")
     ]
     assert first == again != others
+
+
+def test_at_night_the_end_of_a_chain_is_verified_and_its_anchor_logged(
+    service: Service, tenant_id: UUID, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    retention.keep_house(tenant_id)
+    assert f'"anchor": "{anchor_of(whole(tenant_id).place)}"' in capsys.readouterr().out
+    with tampering(service) as owner:
+        owner.execute("UPDATE audit SET items = 99 WHERE seq = 5")
+    monkeypatch.setattr(audit, "NIGHT_ENTRIES", 2)
+    assert audit.watch(tenant_id).broken is None
+    monkeypatch.setattr(audit, "NIGHT_ENTRIES", 3)
+    assert audit.watch(tenant_id).broken == Broken(5, "it was altered after it was written")
+    assert metrics.counts()["audits_broken"] == 1
