@@ -168,6 +168,25 @@ def test_two_upgrades_at_once_are_one_after_the_other(empty_url: str) -> None:
     assert revision(empty_url) == migrate.head()
 
 
+def test_what_was_there_before_is_counted(empty_url: str) -> None:
+    migrate.upgrade(empty_url, "0006")
+    with psycopg.connect(empty_url) as owner:
+        owner.execute(
+            "INSERT INTO memories (tenant_id, memory_id, seq, text, created_at) "
+            "SELECT '00000000-0000-0000-0000-000000000001', gen_random_uuid(), n, 'größe', now() "
+            "FROM generate_series(1, 6) AS n"
+        )
+        owner.execute(
+            "INSERT INTO memory_state (tenant_id, memory_id, tier, created_at, accessed_at, anchored_at) "
+            "SELECT tenant_id, memory_id, (ARRAY['active', 'active', 'active', 'archived', 'cold', 'deleted'])[seq], "
+            "now(), now(), now() FROM memories"
+        )
+    migrate.upgrade(empty_url)
+    with psycopg.connect(empty_url) as owner:
+        found = owner.execute("SELECT active, archived, cold, text_bytes FROM tenant_counts").fetchall()
+    assert found == [(3, 1, 1, 5 * 7)]
+
+
 def test_a_login_without_the_rights_is_told_which_it_needs(empty_url: str) -> None:
     name = f"weak_{token_hex(4)}"
     with psycopg.connect(empty_url, autocommit=True) as server:

@@ -14,7 +14,7 @@ from uuid import UUID
 import numpy as np
 import numpy.typing as npt
 
-from app.domain.audit import Detail
+from app.domain.audit import SYSTEM, Detail
 from app.domain.dynamics.timeline import Era
 from app.domain.lifecycle import Decision, Standing
 from app.domain.tiers import DECAY_TIERS, Seen
@@ -140,3 +140,29 @@ def note(tx: database.Transaction, tenant_id: UUID, moved: Due, target: str, tex
     tenant_counts.add(tx, tenant_id, more.less(fewer)._replace(text_bytes=text_bytes))
     details: dict[str, Detail] = {"to": target, **{f"from_{tier}": count for tier, count in sources.items() if count}}
     audit.enter(tx, tenant_id, "tier_moved", ids=moved.held.ids, details=details)
+
+
+def note_restored(
+    tx: database.Transaction,
+    tenant_id: UUID,
+    memory_ids: Sequence[UUID],
+    source: str,
+    *,
+    text_bytes: int = 0,
+    actor: str = SYSTEM,
+) -> None:
+    """Enter that memories of a tier are active again into the tenant's numbers and its audit.
+
+    Args:
+        tx: The tenant's transaction; it locks nothing after this.
+        tenant_id: The tenant.
+        memory_ids: None of them was active.
+        source: The tier that they come from, `archived` or `cold`.
+        text_bytes: By how much the database holds more text of them now.
+        actor: Id of the key that asked for it; `SYSTEM` where they were used.
+    """
+    if memory_ids:
+        count = len(memory_ids)
+        change = Counts(**{source: -count})._replace(active=count, text_bytes=text_bytes)
+        tenant_counts.add(tx, tenant_id, change)
+        audit.enter(tx, tenant_id, "memories_restored", actor, ids=memory_ids, details={"from": source})

@@ -11,7 +11,7 @@ from app import metrics
 from app.domain.memory import MemoryPatch
 from app.domain.policy import Policy
 from app.services import counts, ingest, memories, moves, night, quota, stats
-from app.store import database, tenant_counts
+from app.store import database, tenant_counts, tiers
 from app.store.tenant_counts import NONE, Counts
 from tests.service import Service
 from tests.services.aged import Aged
@@ -86,6 +86,12 @@ def test_moves_are_counted_and_audited_once_a_batch(service: Service, monkeypatc
         ("system", 1, {"to": "cold", "from_archived": 1}),
     ]
     assert kept(aged.tenant_id)[:3] == (0, 2, 1)
+    with database.tenant(aged.tenant_id) as tx:
+        tiers.write(tx, aged.tenant_id, due.held.ids, "active")
+        moves.note_restored(tx, aged.tenant_id, due.held.ids, "cold", actor="key1")
+    found = service.rows("SELECT actor, items, details FROM audit WHERE action = 'memories_restored'")
+    assert found == [("key1", 1, {"from": "cold"})]
+    assert kept(aged.tenant_id)[:3] == (1, 2, 0)
     assert counts.recount(aged.tenant_id) == NONE
 
 
