@@ -76,6 +76,8 @@ def page(
 def get(caller: Reader, memory_id: str, as_of: AsOf = None) -> Response:
     """A memory; `status` is `pending`, and its strength null, while it waits to be stored.
 
+    Of one in cold storage, `summary` is true: its text is what is kept of it here, the first sentences.
+
     With `as_of`, `strength`, `score`, `importance`, `decay_tier`, `next_due_at` and the review's `priority` are those
     of another moment. Of one before the last use or change of the memory, they are as they were then.
     """

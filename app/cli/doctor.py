@@ -61,6 +61,7 @@ def _findings(url: str | None) -> Iterator[Finding]:
         yield from checkup.postgresql()
         yield from checkup.embedding_spaces()
         yield from checkup.missing_dynamics()
+    yield from checkup.cold_storage(config)
     if config.redis_url is not None:
         yield from checkup.redis()
         yield from checkup.lanes()

@@ -72,6 +72,25 @@ def redis() -> Iterator[Finding]:
         yield Finding("redis settings", "ok", "noeviction, append-only file")
 
 
+def cold_storage(config: Settings) -> Iterator[Finding]:
+    """The store that the settings name, tried with an object of its own, and the key without which it is of no use."""
+    from app.clients.cold_store import StoreFailed, cold_store  # noqa: PLC0415 - heavy, and it may be what is broken
+
+    if config.cold_url is None and not config.home.is_dir():
+        yield Finding("cold storage", "ok", "a folder in the home, made when it is needed")
+        return
+    try:
+        store = cold_store()
+        store.probe()
+    except (Misconfigured, StoreFailed) as error:
+        yield Finding("cold storage", "fail", f"{error}: check EBBING_COLD_URL, and the store's credentials")
+        return
+    yield Finding("cold storage", "ok", f"{store.name} takes, gives and deletes objects")
+    if config.master_key is None and config.database_url is not None:
+        detail = "EBBING_MASTER_KEY isn't set, so nothing moves into cold storage: give all processes the same"
+        yield Finding("master key", "warn", detail)
+
+
 def lanes() -> Iterator[Finding]:
     """When each lane's worker was last heard of."""
     try:

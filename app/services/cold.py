@@ -145,9 +145,7 @@ def path_of(tenant_id: UUID, segment_id: UUID) -> str:
 def _enter(tenant_id: UUID, written: _Written, as_of: datetime | None) -> int:
     """Cut down the rows of what is as it was when it was sealed, and point to their records. Returns how many."""
     with database.tenant(tenant_id) as tx:
-        holds.share(tx, tenant_id)
-        locked = cold.lock(tx, tenant_id, list(written.contents), wait=False)
-        due = moves.retake(tx, tenant_id, locked, SOURCE, as_of)
+        due = moves.retake(tx, tenant_id, list(written.contents), SOURCE, as_of)
         kept = keys.owners(tx, tenant_id, list(written.owners), held=True)
         now = cold.contents(tx, tenant_id, due.held.ids)
         owner_of = {key_id: wrapped.owner for key_id, wrapped in written.keys.items()}

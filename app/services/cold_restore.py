@@ -101,7 +101,7 @@ def restore(tenant_id: UUID, memory_ids: Sequence[UUID]) -> Outcome:
         Misconfigured: There is no master key, or another one than before.
     """
     left = sorted(set(memory_ids))
-    restored: list[UUID] = []
+    restored: set[UUID] = set()
     failed: dict[UUID, str] = {}
     for _ in range(_LOOKS):  # a compaction may have moved some meanwhile
         with database.tenant(tenant_id) as tx:
@@ -109,7 +109,7 @@ def restore(tenant_id: UUID, memory_ids: Sequence[UUID]) -> Outcome:
             opened = key_store.opened(tx, tenant_id, [place.entry.key_id for place in places.values()])
         bodies, failed = _fetched(tenant_id, places, opened)
         failpoints.reach("restore.after_fetch")
-        restored += _write_back(tenant_id, bodies, places)
+        restored |= set(_write_back(tenant_id, bodies, places))
         with database.tenant(tenant_id) as tx:
             still = cold.places(tx, tenant_id, [each for each in left if each not in restored])
         left = [each for each, place in still.items() if place != places.get(each)]
@@ -218,6 +218,8 @@ def come_back(tx: database.Transaction, tenant_id: UUID, memory_ids: Sequence[UU
         tenant_id: The tenant.
         memory_ids: All of them cold.
     """
+    if not memory_ids:
+        return
     locked = states.lock(tx, tenant_id, memory_ids)
     now = database.now(tx).timestamp()
     times = strengths.timeline(tx, tenant_id)

@@ -88,8 +88,8 @@ def carry_on(tenant_id: UUID, state: dict[str, Any], until: float) -> Step:
     checked = check(tenant_id)
     named = [f"{memory_id}: {why}" for memory_id, why in list(checked.lost.items())[:NAMED_MAX]]
     more = [f"and {len(checked.lost) - NAMED_MAX} more"] if len(checked.lost) > NAMED_MAX else []
-    counts |= Counter(orphans=checked.orphans, lost=len(checked.lost))
-    return Step(0, state, finished=True, counts=counts, notes=(*notes, *named, *more))
+    counts.update(orphans=checked.orphans, lost=len(checked.lost))
+    return Step(0, state, finished=True, counts=dict(counts), notes=(*notes, *named, *more))
 
 
 def compact(tenant_id: UUID, spoilt: set[UUID] | frozenset[UUID] = frozenset()) -> tuple[int, dict[UUID, str]]:

@@ -17,9 +17,10 @@ from msgspec.structs import replace
 from app.clients.resilience import ProviderFailed
 from app.domain.ids import first_seq, memory_uuids
 from app.errors import Misconfigured
-from app.services import restores, spaces, strengths
+from app.services import cold_restore, restores, spaces, strengths
 from app.store import (
     arrivals,
+    cold,
     database,
     embeddings,
     holds,
@@ -85,6 +86,7 @@ def store(tenant_id: UUID, careful: Sequence[Arrival]) -> int:
             }
             memories.set_kinds(tx, tenant_id, kinds)
             tiers.look_again(tx, tenant_id, list(written.changed & known.keys()))
+        cold_restore.come_back(tx, tenant_id, list(cold.places(tx, tenant_id, list(written.changed & known.keys()))))
         later |= embeddings.remove(tx, tenant_id, reworded)
         restores.restore(tx, tenant_id, list(written.changed & known.keys()))
         if reworded:

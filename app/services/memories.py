@@ -16,12 +16,13 @@ from app.domain.audit import SYSTEM
 from app.domain.envelope import Envelope
 from app.domain.ids import base_of, place_of, unix_ms_of
 from app.domain.memory import KINDS, MemoryIn, MemoryPatch, decode
-from app.errors import EbbingError, NotFound, Unavailable
-from app.services import audit, policies, restores, strengths
+from app.errors import Conflict, EbbingError, NotFound, Unavailable
+from app.services import audit, cold_restore, policies, restores, strengths
 from app.services.holds import check_free
 from app.store import (
     archive,
     arrivals,
+    cold,
     database,
     embeddings,
     holds,
@@ -90,13 +91,16 @@ def edit(tenant_id: UUID, memory_id: UUID, patch: MemoryPatch) -> Stored:
     Raises:
         NotFound: This tenant has no such memory.
         Unavailable: It is still in the queue.
-        Conflict: It is under a legal hold, and more than its `STATE_FIELDS` is to change.
+        Conflict: It is under a legal hold, and more than its `STATE_FIELDS` is to change; or it is in cold storage, and
+            its row isn't all there is of it.
     """
     given = {name: value for name in patch.__struct_fields__ if (value := getattr(patch, name)) is not msgspec.UNSET}
     changes = {name: value for name, value in given.items() if name not in STATE_FIELDS}
     policy = policies.current(tenant_id)
     with stored_only(tenant_id, memory_id), database.tenant(tenant_id) as tx:
         stored_id = _lock_free(tx, tenant_id, memory_id) if changes else lock(tx, tenant_id, memory_id)
+        if cold.places(tx, tenant_id, [stored_id]):
+            raise Conflict("this memory is in cold storage: restore it first, by POST /v1/memories/{id}/restore")
         restored = restores.restore(tx, tenant_id, [stored_id])
         again = memories.ENRICHED_FIELDS & changes.keys()
         former = words.neighbours(tx, tenant_id, [stored_id]) if again else []
@@ -140,6 +144,7 @@ def delete(tenant_id: UUID, memory_id: UUID, actor: str = SYSTEM) -> None:
             tiers.retire(tx, tenant_id, [stored_id])
             later = embeddings.remove(tx, tenant_id, [stored_id])
             words.remove(tx, tenant_id, [stored_id])
+            cold_restore.discard(tx, tenant_id, [stored_id])
             archive.remove(tx, tenant_id, [stored_id])
             scores.remove(tx, tenant_id, [stored_id])
             memories.mark_deleted(tx, tenant_id, [stored_id])

@@ -19,7 +19,7 @@ from app.domain.dynamics.timeline import Era
 from app.domain.lifecycle import Decision, Standing
 from app.domain.tiers import DECAY_TIERS, Seen
 from app.services import audit, strengths
-from app.store import database, events, holds, standings, states, tenant_counts, tiers
+from app.store import cold, database, events, holds, standings, states, tenant_counts, tiers
 from app.store.events import Change
 from app.store.states import Held, Looks
 from app.store.tenant_counts import Counts
@@ -79,16 +79,20 @@ def take(tx: database.Transaction, tenant_id: UUID, source: str, limit: int, as_
 def retake(
     tx: database.Transaction, tenant_id: UUID, memory_ids: Sequence[UUID], source: str, as_of: datetime | None = None
 ) -> Due:
-    """The same of memories that an earlier transaction has taken; those that are no longer in that tier left out.
+    """The same of memories that an earlier transaction has taken, their rows in `memories` locked too.
+
+    Those that are no longer in that tier, or that somebody else has locked, are left out.
 
     Args:
-        tx: The tenant's transaction, which has locked the memories' rows.
+        tx: The tenant's transaction.
         tenant_id: The tenant.
         memory_ids: What was taken.
         source: The tier that they were in.
         as_of: As it was then.
     """
-    due = _decided(tx, tenant_id, states.lock(tx, tenant_id, memory_ids), as_of)
+    holds.share(tx, tenant_id)
+    free = cold.lock(tx, tenant_id, memory_ids, wait=False)
+    due = _decided(tx, tenant_id, states.lock(tx, tenant_id, free), as_of)
     return due.only(np.flatnonzero(due.standing.tiers == DECAY_TIERS.index(source)))
 
 

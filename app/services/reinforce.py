@@ -21,8 +21,8 @@ from app.domain.ids import RANDOM_BYTES, new_base
 from app.domain.reinforcement import Moments, Reinforced, Uses, reinforced, rested
 from app.domain.touch import Touches, Use, encode, found
 from app.errors import BacklogFull, Unavailable
-from app.services import associates, memories, promotion, restores, strengths
-from app.store import arrivals, database, events, states
+from app.services import associates, memories, promotion, restores, strengths, thawing
+from app.store import arrivals, cold, database, events, states
 from app.store import uses as store
 from app.store.events import Change, EventKind
 from app.store.packed import kept
@@ -97,6 +97,10 @@ def apply(tenant_id: UUID, touched: Sequence[Touched]) -> None:
     with database.tenant(tenant_id) as tx:
         fresh = arrivals.note_fresh(tx, tenant_id, dict.fromkeys(by_base, 0))
         done = _reinforce(tx, tenant_id, [each for base, each in by_base.items() if base in fresh])
+        used = {done.known_as.get(use.id, use.id) for each in touched for use in each.touches.uses}
+        frozen = list(cold.places(tx, tenant_id, list(used)))
+    if frozen:
+        thawing.start(tenant_id, frozen)
     for name, count in done.counts.items():
         metrics.count(name, count)
 
@@ -128,6 +132,9 @@ def touch(tenant_id: UUID, memory_id: UUID, touches: Touches) -> Touch:
         stored_id = done.known_as.get(memory_id, memory_id)
         if stored_id not in done.before.ids:
             raise memories.Missing
+        frozen = list(cold.places(tx, tenant_id, [stored_id]))
+    if frozen:
+        thawing.start(tenant_id, frozen)
     for name, count in done.counts.items():
         metrics.count(name, count)
     place = np.array([done.before.ids.index(stored_id)])

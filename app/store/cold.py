@@ -106,10 +106,11 @@ def _has_archive(tx: Connection) -> bool:
     return bool(row and row[0])
 
 
+# The ids twice: without statistics of a tenant, the planner would go through all of its memories for each.
 _CUT_DOWN: Final = """
 UPDATE memories AS memory SET text = given.text, entities = '{}', metadata = NULL
 FROM unnest(%(ids)s, %(texts)s::text[]) AS given (memory_id, text)
-WHERE memory.tenant_id = %(tenant)s AND memory.memory_id = given.memory_id
+WHERE memory.tenant_id = %(tenant)s AND memory.memory_id = ANY (%(ids)s) AND memory.memory_id = given.memory_id
 """
 _CUT_LINKS: Final = "DELETE FROM links WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s)"
 _CUT_VECTORS: Final = "DELETE FROM embeddings WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s)"
@@ -138,7 +139,7 @@ _FILL: Final = """
 UPDATE memories AS memory SET text = body->>'text', metadata = nullif(body->'metadata', 'null'),
   entities = ARRAY(SELECT jsonb_array_elements_text(body->'entities'))
 FROM unnest(%(ids)s, %(bodies)s::jsonb[]) AS given (memory_id, body)
-WHERE memory.tenant_id = %(tenant)s AND memory.memory_id = given.memory_id
+WHERE memory.tenant_id = %(tenant)s AND memory.memory_id = ANY (%(ids)s) AND memory.memory_id = given.memory_id
 """
 _FILL_LINKS: Final = """
 INSERT INTO links (tenant_id, memory_id, other_id, kind, weight, source, created_at)
@@ -146,9 +147,9 @@ SELECT %(tenant)s, given.memory_id, link.other_id, link.kind, link.weight, link.
 FROM unnest(%(ids)s, %(bodies)s::jsonb[]) AS given (memory_id, body)
 CROSS JOIN jsonb_to_recordset(body->'links')
   AS link (other_id uuid, kind text, weight real, source text, created_at timestamptz)
-WHERE EXISTS (
-  SELECT FROM memories AS other
-  WHERE other.tenant_id = %(tenant)s AND other.memory_id = link.other_id AND other.deleted_at IS NULL)
+WHERE (
+  SELECT deleted_at IS NULL FROM memories AS other
+  WHERE other.tenant_id = %(tenant)s AND other.memory_id = link.other_id)
 ON CONFLICT DO NOTHING
 """
 

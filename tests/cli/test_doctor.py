@@ -56,6 +56,7 @@ def test_a_service_that_is_well(cli: Cli, api: Stub, folder: Path) -> None:
         "reranker",
         "provider",
         "dynamics",
+        "cold storage",
         "api",
         "api: redis",
         "api key",

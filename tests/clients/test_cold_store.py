@@ -28,7 +28,9 @@ def s3() -> Iterator[str]:
     url = f"http://127.0.0.1:{port}"
     command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
     quiet = subprocess.DEVNULL
-    with subprocess.Popen(command, stdin=quiet, stdout=quiet, stderr=quiet, env={**os.environ, **CREDENTIALS}) as server:
+    with subprocess.Popen(
+        command, stdin=quiet, stdout=quiet, stderr=quiet, env={**os.environ, **CREDENTIALS}
+    ) as server:
         try:
             until(lambda: answers(url), "the S3 server answers", 60)
             yield url

@@ -121,7 +121,12 @@ def test_an_abridged_text_is_a_beginning_of_it_and_short(text: str) -> None:
 
 @pytest.mark.parametrize(
     ("text", "ends"),
-    [("One. Two. " + "x" * 2000, "One. Two."), ("word " * 500, "word…"), ("x" * 2000, "x…"), ("第一。" * 500, "第一。")],
+    [
+        ("One. Two. " + "x" * 2000, "One. Two."),
+        ("word " * 500, "word…"),
+        ("x" * 2000, "x…"),
+        ("第一。" * 500, "第一。"),
+    ],
 )
 def test_it_ends_at_a_sentence_else_at_a_word_else_anywhere(text: str, ends: str) -> None:
     assert abridged(text).endswith(ends)

@@ -32,29 +32,42 @@ DRAIN_MAY = {
 }
 
 
+def named(schema: str, table: str) -> str:
+    """A table's name, with its schema where that is the key store's."""
+    return f"CASE {schema} WHEN 'public' THEN {table} ELSE {schema} || '.' || {table} END"
+
+
 @pytest.fixture
 def guarded(service: Service) -> list[str]:
     """The tables that hold rows of tenants."""
     found = service.rows(
-        "SELECT table_name FROM information_schema.columns "
-        "WHERE table_schema = 'public' AND column_name = 'tenant_id' ORDER BY 1"
+        f"SELECT {named('table_schema', 'table_name')} FROM information_schema.columns "  # noqa: S608 - constants
+        "WHERE table_schema IN ('public', 'ebbing_keys') AND column_name = 'tenant_id' ORDER BY 1"
     )
     return [table for (table,) in found if table not in SHARED]
 
 
 def test_every_table_is_guarded_or_known_to_be_shared(service: Service, guarded: list[str]) -> None:
-    tables = {table for (table,) in service.rows("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")}
+    found = service.rows(
+        f"SELECT {named('schemaname', 'tablename')} FROM pg_tables "  # noqa: S608 - constants
+        "WHERE schemaname IN ('public', 'ebbing_keys')"
+    )
+    tables = {table for (table,) in found}
     assert tables - set(guarded) == SHARED | WITHOUT_TENANT
     found = service.rows(
-        "SELECT relname, relrowsecurity, relforcerowsecurity FROM pg_class JOIN pg_namespace n ON n.oid = relnamespace "
-        "WHERE relkind IN ('r', 'p') AND nspname = 'public'"
+        f"SELECT {named('nspname', 'relname')}, relrowsecurity, relforcerowsecurity "  # noqa: S608 - constants
+        "FROM pg_class JOIN pg_namespace n ON n.oid = relnamespace "
+        "WHERE relkind IN ('r', 'p') AND nspname IN ('public', 'ebbing_keys')"
     )
     security = {table: (enabled, forced) for table, enabled, forced in found}
     assert {table for table in guarded if security[table] != (True, True)} == set()
 
 
 def test_every_policy_is_for_all_commands_and_checks_what_is_written(service: Service, guarded: list[str]) -> None:
-    found = service.rows("SELECT tablename, permissive, roles::text, cmd, qual, with_check FROM pg_policies")
+    found = service.rows(
+        f"SELECT {named('schemaname', 'tablename')}, permissive, roles::text, cmd, qual, with_check "  # noqa: S608 - constants
+        "FROM pg_policies"
+    )
     policies = {table: rest for table, *rest in found}
     assert set(policies) == set(guarded)
     assert len(found) == len(guarded)
@@ -79,7 +92,8 @@ def test_no_role_of_the_service_can_pass_by_but_the_drain(service: Service) -> N
 
 def test_the_service_owns_nothing(service: Service) -> None:
     owners = service.rows(
-        "SELECT DISTINCT tableowner FROM pg_tables WHERE tablename <> 'alembic_version' AND schemaname = 'public'"
+        "SELECT DISTINCT tableowner FROM pg_tables "
+        "WHERE tablename <> 'alembic_version' AND schemaname IN ('public', 'ebbing_keys')"
     )
     assert owners == [("ebbing_owner",)]
     members = service.rows(
@@ -91,11 +105,12 @@ def test_the_service_owns_nothing(service: Service) -> None:
 
 def grants(service: Service, role: str) -> dict[str, set[str]]:
     """What a role may do with each table, its columns' grants included."""
+    table = named("table_schema", "table_name")
     found = service.rows(
-        "SELECT table_name, privilege_type FROM information_schema.table_privileges "
-        "WHERE table_schema = 'public' AND grantee = %s "
-        "UNION SELECT table_name, privilege_type FROM information_schema.column_privileges "
-        "WHERE table_schema = 'public' AND grantee = %s",
+        f"SELECT {table}, privilege_type FROM information_schema.table_privileges "  # noqa: S608 - constants
+        "WHERE table_schema IN ('public', 'ebbing_keys') AND grantee = %s "
+        f"UNION SELECT {table}, privilege_type FROM information_schema.column_privileges "
+        "WHERE table_schema IN ('public', 'ebbing_keys') AND grantee = %s",
         role,
         role,
     )
@@ -136,6 +151,18 @@ HISTORY = (
     ("reviews", "due_at, interval_days, reviewed_at", "now(), 1, now()"),
     ("archived_memories", "text_version", "1"),
     ("pca_samples", "space_id, vector", "1, '[1]'"),
+    (
+        "cold_memories",
+        "segment_id, start, length, checksum, key_id, text_version",
+        "gen_random_uuid(), 1, 1, '', gen_random_uuid(), 1",
+    ),
+)
+
+# What belongs to no memory alone.
+OTHERS = (
+    ("segments", "segment_id, path, bytes, checksum, records", "gen_random_uuid(), 'x', 1, '', 1"),
+    ("ebbing_keys.owner_keys", "owner, wrapped", "'', ''"),
+    ("ebbing_keys.record_keys", "key_id, owner, wrapped", "gen_random_uuid(), '', ''"),
 )
 
 
@@ -157,6 +184,9 @@ def filled(service: Service) -> Service:
         "VALUES (%s, 1, '', '', 0, 0)",
         tenant.tenant_id,
     )
+    for table, columns, values in OTHERS:
+        insert = f"INSERT INTO {table} (tenant_id, {columns}) VALUES (%s, {values}) ON CONFLICT DO NOTHING"  # noqa: S608 - constants
+        service.rows(insert, ROW["tenant_id"])
     return service
 
 

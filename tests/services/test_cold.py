@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from uuid import UUID
+
 import msgspec
 import pytest
 
 from app.clients.cold_store import Failure, StoreFailed, cold_store
 from app.domain.jobs import Job
-from app.errors import Misconfigured
 from app.domain.links import NewLink
-from app.services import cold, cold_restore, jobs, key_store, links, memories, thawing
+from app.domain.memory import decode_patch
+from app.domain.touch import Touches, Use
+from app.errors import Conflict, Misconfigured
+from app.services import cold, cold_restore, ingest, jobs, key_store, links, memories, reinforce, thawing
+from app.services.reinforce import Touched
 from app.store import database
 from tests.services.chilled import LONG, Chilled, aged, chilled
 
@@ -46,9 +51,10 @@ def test_a_restore_brings_back_what_there_was_and_counts_as_a_use(chilled: Chill
     assert chilled.rows(*ids) == before
     assert chilled.service.rows("SELECT memory_id, other_id, kind FROM links") == [(*ids, "related")]
     assert chilled.tiers(*ids) == ["active", "active"]
-    assert chilled.service.rows("SELECT access_count, wanted_tier, restored_at FROM memory_state") == [
-        (1, "active", chilled.aged.now)
-    ] * 2
+    assert (
+        chilled.service.rows("SELECT access_count, wanted_tier, restored_at FROM memory_state")
+        == [(1, "active", chilled.aged.now)] * 2
+    )
     assert min(chilled.aged.strengths(*ids)) >= 0.45 - 1e-6
     waiting = chilled.service.rows("SELECT stage FROM tenant_work ORDER BY stage")
     assert waiting == [("embed",), ("index",)]
@@ -71,9 +77,7 @@ def test_subjects_lie_side_by_side_and_each_has_a_key(chilled: Chilled) -> None:
     assert chilled.keys() == (3, 4)
 
 
-def test_what_was_changed_used_or_held_meanwhile_stays(
-    chilled: Chilled, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_was_changed_used_or_held_meanwhile_stays(chilled: Chilled, monkeypatch: pytest.MonkeyPatch) -> None:
     ids = chilled.remember("goes", "edited", "tagged", "used", "deleted", "held")
 
     def meanwhile(name: str, about: str = "") -> None:
@@ -157,8 +161,6 @@ def test_what_is_lost_or_damaged_is_named_and_the_rest_comes_back(chilled: Chill
     data = bytearray(paths[2].read_bytes())
     data[-20] ^= 1
     paths[2].write_bytes(data)
-    with database.tenant(chilled.tenant_id) as tx:
-        chilled.service.rows("UPDATE memories SET subject = 'ann' WHERE memory_id = ANY (%s)", keyless)
     chilled.service.rows(
         "DELETE FROM ebbing_keys.record_keys WHERE key_id IN "
         "(SELECT key_id FROM cold_memories WHERE memory_id = ANY (%s))",
@@ -169,7 +171,7 @@ def test_what_is_lost_or_damaged_is_named_and_the_rest_comes_back(chilled: Chill
     jobs.carry_on(job_id)
     done = jobs.get(chilled.tenant_id, job_id)
     assert (done.status, done.counts) == ("done", {"restored": 4, "failed": 6})
-    told = {memory_id: why for memory_id, why in (line["message"].split(": ", 1) for line in done.log or [])}
+    told = dict(line["message"].split(": ", 1) for line in done.log or [])
     assert told == {
         **{str(each): "its object is missing" for each in missing},
         str(truncated[1]): "truncated",
@@ -227,3 +229,53 @@ def test_a_step_again_after_a_crash_restores_nothing_twice(chilled: Chilled) -> 
     assert cold_restore.step(job).counts == {"restored": 1, "failed": 0}
     assert cold_restore.step(job).counts == {"restored": 0, "failed": 1}
     assert chilled.service.one("SELECT access_count FROM memory_state WHERE memory_id = %s", ids[0]) == 1
+
+
+# --- What else happens to a cold memory ---
+
+
+def test_a_use_of_a_cold_memory_starts_its_restore(chilled: Chilled) -> None:
+    ids = chilled.remember("touched", "observed", "neither")
+    chilled.cool()
+    reinforce.touch(chilled.tenant_id, ids[0], touches(ids[0]))
+    reinforce.apply(chilled.tenant_id, [Touched(bytes(16), chilled.aged.now.timestamp(), touches(ids[1]))])
+    started = chilled.service.rows("SELECT job_id, parameters FROM jobs WHERE kind = 'restore' ORDER BY created_at")
+    assert [told for _, told in started] == [{"ids": [str(ids[0])]}, {"ids": [str(ids[1])]}]
+    for job_id, _ in started:
+        jobs.carry_on(job_id)
+        chilled.service.rows("UPDATE jobs SET claimed_until = now() WHERE status = 'queued'")
+    assert chilled.tiers(*ids) == ["active", "active", "cold"]
+
+
+def touches(memory_id: UUID) -> Touches:
+    return Touches([Use(memory_id)], session=1)
+
+
+def test_an_edit_is_refused_until_it_is_restored(chilled: Chilled) -> None:
+    ids = chilled.remember("one")
+    chilled.cool()
+    with pytest.raises(Conflict, match="restore it first"):
+        memories.edit(chilled.tenant_id, ids[0], decode_patch(b'{"tags": ["new"]}'))
+    cold_restore.restore(chilled.tenant_id, ids)
+    assert memories.edit(chilled.tenant_id, ids[0], decode_patch(b'{"tags": ["new"]}')).tags == ["new"]
+
+
+def test_a_deleted_memorys_record_is_a_gap_without_a_key(chilled: Chilled) -> None:
+    ids = chilled.remember("one", "two")
+    chilled.cool()
+    memories.delete(chilled.tenant_id, ids[0])
+    assert chilled.segments() == [("written", 2, 1)]
+    assert chilled.keys() == (1, 1)
+    assert cold_restore.restore(chilled.tenant_id, ids).failed == {ids[0]: "not in cold storage"}
+
+
+def test_what_is_sent_again_by_its_own_id_comes_back_as_it_was_sent(chilled: Chilled) -> None:
+    ids = chilled.remember("one", LONG)
+    chilled.service.rows("UPDATE memories SET external_id = text, subject = NULL WHERE memory_id = %s", ids[0])
+    chilled.cool()
+    chilled.service.send(chilled.tenant_id, {"text": "one, again", "external_id": "one", "metadata": {"new": 1}})
+    ingest.drain()
+    assert chilled.rows(ids[0]) == [("one, again", [], {"new": 1})]
+    assert chilled.tiers(*ids) == ["active", "cold"]
+    assert chilled.keys() == (1, 1)
+    chilled.whole()

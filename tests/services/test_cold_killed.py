@@ -5,11 +5,14 @@ The worker is a process of its own, killed by SIGKILL at each named place; `make
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from signal import SIGKILL
+from typing import IO
 
 import pytest
 
@@ -19,19 +22,32 @@ from tests.services.chilled import LONG, Chilled, aged, chilled
 __all__ = ["aged", "chilled"]
 
 ROOT = Path(__file__).resolve().parents[2]
-WORKER = """
+# A process that has everything loaded and nothing open; each order is carried out by a child of its own.
+WORKERS = """
+import json
+import os
 import sys
+import obstore, zstandard
 from uuid import UUID
+from cryptography.hazmat.primitives.ciphers import aead
 from app.services import cold, cold_restore, compaction
 
-what, tenant, *ids = sys.argv[1:]
-if what == "move":
-    cold.clean(UUID(tenant))
-    cold.move(UUID(tenant))
-elif what == "restore":
-    cold_restore.restore(UUID(tenant), list(map(UUID, ids)))
-else:
-    compaction.compact(UUID(tenant))
+def work(what, tenant, *ids):
+    if what == "move":
+        cold.clean(UUID(tenant))
+        cold.move(UUID(tenant))
+    elif what == "restore":
+        cold_restore.restore(UUID(tenant), list(map(UUID, ids)))
+    else:
+        compaction.compact(UUID(tenant))
+
+for line in sys.stdin:
+    order = json.loads(line)
+    if not (child := os.fork()):
+        os.environ.update(order["environment"])
+        work(*order["words"])
+        os._exit(0)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 """
 WRITING = ("cold.before_put", "cold.after_put", "cold.after_verify")
 MOVE = (*WRITING, "cold.before_commit", "cold.after_commit")
@@ -39,19 +55,41 @@ RESTORE = ("restore.after_fetch", "restore.before_commit", "restore.after_commit
 COMPACTION = (*WRITING, "compact.before_commit", "compact.after_commit", "cold.after_delete")
 
 
-def killed(chilled: Chilled, failpoint: str, *words: object) -> None:
-    chilled.service.configure(failpoints=failpoint)
-    done = subprocess.run([sys.executable, "-c", WORKER, *map(str, words)], cwd=ROOT, env=os.environ, check=False)
-    chilled.service.configure(failpoints="")
-    assert done.returncode == -SIGKILL
+class Workers:
+    """Processes that do one thing each."""
+
+    def __init__(self, orders: IO[str], ends: IO[str]) -> None:
+        self._orders, self._ends = orders, ends
+
+    def killed(self, failpoint: str, *words: object) -> None:
+        """Let one be killed at a place."""
+        assert self.ended(failpoint, *words) == -SIGKILL
+
+    def ended(self, failpoint: str, *words: object) -> int:
+        """How one ended."""
+        own = {name: value for name, value in os.environ.items() if name.startswith("EBBING_")}
+        order = {"environment": {**own, "EBBING_FAILPOINTS": failpoint}, "words": list(map(str, words))}
+        print(json.dumps(order), file=self._orders, flush=True)
+        return int(self._ends.readline())
+
+
+@pytest.fixture(scope="module")
+def workers() -> Iterator[Workers]:
+    command = [sys.executable, "-c", WORKERS]
+    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        yield Workers(process.stdin, process.stdout)
+        process.stdin.close()
+        process.wait(30)
 
 
 @pytest.mark.parametrize("failpoint", MOVE)
-def test_a_move_killed_anywhere(chilled: Chilled, failpoint: str) -> None:
+def test_a_move_killed_anywhere(chilled: Chilled, workers: Workers, failpoint: str) -> None:
     ids = chilled.remember(LONG, "short", subject="ann")
     before = chilled.rows(*ids)
     # The worker has the true clock, by which all of this is long due.
-    killed(chilled, failpoint, "move", chilled.tenant_id)
+    workers.killed(failpoint, "move", chilled.tenant_id)
     is_new = failpoint == "cold.after_commit"
     assert chilled.tiers(*ids) == ["cold" if is_new else "archived"] * 2
     chilled.whole()
@@ -68,11 +106,11 @@ def test_a_move_killed_anywhere(chilled: Chilled, failpoint: str) -> None:
 
 
 @pytest.mark.parametrize("failpoint", RESTORE)
-def test_a_restore_killed_anywhere(chilled: Chilled, failpoint: str) -> None:
+def test_a_restore_killed_anywhere(chilled: Chilled, workers: Workers, failpoint: str) -> None:
     ids = chilled.remember(LONG, "short")
     before = chilled.rows(*ids)
     chilled.cool()
-    killed(chilled, failpoint, "restore", chilled.tenant_id, *ids)
+    workers.killed(failpoint, "restore", chilled.tenant_id, *ids)
     is_new = failpoint == "restore.after_commit"
     assert chilled.tiers(*ids) == ["active" if is_new else "cold"] * 2
     chilled.whole()
@@ -83,12 +121,12 @@ def test_a_restore_killed_anywhere(chilled: Chilled, failpoint: str) -> None:
 
 
 @pytest.mark.parametrize("failpoint", COMPACTION)
-def test_a_compaction_killed_anywhere(chilled: Chilled, failpoint: str) -> None:
+def test_a_compaction_killed_anywhere(chilled: Chilled, workers: Workers, failpoint: str) -> None:
     ids = chilled.remember(LONG, "two", "three")
     before = chilled.rows(*ids)
     chilled.cool()
     cold_restore.restore(chilled.tenant_id, ids[1:])
-    killed(chilled, failpoint, "compact", chilled.tenant_id)
+    workers.killed(failpoint, "compact", chilled.tenant_id)
     chilled.whole()
     cold.clean(chilled.tenant_id)
     while compaction.compact(chilled.tenant_id)[0]:
