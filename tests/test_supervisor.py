@@ -311,8 +311,9 @@ def test_the_whole_service_on_its_own_servers(folder: Path, monkeypatch: pytest.
         assert one["EBBING_DATABASE_URL"] == service.database_url
         assert one["EBBING_REDIS_URL"] == service.redis_url
         assert one["EBBING_HOME"] == str(home)
+        assert one["EBBING_MASTER_KEY"] == (home / "master-key").read_text().strip()
         assert service.api_url == f"http://127.0.0.1:{one['EBBING_PORT']}"
-    for secret in ("postgres-password", "redis-password", "service-password"):
+    for secret in ("postgres-password", "redis-password", "service-password", "master-key"):
         assert stat.S_IMODE((home / secret).stat().st_mode) == 0o600
 
 

@@ -3,46 +3,18 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
-from uuid import uuid4
 
-import httpx
 import pytest
 
 from app.clients.cold_store import ColdStore, Failure, StoreFailed, cold_store
 from app.embedded import free_ports
 from app.errors import Misconfigured
 from app.settings import settings
-from tests.waiting import until
+from tests.buckets import CREDENTIALS, bucket, s3
 
-CREDENTIALS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_REGION": "us-east-1"}
-
-
-@pytest.fixture(scope="session")
-def s3() -> Iterator[str]:
-    """The address of an S3-compatible server, ended with the tests."""
-    [port] = free_ports(1)
-    url = f"http://127.0.0.1:{port}"
-    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
-    quiet = subprocess.DEVNULL
-    with subprocess.Popen(
-        command, stdin=quiet, stdout=quiet, stderr=quiet, env={**os.environ, **CREDENTIALS}
-    ) as server:
-        try:
-            until(lambda: answers(url), "the S3 server answers", 60)
-            yield url
-        finally:
-            server.kill()
-
-
-def answers(url: str) -> bool:
-    try:
-        return httpx.get(url, trust_env=False).is_success
-    except httpx.TransportError:
-        return False
+__all__ = ["s3"]
 
 
 def opened(monkeypatch: pytest.MonkeyPatch, **values: object) -> ColdStore:
@@ -65,11 +37,7 @@ def store(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_p
     if request.param == "file":
         return opened(monkeypatch, cold_url=(tmp_path / "a folder").as_uri())
     url = request.getfixturevalue("s3")
-    for name, value in CREDENTIALS.items():
-        monkeypatch.setenv(name, value)
-    bucket = f"bucket-{uuid4()}"
-    assert httpx.put(f"{url}/{bucket}", trust_env=False).is_success
-    return opened(monkeypatch, cold_url=f"s3://{bucket}/some/prefix", cold_endpoint=url)
+    return opened(monkeypatch, **bucket(url, monkeypatch))
 
 
 def test_what_is_put_is_got_in_whole_or_in_part_and_can_be_deleted(store: ColdStore) -> None:

@@ -78,8 +78,8 @@ class Chilled:
         records = "SELECT count(*) FROM ebbing_keys.record_keys WHERE tenant_id = %s"
         return self.service.one(owners, self.tenant_id), self.service.one(records, self.tenant_id)
 
-    def whole(self) -> None:
-        """Every memory is in one place and whole there, and every segment has what its row says."""
+    def whole(self, about: str = "") -> None:
+        """Every memory is in one place and whole there, and every segment has what its row says; `about` if not."""
         wrong = self.service.rows(
             "SELECT memory_id FROM memory_state AS state WHERE tenant_id = %s AND "
             "(tier = 'cold') <> EXISTS (SELECT FROM cold_memories AS cold JOIN segments USING (tenant_id, segment_id) "
@@ -87,13 +87,13 @@ class Chilled:
             "WHERE cold.memory_id = state.memory_id AND status = 'written')",
             self.tenant_id,
         )
-        assert wrong == []
+        assert wrong == [], about
         counted = self.service.rows(
             "SELECT segment_id FROM segments WHERE tenant_id = %s AND status = 'written' AND live <> "
             "(SELECT count(*) FROM cold_memories AS cold WHERE cold.segment_id = segments.segment_id)",
             self.tenant_id,
         )
-        assert counted == []
+        assert counted == [], about
 
 
 @pytest.fixture

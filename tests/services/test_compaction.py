@@ -8,10 +8,12 @@ from uuid import UUID, uuid4
 
 import pytest
 
+from app.clients.cold_store import cold_store
 from app.services import cold, cold_restore, compaction, jobs
+from tests.buckets import bucket, s3
 from tests.services.chilled import Chilled, aged, chilled
 
-__all__ = ["aged", "chilled"]
+__all__ = ["aged", "chilled", "s3"]
 
 
 def upkeep(chilled: Chilled) -> tuple[dict[str, int], list[str]]:
@@ -145,3 +147,18 @@ def test_a_gaping_segment_that_is_damaged_is_named_and_the_others_are_rewritten(
     assert counts["compacted"] == 1
     assert notes == [f"segment {path.name}: checksum of its table"]
     assert restored(chilled, well[:1]) == ["d"]
+
+
+def test_all_of_it_in_a_bucket_of_a_real_server(chilled: Chilled, s3: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    chilled.service.configure(**bucket(s3, monkeypatch))
+    cold_store.cache_clear()
+    ids = cooled(chilled, *"abcde")
+    assert restored(chilled, ids[:3]) == ["a", "b", "c"]
+    assert upkeep(chilled)[0]["compacted"] == 1
+    folder = cold.path_of(chilled.tenant_id, UUID(int=0)).rpartition("/")[0]
+    [left] = cold_store().under(folder)
+    assert restored(chilled, ids[3:4]) == ["d"]
+    cold_store().delete(left.path)
+    assert cold_restore.restore(chilled.tenant_id, ids[4:]).failed == {ids[4]: "its object is missing"}
+    assert upkeep(chilled)[1] == [f"{ids[4]}: its object is missing"]
+    assert chilled.objects() == []
