@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -20,17 +21,21 @@ import structlog
 
 from app import failpoints, metrics
 from app.clients.cold_store import ColdStore, Failure, StoreFailed, cold_store
-from app.domain import sealing, segment
+from app.domain import sealing, segment, why
 from app.domain.abridgement import abridged
+from app.domain.dynamics.state import take
 from app.domain.jobs import Job, Step
-from app.domain.lifecycle import RULES
+from app.domain.lifecycle import RULES, Decision
 from app.domain.segment import Sealed, Segment
-from app.services import key_store, moves, rebase
+from app.domain.tiers import Seen
+from app.services import key_store, moves, rebase, strengths, sweep
 from app.services.key_store import Owners
-from app.store import cold, database, holds, words
+from app.services.sweep import Move, Preview
+from app.store import cold, database, standings, states, words
 from app.store import key_store as keys
 from app.store.cold import Content
 from app.store.key_store import Wrapped
+from app.store.work import NIL
 
 KIND: Final = "cold"
 SOURCE: Final = "archived"
@@ -183,7 +188,7 @@ def step(job: Job) -> Step:
 
 
 def carry_on(tenant_id: UUID, as_of: datetime | None, state: dict[str, Any], until: float) -> Step:
-    """Go on with the moves into cold storage; arguments as `rebase.carry_on`'s.
+    """Go on with the moves into cold storage, a sweep first; arguments as `rebase.carry_on`'s.
 
     All of its slices are of one moment, so that it comes to an end whatever happens meanwhile.
 
@@ -195,14 +200,54 @@ def carry_on(tenant_id: UUID, as_of: datetime | None, state: dict[str, Any], unt
         with database.tenant(tenant_id) as tx:
             as_of = as_of or database.now(tx)
         clean(tenant_id)
-        return Step(0, {"as_of": as_of.isoformat()}, finished=False)
+        return Step(0, {"as_of": as_of.isoformat(), "sweep": {}}, finished=False)
     as_of = datetime.fromisoformat(state["as_of"])
+    if "sweep" in state:
+        swept = sweep.carry_on(tenant_id, as_of, state["sweep"], until)
+        kept = {"as_of": state["as_of"]} | ({} if swept.finished else {"sweep": swept.state})
+        return Step(0, kept, finished=False)
     done, moved = 0, 0
     while True:
         chosen, now_cold = move(tenant_id, as_of)
         done, moved = done + chosen, moved + now_cold
         if not now_cold or time.monotonic() >= until:
             return Step(done, state, finished=not now_cold, counts={"cold": moved})
+
+
+def preview(tenant_id: UUID, as_of: datetime | None, after: UUID | None, limit: int) -> Preview:
+    """What would be moved at a moment, and why, without moving it; arguments as `sweep.preview`'s."""
+    until = time.monotonic() + sweep.PREVIEW_SECONDS
+    found: list[Move] = []
+    counts: Counter[str] = Counter(dict.fromkeys(("looked_at", "cold"), 0))
+    after = after or NIL
+    while True:
+        looked, some, after, ended = _previewed(tenant_id, as_of, after, limit - len(found))
+        found += some
+        counts.update({"looked_at": looked, "cold": len(some)})
+        if ended or len(found) == limit or time.monotonic() >= until:
+            return Preview(found, dict(counts), None if ended else after)
+
+
+def _previewed(tenant_id: UUID, as_of: datetime | None, after: UUID, limit: int) -> tuple[int, list[Move], UUID, bool]:
+    """A slice of it: how many were looked at, the moves, the last of them, and whether there are no more."""
+    with database.tenant(tenant_id) as tx:
+        now = (as_of or database.now(tx)).timestamp()
+        times = strengths.timeline(tx, tenant_id)
+        era = times.at(now)
+        held = states.page_of(tx, tenant_id, SOURCE, now, era.version, after=after, limit=sweep.ROWS)
+        standing = standings.read(tx, tenant_id, held.ids, era.policy.protection)
+    state = strengths.brought(held, times, now).state
+    seen, decision = strengths.decided(era, state, now, standing)
+    falling = np.flatnonzero((decision.tiers > standing.tiers) & (decision.rules == _DECAY))
+    ended, looked = len(held) < sweep.ROWS, len(held)
+    if len(falling) > limit:
+        falling = falling[:limit]
+        ended, looked = False, int(falling[-1]) + 1
+    decided = Decision(decision.tiers[falling], decision.rules[falling])
+    part = Seen(seen.strength[falling], seen.importance[falling])
+    told = why.reasons(era.policy.rules, standing.take(falling), take(state, falling), now, part, decided)
+    some = [Move(held.ids[row], SOURCE, "cold", "decay", reason) for row, reason in zip(falling, told, strict=True)]
+    return looked, some, held.ids[looked - 1] if looked else after, ended
 
 
 def clean(tenant_id: UUID) -> int:

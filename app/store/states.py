@@ -146,9 +146,9 @@ def page_in(tx: Connection, tenant_id: UUID, tier: str, after: UUID, limit: int)
     return _held(tx, _PAGE_IN, {"tenant": tenant_id, "tier": tier, "after": after, "limit": limit})
 
 
-Wanted = Literal["due", "older", "due or older", "falling", "falling or older"]
-"""Memories that `lock_due` would give, those that `lock_older` would, or both; or the active ones among those due and
-those wanted in another tier."""
+Wanted = Literal["due", "older", "due or older", "falling", "falling or older", "archived"]
+"""Memories that `lock_due` would give, those that `lock_older` would, or both; the active ones among those due and those
+wanted in another tier; or those in the archive."""
 
 
 def page_of(
@@ -252,6 +252,7 @@ _WANTED: Final[dict[Wanted, str]] = {
     "due or older": f"{_ALIVE} AND ({_DUE} AND {_NOT_AHEAD} OR {_OLDER})",
     "falling": f"tier = 'active' AND (wanted_tier <> tier OR ({_NOT_AHEAD} AND {_DUE}))",
     "falling or older": f"tier = 'active' AND (wanted_tier <> tier OR ({_NOT_AHEAD} AND {_DUE} OR {_OLDER}))",
+    "archived": "tier <> 'active' AND tier = 'archived'",  # the first by an index of few rows
 }
 _PAGES: Final = {
     wanted: _statement(f"memory_id > %(after)s AND {where} ORDER BY memory_id LIMIT %(limit)s")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -116,3 +118,10 @@ def test_a_local_folder_is_private_and_in_the_home_by_default(monkeypatch: pytes
 def test_other_addresses_are_refused(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
     with pytest.raises(Misconfigured, match="EBBING_COLD_URL"):
         opened(monkeypatch, cold_url=url)
+
+
+def test_the_api_starts_without_what_cold_storage_needs() -> None:
+    heavy = ("obstore", "zstandard", "cryptography.hazmat")
+    program = f"import sys, app.main; print([name for name in {heavy} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"

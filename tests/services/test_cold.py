@@ -279,3 +279,18 @@ def test_what_is_sent_again_by_its_own_id_comes_back_as_it_was_sent(chilled: Chi
     assert chilled.tiers(*ids) == ["active", "cold"]
     assert chilled.keys() == (1, 1)
     chilled.whole()
+
+
+def test_a_dry_run_names_what_a_job_then_moves_page_by_page(chilled: Chilled) -> None:
+    ids = chilled.remember("one", "two", "three")
+    young = chilled.aged.remember(-1, tier="archived", salience=0.6)
+    chilled.service.rows("UPDATE memory_state SET wanted_tier = 'archived', next_due_at = '-infinity'")
+    first = cold.preview(chilled.tenant_id, None, None, 2)
+    rest = cold.preview(chilled.tenant_id, None, first.following, 2)
+    assert [move.memory_id for page in (first, rest) for move in page.moves] == ids
+    assert {(move.before, move.after, move.rule) for move in first.moves} == {("archived", "cold", "decay")}
+    assert rest.following is None
+    job_id = jobs.create(chilled.tenant_id, cold.KIND, {})
+    jobs.carry_on(job_id)
+    assert jobs.get(chilled.tenant_id, job_id).counts == {"cold": 3}
+    assert chilled.tiers(*ids, *young) == ["cold"] * 3 + ["archived"]
