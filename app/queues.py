@@ -37,8 +37,6 @@ SCORE_MEMORIES: Final = "enrich.score"
 RATE_MEMORIES: Final = "enrich.rate"
 TICK: Final = "maintain.tick"
 JOB: Final = "maintain.job"
-SWEEP: Final = "maintain.sweep"
-PURGE_LEDGER: Final = "maintain.purge_ledger"
 HEARTBEATS: Final[dict[str, str]] = {
     INGEST: "ingest.heartbeat",
     EMBED: "enrich.embed_heartbeat",
@@ -55,8 +53,6 @@ TASKS: Final[dict[str, str]] = {
     RATE_MEMORIES: SCORE,
     TICK: MAINTAIN,
     JOB: MAINTAIN,
-    SWEEP: MAINTAIN,
-    PURGE_LEDGER: MAINTAIN,
     **{task: queue for queue, task in HEARTBEATS.items()},
 }
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 KIB = 1024
@@ -112,6 +112,24 @@ class Settings(BaseSettings):
         ge=0,
         description="Memories of a tenant up to which a search compares them all; with more, indexes of its own find "
         "what is worth comparing.",
+    )
+
+    # Maintenance
+    ingest_behind_seconds: float = Field(
+        10, ge=0, description="Age of the oldest that waits to be stored or indexed from which on jobs give way to it."
+    )
+    jobs_wait_hours: float = Field(
+        2,
+        ge=0,
+        lt=24,
+        description="How long a job gives way at most, counted from when it was made and then each day anew; less than "
+        "`NIGHT_HOURS`.",
+    )
+    night_hours: float = Field(
+        6,
+        gt=0,
+        le=23,
+        description="How long a tenant's night may last; what is left then is what the next one begins with.",
     )
 
     # A provider of models: OpenAI, or any server that speaks its protocol. Only operators choose it.
@@ -251,6 +269,12 @@ class Settings(BaseSettings):
     @classmethod
     def _none_if_empty(cls, given: object) -> object:
         return None if given == "" else given
+
+    @model_validator(mode="after")
+    def _nights_get_somewhere(self) -> Settings:
+        if self.jobs_wait_hours >= self.night_hours:
+            raise ValueError("JOBS_WAIT_HOURS must be less than NIGHT_HOURS: else a night could pass in waiting")
+        return self
 
     @property
     def embedder_model(self) -> str:

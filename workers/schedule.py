@@ -1,11 +1,12 @@
-"""The whole schedule, top to bottom like a night.
+"""The whole schedule.
 
 `SAFETY_NETS` are plain beat entries of a few seconds. Each is a nudge that does nothing when there is nothing to
 do, so a lost message costs seconds; `expires` keeps them from piling up while workers are away. Two beats do no
 harm.
 
-`DEFAULT_SCHEDULE` are the rows that each tenant has in PostgreSQL, where they can be paused, moved and run by
-hand; the tick inserts those that a tenant lacks.
+`DEFAULT_SCHEDULE` are the kinds of jobs for which each tenant has a row in PostgreSQL, where they can be paused and
+run by hand; the tick inserts those that a tenant lacks. Their times are those of the tenant's policy, `night`; what a
+night does, from top to bottom, stands in `app/services/steps.py`.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from app import queues
-from app.services.schedule import Row
+from app.services import night
 
 
 class Net(NamedTuple):
@@ -33,10 +34,7 @@ SAFETY_NETS: Final = (
     *(Net(task, 5) for task in queues.HEARTBEATS.values()),
 )
 
-DEFAULT_SCHEDULE: Final = (
-    Row(queues.SWEEP, cron="0 2 * * *", jitter_seconds=3600, grace_seconds=6 * 3600),
-    Row(queues.PURGE_LEDGER, cron="30 3 * * *", jitter_seconds=3600, grace_seconds=6 * 3600),
-)
+DEFAULT_SCHEDULE: Final = (night.KIND,)
 
 
 def beat_entries() -> dict[str, dict[str, object]]:

@@ -17,6 +17,7 @@ from app.api import shapes
 from app.api.auth import Caller, needs
 from app.services import health, stats
 from app.services.passing import is_passing
+from app.services.steps import STEPS
 
 router = APIRouter(tags=["status"])
 
@@ -87,3 +88,20 @@ class _Shared(Collector):
             if seconds is not None:
                 silent.add_metric([name], seconds)
         yield from (depth, age, silent)
+        yield from _nights()
+
+
+def _nights() -> Iterator[Metric]:
+    """How the last nights of all tenants went; no label names one."""
+    found = stats.nights()
+    for name, description, value in (
+        ("overdue_seconds", "Since the night was due that is overdue for longest.", found.overdue_seconds),
+        ("late_seconds", "How late the latest of the tenants' last nights began.", found.late_seconds),
+        ("seconds", "How long the longest of the tenants' last nights took.", found.seconds),
+        ("cut_short", "Tenants whose last night was cut short.", found.cut_short),
+    ):
+        yield GaugeMetricFamily(f"ebbing_night_{name}", description, value=value)
+    failed = GaugeMetricFamily("ebbing_night_failed", "Tenants whose last night failed at a step.", labels=["step"])
+    for step, tenants in {**dict.fromkeys(STEPS, 0), **found.failed}.items():
+        failed.add_metric([step], tenants)
+    yield failed

@@ -39,6 +39,7 @@ class Step:
         total: Items there are, where that is known now; None leaves what was known.
         counts: Added to the job's counts by name.
         notes: Lines for the job's log: fixed phrases and numbers, never content.
+        failure: Of one that is finished, why the job counts as failed all the same: a fixed phrase, never content.
     """
 
     done: int
@@ -47,3 +48,4 @@ class Step:
     total: int | None = None
     counts: dict[str, int] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    failure: str | None = None

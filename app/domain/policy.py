@@ -13,6 +13,7 @@ from app.domain.dynamics.profiles import PROFILES, profile
 from app.domain.dynamics.protocol import Dynamics
 from app.domain.importance import Importance
 from app.domain.lifecycle import Rules
+from app.domain.night import Night
 from app.domain.protection import Protection
 from app.domain.recall.parameters import Recall
 from app.domain.retrieval.ranking import Ranking
@@ -79,6 +80,8 @@ class Policy(BaseModel):
     """Text search configuration of PostgreSQL; a change takes effect on a memory when it is next indexed."""
     time_zone: str = "UTC"
     """IANA name; the tenant's nights and the dates in its words follow it."""
+    night: Night = Night()
+    """When its memories are looked after."""
     ranking: Ranking = Ranking()
     """Weights of the search score."""
     budget: Budget = Budget()

@@ -6,7 +6,8 @@ Each step looks at what is there, so that it may be done twice and goes on after
 from __future__ import annotations
 
 import time
-from typing import Final
+from datetime import datetime
+from typing import Any, Final
 from uuid import UUID
 
 import structlog
@@ -48,12 +49,20 @@ def is_wanting(tenant_id: UUID) -> bool:
 
 
 def step(job: Job) -> Step:
-    """A few seconds of it: indexes of another space, or of a tenant that is small now, go first.
+    """A few seconds of it; raises what `carry_on` does."""
+    return carry_on(job.tenant_id, None, job.state, time.monotonic() + STEP_SECONDS)
+
+
+def carry_on(tenant_id: UUID, _as_of: datetime | None, _state: dict[str, Any], until: float) -> Step:
+    """Go on with a tenant's indexes: those of another space, or of a tenant that is small now, go first.
+
+    Args:
+        tenant_id: The tenant.
+        until: When to leave off, by the monotonic clock.
 
     Raises:
         database.DatabaseError: Others kept a table busy while indexes were to be made or dropped; later it may go.
     """
-    tenant_id, until = job.tenant_id, time.monotonic() + STEP_SECONDS
     with database.tenant(tenant_id) as tx:
         there = spaces.of_tenant(tx, tenant_id)
         space_id = _wanted(there, graphs.count_memories(tx, tenant_id)) if there else None

@@ -27,6 +27,8 @@ from app.services import (
     compaction,
     graphs,
     holds,
+    night,
+    precedence,
     rebase,
     reembed,
     removals,
@@ -40,6 +42,7 @@ from app.store.jobs import Held, Listed
 
 LEASE_SECONDS: Final = 60
 RETRY_SECONDS: Final = 10
+GIVE_WAY_SECONDS: Final = 15
 # Of all tenants together. The lane has one process: with two on their way, a slice would always wait behind
 # another, and beat's ticks would expire unread behind the two.
 AT_ONCE: Final = 1
@@ -74,6 +77,7 @@ KINDS: dict[str, Kind] = {
     compaction.KIND: Kind(compaction.step),
     holds.KIND: Kind(holds.step),
     removals.KIND: Kind(removals.step),
+    night.KIND: Kind(night.step),
 }
 
 
@@ -99,7 +103,7 @@ def create(
                 return found
         if actor is not None:
             audit.enter(tx, tenant_id, "job_started", actor, details={"job": str(job_id), "kind": kind})
-    _send_on()
+    send_on()
     return job_id
 
 
@@ -116,7 +120,7 @@ def send() -> int:
     return len(due)
 
 
-def _send_on() -> None:
+def send_on() -> None:
     """The same where nobody can be told of a failure: the next tick sends them too."""
     try:
         send()
@@ -137,7 +141,7 @@ def carry_on(job_id: UUID) -> None:
         _put_off(held.job, claim_id, error)
         raise
     finally:
-        _send_on()
+        send_on()
 
 
 def _go_on(held: Held | None, claim_id: UUID) -> None:
@@ -154,20 +158,39 @@ def _go_on(held: Held | None, claim_id: UUID) -> None:
         if kind is None:
             _fail(job, claim_id, UNKNOWN)
             return
+        if precedence.has_ingest(held.age_seconds):
+            _give_way(job, claim_id)
+            return
         step = kind.step(job)
         failpoints.reach("job.before_note")
-        then: Literal["queued", "running", "done"] = "running" if time.monotonic() < deadline else "queued"
+        then: Literal["queued", "running", "done", "failed"] = "running" if time.monotonic() < deadline else "queued"
         if step.finished:
-            then = "done"
+            then = "failed" if step.failure else "done"
         with database.shared() as tx:
             held = rows.note(tx, job.job_id, claim_id, step, then=then, lease_seconds=_lease_seconds())
         if held is None:
             log.warning("job_lost", job=str(job.job_id), kind=job.kind)  # its lease lapsed in a long step
-        elif then == "done":
-            metrics.count("jobs_done")
-            log.info("job_done", job=str(job.job_id), kind=job.kind, tenant=str(job.tenant_id), items=held.job.done)
+        elif step.finished:
+            _tell(held.job, step.failure)
         if then != "running":
             return
+
+
+def _tell(ended: Job, failure: str | None) -> None:
+    about = {"job": str(ended.job_id), "kind": ended.kind, "tenant": str(ended.tenant_id), "items": ended.done}
+    if failure is None:
+        metrics.count("jobs_done")
+        log.info("job_done", **about)
+    else:
+        metrics.count("jobs_failed")
+        log.error("job_failed", **about, reason=failure)
+
+
+def _give_way(job: Job, claim_id: UUID) -> None:
+    """Let what waits to be stored or indexed go first."""
+    with database.shared() as tx:
+        message = "gives way to ingest"
+        rows.put_off(tx, job.job_id, claim_id, delay_seconds=GIVE_WAY_SECONDS, forgive=True, message=message)
 
 
 def _cancel(job: Job, claim_id: UUID, kind: Kind | None) -> None:
@@ -238,5 +261,5 @@ def cancel(tenant_id: UUID, job_id: UUID) -> Listed:
     found = get(tenant_id, job_id)
     if not wanted:
         raise Conflict(f"this job has ended: it is {found.status}")
-    _send_on()
+    send_on()
     return found

@@ -17,7 +17,7 @@ from app.domain.audit import SYSTEM, Detail
 from app.domain.dynamics.timeline import DEFAULT, Era, Timeline
 from app.domain.memory import check_moment
 from app.errors import Conflict, FieldError, Invalid, NotFound
-from app.services import audit, effects, jobs, rebase, strengths
+from app.services import audit, effects, jobs, rebase, schedule, strengths
 from app.services.effects import Effects
 from app.store import database, policies
 
@@ -149,6 +149,7 @@ def put(tenant_id: UUID, change: Change, actor: str = SYSTEM) -> tuple[Outcome, 
             return outcome, None
         era = outcome.era
         policies.add(tx, tenant_id, era.version, era.policy, change.effective_at or now)
+        schedule.follow_policy(tx, tenant_id)
         fields = [changed.field for changed in outcome.changes]
         moves = any(name.partition(".")[0] in amendment.DYNAMIC for name in fields)
         if not moves and policies.is_rebased(tx, tenant_id, Timeline(eras).at(era.since).version):

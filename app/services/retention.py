@@ -2,63 +2,53 @@
 
 from __future__ import annotations
 
+import time
+from collections import Counter
 from collections.abc import Callable
-from typing import Final
+from datetime import datetime, timedelta
+from typing import Any, Final
 from uuid import UUID
 
 from app import metrics
-from app.services import audit, counts, quota
+from app.domain.jobs import Step
 from app.settings import settings
-from app.store import arrivals, database, dead_letters, events, jobs, policies
+from app.store import arrivals, database, dead_letters, events, jobs, policies, schedules
 
-SLICE_ROWS: Final = 5000
+Delete = Callable[[database.Transaction, UUID, datetime, int], int]
+
+SLICE_ROWS: Final = 500
 # A replay may come as late as a client may repeat a request, and a redelivery takes at most this much longer.
-REDELIVERY_SECONDS: Final = 7 * 86_400
-# Jobs that ended, and letters that somebody discarded, are what happened: kept for as long as people ask.
-RECORDS_DAYS: Final = 90
+REDELIVERY: Final = timedelta(days=7)
+# Runs and jobs that ended, and letters that somebody discarded, are what happened: kept for as long as people ask.
+RECORDS: Final = timedelta(days=90)
 
 
-def keep_house(tenant_id: UUID) -> int:
-    """Count anew, look at the quota and the audit, and delete what has been kept for its time. Returns how many."""
-    counts.recount(tenant_id)
-    quota.watch(tenant_id)
-    audit.watch(tenant_id)
-    return purge(tenant_id)
+def carry_on(tenant_id: UUID, as_of: datetime, state: dict[str, Any], until: float) -> Step:
+    """Go on with deleting what has been kept for its time, slice by slice: ledger, runs, jobs, letters, history.
 
-
-def purge(tenant_id: UUID) -> int:
-    """Delete what has been kept for its time: ledger rows, ended jobs, discarded letters, history. Returns how many."""
+    Args:
+        tenant_id: The tenant.
+        as_of: What is kept is counted back from here.
+        state: As the step before left it; empty at first.
+        until: When to leave off, by the monotonic clock; one slice is always done.
+    """
     with database.tenant(tenant_id) as tx:
         history_days = policies.current(tx, tenant_id).history_days
-    return (
-        purge_ledger(tenant_id)
-        + _purge_records(tenant_id, jobs.purge, RECORDS_DAYS)
-        + _purge_records(tenant_id, dead_letters.purge, RECORDS_DAYS)
-        + _purge_records(tenant_id, events.purge, history_days)
-    )
-
-
-def _purge_records(
-    tenant_id: UUID, delete: Callable[[database.Transaction, UUID, int, int], int], age_days: int
-) -> int:
-    purged = 0
+    kept: list[tuple[str, Delete, timedelta]] = [
+        ("ledger", arrivals.purge, timedelta(hours=settings().idempotency_hours) + REDELIVERY),
+        ("runs", schedules.purge, RECORDS),
+        ("jobs", jobs.purge, RECORDS),
+        ("letters", dead_letters.purge, RECORDS),
+        ("history", events.purge, timedelta(days=history_days)),
+    ]
+    place, counts = state.get("place", 0), Counter[str]()
     while True:
+        name, delete, age = kept[place]
         with database.tenant(tenant_id) as tx:
-            rows = delete(tx, tenant_id, age_days, SLICE_ROWS)
-        purged += rows
+            rows = delete(tx, tenant_id, as_of - age, SLICE_ROWS)
+        counts[name] += rows
         if rows < SLICE_ROWS:
-            return purged
-
-
-def purge_ledger(tenant_id: UUID) -> int:
-    """Delete the tenant's ledger rows that no replay can need any more. Returns how many."""
-    age_seconds = settings().idempotency_hours * 3600 + REDELIVERY_SECONDS
-    purged = 0
-    while True:
-        with database.tenant(tenant_id) as tx:
-            before_ms = int((database.now(tx).timestamp() - age_seconds) * 1000)
-            rows = arrivals.purge(tx, tenant_id, before_ms, SLICE_ROWS)
-        purged += rows
-        if rows < SLICE_ROWS:
-            metrics.count("ledger_purged_rows", purged)
-            return purged
+            place += 1
+        if place == len(kept) or time.monotonic() >= until:
+            metrics.count("ledger_purged_rows", counts["ledger"])
+            return Step(counts.total(), {"place": place}, finished=place == len(kept), counts=dict(counts))

@@ -1,160 +1,252 @@
-"""The tick: schedules that are due become runs, and runs become messages.
+"""The schedule: what is due becomes a run, and a run is a job.
 
-A run row is unique by schedule and time, and a worker claims it before it starts, so any number of ticks and
-doubled messages have one effect. After an outage, the times that were missed become one run.
+A run is entered together with its job, once for each local date of its tenant, so any number of ticks and doubled
+messages have one effect. After an outage, the nights that were missed become one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import Final
-from uuid import UUID
+from uuid import UUID, uuid4
+from zoneinfo import ZoneInfo
 
 import structlog
 
-from app import metrics, queues
-from app.services import jobs, policies
+from app.domain.dynamics.timeline import Era, Timeline
+from app.domain.policy import Policy
+from app.errors import Conflict, NotFound
+from app.services import jobs, strengths
 from app.services.cron import jitter, next_time
-from app.services.passing import is_passing
+from app.settings import settings
 from app.store import database, schedules
-from app.store.schedules import NewRun, Schedule
+from app.store import jobs as job_rows
+from app.store.schedules import NewRun, Run, Schedule
 
 _BATCH: Final = 200
-_MISSED_TIMES_MAX: Final = 1000
-_FAR: Final = timedelta(days=366)
+_MISSED_DAYS_MAX: Final = 1000
+_DAY: Final = timedelta(days=1)
 
 log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True)
-class Row:
-    """A line of the default schedule.
+class Due:
+    """A time of a schedule.
 
     Attributes:
-        cron: Five fields, in the tenant's time zone.
-        jitter_seconds: Tenants are spread over this long.
-        grace_seconds: Later than this, a missed time is skipped.
+        at: When, the tenant's delay included.
+        local_date: The tenant's date when it begins, by the clock on the wall and without the delay.
+        policy: That which it follows.
     """
 
-    task: str
-    cron: str
-    jitter_seconds: int
-    grace_seconds: int
+    at: datetime
+    local_date: date
+    policy: Policy
 
 
-def tick(defaults: Sequence[Row], now: datetime | None = None) -> int:
-    """Enter the runs that are due and send what the outbox holds. Returns how many messages were sent.
+@dataclass(frozen=True)
+class Shown:
+    """A schedule as its tenant sees it.
+
+    Attributes:
+        policy: That in force.
+        late_seconds: Since it was due; 0 while it is paused, or not due yet.
+        last_run: Its newest run.
+    """
+
+    schedule: Schedule
+    policy: Policy
+    late_seconds: float
+    last_run: Run | None
+
+
+def tick(tasks: Sequence[str], now: datetime | None = None) -> int:
+    """Enter the runs that are due, for one slice, and send the jobs whose turn it is. Returns how many were sent.
 
     Args:
+        tasks: Kinds of jobs that each tenant has in its schedule.
         now: Instead of the database's clock, for tests.
     """
-    for row in defaults:
-        _complete(row, now)
-    while _enter_due(now) == _BATCH:
-        pass
-    return _send()
-
-
-def carry_out(run_id: UUID, work: Callable[[UUID], int]) -> None:
-    """Do a run's work for its tenant, unless it is done or being done.
-
-    Args:
-        work: Takes the tenant, returns the rows it dealt with. It may be run again after a crash.
-    """
     with database.shared() as tx:
-        run = schedules.start(tx, run_id)
-    if run is None:
-        return
-    try:
-        rows = work(run.tenant_id)
-    except Exception as error:
-        if is_passing(error):
-            raise  # the claim lapses, and a tick sends it again
-        with database.shared() as tx:
-            schedules.end(tx, run_id, "failed", 0, type(error).__name__)
-        metrics.count("runs_failed")
-        raise
-    with database.shared() as tx:
-        schedules.end(tx, run_id, "done", rows)
-    metrics.count("runs_done")
-    log.info("run_done", task=run.task, tenant=str(run.tenant_id), rows=rows)
-
-
-def _complete(row: Row, now: datetime | None) -> None:
-    """Give tenants that lack this row theirs."""
-    with database.shared() as tx:
-        lacking = schedules.tenants_lacking(tx, row.task, _BATCH)
         moment = now or database.now(tx)
-    fresh = []
-    for tenant_id in lacking:
-        time_zone = policies.current(tenant_id).time_zone
-        due = next_time(row.cron, time_zone, moment) or moment + _FAR
-        fresh.append(
-            {
-                "tenant_id": tenant_id,
-                "task": row.task,
-                "cron": row.cron,
-                "time_zone": time_zone,
-                "jitter_seconds": row.jitter_seconds,
-                "grace_seconds": row.grace_seconds,
-                "next_run_at": due + jitter(tenant_id, row.task, row.jitter_seconds),
-            }
+    for task in tasks:
+        _complete(task, moment)
+    until = time.monotonic() + settings().slice_seconds
+    while time.monotonic() < until:
+        with database.shared() as tx:
+            due = schedules.due(tx, moment, _BATCH)
+        for schedule_id, tenant_id in due:
+            _enter(schedule_id, tenant_id, moment)
+        if len(due) < _BATCH:
+            break
+    return jobs.send()
+
+
+def follow_policy(tx: database.Transaction, tenant_id: UUID) -> None:
+    """Move the tenant's schedules to the times of its policies, in the transaction that has added one."""
+    times = strengths.timeline(tx, tenant_id)
+    for held in schedules.lock(tx, tenant_id):
+        schedules.move_on(
+            tx, held.schedule_id, held.last_date, following(times, tenant_id, held.task, held.last_date).at
         )
+
+
+def of_tenant(tenant_id: UUID) -> list[Shown]:
+    """A tenant's schedules, by name."""
+    with database.tenant(tenant_id) as tx:
+        now = database.now(tx)
+        policy = strengths.timeline(tx, tenant_id).at(now.timestamp()).policy
+        return [_shown(tx, held, policy, now) for held in schedules.of_tenant(tx, tenant_id)]
+
+
+def runs(tenant_id: UUID, task: str, older_than: tuple[datetime, UUID] | None, limit: int) -> list[Run]:
+    """Runs of a schedule from the newest on, after the one given by its time and id.
+
+    Raises:
+        NotFound: The tenant has no such schedule.
+    """
+    with database.tenant(tenant_id) as tx:
+        _named(schedules.of_tenant(tx, tenant_id), task)
+        return schedules.page(tx, tenant_id, task, older_than, limit)
+
+
+def run(tenant_id: UUID, task: str) -> Run:
+    """Run it now, paused or not. Returns the run; where one is under way, that one.
+
+    Raises:
+        NotFound: The tenant has no such schedule.
+        Conflict: A job that is no run of it does the same just now.
+    """
+    with database.tenant(tenant_id) as tx:
+        held = _named(schedules.lock(tx, tenant_id), task)
+        moment, job_id = database.now(tx), uuid4()
+        while not job_rows.add(tx, job_id, tenant_id, task, _parameters(moment), lone=True):
+            under_way = job_rows.find_lone(tx, tenant_id, task)
+            if under_way is not None:
+                return _of_job(tx, tenant_id, under_way)
+        zone = strengths.timeline(tx, tenant_id).at(moment.timestamp()).policy.time_zone
+        local_date = moment.astimezone(ZoneInfo(zone)).date()
+        schedules.enter_run(tx, held, NewRun("by_hand", moment, local_date, job_id=job_id), moment)
+        entered = _of_job(tx, tenant_id, job_id)
+    jobs.send_on()
+    return entered
+
+
+def pause(tenant_id: UUID, task: str, *, paused: bool) -> Shown:
+    """Let a schedule rest, or go on: then what it has missed is caught up with once. A run under way goes on.
+
+    Raises:
+        NotFound: The tenant has no such schedule.
+    """
+    with database.tenant(tenant_id) as tx:
+        held = _named(schedules.lock(tx, tenant_id), task)
+        schedules.pause(tx, held.schedule_id, paused=paused)
+        now = database.now(tx)
+        policy = strengths.timeline(tx, tenant_id).at(now.timestamp()).policy
+        return _shown(tx, _named(schedules.of_tenant(tx, tenant_id), task), policy, now)
+
+
+def following(times: Timeline, tenant_id: UUID, task: str, last_date: date) -> Due:
+    """The first night of a later date than this, by the policy that is in force then.
+
+    A policy that moves the night to an hour that has passed, on a date that hasn't had one, has it at once.
+    """
+    eras = times.eras
+    ends = [era.since for era in eras[1:]] + [float("inf")]
+    for era, end in zip(eras, ends, strict=True):
+        due = _in_era(era, tenant_id, task, last_date)
+        if due.at.timestamp() < end:
+            return due
+    raise AssertionError("the last policy holds for ever")
+
+
+def _in_era(era: Era, tenant_id: UUID, task: str, last_date: date) -> Due:
+    night, zone = era.policy.night, ZoneInfo(era.policy.time_zone)
+    day = last_date + _DAY
+    midnight = datetime(day.year, day.month, day.day, tzinfo=zone).astimezone(UTC)
+    begins = next_time(night.cron, era.policy.time_zone, midnight - timedelta(microseconds=1))
+    if begins is None:
+        raise AssertionError("every date has its night")
+    at = begins + jitter(tenant_id, task, night.jitter_seconds)
+    if at.timestamp() < era.since:
+        at = datetime.fromtimestamp(era.since, UTC)
+    return Due(at, begins.astimezone(zone).date(), era.policy)
+
+
+def _complete(task: str, moment: datetime) -> None:
+    """Give tenants that lack it their row of this task; what has passed today isn't made up for."""
     with database.shared() as tx:
-        schedules.add(tx, fresh)
+        lacking = schedules.tenants_lacking(tx, task, _BATCH)
+    for tenant_id in lacking:
+        with database.tenant(tenant_id) as tx:
+            times = strengths.timeline(tx, tenant_id)
+            zone = ZoneInfo(times.at(moment.timestamp()).policy.time_zone)
+            last_date = moment.astimezone(zone).date() - _DAY
+            due = following(times, tenant_id, task, last_date)
+            if due.at <= moment:
+                last_date = due.local_date
+                due = following(times, tenant_id, task, last_date)
+            row = {"tenant_id": tenant_id, "task": task, "next_run_at": due.at, "last_date": last_date}
+            schedules.add(tx, [row])
 
 
-def _enter_due(now: datetime | None) -> int:
-    with database.shared() as tx:
-        moment = now or database.now(tx)
-        due = schedules.claim_due(tx, moment, _BATCH)
-        if not due:
-            return 0
-        runs: list[NewRun] = []
-        next_times: list[datetime] = []
-        for schedule in due:
-            if schedule.run_now:
-                runs.append(NewRun(schedule, "by_hand", moment, coalesced=0, late=False))
-            last, missed, following = _walk(schedule, moment)
-            if last is not None:
-                late = moment - last > timedelta(seconds=schedule.grace_seconds)
-                runs.append(NewRun(schedule, "scheduled", last, coalesced=missed - 1, late=late))
-            next_times.append(following)
-        schedules.enter_runs(tx, runs)
-        schedules.move_on(tx, [schedule.schedule_id for schedule in due], next_times)
-    return len(due)
+def _enter(schedule_id: UUID, tenant_id: UUID, moment: datetime) -> None:
+    """Enter the run of a schedule that is due, with its job, and move the schedule on."""
+    with database.tenant(tenant_id) as tx:
+        held = schedules.claim(tx, schedule_id, moment)
+        if held is None:
+            return
+        last, missed, coming = _walk(held, strengths.timeline(tx, tenant_id), moment)
+        if last is not None:
+            hours = last.policy.night.catch_up_hours
+            if moment - last.at > timedelta(hours=hours):
+                why = f"it couldn't begin within {hours:g} hours"
+                entered = NewRun("scheduled", last.at, last.local_date, missed - 1, skipped=why)
+            else:
+                job_id = uuid4()
+                if not job_rows.add(tx, job_id, tenant_id, held.task, _parameters(moment), lone=True):
+                    return  # one is run by hand since we looked; this one's turn is afterwards
+                entered = NewRun("scheduled", last.at, last.local_date, missed - 1, job_id)
+            schedules.enter_run(tx, held, entered, moment)
+        schedules.move_on(tx, schedule_id, last.local_date if last else held.last_date, coming.at)
 
 
-def _walk(schedule: Schedule, now: datetime) -> tuple[datetime | None, int, datetime]:
-    """The last due time up to `now`, how many were due, and the first after it."""
-    if schedule.paused or schedule.next_run_at > now:
-        return None, 0, schedule.next_run_at
-    delay = jitter(schedule.tenant_id, schedule.task, schedule.jitter_seconds)
-    last, missed = schedule.next_run_at, 1
-    while True:
-        following = next_time(schedule.cron, schedule.time_zone, last - delay)
-        if following is None:
-            return last, missed, now + _FAR
-        if following + delay > now:
-            return last, missed, following + delay
-        if missed >= _MISSED_TIMES_MAX:
-            latest = next_time(schedule.cron, schedule.time_zone, now - delay)
-            return last, missed, (latest + delay) if latest else now + _FAR
-        last, missed = following + delay, missed + 1
+def _walk(held: Schedule, times: Timeline, moment: datetime) -> tuple[Due | None, int, Due]:
+    """The last time that was due up to a moment, how many were, and the first after it."""
+    last, missed = None, 0
+    since = max(held.last_date, moment.date() - timedelta(days=_MISSED_DAYS_MAX))
+    coming = following(times, held.tenant_id, held.task, since)
+    while coming.at <= moment:
+        last, missed = coming, missed + 1
+        coming = following(times, held.tenant_id, held.task, last.local_date)
+    return last, missed, coming
 
 
-def _send() -> int:
-    """Send outbox rows, once more the runs whose message or worker was lost, and the jobs whose turn it is."""
-    with database.shared() as tx:
-        waiting = schedules.unsent(tx, _BATCH)
-        again = schedules.unstarted(tx, _BATCH)
-    for _, task, run_id in waiting:
-        queues.enqueue(task, run_id, expires_seconds=None)
-    for run_id, task in again:
-        queues.enqueue(task, run_id, expires_seconds=None)
-    if waiting:
-        with database.shared() as tx:
-            schedules.sent(tx, [outbox_id for outbox_id, _, _ in waiting])
-    return len(waiting) + len(again) + jobs.send()
+def _parameters(moment: datetime) -> dict[str, str]:
+    return {"as_of": moment.isoformat()}
+
+
+def _named(found: Sequence[Schedule], task: str) -> Schedule:
+    for held in found:
+        if held.task == task:
+            return held
+    raise NotFound(
+        f"this tenant has no schedule of this name; there is {', '.join(one.task for one in found) or 'none'}"
+    )
+
+
+def _of_job(tx: database.Transaction, tenant_id: UUID, job_id: UUID) -> Run:
+    found = schedules.of_job(tx, tenant_id, job_id)
+    if found is None:
+        raise Conflict(f"the job {job_id}, which is no run of the schedule, is doing this: wait until it has ended")
+    return found
+
+
+def _shown(tx: database.Transaction, held: Schedule, policy: Policy, now: datetime) -> Shown:
+    late = 0.0 if held.paused else max((now - held.next_run_at).total_seconds(), 0.0)
+    last = schedules.page(tx, held.tenant_id, held.task, None, 1)
+    return Shown(held, policy, late, last[0] if last else None)

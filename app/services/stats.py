@@ -3,27 +3,47 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import date
 from uuid import UUID
 
 from app import queues
 from app.clients.stream import backlog
 from app.domain.scoring import version
-from app.services import bases, quota, spaces
+from app.services import bases, night, quota, spaces
 from app.services.bases import Reduced
 from app.services.quota import Room
 from app.services.spaces import Searched
 from app.settings import settings
 from app.store import database, dead_letters, jobs, ratings, schedules, tenant_counts, work
 from app.store import spaces as space_rows
+from app.store.schedules import Figures, Run
 from app.store.work import Waiting
 
 
 @dataclass(frozen=True)
 class Lane:
-    """What waits in a lane: memories (in `maintain`: runs and jobs), and the seconds since the oldest came."""
+    """What waits in a lane: memories (in `maintain`: jobs), and the seconds since the oldest came."""
 
     depth: int
     oldest_age_seconds: float
+
+
+@dataclass(frozen=True)
+class LastNight:
+    """How a tenant's last night went, or goes.
+
+    Attributes:
+        status: As its run's.
+        late_seconds: How late it began, or hasn't begun yet.
+        seconds: How long it took; None before it begins.
+        failed_steps: Those that failed, by name.
+    """
+
+    local_date: date
+    status: str
+    late_seconds: float
+    seconds: float | None
+    failed_steps: list[str]
 
 
 @dataclass(frozen=True)
@@ -38,6 +58,7 @@ class Stats:
         room: What they take up, and the quota.
         embedding_space: Where it is searched by meaning; None before its first vector.
         archive: What archived vectors are reduced by.
+        last_night: The last one that was due, or was run by hand.
     """
 
     memories: dict[str, int]
@@ -47,6 +68,7 @@ class Stats:
     room: Room
     embedding_space: Searched | None
     archive: list[Reduced]
+    last_night: LastNight | None
 
 
 def of_tenant(tenant_id: UUID) -> Stats:
@@ -55,7 +77,8 @@ def of_tenant(tenant_id: UUID) -> Stats:
         counts = tenant_counts.read(tx, tenant_id)
         room = quota.of(tx, tenant_id, counts)
         waiting = work.waiting(tx, tenant_id)
-        runs = _together(schedules.unfinished(tx, tenant_id), jobs.unfinished(tx, tenant_id))
+        unfinished = jobs.unfinished(tx, tenant_id)
+        nights = schedules.page(tx, tenant_id, night.KIND, None, 1)
         letters = dead_letters.count(tx, tenant_id)
         there = space_rows.of_tenant(tx, tenant_id)
         config = settings()
@@ -67,32 +90,40 @@ def of_tenant(tenant_id: UUID) -> Stats:
         **{stage: held.memories for stage, held in waiting.items()},
         "rate": unrated,
     }
-    lanes = _lanes(pending["ingest"], _age(queue.oldest_ms([tenant_id])), waiting, runs)
+    lanes = _lanes(pending["ingest"], _age(queue.oldest_ms([tenant_id])), waiting, unfinished)
     compared = spaces.compared(there.searched) if there else None
-    return Stats(memories, pending, letters, lanes, room, compared, bases.in_use(tenant_id))
+    last = _last_night(nights[0]) if nights else None
+    return Stats(memories, pending, letters, lanes, room, compared, bases.in_use(tenant_id), last)
 
 
 def of_lanes() -> dict[str, Lane]:
     """What waits in each lane, of all tenants."""
     with database.shared() as tx:
         waiting = work.waiting(tx)
-        runs = _together(schedules.unfinished(tx), jobs.unfinished(tx))
+        unfinished = jobs.unfinished(tx)
     queue = backlog()
-    return _lanes(queue.memories(), _age(queue.oldest_ms()), waiting, runs)
+    return _lanes(queue.memories(), _age(queue.oldest_ms()), waiting, unfinished)
 
 
-def _lanes(unstored: int, age: float, waiting: dict[str, Waiting], runs: tuple[int, float]) -> dict[str, Lane]:
+def _lanes(unstored: int, age: float, waiting: dict[str, Waiting], unfinished: tuple[int, float]) -> dict[str, Lane]:
     index, embed, score = (waiting[stage] for stage in (work.INDEX, work.EMBED, work.SCORE))
     return {
         queues.INGEST: Lane(unstored + index.memories, max(age, index.oldest_age_seconds)),
         queues.EMBED: Lane(embed.memories, embed.oldest_age_seconds),
         queues.SCORE: Lane(score.memories, score.oldest_age_seconds),
-        queues.MAINTAIN: Lane(*runs),
+        queues.MAINTAIN: Lane(*unfinished),
     }
 
 
-def _together(runs: tuple[int, float], unfinished_jobs: tuple[int, float]) -> tuple[int, float]:
-    return runs[0] + unfinished_jobs[0], max(runs[1], unfinished_jobs[1])
+def nights() -> Figures:
+    """How the last nights of all tenants went."""
+    with database.shared() as tx:
+        return schedules.figures(tx, night.KIND)
+
+
+def _last_night(run: Run) -> LastNight:
+    failed = list(run.failed) or ([run.step] if run.status == "failed" and run.step else [])
+    return LastNight(run.local_date, run.status, run.late_seconds, run.seconds, failed)
 
 
 def _age(oldest_ms: int | None) -> float:

@@ -7,6 +7,7 @@ again is simply not fresh, so nothing needs a staging table. The primary key of 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 from uuid import UUID
 
 import psycopg
@@ -128,8 +129,8 @@ def is_stored(tx: Connection, tenant_id: UUID, base: bytes) -> bool:
 _IS_STORED = text("SELECT EXISTS (SELECT FROM envelopes WHERE tenant_id = :tenant_id AND base = :base)")
 
 
-def purge(tx: Connection, tenant_id: UUID, before_ms: int, limit: int) -> int:
-    """Delete ledger rows of envelopes accepted before this moment. Returns how many; call again until 0.
+def purge(tx: Connection, tenant_id: UUID, before: datetime, limit: int) -> int:
+    """Delete ledger rows of envelopes accepted before this moment. Returns how many; again until fewer than the limit.
 
     A base begins with its moment, so the primary key finds the old ones. What a dead letter still holds stays,
     however old: it may have been stored before it was set aside, and its replay must find that out.
@@ -137,9 +138,10 @@ def purge(tx: Connection, tenant_id: UUID, before_ms: int, limit: int) -> int:
     Args:
         tx: The tenant's transaction.
         tenant_id: The tenant.
-        before_ms: Milliseconds since 1970.
+        before: The moment, to the millisecond.
         limit: Most rows.
     """
+    before_ms = int(before.timestamp() * 1000)
     boundary = UUID(bytes=before_ms.to_bytes(6, "big") + bytes(10))
     return tx.execute(_PURGE, {"tenant_id": tenant_id, "boundary": boundary, "limit": limit}).rowcount
 

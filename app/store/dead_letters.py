@@ -334,15 +334,15 @@ def count_waiting(tx: Connection, tenant_id: UUID, wanted: Wanted) -> int:
 _COUNT_WAITING = text(f"SELECT count(*) FROM dead_letters WHERE {_WAITING}")  # noqa: S608 - put together of constants
 
 
-def purge(tx: Connection, tenant_id: UUID, age_days: int, limit: int) -> int:
-    """Delete letters that were discarded longer ago than this. Returns how many; call again until 0."""
-    return tx.execute(_PURGE, {"tenant_id": tenant_id, "days": age_days, "limit": limit}).rowcount
+def purge(tx: Connection, tenant_id: UUID, before: datetime, limit: int) -> int:
+    """Delete letters that were discarded before this moment. Returns how many; again until fewer than the limit."""
+    return tx.execute(_PURGE, {"tenant_id": tenant_id, "before": before, "limit": limit}).rowcount
 
 
 _PURGE = text("""
 DELETE FROM dead_letters WHERE tenant_id = :tenant_id AND letter_id IN (
   SELECT letter_id FROM dead_letters
-  WHERE tenant_id = :tenant_id AND discarded_at < now() - make_interval(days => :days) LIMIT :limit
+  WHERE tenant_id = :tenant_id AND discarded_at < :before LIMIT :limit
 )
 """)
 

@@ -149,14 +149,14 @@ ORDER BY at DESC, place DESC LIMIT :limit
 """)
 
 
-def purge(tx: Connection, tenant_id: UUID, age_days: int, limit: int) -> int:
-    """Delete what happened longer ago than this. Returns how many; call again until fewer than the limit."""
-    return tx.execute(_PURGE, {"tenant": tenant_id, "days": age_days, "limit": limit}).rowcount
+def purge(tx: Connection, tenant_id: UUID, before: datetime, limit: int) -> int:
+    """Delete what happened before this moment. Returns how many; call again until fewer than the limit."""
+    return tx.execute(_PURGE, {"tenant": tenant_id, "before": before, "limit": limit}).rowcount
 
 
 _PURGE: Final = text("""
 DELETE FROM memory_events WHERE tenant_id = :tenant AND (memory_id, at, event_id) IN (
   SELECT memory_id, at, event_id FROM memory_events
-  WHERE tenant_id = :tenant AND at < now() - make_interval(days => :days) LIMIT :limit
+  WHERE tenant_id = :tenant AND at < :before LIMIT :limit
 )
 """)

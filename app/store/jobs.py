@@ -29,11 +29,13 @@ class Held:
     Attributes:
         attempts: How often its next step has been tried, this time included.
         cancel_wanted: Whether it shall end instead.
+        age_seconds: Since it was entered.
     """
 
     job: Job
     attempts: int
     cancel_wanted: bool
+    age_seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +122,8 @@ def claim(tx: Connection, job_id: UUID, claim_id: UUID, lease_seconds: float) ->
     return None if row is None else _held(row)
 
 
-_HELD = "job_id, tenant_id, kind, parameters, state, total, done, attempts, cancel_wanted"
+_HELD = """job_id, tenant_id, kind, parameters, state, total, done, attempts, cancel_wanted,
+  CAST(extract(epoch FROM now() - created_at) AS float8) AS age_seconds"""
 _CLAIM = text(f"""
 UPDATE jobs
 SET status = 'running', started_at = coalesce(started_at, now()), attempts = attempts + 1, claim = :claim,
@@ -137,7 +140,7 @@ def note(
     claim_id: UUID,
     step: Step,
     *,
-    then: Literal["queued", "running", "done"],
+    then: Literal["queued", "running", "done", "failed"],
     lease_seconds: float,
 ) -> Held | None:
     """Write what a step has done. None where the claim has passed to another, whose step counts instead.
@@ -153,6 +156,7 @@ def note(
         "total": step.total,
         "counts": _json(step.counts),
         "status": then,
+        "error": step.failure,
         "lease": lease_seconds,
     }
     row = tx.execute(_NOTE, values | _lines(step.notes)).one_or_none()
@@ -171,7 +175,7 @@ END
 """
 _NOTE = text(f"""
 UPDATE jobs
-SET status = :status, done = done + :done, state = CAST(:state AS jsonb),
+SET status = :status, done = done + :done, state = CAST(:state AS jsonb), error = CAST(:error AS text),
   total = coalesce(CAST(:total AS bigint), total),
   counts = (
     SELECT coalesce(jsonb_object_agg(name, amount), '{{}}') FROM (
@@ -185,7 +189,7 @@ SET status = :status, done = done + :done, state = CAST(:state AS jsonb),
   claim = CASE :status WHEN 'running' THEN claim END,
   claimed_until = CASE :status
     WHEN 'running' THEN now() + make_interval(secs => :lease) WHEN 'queued' THEN now() END,
-  finished_at = CASE :status WHEN 'done' THEN now() END
+  finished_at = CASE WHEN :status IN ('done', 'failed') THEN now() END
 WHERE job_id = :job_id AND claim = :claim
 RETURNING {_HELD}
 """)  # noqa: S608 - put together of constants
@@ -321,22 +325,22 @@ WHERE status IN ('queued', 'running')
 """)
 
 
-def purge(tx: Connection, tenant_id: UUID, age_days: int, limit: int) -> int:
-    """Delete jobs that ended longer ago than this. Returns how many; call again until 0."""
-    return tx.execute(_PURGE, {"tenant_id": tenant_id, "days": age_days, "limit": limit}).rowcount
+def purge(tx: Connection, tenant_id: UUID, before: datetime, limit: int) -> int:
+    """Delete jobs that ended before this moment. Returns how many; call again until fewer than the limit."""
+    return tx.execute(_PURGE, {"tenant_id": tenant_id, "before": before, "limit": limit}).rowcount
 
 
 _PURGE = text("""
 DELETE FROM jobs WHERE job_id IN (
   SELECT job_id FROM jobs
-  WHERE tenant_id = :tenant_id AND finished_at < now() - make_interval(days => :days) LIMIT :limit
+  WHERE tenant_id = :tenant_id AND finished_at < :before LIMIT :limit
 )
 """)
 
 
 def _held(row: Row[tuple[object, ...]]) -> Held:
     job = Job(row.job_id, row.tenant_id, row.kind, row.parameters, row.state, row.total, row.done)
-    return Held(job, row.attempts, row.cancel_wanted)
+    return Held(job, row.attempts, row.cancel_wanted, row.age_seconds)
 
 
 def _json(value: object) -> str:

@@ -1,33 +1,34 @@
-"""Schedules, their runs, and the outbox through which runs are sent to workers."""
+"""Schedules and their runs. A run is a job, entered with it; how the job goes is what is shown of the run."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Final
+from datetime import date, datetime
 from uuid import UUID, uuid4
 
 from sqlalchemy import Connection, text
 
-RUN_LEASE_SECONDS: Final = 360
-RESEND_AFTER_SECONDS: Final = 60
-
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """A row that is due, locked by the caller's transaction."""
+    """A row that is locked by the caller's transaction, or was read.
+
+    Attributes:
+        task: What is run; a kind of job.
+        next_run_at: When it is due next, its delay included.
+        last_date: The tenant's local date of the last time that was due; the next one is of a later date.
+    """
 
     schedule_id: UUID
     tenant_id: UUID
     task: str
-    cron: str
-    time_zone: str
-    jitter_seconds: int
-    grace_seconds: int
     paused: bool
-    run_now: bool
     next_run_at: datetime
+    last_date: date
+
+
+_SCHEDULE = "schedule_id, tenant_id, task, paused, next_run_at, last_date"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,24 +36,70 @@ class NewRun:
     """A run to be entered.
 
     Attributes:
+        kind: `scheduled` or `by_hand`.
+        scheduled_for: When it was due, or asked for.
+        local_date: Of the tenant; a schedule has one scheduled run a date.
         coalesced: How many missed times it stands for besides its own.
-        late: Whether it comes after its grace, and is only noted as skipped.
+        job_id: The job that does the work; None where it is skipped.
+        skipped: Why it is.
     """
 
-    schedule: Schedule
     kind: str
     scheduled_for: datetime
-    coalesced: int
-    late: bool
+    local_date: date
+    coalesced: int = 0
+    job_id: UUID | None = None
+    skipped: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A run that is ours."""
+    """A run as its tenant sees it.
+
+    Attributes:
+        status: `skipped`, `cut_short`, or as its job's.
+        late_seconds: From when it was due to when it began, or to now while it waits.
+        seconds: How long it has taken so far.
+        step: What it is at; where it has ended, the step at which it was cut short.
+        failed: Types of errors by the steps that they ended.
+        done: Rows that it has dealt with; `counts` has them by step.
+    """
 
     run_id: UUID
-    tenant_id: UUID
     task: str
+    kind: str
+    local_date: date
+    scheduled_for: datetime
+    late_seconds: float
+    coalesced: int
+    skipped: str | None
+    status: str
+    started_at: datetime | None
+    finished_at: datetime | None
+    seconds: float | None
+    step: str | None
+    failed: dict[str, str]
+    done: int
+    counts: dict[str, int]
+    error: str | None
+    job_id: UUID | None
+
+
+_RUN = """
+run.run_id, run.task, run.kind, run.local_date, run.scheduled_for,
+CAST(greatest(extract(epoch FROM
+  coalesce(job.started_at, CASE WHEN run.skipped IS NULL THEN now() ELSE run.entered_at END) - run.scheduled_for), 0)
+  AS float8) AS late_seconds,
+run.coalesced, run.skipped,
+CASE WHEN run.skipped IS NOT NULL THEN 'skipped'
+  WHEN job.status = 'done' AND job.state->>'cut_short' IS NOT NULL THEN 'cut_short'
+  ELSE coalesce(job.status, 'done') END AS status,
+job.started_at, job.finished_at,
+CAST(extract(epoch FROM coalesce(job.finished_at, now()) - job.started_at) AS float8) AS seconds,
+job.state->>'step' AS step, coalesce(job.state->'failed', '{}') AS failed,
+coalesce(job.done, 0) AS done, coalesce(job.counts, '{}') AS counts, job.error, run.job_id
+"""
+_FROM = "FROM runs AS run LEFT JOIN jobs AS job ON job.job_id = run.job_id"
 
 
 def tenants_lacking(tx: Connection, task: str, limit: int) -> list[UUID]:
@@ -74,144 +121,208 @@ def add(tx: Connection, rows: Sequence[dict[str, object]]) -> None:
 
 
 _ADD = text("""
-INSERT INTO schedules (schedule_id, tenant_id, task, cron, time_zone, jitter_seconds, grace_seconds, next_run_at)
-VALUES (:schedule_id, :tenant_id, :task, :cron, :time_zone, :jitter_seconds, :grace_seconds, :next_run_at)
+INSERT INTO schedules (schedule_id, tenant_id, task, next_run_at, last_date)
+VALUES (:schedule_id, :tenant_id, :task, :next_run_at, :last_date)
 ON CONFLICT (tenant_id, task) DO NOTHING
 """)
 
-
-def claim_due(tx: Connection, moment: datetime, limit: int) -> list[Schedule]:
-    """Rows that are due at `moment` or to be run by hand, locked; those of another tick are skipped."""
-    return [Schedule(*row) for row in tx.execute(_DUE, {"now": moment, "limit": limit})]
-
-
-_DUE = text("""
-SELECT schedule_id, tenant_id, task, cron, time_zone, jitter_seconds, grace_seconds, paused, run_now, next_run_at
-FROM schedules
-WHERE (NOT paused AND next_run_at <= :now) OR run_now
-ORDER BY next_run_at LIMIT :limit FOR UPDATE SKIP LOCKED
-""")
+# One that is run by hand just now is due afterwards.
+_IS_DUE = """NOT paused AND next_run_at <= :now AND NOT EXISTS (
+  SELECT FROM jobs WHERE jobs.tenant_id = schedules.tenant_id AND jobs.kind = schedules.task AND jobs.lone
+    AND jobs.status IN ('queued', 'running'))"""
 
 
-def enter_runs(tx: Connection, runs: Sequence[NewRun]) -> None:
-    """Write runs and their outbox rows; a run that is there already is left alone."""
-    if not runs:
-        return
+def due(tx: Connection, moment: datetime, limit: int) -> list[tuple[UUID, UUID]]:
+    """Schedules that are due at a moment, the longest first, each with its tenant."""
+    found = tx.execute(_DUE, {"now": moment, "limit": limit})
+    return [(row.schedule_id, row.tenant_id) for row in found]
+
+
+_DUE = text(f"""
+SELECT schedule_id, tenant_id FROM schedules WHERE {_IS_DUE} ORDER BY next_run_at LIMIT :limit
+""")  # noqa: S608 - put together of constants
+
+
+def claim(tx: Connection, schedule_id: UUID, moment: datetime) -> Schedule | None:
+    """Lock a schedule. None where it isn't due any more, or another tick has it."""
+    row = tx.execute(_CLAIM, {"schedule_id": schedule_id, "now": moment}).one_or_none()
+    return None if row is None else Schedule(*row)
+
+
+_CLAIM = text(f"""
+SELECT {_SCHEDULE} FROM schedules WHERE schedule_id = :schedule_id AND {_IS_DUE} FOR UPDATE SKIP LOCKED
+""")  # noqa: S608 - put together of constants
+
+
+def lock(tx: Connection, tenant_id: UUID) -> list[Schedule]:
+    """Lock a tenant's schedules, by name."""
+    return [Schedule(*row) for row in tx.execute(_LOCK, {"tenant_id": tenant_id})]
+
+
+_LOCK = text(f"""
+SELECT {_SCHEDULE} FROM schedules WHERE tenant_id = :tenant_id ORDER BY task FOR UPDATE
+""")  # noqa: S608 - put together of constants
+
+
+def of_tenant(tx: Connection, tenant_id: UUID) -> list[Schedule]:
+    """A tenant's schedules, by name."""
+    return [Schedule(*row) for row in tx.execute(_OF_TENANT, {"tenant_id": tenant_id})]
+
+
+_OF_TENANT = text(f"SELECT {_SCHEDULE} FROM schedules WHERE tenant_id = :tenant_id ORDER BY task")  # noqa: S608
+
+
+def enter_run(tx: Connection, schedule: Schedule, run: NewRun, moment: datetime) -> bool:
+    """Write a run. False where the schedule has one of this date already.
+
+    Args:
+        tx: A transaction that holds the schedule.
+        schedule: Whose run it is.
+        run: The run.
+        moment: When it is entered.
+    """
     values = {
-        "run_ids": [uuid4() for _ in runs],
-        "schedule_ids": [run.schedule.schedule_id for run in runs],
-        "tenant_ids": [run.schedule.tenant_id for run in runs],
-        "tasks": [run.schedule.task for run in runs],
-        "kinds": [run.kind for run in runs],
-        "moments": [run.scheduled_for for run in runs],
-        "coalesced": [run.coalesced for run in runs],
-        "statuses": ["skipped" if run.late else "queued" for run in runs],
-        "resend_after": RESEND_AFTER_SECONDS,
+        "run_id": uuid4(),
+        "schedule_id": schedule.schedule_id,
+        "tenant_id": schedule.tenant_id,
+        "task": schedule.task,
+        "kind": run.kind,
+        "scheduled_for": run.scheduled_for,
+        "local_date": run.local_date,
+        "coalesced": run.coalesced,
+        "job_id": run.job_id,
+        "skipped": run.skipped,
+        "entered_at": moment,
     }
-    tx.execute(_ENTER, values)
+    return tx.execute(_ENTER, values).rowcount == 1
 
 
 _ENTER = text("""
-WITH entered AS (
-  INSERT INTO runs (run_id, schedule_id, tenant_id, task, kind, scheduled_for, coalesced, status, claimed_until)
-  SELECT given.*, now() + make_interval(secs => :resend_after) FROM unnest(
-    CAST(:run_ids AS uuid[]), CAST(:schedule_ids AS uuid[]), CAST(:tenant_ids AS uuid[]), CAST(:tasks AS text[]),
-    CAST(:kinds AS text[]), CAST(:moments AS timestamptz[]), CAST(:coalesced AS int[]), CAST(:statuses AS text[])
-  ) AS given
-  ON CONFLICT (schedule_id, scheduled_for, kind) DO NOTHING
-  RETURNING run_id, task, status
-)
-INSERT INTO outbox (task, argument) SELECT task, run_id FROM entered WHERE status = 'queued'
+INSERT INTO runs (run_id, schedule_id, tenant_id, task, kind, scheduled_for, local_date, coalesced, job_id, skipped,
+  entered_at)
+VALUES (:run_id, :schedule_id, :tenant_id, :task, :kind, :scheduled_for, :local_date, :coalesced, :job_id, :skipped,
+  :entered_at)
+ON CONFLICT (schedule_id, local_date) WHERE kind = 'scheduled' DO NOTHING
 """)
 
 
-def move_on(tx: Connection, schedule_ids: Sequence[UUID], next_times: Sequence[datetime]) -> None:
-    """Set when each schedule is due next, and that its run by hand was seen to."""
-    tx.execute(_MOVE_ON, {"schedule_ids": list(schedule_ids), "next_times": list(next_times)})
+def move_on(tx: Connection, schedule_id: UUID, last_date: date, next_run_at: datetime) -> None:
+    """Set when a schedule is due next, and after which date that is."""
+    tx.execute(_MOVE_ON, {"schedule_id": schedule_id, "last_date": last_date, "next_run_at": next_run_at})
 
 
 _MOVE_ON = text("""
-UPDATE schedules SET next_run_at = given.next_run_at, run_now = false
-FROM unnest(CAST(:schedule_ids AS uuid[]), CAST(:next_times AS timestamptz[])) AS given (schedule_id, next_run_at)
-WHERE schedules.schedule_id = given.schedule_id
+UPDATE schedules SET next_run_at = :next_run_at, last_date = :last_date WHERE schedule_id = :schedule_id
 """)
 
 
-def unsent(tx: Connection, limit: int) -> list[tuple[int, str, UUID]]:
-    """Outbox rows: id, task, argument; oldest first."""
-    return [(row.outbox_id, row.task, row.argument) for row in tx.execute(_UNSENT, {"limit": limit})]
+def pause(tx: Connection, schedule_id: UUID, *, paused: bool) -> None:
+    """Let a schedule rest, or go on."""
+    tx.execute(_PAUSE, {"schedule_id": schedule_id, "paused": paused})
 
 
-_UNSENT = text("SELECT outbox_id, task, argument FROM outbox ORDER BY outbox_id LIMIT :limit")
+_PAUSE = text("UPDATE schedules SET paused = :paused WHERE schedule_id = :schedule_id")
 
 
-def sent(tx: Connection, outbox_ids: Sequence[int]) -> None:
-    """Remove outbox rows whose message is out."""
-    tx.execute(_SENT, {"outbox_ids": list(outbox_ids)})
+def page(tx: Connection, tenant_id: UUID, task: str, older_than: tuple[datetime, UUID] | None, limit: int) -> list[Run]:
+    """Runs of a tenant's schedule from the newest on, after the one given by its time and id."""
+    moment, run_id = older_than or (None, None)
+    values = {"tenant_id": tenant_id, "task": task, "moment": moment, "run_id": run_id, "limit": limit}
+    return [Run(*row) for row in tx.execute(_PAGE, values)]
 
 
-_SENT = text("DELETE FROM outbox WHERE outbox_id = ANY(:outbox_ids)")
-
-
-def unstarted(tx: Connection, limit: int) -> list[tuple[UUID, str]]:
-    """Runs whose message was lost or whose worker died, given back to the outbox's care: id, task."""
-    values = {"limit": limit, "after": RESEND_AFTER_SECONDS}
-    return [(row.run_id, row.task) for row in tx.execute(_UNSTARTED, values)]
-
-
-_UNSTARTED = text("""
-UPDATE runs SET status = 'queued', claimed_until = now() + make_interval(secs => :after)
-WHERE run_id IN (
-  SELECT run_id FROM runs
-  WHERE status IN ('queued', 'running') AND coalesce(claimed_until, scheduled_for) < now()
-  ORDER BY scheduled_for LIMIT :limit FOR UPDATE SKIP LOCKED
-)
-RETURNING run_id, task
+_PAGE = text(f"""
+SELECT {_RUN} {_FROM}
+WHERE run.tenant_id = :tenant_id AND run.task = :task
+  AND (CAST(:moment AS timestamptz) IS NULL OR (
+    run.scheduled_for <= CAST(:moment AS timestamptz)
+    AND (run.scheduled_for < CAST(:moment AS timestamptz) OR run.run_id > CAST(:run_id AS uuid))))
+ORDER BY run.scheduled_for DESC, run.run_id LIMIT :limit
 """)
 
 
-def unfinished(tx: Connection, tenant_id: UUID | None = None) -> tuple[int, float]:
-    """Runs that wait or go on, of a tenant or of all, and the seconds since the oldest was due."""
-    row = tx.execute(_UNFINISHED, {"tenant_id": tenant_id}).one()
-    return row.runs, row.age
+def of_job(tx: Connection, tenant_id: UUID, job_id: UUID) -> Run | None:
+    """The run that a job does."""
+    row = tx.execute(_OF_JOB, {"tenant_id": tenant_id, "job_id": job_id}).one_or_none()
+    return None if row is None else Run(*row)
 
 
-_UNFINISHED = text("""
-SELECT count(*) AS runs,
-  CAST(greatest(coalesce(extract(epoch FROM now() - min(scheduled_for)), 0), 0) AS double precision) AS age
-FROM runs
-WHERE status IN ('queued', 'running')
-  AND (CAST(:tenant_id AS uuid) IS NULL OR tenant_id = CAST(:tenant_id AS uuid))
+_OF_JOB = text(f"SELECT {_RUN} {_FROM} WHERE run.tenant_id = :tenant_id AND run.job_id = :job_id")
+
+
+def cut_short(tx: Connection, tenant_id: UUID, task: str) -> str | None:
+    """The step at which the last run that has ended was cut short, where it was."""
+    found: str | None = tx.execute(_CUT_SHORT, {"tenant_id": tenant_id, "task": task}).scalar()
+    return found
+
+
+_CUT_SHORT = text(f"""
+SELECT job.state->>'cut_short' {_FROM}
+WHERE run.tenant_id = :tenant_id AND run.task = :task AND job.finished_at IS NOT NULL
+ORDER BY run.scheduled_for DESC LIMIT 1
 """)
 
 
-def start(tx: Connection, run_id: UUID) -> Run | None:
-    """Claim a run. None when it is done, or another worker has it."""
-    row = tx.execute(_START, {"run_id": run_id, "lease": RUN_LEASE_SECONDS}).one_or_none()
-    return Run(row.run_id, row.tenant_id, row.task) if row else None
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """All tenants' last runs of a task in figures; those that are skipped count with what came before.
 
-
-_START = text("""
-UPDATE runs
-SET status = 'running', started_at = coalesce(started_at, now()), claimed_until = now() + make_interval(secs => :lease)
-WHERE run_id = :run_id
-  AND (status = 'queued' OR (status = 'running' AND claimed_until < now()))
-RETURNING run_id, tenant_id, task
-""")
-
-
-def end(tx: Connection, run_id: UUID, status: str, rows: int, error: str | None = None) -> None:
-    """Write how a run ended.
-
-    Args:
-        status: `done` or `failed`.
-        rows: Rows it dealt with.
-        error: The error's type; never its message.
+    Attributes:
+        overdue_seconds: Since the longest overdue schedule was due.
+        late_seconds: How late the latest of them began.
+        seconds: How long the longest took.
+        cut_short: How many were cut short.
+        failed: How many failed at a step, by its name.
     """
-    tx.execute(_END, {"run_id": run_id, "status": status, "rows": rows, "error": error})
+
+    overdue_seconds: float
+    late_seconds: float
+    seconds: float
+    cut_short: int
+    failed: dict[str, int]
 
 
-_END = text("""
-UPDATE runs SET status = :status, rows = :rows, error = :error, finished_at = now(), claimed_until = NULL
-WHERE run_id = :run_id
+def figures(tx: Connection, task: str) -> Figures:
+    """How the last runs of a task went, of all tenants."""
+    row = tx.execute(_FIGURES, {"task": task}).one()
+    return Figures(row.overdue, row.late, row.seconds, row.cut_short, row.failed)
+
+
+_FIGURES = text("""
+WITH last AS (
+  SELECT run.* FROM schedules AS schedule CROSS JOIN LATERAL (
+    SELECT job.status, job.state, greatest(extract(epoch FROM job.started_at - run.scheduled_for), 0) AS late,
+      extract(epoch FROM coalesce(job.finished_at, now()) - job.started_at) AS seconds
+    FROM runs AS run JOIN jobs AS job ON job.job_id = run.job_id
+    WHERE run.tenant_id = schedule.tenant_id AND run.task = schedule.task AND job.started_at IS NOT NULL
+    ORDER BY run.scheduled_for DESC LIMIT 1
+  ) AS run
+  WHERE schedule.task = :task
+)
+SELECT
+  CAST(coalesce((SELECT greatest(extract(epoch FROM now() - min(next_run_at)), 0) FROM schedules
+    WHERE task = :task AND NOT paused), 0) AS float8) AS overdue,
+  CAST(coalesce(max(late), 0) AS float8) AS late, CAST(coalesce(max(seconds), 0) AS float8) AS seconds,
+  count(*) FILTER (WHERE status = 'done' AND state->>'cut_short' IS NOT NULL) AS cut_short,
+  coalesce((SELECT jsonb_object_agg(step, tenants) FROM (
+    SELECT step, count(*) AS tenants FROM last, LATERAL (
+      SELECT jsonb_object_keys(state->'failed') AS step
+      UNION SELECT state->>'step' WHERE status = 'failed' AND state->>'step' IS NOT NULL) AS steps
+    GROUP BY step) AS by_step), '{}') AS failed
+FROM last
+""")
+
+
+def purge(tx: Connection, tenant_id: UUID, before: datetime, limit: int) -> int:
+    """Delete runs that were due before this moment. Returns how many; call again until fewer than the limit."""
+    return tx.execute(_PURGE, {"tenant_id": tenant_id, "before": before, "limit": limit}).rowcount
+
+
+_PURGE = text("""
+DELETE FROM runs WHERE run_id IN (
+  SELECT run.run_id FROM runs AS run
+  WHERE run.tenant_id = :tenant_id AND run.scheduled_for < :before AND NOT EXISTS (
+    SELECT FROM jobs WHERE jobs.job_id = run.job_id AND jobs.finished_at IS NULL)
+  LIMIT :limit
+)
 """)

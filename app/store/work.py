@@ -199,6 +199,16 @@ GROUP BY stage
 """)
 
 
+def oldest_age_seconds(tx: Connection, stage: str) -> float:
+    """The seconds since the oldest item of a stage was queued, of all tenants; 0 where none waits."""
+    return float(tx.execute(_OLDEST, {"stage": stage}).scalar_one())
+
+
+_OLDEST = text("""
+SELECT coalesce(greatest(extract(epoch FROM now() - min(created_at)), 0), 0) FROM tenant_work WHERE stage = :stage
+""")
+
+
 def any_waiting(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> bool:
     """Whether any of these memories, given by their ids or aliases, still waits for a stage that search needs."""
     values = {"tenant_id": tenant_id, "memory_ids": list(memory_ids), "stages": list(SEARCHED_BY)}

@@ -14,6 +14,7 @@ from app.store import database, events, states
 from app.store.events import Change
 from tests.api.caller import Api, fields
 from tests.service import Service
+from tests.services.nights import purged
 from tests.services.past import age
 
 
@@ -145,9 +146,9 @@ def test_it_is_kept_for_as_long_as_the_policy_says(api: Api, monkeypatch: pytest
     age(api.service, 100, memory_id, theirs)
     for one in (memory_id, theirs):
         enter(api.service, one, 1, 29, 31, 40, 50, 60, 70)
-    assert retention.purge(api.tenant.tenant_id) == 5
+    assert purged(api.tenant.tenant_id)["history"] == 5
     assert kinds(api, memory_id) == ["use", "use", "accepted"]
-    assert retention.purge(api.tenant.tenant_id) == 0
+    assert purged(api.tenant.tenant_id).total() == 0
     assert api.service.one("SELECT count(*) FROM memory_events WHERE memory_id = %s", theirs) == 7
 
 

@@ -13,7 +13,7 @@ from app.domain import keys
 from app.domain.hold import Meant
 from app.domain.jobs import Step
 from app.domain.keys import SCOPES
-from app.services import budget, holds, ingest, jobs, tenants
+from app.services import budget, holds, ingest, jobs, schedule, tenants
 from tests.api.caller import Api, fields
 from tests.service import Service
 
@@ -50,6 +50,11 @@ TABLE: dict[tuple[str, str], tuple[str, dict[str, Any], int]] = {
     ("GET", "/v1/jobs"): ("maintain", {}, 200),
     ("GET", "/v1/jobs/{job_id}"): ("maintain", {}, 200),
     ("POST", "/v1/jobs/{job_id}/cancel"): ("maintain", {}, 202),
+    ("GET", "/v1/schedule"): ("maintain", {}, 200),
+    ("POST", "/v1/schedule/{name}/run"): ("maintain", {}, 202),
+    ("POST", "/v1/schedule/{name}/pause"): ("maintain", {}, 200),
+    ("POST", "/v1/schedule/{name}/resume"): ("maintain", {}, 200),
+    ("GET", "/v1/schedule/{name}/runs"): ("maintain", {}, 200),
     ("GET", "/v1/admin/dead-letters"): ("maintain", {}, 200),
     ("POST", "/v1/admin/dead-letters/replay"): ("maintain", {"json": {"reason": "x"}}, 200),
     ("POST", "/v1/admin/dead-letters/discard"): ("maintain", {"json": {"reason": "x", "because": "y"}}, 200),
@@ -90,7 +95,7 @@ def path_of(api: Api, path: str) -> str:
         read = keys.parse(tenants.issue_key(api.tenant.tenant_id, "another"))
         assert read is not None
         return path.format(key_id=read.key_id)
-    for name, make in (("job_id", a_job), ("letter_id", a_letter), ("hold_id", a_hold)):
+    for name, make in (("job_id", a_job), ("letter_id", a_letter), ("hold_id", a_hold), ("name", a_schedule)):
         if f"{{{name}}}" in path:
             return path.format(**{name: make(api)})
     if path == "/v1/links":
@@ -109,6 +114,11 @@ def a_job(api: Api) -> UUID:
     with pytest.MonkeyPatch.context() as patched:
         patched.setitem(jobs.KINDS, "test", jobs.Kind(lambda job: Step(0, job.state, finished=True)))
         return jobs.create(api.tenant.tenant_id, "test", {})
+
+
+def a_schedule(_: Api) -> str:
+    schedule.tick(["night"])
+    return "night"
 
 
 def a_letter(api: Api) -> UUID:

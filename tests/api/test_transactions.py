@@ -18,8 +18,7 @@ from app.clients.answers import Usage
 from app.clients.embedder import StaticEmbedder
 from app.domain.jobs import Job, Step
 from app.domain.policy import Forgetting, Policy
-from app.services import budget, jobs, retention, schedule
-from app.services.schedule import Row
+from app.services import budget, jobs, schedule
 from app.store import database, dead_letters
 from tests.api.caller import Api
 
@@ -161,12 +160,15 @@ def long_work(api: Api) -> None:
 
 def test_no_call_to_a_client_is_made_in_a_transaction(api: Api, watch: Watch) -> None:
     everything(api)
-    row = Row(queues.PURGE_LEDGER, cron="* * * * *", jitter_seconds=0, grace_seconds=60)
-    schedule.tick([row])
-    api.service.rows("UPDATE schedules SET run_now = true")
-    assert schedule.tick([row]) == len(api.service.rows("SELECT 1 FROM schedules"))
-    for (run_id,) in api.service.rows("SELECT run_id FROM runs"):
-        schedule.carry_out(run_id, retention.keep_house)
+    schedule.tick(["night"])
+    for path in ("/v1/schedule/night/pause", "/v1/schedule/night/resume", "/v1/schedule/night/run"):
+        assert api.post(path).is_success
+    api.service.rows("UPDATE schedules SET next_run_at = now()")
+    schedule.tick(["night"])
+    for (job_id,) in api.service.rows("SELECT job_id FROM runs"):
+        jobs.carry_on(job_id)
+    for path in ("/v1/schedule", "/v1/schedule/night/runs"):
+        assert api.get(path).is_success
     assert len(watch.called) == 5, watch.called
     assert watch.wrong == []
 

@@ -1,14 +1,15 @@
 """Chapter 7: the schedule.
 
-What is to be done every night stands in rows, one for each tenant and task, with a time in the tenant's own time
-zone. Every few seconds a tick looks for rows that are due, writes down a run for each, and sends it to a worker.
-A run is done once, however many ticks there are and however often its message comes.
+Every night a tenant's memories are looked after, in steps that follow each other. When that is due stands in a row of
+each tenant, by the clock of its own time zone. Every few seconds a tick looks for rows that are due, and makes a run of
+each: a job, done once a date, however many ticks there are and however often its message comes.
 """
 
 from __future__ import annotations
 
 import time
 from datetime import UTC, datetime, timedelta
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -16,73 +17,80 @@ from psycopg import sql
 
 from app.domain.ids import new_base
 from tests.fundamentals.client import Client
-from tests.fundamentals.service import Row, Service, Tenant
+from tests.fundamentals.service import Service, Tenant
 from tests.waiting import until
 
-PURGE = "maintain.purge_ledger"
+NIGHT = "/v1/schedule/night"
 
 
 @pytest.fixture
-def schedule(service: Service, tenant: Tenant) -> UUID:
-    """The id of the tenant's row for the nightly purge."""
-    statement = sql.SQL("SELECT schedule_id FROM schedules WHERE tenant_id = %s AND task = %s")
+def keeper(service: Service, ebbing: Client) -> Client:
+    """The tenant's client, once the tenant has its row."""
     service.tick()
-    [row] = until(lambda: service.rows(statement, tenant.tenant_id, PURGE), "the tenant has its row")
-    found: UUID = row[0]
+    until(lambda: scheduled(ebbing), "the tenant has its row")
+    return ebbing
+
+
+def scheduled(keeper: Client) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = keeper.http.get("/v1/schedule").json()["schedule"]
     return found
 
 
-def run_by_hand(service: Service, schedule: UUID) -> None:
-    service.rows(sql.SQL("UPDATE schedules SET run_now = true WHERE schedule_id = %s"), schedule)
-    service.tick()
+def runs(keeper: Client) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = keeper.http.get(f"{NIGHT}/runs").json()["runs"]
+    return found
 
 
-def runs(service: Service, schedule: UUID) -> list[Row]:
-    statement = sql.SQL("SELECT kind, status, rows FROM runs WHERE schedule_id = %s ORDER BY scheduled_for")
-    return service.rows(statement, schedule)
+def make_due(service: Service, tenant: Tenant) -> None:
+    """The tenant's last night was the day before yesterday, and there was none since."""
+    statement = "UPDATE schedules SET next_run_at = now(), last_date = current_date - 2 WHERE tenant_id = %s"
+    service.rows(sql.SQL(statement), tenant.tenant_id)
 
 
-def test_a_new_tenant_gets_its_rows_at_the_next_tick(service: Service, schedule: UUID) -> None:
-    [[cron, zone, due]] = service.rows(
-        sql.SQL("SELECT cron, time_zone, next_run_at FROM schedules WHERE schedule_id = %s"), schedule
-    )
+def test_a_new_tenant_gets_its_night_at_the_next_tick(keeper: Client) -> None:
+    [night] = scheduled(keeper)
 
-    assert (cron, zone) == ("30 3 * * *", "UTC")
+    assert (night["name"], night["starts_at"], night["time_zone"]) == ("night", "02:00", "UTC")
+    due = datetime.fromisoformat(night["next_run_at"])
     assert timedelta() < due - datetime.now(UTC) < timedelta(days=1, hours=1)  # spread over an hour
 
 
-def test_a_row_that_is_due_is_run_once_whatever_the_number_of_ticks(service: Service, schedule: UUID) -> None:
-    service.rows(
-        sql.SQL("UPDATE schedules SET next_run_at = now() - interval '1 minute' WHERE schedule_id = %s"), schedule
-    )
+def test_a_night_that_is_due_is_run_once_whatever_the_number_of_ticks(
+    service: Service, tenant: Tenant, keeper: Client
+) -> None:
+    make_due(service, tenant)
     for _ in range(5):
         service.tick()
 
-    until(lambda: [status for _, status, _ in runs(service, schedule)] == ["done"], "the run is done")
+    until(lambda: [run["status"] for run in runs(keeper)] == ["done"], "the night is over")
     service.tick()
-    [[due]] = service.rows(sql.SQL("SELECT next_run_at FROM schedules WHERE schedule_id = %s"), schedule)
-    assert due > datetime.now(UTC)
-    assert len(runs(service, schedule)) == 1
+    [night] = scheduled(keeper)
+    assert datetime.fromisoformat(night["next_run_at"]) > datetime.now(UTC)
+    assert len(runs(keeper)) == 1
 
 
-def test_a_paused_row_isnt_run_but_can_be_by_hand(service: Service, schedule: UUID) -> None:
-    service.rows(sql.SQL("UPDATE schedules SET paused = true, next_run_at = now() WHERE schedule_id = %s"), schedule)
-    run_by_hand(service, schedule)
+def test_a_paused_night_isnt_run_but_can_be_by_hand(service: Service, tenant: Tenant, keeper: Client) -> None:
+    assert keeper.http.post(f"{NIGHT}/pause").json()["paused"]
+    make_due(service, tenant)
+    service.tick()
 
-    until(lambda: [(kind, status) for kind, status, _ in runs(service, schedule)] == [("by_hand", "done")], "it ran")
+    assert keeper.http.post(f"{NIGHT}/run").status_code == 202
+    until(lambda: [(run["kind"], run["status"]) for run in runs(keeper)] == [("by_hand", "done")], "it ran")
 
 
-def test_the_purge_forgets_requests_that_nobody_can_repeat_any_more(
-    service: Service, tenant: Tenant, ebbing: Client, schedule: UUID
+def test_a_night_forgets_requests_that_nobody_can_repeat_any_more(
+    service: Service, tenant: Tenant, keeper: Client
 ) -> None:
-    [memory_id] = ebbing.remember("stored just now")
+    [memory_id] = keeper.remember("stored just now")
     month_ago = new_base(int((time.time() - 30 * 86_400) * 1000), b"8 random")
     enter = sql.SQL("INSERT INTO envelopes (tenant_id, base, memories) VALUES (%s, %s, 1)")
     service.rows(enter, tenant.tenant_id, UUID(bytes=month_ago))
 
-    run_by_hand(service, schedule)
+    keeper.http.post(f"{NIGHT}/run")
 
-    until(lambda: runs(service, schedule) == [("by_hand", "done", 1)], "the purge has deleted one row")
+    until(lambda: [run["status"] for run in runs(keeper)] == ["done"], "the night is over")
+    counts = runs(keeper)[0]["counts"]
+    assert (counts["sweep"], counts["retention.ledger"]) == (1, 1)  # it has looked at the new memory, and deleted a row
     left = service.rows(sql.SQL("SELECT base FROM envelopes WHERE tenant_id = %s"), tenant.tenant_id)
     assert [str(base) for (base,) in left] == [memory_id]  # a request's first memory has the request's own id
-    assert ebbing.get(memory_id).text == "stored just now"  # only the note that it came is purged, never a memory
+    assert keeper.get(memory_id).text == "stored just now"  # only the note that it came is purged, never a memory

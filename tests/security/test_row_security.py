@@ -16,7 +16,7 @@ from tests.service import Service
 
 # Ids, times and numbers, no content: any worker may look for work here.
 SHARED = {
-    *("tenants", "api_keys", "tenant_work", "schedules", "runs", "outbox"),
+    *("tenants", "api_keys", "tenant_work", "schedules", "runs"),
     *("rating_turns", "usage", "tenant_spaces", "jobs"),
 }
 WITHOUT_TENANT = {"embedding_spaces", "alembic_version"}

@@ -14,11 +14,12 @@ from app.clients import stream
 from app.clients.redis import BACKLOG, RING, stream_key
 from app.domain.ids import first_seq
 from app.errors import BacklogFull, Conflict, NotFound, Unavailable
-from app.services import dead_letters, enrichment, ingest, retention, stats
+from app.services import dead_letters, enrichment, ingest, stats
 from app.store import arrivals, database, ratings, work
 from app.store import dead_letters as rows
 from app.store.dead_letters import Letter, Wanted
 from tests.service import Service, Tenant
+from tests.services.nights import purged
 
 ALL = Wanted()
 
@@ -166,13 +167,13 @@ def test_an_entry_that_was_stored_after_all_is_not_stored_again_however_late(
     service.push(tenant.tenant_id, {b"n": old.number, b"h": old.header, b"e": old.body})
     assert ingest.drain() == 1
     ingest._set_aside(tenant.tenant_id, old, ingest.KILLED, 3)
-    assert retention.purge_ledger(tenant.tenant_id) == 0
+    assert purged(tenant.tenant_id)["ledger"] == 0
     [letter] = letters(tenant)
     dead_letters.replay(tenant.tenant_id, letter.letter_id)
     assert ingest.drain() == 0
     assert service.texts(tenant.tenant_id) == ["x"]
     assert letters(tenant) == []
-    assert retention.purge_ledger(tenant.tenant_id) == 1
+    assert purged(tenant.tenant_id)["ledger"] == 1
 
 
 def test_a_replay_is_counted_like_a_request(service: Service, tenant: Tenant, curse: list[str]) -> None:
@@ -392,7 +393,7 @@ def test_discarded_letters_are_deleted_after_a_while(service: Service, tenant: T
         dead_letters.discard(tenant.tenant_id, letter_id, "old")
     service.rows("UPDATE dead_letters SET created_at = now() - interval '1 year'")
     service.rows("UPDATE dead_letters SET discarded_at = now() - interval '91 days' WHERE letter_id = %s", made[0])
-    assert retention.purge(tenant.tenant_id) == 1
+    assert purged(tenant.tenant_id)["letters"] == 1
     assert {letter_id for (letter_id,) in service.rows("SELECT letter_id FROM dead_letters")} == set(made[1:])
 
 

@@ -14,10 +14,11 @@ from sqlalchemy.exc import OperationalError
 
 from app.domain.jobs import Job, Step
 from app.errors import Conflict, NotFound
-from app.services import jobs, retention, schedule, stats
+from app.services import jobs, schedule, stats
 from app.services.jobs import Kind
 from app.store.jobs import LOG_LINES
 from tests.service import Service, Tenant
+from tests.services.nights import purged
 
 AWAY = OperationalError("SELECT", {}, psycopg.OperationalError("the connection is closed"))
 
@@ -487,5 +488,5 @@ def test_ended_jobs_are_deleted_when_nobody_asks_any_more(
         jobs.carry_on(job_id)
     service.rows("UPDATE jobs SET created_at = now() - interval '1 year'")
     service.rows("UPDATE jobs SET finished_at = now() - interval '91 days' WHERE job_id = %s", old)
-    assert retention.purge(tenant.tenant_id) == 1
+    assert purged(tenant.tenant_id)["jobs"] == 1
     assert {job_id for (job_id,) in service.rows("SELECT job_id FROM jobs")} == {new, waits}

@@ -12,10 +12,11 @@ from app.domain.jobs import Job, Step
 from app.domain.policy import Forgetting, Policy
 from app.domain.protection import Protection
 from app.domain.tiers import Tiers
-from app.services import jobs, memories, night, rebase, sweep
+from app.services import jobs, memories, rebase, sweep
 from app.store import database, states, tiers
 from app.store.work import NIL
 from tests.service import Service
+from tests.services import nights
 from tests.services.aged import START, Aged, aged, days
 
 __all__ = ["aged"]
@@ -29,7 +30,7 @@ def many(aged: Aged, monkeypatch: pytest.MonkeyPatch) -> Aged:
     """Twenty-three memories in pages of five, all looked at under the first policy; the second holds since today."""
     monkeypatch.setattr(rebase, "ROWS", 5)
     aged.remember(*np.linspace(-60, -1, 23))
-    night.sweep(aged.tenant_id)
+    nights.run(aged.tenant_id)
     aged.decide(HASTY, 0)
     aged.now = days(1)
     return aged
@@ -125,7 +126,7 @@ def test_a_policy_that_comes_meanwhile_is_the_one_moved_to(many: Aged, monkeypat
 
 def test_tiers_and_bounds_are_those_of_the_policy_in_force(aged: Aged) -> None:
     ids = aged.remember(-12, -4, -4.5, 0)
-    night.sweep(aged.tenant_id)
+    nights.run(aged.tenant_id)
     before = aged.due()
     aged.decide(STRICT, 0)
     run = Run(aged).end()
@@ -191,10 +192,10 @@ def test_an_unfinished_one_is_due_still(many: Aged, monkeypatch: pytest.MonkeyPa
 def test_a_night_after_a_new_policy_rebases_before_it_sweeps(many: Aged) -> None:
     """What the older policy says of a memory's next moment is too late."""
     many.service.rows("UPDATE memory_state SET next_due_at = 'infinity'")
-    assert night.sweep(many.tenant_id) == 23
+    assert nights.run(many.tenant_id)["sweep"] == 23
     assert set(versions(many)) == {2}
     assert None not in many.due()[-5:]
-    assert night.sweep(many.tenant_id) == 0
+    assert nights.run(many.tenant_id)["sweep"] == 0
 
 
 def test_a_sweep_job_counts_both(many: Aged) -> None:
@@ -207,12 +208,12 @@ def test_a_sweep_job_counts_both(many: Aged) -> None:
 
 
 def test_a_night_without_a_new_policy_looks_at_no_quiet_memory(many: Aged) -> None:
-    night.sweep(many.tenant_id)
+    nights.run(many.tenant_id)
     with database.tenant(many.tenant_id) as tx:
         held = states.lock_older(tx, many.tenant_id, 2, NIL, 5)
     assert (len(held), is_due(many, 2)) == (0, False)
     many.service.rows("UPDATE memory_state SET policy_version = 1")
-    assert night.sweep(many.tenant_id) == 0, "it isn't even looked for"
+    assert nights.run(many.tenant_id)["sweep"] == 0, "it isn't even looked for"
 
 
 # --- A dry run ---
@@ -220,7 +221,7 @@ def test_a_night_without_a_new_policy_looks_at_no_quiet_memory(many: Aged) -> No
 
 def test_a_dry_run_lists_what_changes_its_tier_by_the_new_policy(aged: Aged) -> None:
     ids = aged.remember(-12, -4, -4.5, 0)
-    night.sweep(aged.tenant_id)
+    nights.run(aged.tenant_id)
     aged.decide(STRICT, 0)
     before = aged.anchors()
     found = sweep.preview(aged.tenant_id, None, None, 100, only_rebase=True)

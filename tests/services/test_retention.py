@@ -10,6 +10,7 @@ import pytest
 from app.domain.ids import RANDOM_BYTES, new_base
 from app.services import ingest, retention
 from tests.service import Service, Tenant
+from tests.services.nights import purged
 
 HOUR = 3600
 
@@ -32,25 +33,25 @@ def ledger(service: Service, tenant: Tenant) -> int:
 
 
 def test_rows_are_deleted_once_no_replay_can_need_them(service: Service, tenant: Tenant) -> None:
-    longest = 24 * HOUR + retention.REDELIVERY_SECONDS
+    longest = 24 * HOUR + retention.REDELIVERY.total_seconds()
     for age in (0, longest - 60, longest + 60, longest + 30 * 24 * HOUR):
         enter(service, tenant, age)
-    assert retention.purge_ledger(tenant.tenant_id) == 2
+    assert purged(tenant.tenant_id)["ledger"] == 2
     assert ledger(service, tenant) == 2
     assert len(service.texts(tenant.tenant_id)) == 4
-    assert retention.purge_ledger(tenant.tenant_id) == 0
+    assert purged(tenant.tenant_id)["ledger"] == 0
 
 
 def test_the_age_follows_the_setting(service: Service, tenant: Tenant) -> None:
-    enter(service, tenant, 24 * HOUR + retention.REDELIVERY_SECONDS + 60)
+    enter(service, tenant, 24 * HOUR + retention.REDELIVERY.total_seconds() + 60)
     service.configure(idempotency_hours=48)
-    assert retention.purge_ledger(tenant.tenant_id) == 0
+    assert purged(tenant.tenant_id)["ledger"] == 0
 
 
 def test_other_tenants_rows_stay(service: Service, tenant: Tenant) -> None:
     other = service.tenant()
     enter(service, other, 90 * 24 * HOUR)
-    assert retention.purge_ledger(tenant.tenant_id) == 0
+    assert purged(tenant.tenant_id)["ledger"] == 0
     assert ledger(service, other) == 1
 
 
@@ -61,12 +62,6 @@ def test_more_than_a_slice_is_deleted_slice_by_slice(
     for _ in range(5):
         enter(service, tenant, 90 * 24 * HOUR)
     enter(service, tenant, 0)
-    assert retention.purge_ledger(tenant.tenant_id) == 5
+    assert purged(tenant.tenant_id)["ledger"] == 5
     assert ledger(service, tenant) == 1
     assert service.redis.hget("ebbing:{s0}:counters", "ledger_purged_rows") == b"5"
-
-
-def test_what_is_kept_for_its_time_is_purged_together(service: Service, tenant: Tenant) -> None:
-    enter(service, tenant, 90 * 24 * HOUR)
-    assert retention.purge(tenant.tenant_id) == 1
-    assert retention.purge(tenant.tenant_id) == 0

@@ -15,9 +15,10 @@ from app.domain.jobs import Job
 from app.domain.policy import Forgetting, Policy
 from app.domain.tiers import Tiers
 from app.errors import Invalid
-from app.services import jobs, memories, night, sweep
+from app.services import jobs, memories, sweep
 from app.store import database, states
 from tests.service import Service
+from tests.services import nights
 from tests.services.aged import START, Aged, aged, days, place
 
 __all__ = ["aged"]
@@ -331,22 +332,9 @@ def test_a_job_may_be_of_an_earlier_moment(aged: Aged, ids: list[UUID]) -> None:
 
 
 def test_a_night_looks_at_what_is_due(aged: Aged, ids: list[UUID]) -> None:
-    assert night.sweep(aged.tenant_id) == 5
+    assert nights.run(aged.tenant_id)["sweep"] == 5
     assert aged.tiers() == TIERS
-    assert night.sweep(aged.tenant_id) == 0
-    assert jobs.page(aged.tenant_id, None, None, None, 10) == []
-
-
-def test_what_is_too_much_for_a_slice_is_a_jobs(aged: Aged, ids: list[UUID]) -> None:
-    aged.service.configure(slice_seconds=0.000001)
-    assert night.sweep(aged.tenant_id) == 0
-    [job] = jobs.page(aged.tenant_id, None, None, None, 10)
-    assert (job.kind, job.status, job.parameters) == ("sweep", "queued", {"as_of": START.isoformat()})
-    aged.service.configure(slice_seconds=5)
-    jobs.carry_on(job.job_id)
-    job = jobs.get(aged.tenant_id, job.job_id)
-    assert (job.status, job.total, job.done, job.counts) == ("done", 5, 5, {"archived": 1, "cold": 1, "deleted": 1})
-    assert aged.tiers() == TIERS
+    assert nights.run(aged.tenant_id)["sweep"] == 0
 
 
 # --- States at their limits ---

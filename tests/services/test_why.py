@@ -8,9 +8,10 @@ from uuid import UUID, uuid4
 import pytest
 
 from app.errors import NotFound
-from app.services import night, why
+from app.services import why
 from app.services.why import Explained
 from tests.service import Service
+from tests.services import nights
 from tests.services.aged import START, Aged, days
 
 
@@ -72,7 +73,7 @@ def test_a_hold_beats_everything(aged: Aged) -> None:
     )
     assert explained(aged, held).verdict.rule == "hold"
     assert explained(aged, other).verdict.rule == "decay"
-    assert night.sweep(aged.tenant_id) == 2
+    assert nights.run(aged.tenant_id)["sweep"] == 2
     assert aged.tiers() == ["active", "archived"]
 
 

@@ -88,13 +88,9 @@ schedules = Table(
     Column("schedule_id", Uuid, primary_key=True),
     Column("tenant_id", Uuid, ForeignKey("tenants.tenant_id"), nullable=False),
     Column("task", Text, nullable=False),
-    Column("cron", Text, nullable=False),
-    Column("time_zone", Text, nullable=False),
-    Column("jitter_seconds", Integer, nullable=False),
-    Column("grace_seconds", Integer, nullable=False),
     Column("paused", Boolean, nullable=False, server_default=text("false")),
-    Column("run_now", Boolean, nullable=False, server_default=text("false")),
     moment("next_run_at", needed=True),
+    Column("last_date", Date, nullable=False),
     UniqueConstraint("tenant_id", "task"),
     Index("schedules_due", "next_run_at", postgresql_where=text("NOT paused")),
 )
@@ -109,23 +105,12 @@ runs = Table(
     Column("kind", Text, nullable=False),
     moment("scheduled_for", needed=True),
     Column("coalesced", Integer, nullable=False, server_default=text("0")),
-    Column("status", Text, nullable=False, server_default=text("'queued'")),
-    moment("claimed_until"),
-    moment("started_at"),
-    moment("finished_at"),
-    Column("rows", Integer, nullable=False, server_default=text("0")),
-    Column("error", Text),
-    UniqueConstraint("schedule_id", "scheduled_for", "kind"),
-    Index("runs_unfinished", "scheduled_for", postgresql_where=text("status IN ('queued', 'running')")),
-)
-
-outbox = Table(
-    "outbox",
-    metadata,
-    Column("outbox_id", BigInteger, Identity(always=True), primary_key=True),
-    Column("task", Text, nullable=False),
-    Column("argument", Uuid, nullable=False),
-    moment("created_at", needed=True, default="now()"),
+    Column("local_date", Date, nullable=False),
+    Column("job_id", Uuid),
+    Column("skipped", Text),
+    moment("entered_at", needed=True, default="now()"),
+    Index("runs_of_date", "schedule_id", "local_date", unique=True, postgresql_where=text("kind = 'scheduled'")),
+    Index("runs_tenant", "tenant_id", "task", text("scheduled_for DESC"), "run_id"),
 )
 
 policies = Table(

@@ -1,0 +1,73 @@
+"""`ebbing schedule`: listed, run, paused, resumed."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.cli.conftest import Cli
+from tests.cli.stub import Reply, Stub
+
+NIGHT = "/v1/schedule/night"
+
+
+def run(status: str, **more: Any) -> dict[str, Any]:
+    shown = {"id": "r1", "name": "night", "kind": "scheduled", "local_date": "2026-03-08", "status": status}
+    told = {"late_seconds": 4000.2, "seconds": 75, "skipped": None, "error": None, "step": None, "done": 1234}
+    return {**shown, **told, "job_id": "j1", **more}
+
+
+def schedule(*, paused: bool = False, last: dict[str, Any] | None = None) -> dict[str, Any]:
+    times = {"next_run_at": "2026-03-09T02:17:05Z", "late_seconds": 0, "starts_at": "02:00", "time_zone": "UTC"}
+    return {"name": "night", "paused": paused, **times, "last_run": last}
+
+
+@pytest.mark.parametrize(
+    ("found", "words"),
+    [
+        (schedule(), ("night", "2026-03-09 02:17", "02:00 UTC", "none yet")),
+        (schedule(paused=True, last=run("cut_short")), ("paused", "2026-03-08", "cut short", "1234")),
+    ],
+)
+def test_it_is_listed(cli: Cli, api: Stub, found: dict[str, Any], words: tuple[str, ...]) -> None:
+    api.replies["GET /v1/schedule"] = Reply(200, {"schedule": [found]})
+    shown = cli("schedule").out
+    assert [word for word in words if word not in shown] == []
+    assert json.loads(cli("schedule", "--json").out) == {"schedule": [found]}
+
+
+def test_it_is_run_and_waited_for(cli: Cli, api: Stub, pauses: list[float]) -> None:
+    api.replies[f"POST {NIGHT}/run"] = Reply(202, run("queued"))
+    assert cli("schedule", "run", "night").out == "job j1 is started\n"
+    job = {"id": "j1", "kind": "night", "total": None, "done": 7, "counts": {"sweep": 7}, "status": "done"}
+    api.replies["GET /v1/jobs/j1"] = [Reply(200, job | {"status": "running"}), Reply(200, job)]
+    done = cli("schedule", "run", "night", "--wait")
+    assert (done.code, len(pauses)) == (0, 1)
+    assert "night is done, 7 dealt with" in done.out
+    assert "sweep" in done.out
+    api.replies["GET /v1/jobs/j1"] = Reply(200, job | {"status": "failed"})
+    done = cli("schedule", "run", "night", "--wait", "--json")
+    assert (done.code, json.loads(done.out)["status"]) == (1, "failed")
+
+
+def test_it_rests_and_goes_on(cli: Cli, api: Stub) -> None:
+    api.replies[f"POST {NIGHT}/pause"] = Reply(200, schedule(paused=True))
+    api.replies[f"POST {NIGHT}/resume"] = Reply(200, schedule())
+    assert cli("schedule", "pause", "night").out == "night rests until it is resumed\n"
+    assert cli("schedule", "resume", "night").out == "night runs next at 2026-03-09 02:17\n"
+    assert json.loads(cli("schedule", "resume", "night", "--json").out) == schedule()
+
+
+def test_runs_are_listed_with_what_went_wrong(cli: Cli, api: Stub) -> None:
+    found = [
+        run("skipped", skipped="it couldn't begin within 6 hours", seconds=None, done=0),
+        run("failed", error="cold: OSError"),
+        run("cut_short", step="archive"),
+    ]
+    api.replies[f"GET {NIGHT}/runs"] = Reply(200, {"runs": found, "next_cursor": None})
+    shown = cli("schedule", "runs", "night", "--limit", "3").out
+    for words in ("skipped", "within 6 hours", "cold: OSError", "cut short", "archive", "1 h 6 min", "1 min 15 s"):
+        assert words in shown
+    assert [asked.path for asked in api.asked] == [f"{NIGHT}/runs?limit=3"]

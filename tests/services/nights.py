@@ -1,0 +1,36 @@
+"""Nights in this process, from their first step to their last, without a job and its turns."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID, uuid4
+
+from app.domain.jobs import Job
+from app.services import night, retention
+
+
+def run(tenant_id: UUID, as_of: datetime | None = None) -> Counter[str]:
+    """A whole night. Returns what it counted: rows by step, and the steps' own counts."""
+    parameters = {} if as_of is None else {"as_of": as_of.isoformat()}
+    counts, state = Counter[str](), dict[str, Any]()
+    while True:
+        step = night.step(Job(uuid4(), tenant_id, night.KIND, parameters, state, None, 0))
+        counts.update(step.counts)
+        if step.finished:
+            assert step.failure is None
+            return counts
+        state = step.state
+
+
+def purged(tenant_id: UUID) -> Counter[str]:
+    """What has been kept for its time is deleted. Returns how many rows of what."""
+    counts, state = Counter[str](), dict[str, Any]()
+    while True:
+        step = retention.carry_on(tenant_id, datetime.now(UTC), state, time.monotonic())
+        counts.update(step.counts)
+        if step.finished:
+            return counts
+        state = step.state
