@@ -30,4 +30,7 @@ def stats(url: Url = None, as_json: AsJson = False) -> None:
         shown = {name: room[f"{name}_bytes"] for name in ("text", "vector", "quota")}
         rows += [("bytes", name, value, "") for name, value in shown.items() if value is not None]
     rows.append(("dead letters", "", found["dead_letters"], ""))
+    if night := found.get("last_night"):
+        failed = f" ({', '.join(night['failed_steps'])})" if night["failed_steps"] else ""
+        rows.append(("last night", f"{night['status'].replace('_', ' ')}{failed}", "", night["local_date"]))
     print_table(["", "", "count", "oldest"], rows, right=["count", "oldest"])

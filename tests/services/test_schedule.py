@@ -13,7 +13,7 @@ import pytest
 
 from app.domain.night import Night
 from app.domain.policy import Policy
-from app.errors import NotFound
+from app.errors import Conflict, NotFound
 from app.services import jobs, policy_versions, schedule
 from app.services.policy_versions import Change
 from app.store import database
@@ -265,13 +265,21 @@ def test_a_run_by_hand_is_besides_the_scheduled_ones(service: Service, tenant: T
     assert schedule.run(tenant.tenant_id, "night").kind == "scheduled"
 
 
+def test_a_job_that_is_no_run_stands_in_the_way_of_one(service: Service, tenant: Tenant) -> None:
+    jobs.create(tenant.tenant_id, "night", {})
+    with pytest.raises(Conflict, match="no run"):
+        schedule.run(tenant.tenant_id, "night")
+    tick(FIRST)
+    assert runs(service) == []
+
+
 def test_a_paused_schedule_runs_by_hand_alone(service: Service, tenant: Tenant) -> None:
     assert schedule.pause(tenant.tenant_id, "night", paused=True).schedule.paused
     tick(FIRST + 2 * DAY)
     assert runs(service) == []
     schedule.run(tenant.tenant_id, "night")
     end(service)
-    assert schedule.pause(tenant.tenant_id, "night", paused=False).late_seconds == 0 or due(service) == FIRST
+    assert not schedule.pause(tenant.tenant_id, "night", paused=False).schedule.paused
     tick(FIRST + 2 * DAY + HOUR)
     assert [(kind, missed) for kind, _, _, missed, _ in runs(service) if kind == "scheduled"] == [("scheduled", 2)]
 
