@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from app import queues
-from app.services import audit, cold_restore, jobs, memories, restores
+from app.services import cold_restore, jobs, memories, moves, restores
 from app.services.memories import Pending
 from app.store import database
 from app.store.memories import Stored
@@ -44,8 +44,7 @@ def restore(tenant_id: UUID, memory_id: UUID, actor: str) -> Asked:
     with memories.stored_only(tenant_id, memory_id), database.tenant(tenant_id) as tx:
         stored_id = memories.lock(tx, tenant_id, memory_id)
         back = restores.restore(tx, tenant_id, [stored_id])
-        if back:
-            audit.enter(tx, tenant_id, "memories_restored", actor, ids=back)
+        moves.note_restored(tx, tenant_id, back, "archived", actor=actor)
     if back:
         queues.nudge(queues.EMBED_MEMORIES)
     found = memories.get(tenant_id, stored_id)

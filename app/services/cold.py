@@ -168,8 +168,10 @@ def _enter(tenant_id: UUID, written: _Written, as_of: datetime | None) -> int:
             moved_entries = [entries[memory_id] for memory_id in moved.held.ids]
             keys.add_records(tx, tenant_id, {each.key_id: written.keys[each.key_id] for each in moved_entries})
             cold.place(tx, tenant_id, written.segment_id, moved_entries)
-            _cut_down(tx, tenant_id, {each: abridged(written.contents[each].text) for each in moved.held.ids})
-            moves.note(tx, tenant_id, moved, "cold")
+            texts = {each: abridged(written.contents[each].text) for each in moved.held.ids}
+            _cut_down(tx, tenant_id, texts)
+            more = sum(len(text.encode()) - len(written.contents[each].text.encode()) for each, text in texts.items())
+            moves.note(tx, tenant_id, moved, "cold", text_bytes=more)
         failpoints.reach("cold.before_commit")
     failpoints.reach("cold.after_commit")
     metrics.count("cold_moved", len(places))

@@ -13,25 +13,20 @@ from typing import Any, Final
 from uuid import UUID
 
 import msgspec
-import numpy as np
 import structlog
 
 from app import failpoints, metrics, queues
 from app.clients.cold_store import ColdStore, StoreFailed, cold_store
 from app.domain import sealing, segment
-from app.domain.dynamics.state import Event, choose
+from app.domain.dynamics.state import Event
 from app.domain.jobs import Job, Step
 from app.domain.segment import Damaged
-from app.domain.tiers import DECAY_TIERS
-from app.services import key_store, strengths
-from app.store import cold, database, events, states, work
+from app.services import audit, key_store, restores, strengths
+from app.store import cold, database, states, tenant_counts, work
 from app.store import key_store as keys
 from app.store.cold import Place
-from app.store.events import Change
 
 KIND: Final = "restore"
-STRENGTH: Final = 0.45
-"""What a restored memory has at least."""
 ROWS: Final = 500
 IDS_MAX: Final = 1000
 GAPS_MAX_BYTES: Final = 64 << 10
@@ -203,8 +198,10 @@ def _write_back(tenant_id: UUID, bodies: Mapping[UUID, str], places: Mapping[UUI
         now = cold.places(tx, tenant_id, locked, locked=True)
         back = [memory_id for memory_id, place in now.items() if place == places[memory_id]]
         if back:
-            cold.fill(tx, tenant_id, {memory_id: bodies[memory_id] for memory_id in back})
-            come_back(tx, tenant_id, back)
+            with tenant_counts.changing(tx, tenant_id, back):
+                cold.fill(tx, tenant_id, {memory_id: bodies[memory_id] for memory_id in back})
+                come_back(tx, tenant_id, back)
+            audit.enter(tx, tenant_id, "memories_restored", ids=back, details={"from": "cold"})
         failpoints.reach("restore.before_commit")
     failpoints.reach("restore.after_commit")
     return back
@@ -225,16 +222,11 @@ def come_back(tx: database.Transaction, tenant_id: UUID, memory_ids: Sequence[UU
     times = strengths.timeline(tx, tenant_id)
     era = times.at(now)
     held = strengths.brought(locked, times, now)
-    state = era.dynamics.reinforce(held.state, Event(at=now, now=now))
-    strength = era.dynamics.strength(state, now)
-    raised = era.dynamics.at_strength(state, now, np.maximum(strength, STRENGTH))
-    lifted = replace(held, state=choose(strength < STRENGTH, raised, state))
-    strengths.write_uses(tx, tenant_id, lifted, era, now)
-    cold.activate(tx, tenant_id, lifted.ids, now)
-    change = Change(now, DECAY_TIERS.index("cold"), 0, era.dynamics.strength(lifted.state, now))
-    events.add(tx, tenant_id, "restored", lifted.ids, change)
+    used = replace(held, state=era.dynamics.reinforce(held.state, Event(at=now, now=now)))
+    strengths.write_uses(tx, tenant_id, used, era, now)
+    restores.come_back(tx, tenant_id, used, "cold", era, now)
     discard(tx, tenant_id, memory_ids)
-    work.add(tx, work.SEARCHED_BY, tenant_id, lifted.ids)
+    work.add(tx, work.SEARCHED_BY, tenant_id, used.ids)
 
 
 def discard(tx: database.Transaction, tenant_id: UUID, memory_ids: Sequence[UUID]) -> None:

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from app.clients.resilience import ProviderFailed
 from app.domain.ids import first_seq, memory_uuids
 from app.errors import Misconfigured
-from app.services import cold_restore, restores, spaces, strengths
+from app.services import audit, cold_restore, restores, spaces, strengths
 from app.store import (
     arrivals,
     cold,
@@ -86,9 +86,10 @@ def store(tenant_id: UUID, careful: Sequence[Arrival]) -> int:
             }
             memories.set_kinds(tx, tenant_id, kinds)
             tiers.look_again(tx, tenant_id, list(written.changed & known.keys()))
-        cold_restore.come_back(tx, tenant_id, list(cold.places(tx, tenant_id, list(written.changed & known.keys()))))
+        thawed = list(cold.places(tx, tenant_id, list(written.changed & known.keys())))
+        cold_restore.come_back(tx, tenant_id, thawed)
         later |= embeddings.remove(tx, tenant_id, reworded)
-        restores.restore(tx, tenant_id, list(written.changed & known.keys()))
+        back = restores.restore(tx, tenant_id, list(written.changed & known.keys()))
         if reworded:
             policy = policies.current(tx, tenant_id)
             words.index(tx, tenant_id, [*reworded, *former], policy.language, policy.time_zone)
@@ -107,6 +108,8 @@ def store(tenant_id: UUID, careful: Sequence[Arrival]) -> int:
         work.add(tx, [work.EMBED], tenant_id, list({*new, *reworded, *later} - embedded))
         counted = tenant_counts.of(tx, tenant_id, list({*known, *new}))
         tenant_counts.add(tx, tenant_id, counted.less(before))
+        if thawed or back:
+            audit.enter(tx, tenant_id, "memories_restored", ids=[*thawed, *back])
     return len(written.changed)
 
 

@@ -17,7 +17,7 @@ from app.domain.envelope import Envelope
 from app.domain.ids import base_of, place_of, unix_ms_of
 from app.domain.memory import KINDS, MemoryIn, MemoryPatch, decode
 from app.errors import Conflict, EbbingError, NotFound, Unavailable
-from app.services import audit, cold_restore, policies, restores, strengths
+from app.services import audit, cold_restore, moves, policies, restores, strengths
 from app.services.holds import check_free
 from app.store import (
     archive,
@@ -99,8 +99,7 @@ def edit(tenant_id: UUID, memory_id: UUID, patch: MemoryPatch) -> Stored:
     policy = policies.current(tenant_id)
     with stored_only(tenant_id, memory_id), database.tenant(tenant_id) as tx:
         stored_id = _lock_free(tx, tenant_id, memory_id) if changes else lock(tx, tenant_id, memory_id)
-        if cold.places(tx, tenant_id, [stored_id]):
-            raise Conflict("this memory is in cold storage: restore it first, by POST /v1/memories/{id}/restore")
+        _check_whole(tx, tenant_id, stored_id)
         restored = restores.restore(tx, tenant_id, [stored_id])
         again = memories.ENRICHED_FIELDS & changes.keys()
         former = words.neighbours(tx, tenant_id, [stored_id]) if again else []
@@ -122,12 +121,19 @@ def edit(tenant_id: UUID, memory_id: UUID, patch: MemoryPatch) -> Stored:
             work.add(tx, [work.SCORE], tenant_id, [stored_id])
         if before is not None:
             tenant_counts.add(tx, tenant_id, tenant_counts.of(tx, tenant_id, [stored_id]).less(before))
+        moves.note_restored(tx, tenant_id, restored, "archived")
         edited = memories.get(tx, tenant_id, stored_id)
     if again or restored:
         queues.nudge(queues.EMBED_MEMORIES)
     if edited is None:
         raise NotFound("this tenant has no such memory")
     return edited
+
+
+def _check_whole(tx: database.Transaction, tenant_id: UUID, stored_id: UUID) -> None:
+    """Raise a `Conflict` where a memory is in cold storage, and its row isn't all there is of it."""
+    if cold.places(tx, tenant_id, [stored_id]):
+        raise Conflict("this memory is in cold storage: restore it first, by POST /v1/memories/{id}/restore")
 
 
 def delete(tenant_id: UUID, memory_id: UUID, actor: str = SYSTEM) -> None:

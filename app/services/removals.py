@@ -80,7 +80,7 @@ def _previewed(tenant_id: UUID, as_of: datetime | None, after: UUID, limit: int)
         now = (as_of or database.now(tx)).timestamp()
         times = strengths.timeline(tx, tenant_id)
         era = times.at(now)
-        held = states.page_in(tx, tenant_id, SOURCE, after, PAGE_ROWS)
+        held = states.page_of(tx, tenant_id, SOURCE, now, era.version, after=after, limit=PAGE_ROWS)
         standing = standings.read(tx, tenant_id, held.ids, era.policy.protection)
     state = strengths.brought(held, times, now).state
     seen, decision = strengths.decided(era, state, now, standing)

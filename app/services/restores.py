@@ -14,7 +14,7 @@ from app import failpoints
 from app.domain.dynamics.state import Event, Row, choose
 from app.domain.dynamics.timeline import Era
 from app.domain.tiers import DECAY_TIERS
-from app.services import strengths
+from app.services import moves, strengths
 from app.store import archive, database, events, spaces, states, tiers, words, work
 from app.store.events import Change
 from app.store.states import Held
@@ -28,7 +28,7 @@ def restore(tx: database.Transaction, tenant_id: UUID, memory_ids: Sequence[UUID
 
     Locks all of their states in id order. Call it after whatever locks rows of `memories`, and before what locks
     embedding spaces or words. They are found by their words at once, by their meaning when they are embedded again:
-    nudge `queues.EMBED_MEMORIES` after the commit.
+    nudge `queues.EMBED_MEMORIES` after the commit. The tenant's numbers and its audit are the caller's to keep, last.
 
     Returns:
         Those that came back, in id order.
@@ -44,7 +44,7 @@ def restore(tx: database.Transaction, tenant_id: UUID, memory_ids: Sequence[UUID
     held = strengths.brought(locked, times, now)
     used = replace(held, state=era.dynamics.reinforce(held.state, Event(at=now, now=now)))
     strengths.write_uses(tx, tenant_id, used, era, now)
-    restore_used(tx, tenant_id, used, np.arange(len(used)), era, now)
+    _put_back(tx, tenant_id, used, np.arange(len(used)), era, now)
     return used.ids
 
 
@@ -52,6 +52,8 @@ def restore_used(
     tx: database.Transaction, tenant_id: UUID, used: Held, rows: npt.NDArray[np.intp], era: Era, now: float
 ) -> Held:
     """Bring back those of memories that are archived, after a use that is written already.
+
+    The transaction locks nothing after it.
 
     Args:
         tx: The tenant's transaction, which has locked the rows.
@@ -64,10 +66,18 @@ def restore_used(
     Returns:
         All of `used`, with those that came back as strong as they are now.
     """
+    after, back = _put_back(tx, tenant_id, used, rows, era, now)
+    moves.note_restored(tx, tenant_id, back, "archived")
+    return after
+
+
+def _put_back(
+    tx: database.Transaction, tenant_id: UUID, used: Held, rows: npt.NDArray[np.intp], era: Era, now: float
+) -> tuple[Held, list[UUID]]:
     archived = set(archive.among(tx, tenant_id, [used.ids[row] for row in rows]))
     places = np.array([row for row in rows if used.ids[row] in archived], np.intp)
     if not places.size:
-        return used
+        return used, []
     back = used.only(places)
     there = spaces.hold(tx, tenant_id)
     lacking = archive.put_back(tx, tenant_id, there.searched.space_id if there else None, back.ids)
@@ -78,7 +88,7 @@ def restore_used(
     columns = {field.name: getattr(used.state, field.name).copy() for field in fields(used.state)}
     for name, column in columns.items():
         column[places] = getattr(lifted.state, name)
-    return replace(used, state=Row(**columns))
+    return replace(used, state=Row(**columns)), back.ids
 
 
 def come_back(tx: database.Transaction, tenant_id: UUID, back: Held, source: str, era: Era, now: float) -> Held:

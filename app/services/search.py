@@ -19,6 +19,7 @@ from app.domain.inflection import inflected
 from app.domain.policy import Policy
 from app.domain.retrieval import modes, rank, terms
 from app.domain.retrieval.candidates import Candidate, Vitals
+from app.domain.retrieval.ranking import Ranking
 from app.domain.retrieval.request import SearchRequest, SearchResult
 from app.domain.retrieval.spread import spreading
 from app.domain.touch import Use

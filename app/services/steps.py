@@ -12,14 +12,43 @@ from typing import Any, Final
 from uuid import UUID
 
 from app.domain.jobs import Step
-from app.services import graphs, retention, sweep
+from app.services import archive, audit, cold, compaction, counts, graphs, quota, removals, retention, sweep
+from app.settings import settings
 
 CarryOn = Callable[[UUID, datetime, dict[str, Any], float], Step]
 """Takes the tenant, the night's moment, the state that the step before left (empty at first), and when to leave off by
 the monotonic clock; a slice, at most 500 rows or some seconds, is done in any case."""
 
+NO_MASTER_KEY: Final = "no master key is set: nothing goes to cold storage"
+
+
+def _cold(tenant_id: UUID, as_of: datetime, state: dict[str, Any], until: float) -> Step:
+    if settings().master_key is None:
+        return Step(0, state, finished=True, notes=(NO_MASTER_KEY,))
+    return cold.carry_on(tenant_id, as_of, state, until)
+
+
+def _segments(tenant_id: UUID, _as_of: datetime, state: dict[str, Any], until: float) -> Step:
+    if settings().master_key is None:
+        return Step(0, state, finished=True)
+    return compaction.carry_on(tenant_id, state, until)
+
+
+def _figures(tenant_id: UUID, _as_of: datetime, state: dict[str, Any], _until: float) -> Step:
+    """Count anew, and look at the quota and the audit."""
+    counts.recount(tenant_id)
+    quota.watch(tenant_id)
+    audit.watch(tenant_id)
+    return Step(1, state, finished=True)
+
+
 STEPS: Final[dict[str, CarryOn]] = {
     "sweep": sweep.carry_on,
+    "archive": archive.carry_on,
+    "cold": _cold,
+    "delete": removals.carry_on,
+    "segments": _segments,
     "retention": retention.carry_on,
+    "figures": _figures,
     "graphs": graphs.carry_on,
 }

@@ -95,15 +95,8 @@ FROM unnest(%(ids)s) AS id CROSS JOIN LATERAL (
 def cut_down(tx: Connection, tenant_id: UUID, texts: dict[UUID, str]) -> None:
     """Leave of memories, whose rows are locked, only these texts and what says where they belong."""
     values = {"tenant": tenant_id, "ids": Uuids(list(texts)), "texts": list(texts.values())}
-    for statement in (_CUT_DOWN, _CUT_LINKS, _CUT_VECTORS):
+    for statement in (_CUT_DOWN, _CUT_LINKS, _CUT_VECTORS, _CUT_ARCHIVED):
         driver(tx).execute(statement, values)
-    if _has_archive(tx):
-        driver(tx).execute(_CUT_ARCHIVED, values)
-
-
-def _has_archive(tx: Connection) -> bool:
-    row = driver(tx).execute("SELECT to_regclass('archived_memories') IS NOT NULL").fetchone()
-    return bool(row and row[0])
 
 
 # The ids twice: without statistics of a tenant, the planner would go through all of its memories for each.
@@ -151,18 +144,6 @@ WHERE (
   SELECT deleted_at IS NULL FROM memories AS other
   WHERE other.tenant_id = %(tenant)s AND other.memory_id = link.other_id)
 ON CONFLICT DO NOTHING
-"""
-
-
-def activate(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID], at: float) -> None:
-    """Let memories, whose rows are locked, be active again since a moment, in seconds since 1970."""
-    driver(tx).execute(_ACTIVATE, {"tenant": tenant_id, "ids": Uuids(memory_ids), "at": at})
-
-
-_ACTIVATE: Final = """
-UPDATE memory_state SET tier = 'active', wanted_tier = 'active', restored_at = to_timestamp(%(at)s),
-  next_due_at = '-infinity'
-WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s)
 """
 
 

@@ -141,14 +141,8 @@ def lock_unmoved(tx: Connection, tenant_id: UUID, tier: str, limit: int) -> Held
     return _held(tx, _LOCK_UNMOVED, {"tenant": tenant_id, "tier": tier, "limit": limit})
 
 
-def page_in(tx: Connection, tenant_id: UUID, tier: str, after: UUID, limit: int) -> Held:
-    """Memories of this tier in pages by id, not locked."""
-    return _held(tx, _PAGE_IN, {"tenant": tenant_id, "tier": tier, "after": after, "limit": limit})
-
-
-Wanted = Literal["due", "older", "due or older", "falling", "falling or older", "archived"]
-"""Memories that `lock_due` would give, those that `lock_older` would, or both; the active ones among those due and those
-wanted in another tier; or those in the archive."""
+Wanted = Literal["due", "older", "due or older", "falling", "falling or older", "archived", "cold"]
+"""What `lock_due` would give, what `lock_older` would, or both; of them the active; or all of a tier."""
 
 
 def page_of(
@@ -242,7 +236,6 @@ _LOCK_UNMOVED: Final = _statement(
     f"wanted_tier <> tier AND tier = %(tier)s AND {_ALIVE} AND {_FREE} "
     "ORDER BY memory_id LIMIT %(limit)s FOR UPDATE SKIP LOCKED"
 )
-_PAGE_IN: Final = _statement("tier = %(tier)s AND memory_id > %(after)s ORDER BY memory_id LIMIT %(limit)s")
 _LOCK_OLDER: Final = _statement(
     f"memory_id > %(after)s AND {_ALIVE} AND {_OLDER} ORDER BY memory_id LIMIT %(limit)s FOR UPDATE"
 )
@@ -253,6 +246,7 @@ _WANTED: Final[dict[Wanted, str]] = {
     "falling": f"tier = 'active' AND (wanted_tier <> tier OR ({_NOT_AHEAD} AND {_DUE}))",
     "falling or older": f"tier = 'active' AND (wanted_tier <> tier OR ({_NOT_AHEAD} AND {_DUE} OR {_OLDER}))",
     "archived": "tier <> 'active' AND tier = 'archived'",  # the first by an index of few rows
+    "cold": "tier <> 'active' AND tier = 'cold'",
 }
 _PAGES: Final = {
     wanted: _statement(f"memory_id > %(after)s AND {where} ORDER BY memory_id LIMIT %(limit)s")

@@ -1,6 +1,6 @@
 """One run a tenant and local date: a night, which is a job.
 
-Revision: 0010, after 0006
+Revision: 0010, after 0009
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from alembic import op
 
 revision = "0010"
-down_revision = "0006"
+down_revision = "0009"
 
 # What was run each by itself, the sweep and the purge of the ledger, are steps of the night now. The next tick gives
 # every tenant its row; the times of the night are its policy's.

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from app.services import audit, night
+from app.services import audit
 from app.store import database
 from tests.api.caller import Api
+from tests.services import nights
 
 CANARY = "Quetzal4711"
 MEMORY = {
@@ -54,7 +55,7 @@ def busy(api: Api) -> None:
     api.post(f"{path}/{second['id']}/discard", json={"reason": f"{CANARY} said so"})
     with database.tenant(api.tenant.tenant_id) as tx:
         audit.enter(tx, api.tenant.tenant_id, "hold_placed", subject=f"{CANARY}@example.org")
-    night.sweep(api.tenant.tenant_id)
+    nights.swept(api.tenant.tenant_id)
 
 
 def test_after_a_busy_day_nothing_of_it_is_in_the_audit(api: Api) -> None:

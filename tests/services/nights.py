@@ -9,7 +9,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from app.domain.jobs import Job
-from app.services import night, retention
+from app.services import night, retention, sweep
 
 
 def run(tenant_id: UUID, as_of: datetime | None = None) -> Counter[str]:
@@ -23,6 +23,16 @@ def run(tenant_id: UUID, as_of: datetime | None = None) -> Counter[str]:
             assert step.failure is None
             return counts
         state = step.state
+
+
+def swept(tenant_id: UUID) -> int:
+    """The night's sweep alone. Returns how many memories were looked at."""
+    done, state = 0, dict[str, Any]()
+    while True:
+        step = sweep.carry_on(tenant_id, None, state, time.monotonic())
+        done, state = done + step.done, step.state
+        if step.finished:
+            return done
 
 
 def purged(tenant_id: UUID) -> Counter[str]:

@@ -15,10 +15,11 @@ from sqlalchemy.exc import DBAPIError
 
 from app import metrics
 from app.domain.audit import START, Broken, Place, anchor_of
-from app.services import audit, retention
+from app.services import audit
 from app.services.audit import Verified
 from app.store import database
 from tests.service import Service
+from tests.services import nights
 
 
 def enter(tenant_id: UUID, times: int = 1) -> Place:
@@ -183,7 +184,7 @@ def test_a_subject_is_a_digest_that_is_the_tenants_own(service: Service, tenant_
 def test_at_night_the_end_of_a_chain_is_verified_and_its_anchor_logged(
     service: Service, tenant_id: UUID, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    retention.keep_house(tenant_id)
+    nights.run(tenant_id)
     assert f'"anchor": "{anchor_of(whole(tenant_id).place)}"' in capsys.readouterr().out
     with tampering(service) as owner:
         owner.execute("UPDATE audit SET items = 99 WHERE seq = 5")

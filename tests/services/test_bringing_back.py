@@ -9,8 +9,9 @@ import pytest
 from app.domain.hold import Meant
 from app.domain.jobs import Job
 from app.errors import NotFound
-from app.services import bringing_back, cold_restore, counts, holds, jobs, memories, night, removals
+from app.services import bringing_back, cold_restore, counts, holds, jobs, memories, removals
 from app.store.tenant_counts import Counts
+from tests.services import nights
 from tests.services.aged import days
 from tests.services.chilled import Chilled, aged, chilled
 
@@ -55,7 +56,7 @@ def test_what_is_deleted_for_good_leaves_neither_record_nor_key(chilled: Chilled
     chilled.service.rows(
         "UPDATE memory_state SET access_count = 5, next_due_at = '-infinity' WHERE memory_id = %s", kept
     )
-    night.sweep(chilled.tenant_id)
+    nights.swept(chilled.tenant_id)
     counts.recount(chilled.tenant_id)
     assert removals.delete(chilled.tenant_id, days(400))[1] == {"deleted": 1}
     assert chilled.service.rows("SELECT memory_id FROM memories") == [(kept,)]

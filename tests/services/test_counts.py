@@ -10,10 +10,11 @@ import pytest
 from app import metrics
 from app.domain.memory import MemoryPatch
 from app.domain.policy import Policy
-from app.services import counts, ingest, memories, moves, night, quota, stats
+from app.services import counts, ingest, memories, moves, quota, stats
 from app.store import database, tenant_counts, tiers
 from app.store.tenant_counts import NONE, Counts
 from tests.service import Service
+from tests.services import nights
 from tests.services.aged import Aged
 
 LONG = "ünïcode " * 50
@@ -72,7 +73,7 @@ def test_moves_are_counted_and_audited_once_a_batch(service: Service, monkeypatc
     aged = Aged(service, monkeypatch)
     ids = aged.remember(-25, -26, -100)
     assert counts.recount(aged.tenant_id).active == 3  # they came by no way of the service's
-    night.sweep(aged.tenant_id)
+    nights.swept(aged.tenant_id)
     with database.tenant(aged.tenant_id) as tx:
         due = moves.take(tx, aged.tenant_id, "active", 10)
         moves.note(tx, aged.tenant_id, due, "archived")

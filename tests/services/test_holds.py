@@ -15,10 +15,11 @@ from app.domain.hold import Meant, NewHold, meant
 from app.domain.jobs import Job
 from app.domain.memory import MemoryPatch
 from app.errors import Conflict, Invalid, NotFound, Unavailable
-from app.services import holds, memories, moves, night, why
+from app.services import holds, memories, moves, why
 from app.store import database, states
 from app.store import holds as rows
 from tests.service import Service, until
+from tests.services import nights
 from tests.services.aged import START, Aged, days
 
 OLD = {
@@ -82,12 +83,12 @@ def test_all_conditions_of_a_hold_must_be_met(aged: Aged, conditions: dict[str, 
 def test_a_held_memory_stays_until_the_hold_is_released(aged: Aged) -> None:
     held, _ = aged.remember(-25, -25)
     hold_id = placed(aged, memory_ids=[held])
-    night.sweep(aged.tenant_id)
+    nights.swept(aged.tenant_id)
     assert aged.tiers() == ["active", "archived"]
-    night.sweep(aged.tenant_id)
+    nights.swept(aged.tenant_id)
     holds.release(aged.tenant_id, hold_id, "another")
     assert holds.get(aged.tenant_id, hold_id)[1] == (0, 0)
-    assert night.sweep(aged.tenant_id) == 1
+    assert nights.swept(aged.tenant_id) == 1
     assert aged.tiers() == ["archived", "archived"]
     with pytest.raises(Conflict, match="before"):
         holds.release(aged.tenant_id, hold_id, "another")
@@ -95,7 +96,7 @@ def test_a_held_memory_stays_until_the_hold_is_released(aged: Aged) -> None:
 
 def test_a_hold_counts_for_what_was_to_be_moved_already(aged: Aged) -> None:
     held, other = aged.remember(-25, -25)
-    night.sweep(aged.tenant_id)
+    nights.swept(aged.tenant_id)
     assert aged.tiers() == ["archived", "archived"]
     placed(aged, memory_ids=[held])
     with database.tenant(aged.tenant_id) as tx:
@@ -115,13 +116,13 @@ def test_what_much_is_released_is_seen_to_by_a_job(aged: Aged, monkeypatch: pyte
     monkeypatch.setattr(holds, "ROWS", 2)
     aged.remember(*[-1] * 5)
     hold_id = placed(aged, before=days(1))
-    night.sweep(aged.tenant_id)
+    nights.swept(aged.tenant_id)
     aged.now = START + timedelta(seconds=1)
     holds.release(aged.tenant_id, hold_id, "k")
     job_id, parameters = aged.service.rows("SELECT job_id, parameters FROM jobs WHERE kind = 'release'")[0]
     step = holds.step(Job(job_id, aged.tenant_id, holds.KIND, parameters, {}, None, 0))
     assert (step.finished, step.done) == (True, 3)
-    assert night.sweep(aged.tenant_id) == 5
+    assert nights.swept(aged.tenant_id) == 5
 
 
 def test_ids_that_are_nobodys_are_named(service: Service) -> None:
@@ -207,7 +208,7 @@ def test_a_hold_waits_for_what_is_being_removed(service: Service) -> None:
 
 def test_who_is_being_edited_is_passed_over_by_movers(aged: Aged) -> None:
     edited, other = aged.remember(-25, -25)
-    night.sweep(aged.tenant_id)
+    nights.swept(aged.tenant_id)
     with database.tenant(aged.tenant_id) as editor:
         editor.execute(text("SELECT FROM memories WHERE memory_id = :id FOR UPDATE"), {"id": edited})
         with database.tenant(aged.tenant_id) as tx:
@@ -229,13 +230,13 @@ def test_what_loses_its_protection_is_looked_at_again(service: Service, way: str
         "(SELECT past, past, past FROM (SELECT now() - interval '60 days') AS long (past))"
     )
     service.rows("UPDATE policies SET effective_at = now() - interval '90 days'")
-    night.sweep(tenant_id)
+    nights.swept(tenant_id)
     assert why.of(tenant_id, memory_id).verdict.rule == "never_forget"
-    assert night.sweep(tenant_id) == 0
+    assert nights.swept(tenant_id) == 0
     if way == "patch":
         memories.edit(tenant_id, memory_id, MemoryPatch(tags=()))
     else:
         service.send(tenant_id, {"text": "x", "external_id": "k"})
         service.work()
-    assert night.sweep(tenant_id) == 1
+    assert nights.swept(tenant_id) == 1
     assert service.one("SELECT wanted_tier FROM memory_state") != "active"

@@ -12,9 +12,10 @@ from app import failpoints
 from app.domain.hold import Meant
 from app.domain.jobs import Job, Step
 from app.errors import NotFound
-from app.services import enrichment, holds, jobs, memories, night, removals
+from app.services import enrichment, holds, jobs, memories, removals
 from app.store import database, removal
 from tests.service import Service
+from tests.services import nights
 from tests.services.aged import Aged, days
 
 TURNS = ("the budgerigar sings", "a canaryword flies", "the nightingale rests")
@@ -141,7 +142,7 @@ def test_nothing_is_left_in_any_table(service: Service) -> None:
 def cold(aged: Aged, *created: float, **columns: object) -> list[UUID]:
     """Cold memories that were swept at the clock's time."""
     ids = aged.remember(*created, tier="cold", wanted_tier="cold", **columns)
-    night.sweep(aged.tenant_id)
+    nights.swept(aged.tenant_id)
     return ids
 
 
@@ -175,7 +176,7 @@ def test_what_fulfils_all_four_conditions_goes_and_the_dry_run_says_so(aged: Age
 
 def test_only_what_is_in_cold_storage_goes(aged: Aged) -> None:
     ids = aged.remember(-100, -100, tier=["active", "archived"], salience=0.0)
-    night.sweep(aged.tenant_id)
+    nights.swept(aged.tenant_id)
     assert aged.tiers() == ["deleted", "deleted"]
     assert run(aged).counts == {}
     assert left(aged) == ids
@@ -190,7 +191,7 @@ def test_a_hold_that_comes_before_the_night_keeps_it(aged: Aged) -> None:
     holds.release(aged.tenant_id, hold_id, "k")
     run(aged)
     assert left(aged) == [held], "until the next sweep"
-    night.sweep(aged.tenant_id)
+    nights.swept(aged.tenant_id)
     run(aged)
     assert left(aged) == []
 
@@ -205,7 +206,7 @@ def test_a_dry_run_of_a_day_to_come_equals_what_that_day_does(aged: Aged) -> Non
     told += [move.memory_id for move in page.moves]
     before = left(aged)
     aged.now = days(4)
-    night.sweep(aged.tenant_id)
+    nights.swept(aged.tenant_id)
     run(aged)
     assert told == [memory_id for memory_id in before if memory_id not in left(aged)]
     assert 0 < len(told) < 7
