@@ -16,6 +16,7 @@ from app.domain.importance import Importance
 from app.domain.tiers import Seen, Tiers, next_due_at
 from tests.domain.dynamics.batches import ALL, BATCHES, GAPS, SHARES, batch
 from tests.domain.test_tiers import ROUNDING, SLACK_SECONDS, happened, seen_at
+from tests.domain.test_tiers import STEPS as IMPORTANCE_STEPS
 
 TIERS, WEIGHTS = Tiers(), Importance()
 HAPPENINGS = ("use", "late use", "associate", "test", "salience", "kind", "pace", "policy", "restore", "nothing")
@@ -50,7 +51,7 @@ def assert_not_late(dynamics: Dynamics, state: State, now: float, gap: float) ->
     """Nothing happens by itself in the gap, until a millisecond before the moment that is worked out for each."""
     seen = seen_at(WEIGHTS, dynamics, state, now)
     before = happened(TIERS, state, now, seen)
-    due = next_due_at(TIERS, WEIGHTS, dynamics, state, now, seen)
+    due = next_due_at(TIERS, WEIGHTS, dynamics, state, now, seen, steps=IMPORTANCE_STEPS)
     last = np.minimum(due - DUE_MARGIN_SECONDS - SLACK_SECONDS, now + gap)
     for share in (0.1, 0.5, 0.9, 1.0):
         moment = np.maximum(now + share * (last - now), now)
