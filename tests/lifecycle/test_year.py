@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from app.clients.cold_store import cold_store
 from app.domain.policy import Policy
 from tests.lifecycle import reference
 from tests.lifecycle.reference import Memory, Numbers
-from tests.lifecycle.year import NIGHTS, QUIET, Bare, Lived, Year, policy
+from tests.lifecycle.year import NIGHTS, QUIET, Bare, Lived, Real, Year, policy
 from tests.service import Service
 from tests.services.aged import Aged
 
@@ -81,6 +83,19 @@ def test_memories_are_where_the_reference_has_them(
     service: Service, monkeypatch: pytest.MonkeyPatch, runs: Callable[[int], int]
 ) -> None:
     assert lived(service, monkeypatch, year(MEMORIES)).through(runs) == []
+
+
+@pytest.mark.slow
+def test_so_they_are_where_the_service_itself_moves_and_restores_them(
+    service: Service, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    service.configure(cold_url=tmp_path.as_uri(), master_key="a master key of tests, as long as it must be")
+    cold_store.cache_clear()
+    lives = Lived(Aged(service, monkeypatch, policy(year(SOME).numbers)), year(SOME), Real())
+    assert lives.through(badly) == []
+    cold_store.cache_clear()
+    left = service.one("SELECT count(*) FROM memories")
+    assert 0 < left < SOME, "what was deleted is nowhere"
 
 
 @pytest.mark.slow

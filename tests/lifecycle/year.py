@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol
@@ -17,7 +18,8 @@ from app.domain.memory import KINDS
 from app.domain.policy import Forgetting, Policy
 from app.domain.protection import Protection
 from app.domain.tiers import DECAY_TIERS, Tiers
-from app.services import moves, strengths, sweep
+from app.services import cold_restore, moves, restores, strengths, sweep
+from app.services.steps import STEPS
 from app.store import database, states, tiers
 from app.store.packed import driver
 from tests.lifecycle import reference
@@ -77,6 +79,31 @@ class Bare:
             lifted = era.dynamics.at_strength(used, now, np.maximum(era.dynamics.score(used, now), 0.45))
             strengths.write_uses(tx, tenant_id, replace(held, state=lifted), era, now)
             driver(tx).execute(_UP, (moment, tenant_id, list(ids)))
+
+
+class Real:
+    """The service's own: archive, cold storage, deletes and restores."""
+
+    def down(self, tenant_id: UUID) -> None:
+        """As a night does it."""
+        for name in ("archive", "cold", "delete"):
+            state: dict[str, Any] = {}
+            finished = False
+            while not finished:
+                with database.tenant(tenant_id) as tx:
+                    now = database.now(tx)
+                step = STEPS[name](tenant_id, now, state, time.monotonic() + 60)
+                assert step.failure is None
+                state, finished = step.state, step.finished
+
+    def up(self, tenant_id: UUID, ids: Sequence[UUID]) -> None:
+        """From the archive at once, from cold storage out of its segments."""
+        with database.tenant(tenant_id) as tx:
+            back = restores.restore(tx, tenant_id, ids)
+            moves.note_restored(tx, tenant_id, back, "archived")
+        rest = sorted({*ids}.difference(back))
+        for part in (rest[at : at + cold_restore.ROWS] for at in range(0, len(rest), cold_restore.ROWS)):
+            assert not cold_restore.restore(tenant_id, part).failed
 
 
 _UP: Final = """
@@ -286,8 +313,8 @@ class Lived:
 
     def tiers(self) -> Any:
         """Where each memory is, as places in `DECAY_TIERS`."""
-        found = self.aged.service.one("SELECT string_agg(substr(tier, 2, 1), '' ORDER BY memory_id) FROM memory_state")
-        return np.array(["croe".index(letter) for letter in found])
+        found = dict(self.aged.service.rows("SELECT memory_id, tier FROM memory_state"))
+        return np.array([DECAY_TIERS.index(found.get(memory_id, "deleted")) for memory_id in self.ids])
 
     def night(self) -> None:
         """Sweep and move, now."""
