@@ -13,7 +13,7 @@ from typing import NoReturn
 
 from rich.console import Console
 
-from ops.bench import drain, ingest, rating, reembed, search, stages, startup, strength, upkeep
+from ops.bench import drain, ingest, lifecycle, rating, reembed, search, stages, startup, strength, upkeep
 from ops.bench.figures import Figure, Plan, result, show
 from ops.bench.place import Place
 
@@ -26,11 +26,12 @@ BENCHMARKS: dict[str, Callable[[Place, Plan], Iterator[Figure]]] = {
     "reembed": reembed.measure,
     "strength": strength.measure,
     "upkeep": upkeep.measure,
+    "lifecycle": lifecycle.measure,
     "startup": startup.measure,
 }
 
 EXAMPLES = """examples:
-  make bench                                      everything, about eleven minutes
+  make bench                                      everything, about a quarter of an hour
   make bench ARGS="--quick"                       small sizes, two rounds: whether it runs, not how fast
   make bench ARGS="drain search --repeats 9"      two of them, with more rounds
   python -m ops.bench ingest --json ingest.json   the figures of every round as JSON too

@@ -43,6 +43,7 @@ OPEN_DOOR = {
     "EBBING_BACKLOG_ENTRIES": "10000000",
     "EBBING_BACKLOG_BYTES": str(REDIS_BYTES),
     "EBBING_LOG_LEVEL": "error",
+    "EBBING_MASTER_KEY": "a key of benchmarks, as long as it must be",
 }
 
 

@@ -1,0 +1,114 @@
+"""What moves memories: the archive, cold storage, restores out of it, and a whole night."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+from uuid import UUID, uuid4
+
+from app.domain.jobs import Job
+from app.services import archive, cold, cold_restore, night, tenants
+from ops.bench import aged
+from ops.bench.figures import Figure, Goal, Plan
+from ops.bench.place import Place
+from ops.bench.search import fill
+
+MOVED = 5_000
+RESTORED = 20
+NIGHT_ROWS, DUE_SHARE = 100_000, 0.01
+ARCHIVED_DAYS, COLD_DAYS = 27, 40
+"""How old memories of salience ½ are that decay wants there."""
+FASTEST = Goal(least=2_000)
+
+
+def measure(place: Place, plan: Plan) -> Iterator[Figure]:
+    """Memories a second into the archive and into a local folder, milliseconds of restores, seconds of a night."""
+    size, rounds = plan.size(MOVED, 500), plan.size(3, 1)
+    archived, frozen, restored = [], [], list[float]()
+    stored: list[tuple[int, int, int]] = []
+    for number in range(rounds):
+        place.empty()
+        tenant, _ = tenants.create(f"lifecycle {number}")
+        ids = fill(place, tenant.tenant_id, size)
+        _age(place, tenant.tenant_id, ARCHIVED_DAYS)
+        archived.append(_rate(place, tenant.tenant_id, "archived", partial(archive.carry_on, tenant.tenant_id, None)))
+        _age(place, tenant.tenant_id, COLD_DAYS)
+        frozen.append(_rate(place, tenant.tenant_id, "cold", partial(cold.carry_on, tenant.tenant_id, None)))
+        statement = "SELECT count(*), sum(bytes), sum(records) FROM segments WHERE status = 'written'"
+        stored.append(place.owner.execute(statement).fetchall()[0])
+        restored += [_restored(tenant.tenant_id, memory_id) for memory_id in ids[:: max(size // RESTORED, 1)]]
+    yield Figure(f"archive, {size:,} memories", "/s", archived, goal=FASTEST)
+    yield Figure(f"cold storage in a folder, {size:,} memories", "/s", frozen, goal=FASTEST)
+    objects, sizes, records = (sum(map(float, column)) for column in zip(*stored, strict=True))
+    yield Figure("cold storage: objects for 1,000 memories", "", [objects * 1_000 / records])
+    yield Figure("cold storage: KB for 1,000 memories", "KB", [sizes / records])
+    yield Figure("restore of one out of cold storage", "ms", restored, goal=Goal(most=1_000))
+    place.empty()
+    yield _night(place, plan)
+    place.empty()
+
+
+def _age(place: Place, tenant_id: UUID, days: int) -> None:
+    """Make all memories so old, never used, and due."""
+    values = {"tenant": tenant_id, "days": days}
+    place.owner.execute(
+        "UPDATE memories SET created_at = now() - %(days)s * interval '1 day' WHERE tenant_id = %(tenant)s", values
+    )
+    place.owner.execute(
+        "UPDATE memory_state SET created_at = moment, accessed_at = moment, anchored_at = moment, salience = 0.5, "
+        "next_due_at = '-infinity' FROM (SELECT now() - %(days)s * interval '1 day' AS moment) AS past "
+        "WHERE tenant_id = %(tenant)s",
+        values,
+    )
+    place.owner.execute("VACUUM ANALYZE memories, memory_state")
+
+
+def _rate(place: Place, tenant_id: UUID, tier: str, carry_on: Any) -> float:
+    """Memories moved a second, the sweep before included."""
+    state: dict[str, Any] = {}
+    finished = False
+    started = time.perf_counter()
+    while not finished:
+        step = carry_on(state, time.monotonic() + 60)
+        state, finished = step.state, step.finished
+    took = time.perf_counter() - started
+    query = "SELECT count(*) FROM memory_state WHERE tenant_id = %s AND tier = %s"
+    moved = place.owner.execute(query, (tenant_id, tier)).fetchall()[0][0]
+    if not moved:
+        raise RuntimeError(f"nothing has moved: {tier}")
+    return float(moved / took)
+
+
+def _restored(tenant_id: UUID, memory_id: UUID) -> float:
+    started = time.perf_counter()
+    if cold_restore.restore(tenant_id, [memory_id]).failed:
+        raise RuntimeError("a memory didn't come back")
+    return (time.perf_counter() - started) * 1000
+
+
+def _night(place: Place, plan: Plan) -> Figure:
+    """A night of many memories of which few are due: none of them has words or vectors."""
+    rows = plan.size(NIGHT_ROWS, 5_000)
+    tenant, _ = tenants.create("night")
+    aged.fill(place, tenant.tenant_id, rows, version=0)
+    took = []
+    for _ in range(plan.size(3, 1)):
+        due = aged.ids(rows)[:: round(1 / DUE_SHARE)]
+        place.owner.execute(
+            "UPDATE memory_state SET next_due_at = '-infinity' WHERE tenant_id = %s AND memory_id = ANY (%s)",
+            (tenant.tenant_id, due),
+        )
+        started = time.perf_counter()
+        state: dict[str, Any] = {}
+        finished = False
+        while not finished:
+            parameters = {"as_of": datetime.now(UTC).isoformat()}
+            step = night.step(Job(uuid4(), tenant.tenant_id, night.KIND, parameters, state, None, 0))
+            state, finished = step.state, step.finished
+            if step.failure:
+                raise RuntimeError(step.failure)
+        took.append(time.perf_counter() - started)
+    return Figure(f"a night, {rows:,} memories of which {DUE_SHARE:.0%} are due", "s", took)
