@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime
-from typing import Annotated, Any
+from functools import partial
+from typing import Annotated, Any, Final
+from uuid import UUID
 
 import msgspec
 from fastapi import APIRouter, Depends, Response
@@ -12,7 +15,7 @@ from app.api import shapes
 from app.api.auth import Caller, needs
 from app.api.body import body_of, decode
 from app.errors import NotAllowed
-from app.services import archive, jobs, rebase, reembed, removals, spaces, sweep
+from app.services import archive, cold, jobs, rebase, reembed, removals, spaces, sweep
 
 router = APIRouter(prefix="/v1/maintenance", tags=["maintenance"])
 
@@ -99,6 +102,14 @@ def start_archive(
     return _started(caller, archive.KIND, decode(body, Due))
 
 
+@router.post("/cold", summary="Move to cold storage", status_code=202, responses=_ANSWERS)
+def start_cold(
+    caller: Annotated[Caller, Depends(needs("maintain"))], body: Annotated[bytes, Depends(body_of)]
+) -> Response:
+    """A job that sweeps, and moves what has faded further out of the archive; `restore` brings it back."""
+    return _started(caller, cold.KIND, decode(body, Due))
+
+
 @router.post("/delete", summary="Delete for good", status_code=202, responses=_ANSWERS)
 def start_delete(
     caller: Annotated[Caller, Depends(needs("maintain"))], body: Annotated[bytes, Depends(body_of)]
@@ -107,18 +118,22 @@ def start_delete(
     return _started(caller, removals.KIND, decode(body, Due))
 
 
+_PREVIEWS: Final[dict[str, Callable[[UUID, datetime | None, UUID | None, int], sweep.Preview]]] = {
+    sweep.KIND: sweep.preview,
+    rebase.KIND: partial(sweep.preview, only_rebase=True),
+    archive.KIND: archive.preview,
+    cold.KIND: cold.preview,
+    removals.KIND: removals.preview,
+}
+
+
 def _started(caller: Caller, kind: str, wanted: Due) -> Response:
     if not wanted.dry_run:
         parameters = sweep.parameters(wanted.as_of)
         job_id = jobs.create(caller.tenant_id, kind, parameters, actor=caller.key_id)
         return shapes.answer({"job_id": job_id}, 202)
     after = None if wanted.cursor is None else shapes.id_in_cursor(wanted.cursor)
-    if kind == removals.KIND:
-        found = removals.preview(caller.tenant_id, wanted.as_of, after, wanted.limit)
-    elif kind == archive.KIND:
-        found = archive.preview(caller.tenant_id, wanted.as_of, after, wanted.limit)
-    else:
-        found = sweep.preview(caller.tenant_id, wanted.as_of, after, wanted.limit, only_rebase=kind == rebase.KIND)
+    found = _PREVIEWS[kind](caller.tenant_id, wanted.as_of, after, wanted.limit)
     changes = [
         {"id": move.memory_id, "from": move.before, "to": move.after, "rule": move.rule, "why": move.why}
         for move in found.moves

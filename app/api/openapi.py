@@ -34,6 +34,7 @@ _BODIES = {
     ("/v1/maintenance/reembed", "post"): Reembed,
     ("/v1/maintenance/sweep", "post"): Due,
     ("/v1/maintenance/archive", "post"): Due,
+    ("/v1/maintenance/cold", "post"): Due,
     ("/v1/maintenance/rebase", "post"): Due,
     ("/v1/maintenance/delete", "post"): Due,
     ("/v1/privacy/holds", "post"): NewHold,

@@ -23,7 +23,7 @@ _TIERS: Final = ("active", "archived", "cold", "deleted")
 
 router = typer.Typer()
 maintain = typer.Typer(
-    cls=Commands, help="Look after all memories: sweep, rebase, archive, delete.", no_args_is_help=True
+    cls=Commands, help="Look after all memories: sweep, rebase, archive, cold, delete.", no_args_is_help=True
 )
 router.add_typer(
     maintain, name="maintain", epilog=examples("ebbing maintain sweep --dry-run", "ebbing maintain rebase --wait")
@@ -75,6 +75,14 @@ def archive(
 ) -> None:
     """Sweep, and move what has faded to the archive, as each night does; a use brings it back."""
     _run("archive", dry_run=dry_run, as_of=as_of, wait=wait, url=url, as_json=as_json)
+
+
+@maintain.command(epilog=examples("ebbing maintain cold --dry-run", "ebbing maintain cold --wait"))
+def cold(
+    *, dry_run: DryRun = False, as_of: AsOf = None, wait: Wait = False, url: Url = None, as_json: AsJson = False
+) -> None:
+    """Sweep, and move what has faded further to cold storage, as each night does; `ebbing restore` brings it back."""
+    _run("cold", dry_run=dry_run, as_of=as_of, wait=wait, url=url, as_json=as_json)
 
 
 @maintain.command(epilog=examples("ebbing maintain delete --dry-run", "ebbing maintain delete --wait --yes"))

@@ -64,6 +64,7 @@ TABLE: dict[tuple[str, str], tuple[str, dict[str, Any], int]] = {
     ("POST", "/v1/maintenance/reembed"): ("maintain", {"json": {"dry_run": True}}, 200),
     ("POST", "/v1/maintenance/sweep"): ("maintain", {"json": {}}, 202),
     ("POST", "/v1/maintenance/archive"): ("maintain", {"json": {}}, 202),
+    ("POST", "/v1/maintenance/cold"): ("maintain", {"json": {"dry_run": True}}, 200),
     ("POST", "/v1/maintenance/rebase"): ("maintain", {"json": {"dry_run": True}}, 200),
     ("POST", "/v1/maintenance/delete"): ("maintain", {"json": {"dry_run": True}}, 200),
     ("GET", "/v1/policy"): ("maintain", {}, 200),
