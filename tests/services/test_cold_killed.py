@@ -30,7 +30,8 @@ import sys
 import obstore, zstandard
 from uuid import UUID
 from cryptography.hazmat.primitives.ciphers import aead
-from app.services import cold, cold_restore, compaction
+from app.services import archive, cold, cold_restore, compaction, moves, restores
+from app.store import database
 
 def work(what, tenant, *ids):
     if what == "move":
@@ -38,6 +39,11 @@ def work(what, tenant, *ids):
         cold.move(UUID(tenant))
     elif what == "restore":
         cold_restore.restore(UUID(tenant), list(map(UUID, ids)))
+    elif what == "archive":
+        archive.move(UUID(tenant), None, None)
+    elif what == "use":
+        with database.tenant(UUID(tenant)) as tx:
+            moves.note_restored(tx, UUID(tenant), restores.restore(tx, UUID(tenant), list(map(UUID, ids))), "archived")
     else:
         compaction.compact(UUID(tenant))
 

@@ -1,0 +1,42 @@
+"""Rounds of archiving, of uses that bring back, and of deletes, each killed somewhere: every memory is in one place."""
+
+from __future__ import annotations
+
+import os
+import random
+from signal import SIGKILL
+
+from app.services import counts
+from tests.service import Service
+from tests.services import attic
+from tests.services.attic import fade, remember
+from tests.services.test_cold_killed import Workers, workers
+
+__all__ = ["workers"]
+
+PLACES = {
+    "archive": ("archive.before", "archive.before_commit", "archive.after_commit"),
+    "use": ("restore.before_commit", ""),
+}
+MEMORIES = 12
+
+
+def test_rounds_of_killing(service: Service, workers: Workers, rounds: int) -> None:
+    seed = os.environ.get("EBBING_TEST_SEED") or str(random.randrange(2**32))
+    chance = random.Random(seed)
+    tenant_id = service.tenant().tenant_id
+    ids = remember(service, tenant_id, *({"text": f"turn {n} of a boat", "thread": "t"} for n in range(MEMORIES)))
+    ended = []
+    for _ in range(2 * rounds):
+        what = chance.choice(list(PLACES))
+        some = chance.sample(ids, chance.randint(1, 4))
+        if what == "archive":
+            service.rows("UPDATE memory_state SET restored_at = NULL, access_count = 0 WHERE tier = 'active'")
+            fade(service, [memory_id for memory_id in some if attic.tiers(service, [memory_id]) == ["active"]])
+            attic.swept(tenant_id)
+        ended.append(workers.ended(chance.choice(PLACES[what]), what, tenant_id, *(some if what == "use" else [])))
+        attic.embed(service)
+        attic.check(service, ids)
+    assert set(ended) <= {-SIGKILL, 0}, seed
+    assert -SIGKILL in ended, seed
+    assert not any(counts.recount(tenant_id)), "the tenant's numbers were right all the while"
