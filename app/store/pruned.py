@@ -18,7 +18,7 @@ from app.store.probe import Probe, allowed_one, filters, literal, quoted, word_s
 
 FEW: Final = 5000
 """Memories that a filter may leave for them to be compared one by one."""
-BY_WORDS: Final = 600
+BY_WORDS: Final = 900
 BY_VECTOR: Final = 200
 BREADTH_ALONE: Final = 1000
 """How many vectors the graph keeps in sight (`ef_search`) where they are all there is to find by."""
@@ -61,7 +61,7 @@ def _few(conditions: list[str]) -> str:
 
 def plan(probe: Probe) -> dict[str, int]:
     """What `PLAN` is told."""
-    return {"breadth": BY_VECTOR if probe.lexemes else BREADTH_ALONE}
+    return {"breadth": 2 * BY_VECTOR if probe.lexemes else BREADTH_ALONE}
 
 
 def found(probe: Probe, request: SearchRequest, ranking: Ranking, values: dict[str, Any]) -> str:
