@@ -16,6 +16,7 @@ from app.api.auth import Caller, needs
 from app.api.body import body_of, decode
 from app.errors import NotAllowed
 from app.services import archive, cold, jobs, rebase, reembed, removals, spaces, sweep
+from app.services.previews import Preview
 
 router = APIRouter(prefix="/v1/maintenance", tags=["maintenance"])
 
@@ -118,7 +119,7 @@ def start_delete(
     return _started(caller, removals.KIND, decode(body, Due))
 
 
-_PREVIEWS: Final[dict[str, Callable[[UUID, datetime | None, UUID | None, int], sweep.Preview]]] = {
+_PREVIEWS: Final[dict[str, Callable[[UUID, datetime | None, UUID | None, int], Preview]]] = {
     sweep.KIND: sweep.preview,
     rebase.KIND: partial(sweep.preview, only_rebase=True),
     archive.KIND: archive.preview,

@@ -16,20 +16,18 @@ from uuid import UUID
 import numpy as np
 
 from app import failpoints, metrics
-from app.domain import reduction, why
-from app.domain.dynamics.state import take
+from app.domain import reduction
 from app.domain.jobs import Job, Step
-from app.domain.lifecycle import RULES, Decision
-from app.domain.tiers import DECAY_TIERS, Seen
-from app.services import bases, moves, rebase, strengths, sweep
+from app.domain.lifecycle import Decision, Standing
+from app.domain.tiers import DECAY_TIERS
+from app.services import bases, moves, previews, rebase, sweep
 from app.services.bases import Chosen
 from app.services.moves import Due
-from app.services.sweep import Move, Preview
+from app.services.previews import Preview, Tiers, Work
 from app.store import archive as rows
-from app.store import database, spaces, standings, states, words
+from app.store import database, spaces, words
 from app.store.archive import Vectors
-from app.store.states import Wanted
-from app.store.work import NIL
+from app.store.states import Held, Wanted
 
 KIND: Final = "archive"
 ROWS: Final = 500
@@ -151,41 +149,19 @@ def _reduce(tenant_id: UUID, left_off: dict[str, Any], until: float) -> Step:
     return Step(0, left_off, finished=True, counts={"reduced": done} if done else {})
 
 
+def _falling(tx: database.Transaction, tenant_id: UUID, version: int) -> Wanted:
+    return "falling or older" if rebase.is_due(tx, tenant_id, version) else "falling"
+
+
+def _archived(_: Held, standing: Standing, decision: Decision) -> tuple[Tiers, Tiers]:
+    """One step down."""
+    lower = np.minimum(decision.tiers, DECAY_TIERS.index(_TIER))
+    return standing.tiers, np.maximum(standing.tiers, lower)
+
+
+_WORK: Final = Work((_TIER,), _falling, _archived)
+
+
 def preview(tenant_id: UUID, as_of: datetime | None, after: UUID | None, limit: int) -> Preview:
-    """What archiving at a moment would move, and why, without moving it; arguments as `sweep.preview`'s."""
-    until = time.monotonic() + sweep.PREVIEW_SECONDS
-    found: list[Move] = []
-    counts: Counter[str] = Counter(dict.fromkeys(("looked_at", _TIER), 0))
-    after = after or NIL
-    while True:
-        looked, some, after, ended = _previewed(tenant_id, as_of, after, limit - len(found))
-        found += some
-        counts.update({"looked_at": looked, _TIER: len(some)})
-        if ended or len(found) == limit or time.monotonic() >= until:
-            return Preview(found, dict(counts), None if ended else after)
-
-
-def _previewed(tenant_id: UUID, as_of: datetime | None, after: UUID, limit: int) -> tuple[int, list[Move], UUID, bool]:
-    """A slice of it: how many were looked at, the moves, the last of them, and whether there are no more."""
-    with database.tenant(tenant_id) as tx:
-        now = (as_of or database.now(tx)).timestamp()
-        times = strengths.timeline(tx, tenant_id)
-        era = times.at(now)
-        wanted: Wanted = "falling or older" if rebase.is_due(tx, tenant_id, era.version) else "falling"
-        held = states.page_of(tx, tenant_id, wanted, now, era.version, after=after, limit=sweep.ROWS)
-        standing = standings.read(tx, tenant_id, held.ids, era.policy.protection)
-    state = strengths.brought(held, times, now).state
-    seen, decision = strengths.decided(era, state, now, standing)
-    falling = np.flatnonzero(decision.tiers > standing.tiers)
-    ended, looked = len(held) < sweep.ROWS, len(held)
-    if len(falling) > limit:
-        falling = falling[:limit]
-        ended, looked = False, int(falling[-1]) + 1
-    decided = Decision(decision.tiers[falling], decision.rules[falling])
-    part = Seen(seen.strength[falling], seen.importance[falling])
-    told = why.reasons(era.policy.rules, standing.take(falling), take(state, falling), now, part, decided)
-    found = [
-        Move(held.ids[row], DECAY_TIERS[0], _TIER, RULES[rule], reason)
-        for row, rule, reason in zip(falling, decided.rules, told, strict=True)
-    ]
-    return looked, found, held.ids[looked - 1] if looked else after, ended
+    """What archiving at a moment would move; arguments as `previews.preview`'s."""
+    return previews.preview(_WORK, tenant_id, as_of, after, limit)

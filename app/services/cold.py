@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import time
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -21,21 +20,20 @@ import structlog
 
 from app import failpoints, metrics
 from app.clients.cold_store import ColdStore, Failure, StoreFailed, cold_store
-from app.domain import sealing, segment, why
+from app.domain import sealing, segment
 from app.domain.abridgement import abridged
-from app.domain.dynamics.state import take
 from app.domain.jobs import Job, Step
-from app.domain.lifecycle import RULES, Decision
+from app.domain.lifecycle import RULES, Decision, Standing
 from app.domain.segment import Sealed, Segment
-from app.domain.tiers import Seen
-from app.services import key_store, moves, rebase, strengths, sweep
+from app.domain.tiers import DECAY_TIERS
+from app.services import key_store, moves, previews, rebase, sweep
 from app.services.key_store import Owners
-from app.services.sweep import Move, Preview
-from app.store import cold, database, standings, states, words
+from app.services.previews import Preview, Tiers, Work
+from app.store import cold, database, words
 from app.store import key_store as keys
 from app.store.cold import Content
 from app.store.key_store import Wrapped
-from app.store.work import NIL
+from app.store.states import Held
 
 KIND: Final = "cold"
 SOURCE: Final = "archived"
@@ -216,40 +214,18 @@ def carry_on(tenant_id: UUID, as_of: datetime | None, state: dict[str, Any], unt
             return Step(done, state, finished=not now_cold, counts={"cold": moved})
 
 
+def _cooled(_: Held, standing: Standing, decision: Decision) -> tuple[Tiers, Tiers]:
+    """One step down, of what decay wants lower: what expires or is erased isn't copied first."""
+    lower = np.minimum(decision.tiers, DECAY_TIERS.index("cold"))
+    return standing.tiers, np.where(decision.rules == _DECAY, np.maximum(standing.tiers, lower), standing.tiers)
+
+
+_WORK: Final = Work(("cold",), lambda _tx, _tenant_id, _version: SOURCE, _cooled)
+
+
 def preview(tenant_id: UUID, as_of: datetime | None, after: UUID | None, limit: int) -> Preview:
-    """What would be moved at a moment, and why, without moving it; arguments as `sweep.preview`'s."""
-    until = time.monotonic() + sweep.PREVIEW_SECONDS
-    found: list[Move] = []
-    counts: Counter[str] = Counter(dict.fromkeys(("looked_at", "cold"), 0))
-    after = after or NIL
-    while True:
-        looked, some, after, ended = _previewed(tenant_id, as_of, after, limit - len(found))
-        found += some
-        counts.update({"looked_at": looked, "cold": len(some)})
-        if ended or len(found) == limit or time.monotonic() >= until:
-            return Preview(found, dict(counts), None if ended else after)
-
-
-def _previewed(tenant_id: UUID, as_of: datetime | None, after: UUID, limit: int) -> tuple[int, list[Move], UUID, bool]:
-    """A slice of it: how many were looked at, the moves, the last of them, and whether there are no more."""
-    with database.tenant(tenant_id) as tx:
-        now = (as_of or database.now(tx)).timestamp()
-        times = strengths.timeline(tx, tenant_id)
-        era = times.at(now)
-        held = states.page_of(tx, tenant_id, SOURCE, now, era.version, after=after, limit=sweep.ROWS)
-        standing = standings.read(tx, tenant_id, held.ids, era.policy.protection)
-    state = strengths.brought(held, times, now).state
-    seen, decision = strengths.decided(era, state, now, standing)
-    falling = np.flatnonzero((decision.tiers > standing.tiers) & (decision.rules == _DECAY))
-    ended, looked = len(held) < sweep.ROWS, len(held)
-    if len(falling) > limit:
-        falling = falling[:limit]
-        ended, looked = False, int(falling[-1]) + 1
-    decided = Decision(decision.tiers[falling], decision.rules[falling])
-    part = Seen(seen.strength[falling], seen.importance[falling])
-    told = why.reasons(era.policy.rules, standing.take(falling), take(state, falling), now, part, decided)
-    some = [Move(held.ids[row], SOURCE, "cold", "decay", reason) for row, reason in zip(falling, told, strict=True)]
-    return looked, some, held.ids[looked - 1] if looked else after, ended
+    """What a move into cold storage at a moment would take; arguments as `previews.preview`'s."""
+    return previews.preview(_WORK, tenant_id, as_of, after, limit)
 
 
 def clean(tenant_id: UUID) -> int:

@@ -14,21 +14,15 @@ from uuid import UUID
 import numpy as np
 
 from app import failpoints, queues
-from app.domain import why
-from app.domain.dynamics.state import take
 from app.domain.jobs import Job, Step
-from app.domain.lifecycle import DELETED, RULES, Decision
-from app.domain.tiers import DECAY_TIERS, Seen
-from app.services import audit, moves, strengths
+from app.domain.lifecycle import DELETED
+from app.services import audit, moves, previews
+from app.services.previews import Preview, Work
 from app.services.rebase import STEP_SECONDS, moment_of
-from app.services.sweep import Move, Preview
-from app.store import database, removal, standings, states, tenant_counts
-from app.store.work import NIL
+from app.store import database, removal, tenant_counts
 
 KIND: Final = "delete"
 SOURCE: Final = "cold"
-PAGE_ROWS: Final = 5000
-PREVIEW_SECONDS: Final = 2.0
 
 
 def delete(tenant_id: UUID, as_of: datetime | None = None, limit: int = removal.MOST) -> tuple[int, Counter[str]]:
@@ -53,50 +47,16 @@ def delete(tenant_id: UUID, as_of: datetime | None = None, limit: int = removal.
     return due.looked_at, Counter(deleted=len(gone.held)) if gone.held.ids else Counter()
 
 
+_WORK: Final = Work(
+    ("deleted",),
+    lambda _tx, _tenant_id, _version: SOURCE,
+    lambda _held, standing, decision: (standing.tiers, decision.tiers),
+)
+
+
 def preview(tenant_id: UUID, as_of: datetime | None, after: UUID | None, limit: int) -> Preview:
-    """What would be deleted at a moment, and why, without deleting it; nothing is locked.
-
-    Args:
-        tenant_id: The tenant.
-        as_of: Any moment; one that is yet to come, as if nothing happened until then. None for now.
-        after: The last id of the page before.
-        limit: Most memories in a page; a page that would take longer than `PREVIEW_SECONDS` has fewer.
-    """
-    until = time.monotonic() + PREVIEW_SECONDS
-    found: list[Move] = []
-    counts = Counter({"looked_at": 0, "deleted": 0})
-    after = after or NIL
-    while True:
-        looked_at, going, after, ended = _previewed(tenant_id, as_of, after, limit - len(found))
-        found += going
-        counts.update(looked_at=looked_at, deleted=len(going))
-        if ended or len(found) == limit or time.monotonic() >= until:
-            return Preview(found, dict(counts), None if ended else after)
-
-
-def _previewed(tenant_id: UUID, as_of: datetime | None, after: UUID, limit: int) -> tuple[int, list[Move], UUID, bool]:
-    """A slice of a preview: how many were looked at, those that go, the last id, and whether there are no more."""
-    with database.tenant(tenant_id) as tx:
-        now = (as_of or database.now(tx)).timestamp()
-        times = strengths.timeline(tx, tenant_id)
-        era = times.at(now)
-        held = states.page_of(tx, tenant_id, SOURCE, now, era.version, after=after, limit=PAGE_ROWS)
-        standing = standings.read(tx, tenant_id, held.ids, era.policy.protection)
-    state = strengths.brought(held, times, now).state
-    seen, decision = strengths.decided(era, state, now, standing)
-    gone = np.flatnonzero(decision.tiers == DELETED)
-    ended, looked_at = len(held) < PAGE_ROWS, len(held)
-    if len(gone) > limit:
-        gone = gone[:limit]
-        ended, looked_at = False, int(gone[-1]) + 1
-    decided = Decision(decision.tiers[gone], decision.rules[gone])
-    part = Seen(seen.strength[gone], seen.importance[gone])
-    told = why.reasons(era.policy.rules, standing.take(gone), take(state, gone), now, part, decided)
-    moved = [
-        Move(held.ids[row], SOURCE, DECAY_TIERS[tier], RULES[rule], reason)
-        for row, tier, rule, reason in zip(gone, *decided, told, strict=True)
-    ]
-    return looked_at, moved, held.ids[looked_at - 1] if looked_at else after, ended
+    """What would be deleted at a moment; arguments as `previews.preview`'s."""
+    return previews.preview(_WORK, tenant_id, as_of, after, limit)
 
 
 def step(job: Job) -> Step:

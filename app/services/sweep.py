@@ -8,59 +8,21 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 from uuid import UUID
 
-import numpy as np
-
-from app.domain import why
-from app.domain.dynamics.state import take
 from app.domain.jobs import Job, Step
-from app.domain.lifecycle import RULES, Decision
-from app.domain.tiers import DECAY_TIERS, Seen
+from app.domain.lifecycle import Decision, Standing
+from app.domain.tiers import DECAY_TIERS
 from app.errors import FieldError, Invalid
-from app.services import rebase, strengths
-from app.store import database, standings, states
-from app.store.states import Wanted
-from app.store.work import NIL
+from app.services import previews, rebase, strengths
+from app.services.previews import Preview, Tiers, Work
+from app.store import database, states
+from app.store.states import Held, Wanted
 
 KIND: Final = "sweep"
 ROWS: Final = 5000
-PREVIEW_SECONDS: Final = 2.0
-
-
-@dataclass(frozen=True, slots=True)
-class Move:
-    """A memory that is wanted in another tier.
-
-    Attributes:
-        before: The tier that it was wanted in when it was last looked at, of `DECAY_TIERS`.
-        after: The one that it is wanted in.
-        rule: What decided, of `RULES`.
-        why: In words and numbers.
-    """
-
-    memory_id: UUID
-    before: str
-    after: str
-    rule: str
-    why: str
-
-
-class Preview(NamedTuple):
-    """A page of what a sweep or a rebase would change.
-
-    Attributes:
-        moves: In id order.
-        counts: Of this page: memories `looked_at`, and by tier those that it would be asked for anew.
-        following: Where the next page begins; None for the last.
-    """
-
-    moves: list[Move]
-    counts: dict[str, int]
-    following: UUID | None
 
 
 def parameters(as_of: datetime | None) -> dict[str, Any]:
@@ -95,58 +57,24 @@ def sweep(tenant_id: UUID, as_of: datetime | None = None, limit: int = ROWS) -> 
         return len(held), strengths.settle(tx, tenant_id, held, times, now)
 
 
+def _due(tx: database.Transaction, tenant_id: UUID, version: int) -> Wanted:
+    return "due or older" if rebase.is_due(tx, tenant_id, version) else "due"
+
+
+def _noted(held: Held, _: Standing, decision: Decision) -> tuple[Tiers, Tiers]:
+    """A sweep moves nothing: it notes where memories shall be kept."""
+    return held.wanted_tiers, decision.tiers
+
+
+_SWEEP: Final = Work(DECAY_TIERS, _due, _noted)
+_REBASE: Final = Work(DECAY_TIERS, lambda _tx, _tenant_id, _version: "older", _noted)
+
+
 def preview(
     tenant_id: UUID, as_of: datetime | None, after: UUID | None, limit: int, *, only_rebase: bool = False
 ) -> Preview:
-    """What a sweep at a moment would change, without changing it; nothing is locked.
-
-    Args:
-        tenant_id: The tenant.
-        as_of: Any moment; one that is yet to come, as if nothing happened until then. None for now.
-        after: The last id of the page before.
-        limit: Most changes in a page; a page that would take longer than `PREVIEW_SECONDS` has fewer.
-        only_rebase: What a rebase would change instead.
-    """
-    until = time.monotonic() + PREVIEW_SECONDS
-    moves: list[Move] = []
-    counts: Counter[str] = Counter(dict.fromkeys(("looked_at", *DECAY_TIERS), 0))
-    after = after or NIL
-    while True:
-        looked, found, after, ended = _previewed(tenant_id, as_of, after, limit - len(moves), only_rebase=only_rebase)
-        moves += found
-        counts["looked_at"] += looked
-        counts.update(move.after for move in found)
-        if ended or len(moves) == limit or time.monotonic() >= until:
-            return Preview(moves, dict(counts), None if ended else after)
-
-
-def _previewed(
-    tenant_id: UUID, as_of: datetime | None, after: UUID, limit: int, *, only_rebase: bool
-) -> tuple[int, list[Move], UUID, bool]:
-    """A slice of a preview: how many were looked at, the moves, the last of them, and whether there are no more."""
-    with database.tenant(tenant_id) as tx:
-        now = (as_of or database.now(tx)).timestamp()
-        times = strengths.timeline(tx, tenant_id)
-        era = times.at(now)
-        wanted: Wanted = "due or older" if rebase.is_due(tx, tenant_id, era.version) else "due"
-        wanted = "older" if only_rebase else wanted
-        held = states.page_of(tx, tenant_id, wanted, now, era.version, after=after, limit=ROWS)
-        standing = standings.read(tx, tenant_id, held.ids, era.policy.protection)
-    state = strengths.brought(held, times, now).state
-    seen, decision = strengths.decided(era, state, now, standing)
-    moved = np.flatnonzero(decision.tiers != held.wanted_tiers)
-    ended, looked = len(held) < ROWS, len(held)
-    if len(moved) > limit:
-        moved = moved[:limit]
-        ended, looked = False, int(moved[-1]) + 1
-    decided = Decision(decision.tiers[moved], decision.rules[moved])
-    part = Seen(seen.strength[moved], seen.importance[moved])
-    told = why.reasons(era.policy.rules, standing.take(moved), take(state, moved), now, part, decided)
-    moves = [
-        Move(held.ids[row], DECAY_TIERS[held.wanted_tiers[row]], DECAY_TIERS[tier], RULES[rule], reason)
-        for row, tier, rule, reason in zip(moved, *decided, told, strict=True)
-    ]
-    return looked, moves, held.ids[looked - 1] if looked else after, ended
+    """What a sweep at a moment would note anew, or a rebase instead; arguments as `previews.preview`'s."""
+    return previews.preview(_REBASE if only_rebase else _SWEEP, tenant_id, as_of, after, limit)
 
 
 def step(job: Job) -> Step:

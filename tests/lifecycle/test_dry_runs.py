@@ -12,7 +12,7 @@ from app.domain.dynamics.timeline import Era, Timeline
 from app.domain.tiers import DECAY_TIERS
 from app.services import effects, forecast, rebase, strengths, sweep
 from app.services.forecast import Wish
-from app.services.sweep import Move
+from app.services.previews import Move
 from app.store import database
 from tests.lifecycle import reference
 from tests.lifecycle.year import NIGHT, Bare, Lived, Year, policy

@@ -15,7 +15,8 @@ from app.domain.jobs import Job
 from app.domain.policy import Forgetting, Policy
 from app.domain.tiers import Tiers
 from app.errors import Invalid
-from app.services import jobs, memories, sweep
+from app.services import jobs, memories, previews, sweep
+from app.services.previews import Move
 from app.store import database, states
 from tests.service import Service
 from tests.services import nights
@@ -238,9 +239,9 @@ def test_tenants_are_swept_apart(aged: Aged, ids: list[UUID]) -> None:
 # --- A dry run ---
 
 
-def previewed(aged: Aged, as_of: datetime | None = None, limit: int = 100) -> tuple[list[sweep.Move], Counter[str]]:
+def previewed(aged: Aged, as_of: datetime | None = None, limit: int = 100) -> tuple[list[Move], Counter[str]]:
     """All pages of a dry run."""
-    moves: list[sweep.Move] = []
+    moves: list[Move] = []
     counts, after = Counter[str](), None
     while True:
         found = sweep.preview(aged.tenant_id, as_of, after, limit)
@@ -268,7 +269,7 @@ def test_a_dry_run_says_what_a_sweep_then_does(aged: Aged, ids: list[UUID]) -> N
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 7])
 def test_its_pages_hold_each_change_once(aged: Aged, monkeypatch: pytest.MonkeyPatch, limit: int) -> None:
-    monkeypatch.setattr(sweep, "ROWS", 4)
+    monkeypatch.setattr(previews, "ROWS", 4)
     ids = aged.remember(*np.linspace(-60, 0, 19))
     moves, counts = previewed(aged, limit=limit)
     whole = sweep.preview(aged.tenant_id, None, None, 100)
