@@ -9,6 +9,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator, model_validator
 
+from app.domain.consolidation.parameters import Consolidation
 from app.domain.dynamics.profiles import PROFILES, profile
 from app.domain.dynamics.protocol import Dynamics
 from app.domain.importance import Importance
@@ -96,6 +97,8 @@ class Policy(BaseModel):
     """Where the tiers begin."""
     protection: Protection = Protection()
     """What is never forgotten, or not yet."""
+    consolidation: Consolidation = Consolidation()
+    """When memories that belong together become one."""
     reinforcement: Reinforcement = Reinforcement()
     """When a use makes a memory stronger."""
     review: Review = Review()

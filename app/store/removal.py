@@ -19,7 +19,7 @@ MOST: Final = 500
 """Memories in a call, each of which shall be a transaction of its own."""
 
 OWN: Final = (
-    *("memory_aliases", "links", "reviews", "scores", "memory_events"),
+    *("memory_aliases", "links", "lineage", "reviews", "scores", "memory_events"),
     *("archived_memories", "pca_samples", "memory_state", "memories"),
 )
 """Tables whose rows with a memory's id in `memory_id` are of it alone."""
@@ -33,6 +33,10 @@ WITH gone AS (
 )
 UPDATE dead_letters SET memory_ids = ARRAY(SELECT id FROM unnest(memory_ids) AS id WHERE id <> ALL (%(ids)s))
 WHERE tenant_id = %(tenant)s AND memory_ids && %(ids)s AND NOT (memory_ids <@ %(ids)s AND payload IS NULL)""",
+    # A summary that is gone leaves its sources where they are.
+    "merges": """
+UPDATE merges SET status = 'gone', summary_id = NULL, key_points = '{}'
+WHERE tenant_id = %(tenant)s AND summary_id = ANY (%(ids)s)""",
     "tenant_work": """
 WITH gone AS (
   DELETE FROM tenant_work WHERE stage = ANY (%(stages)s) AND tenant_id = %(tenant)s AND memory_ids <@ %(ids)s

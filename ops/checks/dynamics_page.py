@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from app.domain import importance
+from app.domain.consolidation.parameters import Consolidation
 from app.domain.curves import Memory, curve
 from app.domain.dynamics import memory_decay, mnemex
 from app.domain.dynamics.cmm import CmmParameters
@@ -67,6 +68,8 @@ def _fields(shape: Any, place: str) -> Iterator[tuple[str, str, str, str]]:
 def _range(field: Any) -> str:
     if typing.get_origin(field.annotation) is typing.Literal:
         return ", ".join(f"`{value}`" for value in typing.get_args(field.annotation))
+    if field.annotation is bool:
+        return "`True`, `False`"
     if typing.get_origin(field.annotation) is tuple:
         most = next((each.max_length for each in field.metadata if hasattr(each, "max_length")), None)
         return f"up to {most} names" if most else "kinds of memory"
@@ -158,6 +161,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "memory decay presets": lambda: _presets(memory_decay.PRESETS),
     "tiers": lambda: _parameters(Tiers),
     "protection": lambda: _parameters(Protection),
+    "consolidation": lambda: _parameters(Consolidation),
     "review": lambda: _parameters(Review),
     "comparison": _comparison,
     "errata": _errata,

@@ -127,7 +127,7 @@ def test_the_drain_may_do_its_work_and_nothing_else(service: Service) -> None:
 def test_the_ops_role_only_reads_and_no_content(service: Service, guarded: list[str]) -> None:
     may = grants(service, "ebbing_ops")
     assert set().union(*may.values()) == {"SELECT"}
-    assert not may.keys() & {"api_keys", "memories", "memory_words", "embeddings", "dead_letters", "policies"}
+    assert not may.keys() & {"api_keys", "memories", "memory_words", "embeddings", "dead_letters", "policies", "merges"}
 
 
 def test_nobody_else_may_do_anything(service: Service) -> None:
@@ -148,6 +148,7 @@ ROW = {
 HISTORY = (
     ("memory_events", "at, kind", "now(), 'use'"),
     ("links", "other_id, kind", "gen_random_uuid(), 'related'"),
+    ("lineage", "merge_id, text_version, part", "gen_random_uuid(), 1, 'source'"),
     ("reviews", "due_at, interval_days, reviewed_at", "now(), 1, now()"),
     ("archived_memories", "text_version", "1"),
     ("pca_samples", "space_id, vector", "1, '[1]'"),
@@ -160,6 +161,13 @@ HISTORY = (
 
 # What belongs to no memory alone.
 OTHERS = (
+    (
+        "merges",
+        "merge_id, run_id, action, status, level, cohesion, sources, created_at",
+        "gen_random_uuid(), gen_random_uuid(), 'link', 'done', 'medium', 1, 2, now()",
+    ),
+    ("consolidation_runs", "run_id, started_by, level, as_of", "gen_random_uuid(), 'hand', 'medium', now()"),
+    ("consolidation_marks", "age, after_id", "'old', gen_random_uuid()"),
     ("segments", "segment_id, path, bytes, checksum, records", "gen_random_uuid(), 'x', 1, '', 1"),
     ("ebbing_keys.owner_keys", "owner, wrapped", "'', ''"),
     ("ebbing_keys.record_keys", "key_id, owner, wrapped", "gen_random_uuid(), '', ''"),

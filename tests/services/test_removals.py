@@ -19,7 +19,7 @@ from tests.services import nights
 from tests.services.aged import Aged, days
 
 TURNS = ("the budgerigar sings", "a canaryword flies", "the nightingale rests")
-NAMES = ("memory_id", "other_id", "alias_id", "memory_ids", "base")
+NAMES = ("memory_id", "other_id", "alias_id", "memory_ids", "base", "summary_id")
 
 
 @pytest.fixture
@@ -85,6 +85,12 @@ def fill(service: Service, tenant_id: UUID) -> tuple[list[UUID], UUID]:
         ("dead_letters", "letter_id, stage, reason, attempts, memory_ids", [uuid4(), "embed", "x", 1, [gone, before]]),
         ("tenant_work", "stage, memory_ids", ["score", [gone]]),
         ("tenant_work", "stage, memory_ids", ["score", [before, gone]]),
+        ("lineage", "merge_id, memory_id, text_version, part", [UUID(int=3), gone, 1, "source"]),
+        (
+            "merges",
+            "merge_id, run_id, action, status, level, cohesion, sources, summary_id, key_points, created_at",
+            [UUID(int=4), UUID(int=5), "summary", "done", "medium", 1, 4, gone, ["canaryword"], days(0)],
+        ),
         ("archived_memories", "memory_id, text_version, own", [gone, 1, "'canaryword'"]),
         ("pca_samples", "space_id, memory_id, subject, vector", [1, gone, "s", "[1,2]"]),
         (

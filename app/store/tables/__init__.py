@@ -1,6 +1,7 @@
 """The tables as SQLAlchemy Core sees them. A test holds them equal to what the migrations make."""
 
 from app.store.tables import cold as _cold  # noqa: F401 - enters its tables into the metadata
+from app.store.tables import consolidation as _consolidation  # noqa: F401 - enters its tables into the metadata
 from app.store.tables import service as _service  # noqa: F401 - enters its tables into the metadata
 from app.store.tables.columns import metadata
 from app.store.tables.memories import memories, memory_state, memory_words

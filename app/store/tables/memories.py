@@ -54,6 +54,7 @@ memories = Table(
     moment("created_at", needed=True),
     moment("updated_at"),
     moment("deleted_at"),
+    Column("made_by", Text, nullable=False, server_default=text("'caller'")),
     Index(
         "memories_external",
         "tenant_id",
@@ -63,6 +64,7 @@ memories = Table(
     ),
     Index("memories_thread", "tenant_id", "thread", "seq", postgresql_where=text("thread IS NOT NULL")),
     Index("memories_subject", "tenant_id", "subject", "memory_id", postgresql_where=text("subject IS NOT NULL")),
+    Index("memories_edited", "tenant_id", "updated_at", "memory_id", postgresql_where=text("updated_at IS NOT NULL")),
     Index("memories_deleted", "tenant_id", "memory_id", postgresql_where=text("deleted_at IS NOT NULL")),
 )
 
