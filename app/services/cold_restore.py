@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID
 
@@ -18,10 +18,9 @@ import structlog
 from app import failpoints, metrics, queues
 from app.clients.cold_store import ColdStore, StoreFailed, cold_store
 from app.domain import sealing, segment
-from app.domain.dynamics.state import Event
 from app.domain.jobs import Job, Step
 from app.domain.segment import Damaged
-from app.services import audit, key_store, restores, strengths
+from app.services import audit, key_store, restores
 from app.store import cold, database, states, tenant_counts, work
 from app.store import key_store as keys
 from app.store.cold import Place
@@ -217,13 +216,7 @@ def come_back(tx: database.Transaction, tenant_id: UUID, memory_ids: Sequence[UU
     """
     if not memory_ids:
         return
-    locked = states.lock(tx, tenant_id, memory_ids)
-    now = database.now(tx).timestamp()
-    times = strengths.timeline(tx, tenant_id)
-    era = times.at(now)
-    held = strengths.brought(locked, times, now)
-    used = replace(held, state=era.dynamics.reinforce(held.state, Event(at=now, now=now)))
-    strengths.write_uses(tx, tenant_id, used, era, now)
+    used, era, now = restores.use(tx, tenant_id, states.lock(tx, tenant_id, memory_ids))
     restores.come_back(tx, tenant_id, used, "cold", era, now)
     discard(tx, tenant_id, memory_ids)
     work.add(tx, work.SEARCHED_BY, tenant_id, used.ids)

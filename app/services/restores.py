@@ -38,14 +38,20 @@ def restore(tx: database.Transaction, tenant_id: UUID, memory_ids: Sequence[UUID
     if not archived:
         return []
     locked = locked.only(np.flatnonzero([memory_id in archived for memory_id in locked.ids]))
+    used, era, now = use(tx, tenant_id, locked)
+    _put_back(tx, tenant_id, used, np.arange(len(used)), era, now)
+    return used.ids
+
+
+def use(tx: database.Transaction, tenant_id: UUID, locked: Held) -> tuple[Held, Era, float]:
+    """Enter a use, just now, of memories whose rows are locked: they after it, the policy in force, and when."""
     now = database.now(tx).timestamp()
     times = strengths.timeline(tx, tenant_id)
     era = times.at(now)
     held = strengths.brought(locked, times, now)
     used = replace(held, state=era.dynamics.reinforce(held.state, Event(at=now, now=now)))
     strengths.write_uses(tx, tenant_id, used, era, now)
-    _put_back(tx, tenant_id, used, np.arange(len(used)), era, now)
-    return used.ids
+    return used, era, now
 
 
 def restore_used(
