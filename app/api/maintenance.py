@@ -135,9 +135,6 @@ def _started(caller: Caller, kind: str, wanted: Due) -> Response:
         return shapes.answer({"job_id": job_id}, 202)
     after = None if wanted.cursor is None else shapes.id_in_cursor(wanted.cursor)
     found = _PREVIEWS[kind](caller.tenant_id, wanted.as_of, after, wanted.limit)
-    changes = [
-        {"id": move.memory_id, "from": move.before, "to": move.after, "rule": move.rule, "why": move.why}
-        for move in found.moves
-    ]
+    changes = [shapes.change(move) for move in found.moves]
     following = None if found.following is None else shapes.cursor_after(found.following)
     return shapes.answer({"changes": changes, "counts": found.counts, "next_cursor": following})

@@ -37,6 +37,7 @@ _BODIES = {
     ("/v1/maintenance/cold", "post"): Due,
     ("/v1/maintenance/rebase", "post"): Due,
     ("/v1/maintenance/delete", "post"): Due,
+    ("/v1/schedule/{name}/run", "post"): Due,
     ("/v1/privacy/holds", "post"): NewHold,
     ("/v1/policy", "put"): PolicyChange,
     ("/v1/admin/tenants", "post"): NewTenant,
@@ -45,7 +46,7 @@ _BODIES = {
     ("/v1/admin/dead-letters/discard", "post"): DiscardMany,
     ("/v1/admin/dead-letters/{letter_id}/discard", "post"): Discard,
 }
-_BARE = {("/v1/memories/{memory_id}/touch", "post")}
+_BARE = {("/v1/memories/{memory_id}/touch", "post"), ("/v1/schedule/{name}/run", "post")}
 """Routes whose body may be left out."""
 _OPEN = ("/healthz", "/readyz", "/metrics")
 _TEMPLATE = "#/components/schemas/{name}"

@@ -9,7 +9,10 @@ from fastapi import APIRouter, Depends, Query, Response
 
 from app.api import shapes
 from app.api.auth import Caller, needs
+from app.api.body import body_of, decode
+from app.api.maintenance import Due
 from app.services import schedule
+from app.services.night_preview import Place
 from app.services.schedule import Shown
 from app.store.schedules import Run
 
@@ -26,10 +29,29 @@ def of_tenant(caller: Maintainer) -> Response:
     return shapes.answer({"schedule": [_shown(found) for found in schedule.of_tenant(caller.tenant_id)]})
 
 
-@router.post("/{name}/run", summary="Run it now", status_code=202)
-def run(caller: Maintainer, name: str) -> Response:
-    """Besides the scheduled ones, and while it is paused too. Where a run is under way, that one is returned."""
-    return shapes.answer(_run(schedule.run(caller.tenant_id, name)), 202)
+@router.post(
+    "/{name}/run",
+    summary="Run it now",
+    status_code=202,
+    responses={200: {"description": "With `dry_run`: a page of what each step would change, and its counts"}},
+)
+def run(caller: Maintainer, name: str, body: Annotated[bytes, Depends(body_of)]) -> Response:
+    """Besides the scheduled ones, and while it is paused too. Where a run is under way, that one is returned.
+
+    The body may be left out. The pages of a dry run are of one moment, `as_of`: give it with each cursor.
+    """
+    wanted = decode(body, Due) if body else Due()
+    if not wanted.dry_run:
+        return shapes.answer(_run(schedule.run(caller.tenant_id, name, wanted.as_of)), 202)
+    begin = None if wanted.cursor is None else Place(*shapes.part_in_cursor(wanted.cursor))
+    found = schedule.preview(caller.tenant_id, name, wanted.as_of, begin, wanted.limit)
+    page = {
+        "as_of": found.as_of,
+        "steps": found.steps,
+        "changes": [{"step": step, **shapes.change(move)} for step, move in found.changes],
+        "next_cursor": None if found.following is None else shapes.cursor_in(*found.following),
+    }
+    return shapes.answer(page)
 
 
 @router.post("/{name}/pause", summary="Let it rest")

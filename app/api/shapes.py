@@ -16,6 +16,7 @@ from app.domain.dynamics.state import FAR_SECONDS
 from app.errors import FieldError, Invalid
 from app.services.live import Live
 from app.services.memories import Pending
+from app.services.previews import Move
 from app.store.memories import Stored
 from app.store.reviews import Reviewed
 
@@ -65,12 +66,35 @@ def place_in_cursor(cursor: str | None) -> tuple[datetime, UUID] | None:
         raise Invalid(errors=[FieldError("cursor", "isn't one that a list has given")]) from None
 
 
+def cursor_in(name: str, memory_id: UUID) -> str:
+    """The same in lists of several parts: in the part of this name, after this memory."""
+    return base64.urlsafe_b64encode(memory_id.bytes + name.encode()).decode()
+
+
+def part_in_cursor(cursor: str) -> tuple[str, UUID]:
+    """The part's name and the id in such a cursor.
+
+    Raises:
+        Invalid: It isn't one of ours.
+    """
+    try:
+        held = base64.urlsafe_b64decode(cursor)
+        return held[16:].decode(), UUID(bytes=held[:16])
+    except (ValueError, binascii.Error):
+        raise Invalid(errors=[FieldError("cursor", "isn't one that a list has given")]) from None
+
+
 def memory(found: Stored | Pending, live: Mapping[UUID, Live]) -> dict[str, Any]:
     """A memory as the API shows it.
 
     What time makes of it, `strength`, `importance`, `next_due_at` and the like, is null while it is pending.
     """
     return _pending(found) if isinstance(found, Pending) else _stored(found, live.get(found.memory_id))
+
+
+def change(move: Move) -> dict[str, Any]:
+    """A change that a dry run lists."""
+    return {"id": move.memory_id, "from": move.before, "to": move.after, "rule": move.rule, "why": move.why}
 
 
 def memories(found: Sequence[Stored], live: Mapping[UUID, Live], limit: int) -> dict[str, Any]:

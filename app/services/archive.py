@@ -159,9 +159,9 @@ def _archived(_: Held, standing: Standing, decision: Decision) -> tuple[Tiers, T
     return standing.tiers, np.maximum(standing.tiers, lower)
 
 
-_WORK: Final = Work((_TIER,), _falling, _archived)
+WORK: Final = Work((_TIER,), _falling, _archived)
 
 
 def preview(tenant_id: UUID, as_of: datetime | None, after: UUID | None, limit: int) -> Preview:
     """What archiving at a moment would move; arguments as `previews.preview`'s."""
-    return previews.preview(_WORK, tenant_id, as_of, after, limit)
+    return previews.preview(WORK, tenant_id, as_of, after, limit)

@@ -220,12 +220,12 @@ def _cooled(_: Held, standing: Standing, decision: Decision) -> tuple[Tiers, Tie
     return standing.tiers, np.where(decision.rules == _DECAY, np.maximum(standing.tiers, lower), standing.tiers)
 
 
-_WORK: Final = Work(("cold",), lambda _tx, _tenant_id, _version: SOURCE, _cooled)
+WORK: Final = Work(("cold",), lambda _tx, _tenant_id, _version: SOURCE, _cooled)
 
 
 def preview(tenant_id: UUID, as_of: datetime | None, after: UUID | None, limit: int) -> Preview:
     """What a move into cold storage at a moment would take; arguments as `previews.preview`'s."""
-    return previews.preview(_WORK, tenant_id, as_of, after, limit)
+    return previews.preview(WORK, tenant_id, as_of, after, limit)
 
 
 def clean(tenant_id: UUID) -> int:

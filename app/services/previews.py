@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final, NamedTuple, TypeAlias
 from uuid import UUID
@@ -76,7 +76,15 @@ class Preview(NamedTuple):
     following: UUID | None
 
 
-def preview(work: Work, tenant_id: UUID, as_of: datetime | None, after: UUID | None, limit: int) -> Preview:
+def preview(
+    work: Work,
+    tenant_id: UUID,
+    as_of: datetime | None,
+    after: UUID | None,
+    limit: int,
+    *,
+    behind: Sequence[Work] = (),
+) -> Preview:
     """What a piece of work at a moment would change, without changing it; nothing is locked.
 
     Args:
@@ -85,13 +93,14 @@ def preview(work: Work, tenant_id: UUID, as_of: datetime | None, after: UUID | N
         as_of: Any moment; one that is yet to come, as if nothing happened until then. None for now.
         after: The last id of the page before.
         limit: Most changes in a page; a page that would take longer than `SECONDS` has fewer.
+        behind: Work of the same night that is done before it, in order: what that moves is where it comes to.
     """
     until = time.monotonic() + SECONDS
     moves: list[Move] = []
     counts: Counter[str] = Counter(dict.fromkeys(("looked_at", *work.tiers), 0))
     after = after or NIL
     while True:
-        looked, found, after, ended = _slice(work, tenant_id, as_of, after, limit - len(moves))
+        looked, found, after, ended = _slice(work, behind, tenant_id, as_of, after, limit - len(moves))
         moves += found
         counts["looked_at"] += looked
         counts.update(move.after for move in found)
@@ -100,18 +109,20 @@ def preview(work: Work, tenant_id: UUID, as_of: datetime | None, after: UUID | N
 
 
 def _slice(
-    work: Work, tenant_id: UUID, as_of: datetime | None, after: UUID, limit: int
+    work: Work, behind: Sequence[Work], tenant_id: UUID, as_of: datetime | None, after: UUID, limit: int
 ) -> tuple[int, list[Move], UUID, bool]:
     """How many were looked at, the moves, the last of them, and whether there are no more."""
     with database.tenant(tenant_id) as tx:
         now = (as_of or database.now(tx)).timestamp()
         times = strengths.timeline(tx, tenant_id)
         era = times.at(now)
-        among = work.among(tx, tenant_id, era.version)
+        among: Wanted = "unsettled" if behind else work.among(tx, tenant_id, era.version)
         held = states.page_of(tx, tenant_id, among, now, era.version, after=after, limit=ROWS)
         standing = standings.read(tx, tenant_id, held.ids, era.policy.protection)
     state = strengths.brought(held, times, now).state
     seen, decision = strengths.decided(era, state, now, standing)
+    for each in behind:
+        standing = replace(standing, tiers=each.ends(held, standing, decision)[1])
     sources, targets = work.ends(held, standing, decision)
     moved = np.flatnonzero(sources != targets)
     ended, looked = len(held) < ROWS, len(held)

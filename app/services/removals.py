@@ -16,6 +16,7 @@ import numpy as np
 from app import failpoints, queues
 from app.domain.jobs import Job, Step
 from app.domain.lifecycle import DELETED
+from app.domain.tiers import DECAY_TIERS
 from app.services import audit, moves, previews
 from app.services.previews import Preview, Work
 from app.services.rebase import STEP_SECONDS, moment_of
@@ -23,6 +24,7 @@ from app.store import database, removal, tenant_counts
 
 KIND: Final = "delete"
 SOURCE: Final = "cold"
+_COLD: Final = DECAY_TIERS.index(SOURCE)
 
 
 def delete(tenant_id: UUID, as_of: datetime | None = None, limit: int = removal.MOST) -> tuple[int, Counter[str]]:
@@ -47,16 +49,19 @@ def delete(tenant_id: UUID, as_of: datetime | None = None, limit: int = removal.
     return due.looked_at, Counter(deleted=len(gone.held)) if gone.held.ids else Counter()
 
 
-_WORK: Final = Work(
+WORK: Final = Work(
     ("deleted",),
     lambda _tx, _tenant_id, _version: SOURCE,
-    lambda _held, standing, decision: (standing.tiers, decision.tiers),
+    lambda _held, standing, decision: (
+        standing.tiers,
+        np.where((standing.tiers == _COLD) & (decision.tiers == DELETED), DELETED, standing.tiers),
+    ),
 )
 
 
 def preview(tenant_id: UUID, as_of: datetime | None, after: UUID | None, limit: int) -> Preview:
     """What would be deleted at a moment; arguments as `previews.preview`'s."""
-    return previews.preview(_WORK, tenant_id, as_of, after, limit)
+    return previews.preview(WORK, tenant_id, as_of, after, limit)
 
 
 def step(job: Job) -> Step:

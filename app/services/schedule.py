@@ -19,8 +19,9 @@ import structlog
 from app.domain.dynamics.timeline import Era, Timeline
 from app.domain.policy import Policy
 from app.errors import Conflict, NotFound
-from app.services import jobs, strengths
+from app.services import jobs, night_preview, strengths, sweep
 from app.services.cron import jitter, next_time
+from app.services.night_preview import Page, Place
 from app.settings import settings
 from app.store import database, schedules
 from app.store import jobs as job_rows
@@ -114,17 +115,24 @@ def runs(tenant_id: UUID, task: str, older_than: tuple[datetime, UUID] | None, l
         return schedules.page(tx, tenant_id, task, older_than, limit)
 
 
-def run(tenant_id: UUID, task: str) -> Run:
+def run(tenant_id: UUID, task: str, as_of: datetime | None = None) -> Run:
     """Run it now, paused or not. Returns the run; where one is under way, that one.
+
+    Args:
+        tenant_id: The tenant.
+        task: The schedule's name.
+        as_of: The moment of all that it does; None for now.
 
     Raises:
         NotFound: The tenant has no such schedule.
         Conflict: A job that is no run of it does the same just now.
+        Invalid: The moment is yet to come.
     """
+    told = sweep.parameters(as_of)
     with database.tenant(tenant_id) as tx:
         held = _named(schedules.lock(tx, tenant_id), task)
         moment, job_id = database.now(tx), uuid4()
-        while not job_rows.add(tx, job_id, tenant_id, task, _parameters(moment), lone=True):
+        while not job_rows.add(tx, job_id, tenant_id, task, told or _parameters(moment), lone=True):
             under_way = job_rows.find_lone(tx, tenant_id, task)
             if under_way is not None:
                 return _of_job(tx, tenant_id, under_way)
@@ -134,6 +142,18 @@ def run(tenant_id: UUID, task: str) -> Run:
         entered = _of_job(tx, tenant_id, job_id)
     jobs.send_on()
     return entered
+
+
+def preview(tenant_id: UUID, task: str, as_of: datetime | None, begin: Place | None, limit: int) -> Page:
+    """What a run of it would change; arguments as `night_preview.preview`'s, as the night is all there is.
+
+    Raises:
+        NotFound: The tenant has no such schedule.
+        Invalid: There is no step of that name.
+    """
+    with database.tenant(tenant_id) as tx:
+        _named(schedules.of_tenant(tx, tenant_id), task)
+    return night_preview.preview(tenant_id, as_of, begin, limit)
 
 
 def pause(tenant_id: UUID, task: str, *, paused: bool) -> Shown:

@@ -1,4 +1,4 @@
-"""What a night does, in its order (design: lifecycle, The night): one line a step.
+"""What a night does, in its order (design: lifecycle, The night): one line a step, and one for its dry run.
 
 A step goes on from where it was left, for a few seconds, and says what it has done, as a job's step does. All that it
 does is as of the night's moment, and may be done again after a crash, or the night after.
@@ -6,18 +6,23 @@ does is as of the night's moment, and may be done again after a crash, or the ni
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import Any, Final
+from functools import partial
+from typing import Any, Final, TypeAlias
 from uuid import UUID
 
 from app.domain.jobs import Step
-from app.services import archive, audit, cold, compaction, counts, graphs, quota, removals, retention, sweep
+from app.services import archive, audit, cold, compaction, counts, graphs, previews, quota, removals, retention, sweep
+from app.services.previews import Preview
 from app.settings import settings
 
 CarryOn = Callable[[UUID, datetime, dict[str, Any], float], Step]
 """Takes the tenant, the night's moment, the state that the step before left (empty at first), and when to leave off by
 the monotonic clock; a slice, at most 500 rows or some seconds, is done in any case."""
+
+Foresee: TypeAlias = Callable[[UUID, datetime | None, UUID | None, int], Preview]
+"""A step's dry run after the steps before it; arguments as `previews.preview`'s."""
 
 NO_MASTER_KEY: Final = "no master key is set: nothing goes to cold storage"
 
@@ -52,3 +57,21 @@ STEPS: Final[dict[str, CarryOn]] = {
     "figures": _figures,
     "graphs": graphs.carry_on,
 }
+
+_ELSEWHERE: Final = "moves no memory to another tier"
+
+
+def foreseen() -> Mapping[str, Foresee | str]:
+    """How each step's dry run is made, or why it lists nothing."""
+    key = settings().master_key is not None
+    lower = (archive.WORK, cold.WORK) if key else (archive.WORK,)
+    return {
+        "sweep": sweep.preview,
+        "archive": archive.preview,
+        "cold": partial(previews.preview, cold.WORK, behind=(archive.WORK,)) if key else NO_MASTER_KEY,
+        "delete": partial(previews.preview, removals.WORK, behind=lower),
+        "segments": _ELSEWHERE,
+        "retention": _ELSEWHERE,
+        "figures": _ELSEWHERE,
+        "graphs": _ELSEWHERE,
+    }

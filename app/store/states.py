@@ -141,8 +141,9 @@ def lock_unmoved(tx: Connection, tenant_id: UUID, tier: str, limit: int) -> Held
     return _held(tx, _LOCK_UNMOVED, {"tenant": tenant_id, "tier": tier, "limit": limit})
 
 
-Wanted = Literal["due", "older", "due or older", "falling", "falling or older", "archived", "cold"]
-"""What `lock_due` would give, what `lock_older` would, or both; of them the active; or all of a tier."""
+Wanted = Literal["due", "older", "due or older", "falling", "falling or older", "archived", "cold", "unsettled"]
+"""What `lock_due` would give, what `lock_older` would, or both; of them the active; all of a tier; or whatever may move
+in a night, whichever tier it is in."""
 
 
 def page_of(
@@ -245,6 +246,7 @@ _WANTED: Final[dict[Wanted, str]] = {
     "due or older": f"{_ALIVE} AND ({_DUE} AND {_NOT_AHEAD} OR {_OLDER})",
     "falling": f"tier = 'active' AND (wanted_tier <> tier OR ({_NOT_AHEAD} AND {_DUE}))",
     "falling or older": f"tier = 'active' AND (wanted_tier <> tier OR ({_NOT_AHEAD} AND {_DUE} OR {_OLDER}))",
+    "unsettled": f"{_ALIVE} AND {_NOT_AHEAD} AND (wanted_tier <> tier OR {_DUE} OR {_OLDER})",
     "archived": "tier <> 'active' AND tier = 'archived'",  # the first by an index of few rows
     "cold": "tier <> 'active' AND tier = 'cold'",
 }

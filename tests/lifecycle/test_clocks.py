@@ -12,7 +12,7 @@ import pytest
 from app.domain.ids import new_base
 from app.domain.touch import Use
 from app.services import sweep, why
-from tests.lifecycle.year import Bare, Lived, Year, policy
+from tests.lifecycle.year import Lived, Year, policy
 from tests.service import Service
 from tests.services.aged import Aged, days
 from tests.services.shop import Shop, shop
@@ -29,7 +29,7 @@ def tenant(service: Service, monkeypatch: pytest.MonkeyPatch, profile: str) -> t
     """Memories of all ages that nights have looked after until yesterday."""
     year = Year(300, profile, last=100)
     aged = Aged(service, monkeypatch, policy(year.numbers))
-    lived = Lived(aged, year, Bare())
+    lived = Lived(aged, year)
     lived.through(lambda day: int(day > 97), 100)
     return aged, lived
 
@@ -92,7 +92,7 @@ def test_a_night_of_a_clock_that_is_hours_ahead_lets_nothing_go_that_days_would_
     """Two tenants' lives end alike: one whose clock jumped about, one whose clock never did."""
     ends = []
     for jumps in ([0.0], [0.0, HOURS, -HOURS, HOURS, 0.0]):
-        service.rows("TRUNCATE memories, memory_state, memory_events, holds")
+        service.rows("TRUNCATE memories, memory_state, memory_events, holds, archived_memories, cold_memories")
         aged, lived = tenant(service, monkeypatch, "spec")
         for day in (101, 102, 103):
             for jump in jumps:

@@ -15,7 +15,7 @@ from app.services.forecast import Wish
 from app.services.previews import Move
 from app.store import database
 from tests.lifecycle import reference
-from tests.lifecycle.year import NIGHT, Bare, Lived, Year, policy
+from tests.lifecycle.year import NIGHT, Lived, Year, policy
 from tests.service import Service
 from tests.services.aged import Aged, days
 
@@ -57,7 +57,7 @@ def lived(service: Service, monkeypatch: pytest.MonkeyPatch, profile: str, until
     """A tenant whose nights run twice a month, and whose last weeks happened without one."""
     year = Year(MEMORIES, profile, last=until)
     aged = Aged(service, monkeypatch, policy(year.numbers))
-    lived = Lived(aged, year, Bare())
+    lived = Lived(aged, year)
     lived.through(lambda day: int(day % 15 == 0 and day < until - 20), until)
     return lived, year
 

@@ -14,7 +14,7 @@ from app.errors import NotFound, Unavailable
 from app.services import memories, why
 from app.services.why import Explained
 from tests.lifecycle import reference
-from tests.lifecycle.year import NIGHT, Bare, Lived, Year, policy
+from tests.lifecycle.year import NIGHT, Lived, Year, policy
 from tests.service import Service
 from tests.services.aged import START, Aged, aged, days
 
@@ -39,7 +39,7 @@ def test_the_next_change_is_the_references(service: Service, monkeypatch: pytest
     """Of memories of all kinds, labels and uses, held ones, restored ones, in every tier."""
     year = Year(300, profile, last=30)
     aged = Aged(service, monkeypatch, policy(year.numbers))
-    lived = Lived(aged, year, Bare())
+    lived = Lived(aged, year)
     lived.through(lambda _: 1, 30)
     now, told = 30 + NIGHT + 0.1, 0
     for memory_id, memory in zip(lived.ids, year.lived, strict=True):

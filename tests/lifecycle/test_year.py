@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from app.clients.cold_store import cold_store
 from app.domain.policy import Policy
+from app.domain.tiers import DECAY_TIERS
 from tests.lifecycle import reference
 from tests.lifecycle.reference import Memory, Numbers
-from tests.lifecycle.year import NIGHTS, QUIET, Bare, Lived, Real, Year, policy
+from tests.lifecycle.year import NIGHTS, QUIET, Lived, Year, policy
 from tests.service import Service
 from tests.services.aged import Aged
 
@@ -36,7 +35,7 @@ def badly(day: int) -> int:
 
 
 def lived(service: Service, monkeypatch: pytest.MonkeyPatch, year: Year) -> Lived:
-    return Lived(Aged(service, monkeypatch, policy(year.numbers)), year, Bare())
+    return Lived(Aged(service, monkeypatch, policy(year.numbers)), year)
 
 
 def test_the_reference_has_the_defaults_of_the_policy() -> None:
@@ -82,23 +81,14 @@ def test_some_would_without_that_grace(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_memories_are_where_the_reference_has_them(
     service: Service, monkeypatch: pytest.MonkeyPatch, runs: Callable[[int], int]
 ) -> None:
+    """As the service itself moves and restores them; what was deleted is nowhere."""
     assert lived(service, monkeypatch, year(MEMORIES)).through(runs) == []
-
-
-@pytest.mark.slow
-def test_so_they_are_where_the_service_itself_moves_and_restores_them(
-    service: Service, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    service.configure(cold_url=tmp_path.as_uri(), master_key="a master key of tests, as long as it must be")
-    cold_store.cache_clear()
-    lives = Lived(Aged(service, monkeypatch, policy(year(SOME).numbers)), year(SOME), Real())
-    assert lives.through(badly) == []
-    cold_store.cache_clear()
     left = service.one("SELECT count(*) FROM memories")
-    assert 0 < left < SOME, "what was deleted is nowhere"
+    assert left == np.count_nonzero(year(MEMORIES).tiers[-1] != DECAY_TIERS.index("deleted"))
+    assert 0 < left < MEMORIES
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("profile", ["mnemex", "cmm"])
 def test_so_they_are_in_other_profiles(service: Service, monkeypatch: pytest.MonkeyPatch, profile: str) -> None:
-    assert lived(service, monkeypatch, year(SOME, profile)).through(badly) == []
+    assert lived(service, monkeypatch, year(SOME, profile)).through(lambda day: day % 3 == 0) == []

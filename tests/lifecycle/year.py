@@ -2,31 +2,26 @@
 
 from __future__ import annotations
 
-import itertools
 import random
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, Protocol
+from typing import Any, Final
 from uuid import UUID, uuid4
 
 import msgspec
 import numpy as np
 
-from app.domain.dynamics.state import Event
 from app.domain.memory import KINDS
 from app.domain.policy import Forgetting, Policy
 from app.domain.protection import Protection
 from app.domain.tiers import DECAY_TIERS, Tiers
-from app.services import cold_restore, moves, restores, strengths, sweep
+from app.services import cold_restore, moves, restores
 from app.services.steps import STEPS
-from app.store import database, states, tiers
-from app.store.packed import driver
+from app.store import database, standings, states
 from tests.lifecycle import reference
 from tests.lifecycle.reference import Memory, Numbers
 from tests.services.aged import Aged, days
 
-ROWS: Final = 5_000
 NIGHT: Final = 2 / 24
 NIGHTS: Final = [day + NIGHT for day in range(366)]
 QUIET: Final = ((40, 61), (150, 171), (290, 320))
@@ -47,79 +42,6 @@ _HARSH: Final[dict[str, dict[str, Any]]] = {
     },
 }
 """What changes on day 120: weak memories are protected by the importance that is left, and by nothing else."""
-
-
-class Mover(Protocol):
-    """Who carries moves between tiers out."""
-
-    def down(self, tenant_id: UUID) -> None:
-        """Move all that is due now, each memory through every tier on its way."""
-
-    def up(self, tenant_id: UUID, ids: Sequence[UUID]) -> None:
-        """Restore memories."""
-
-
-class Bare:
-    """Moves that write where memories are, and nothing else."""
-
-    def down(self, tenant_id: UUID) -> None:
-        """Tier by tier."""
-        for source, target in itertools.pairwise(DECAY_TIERS):
-            while _moved(tenant_id, source, target) == ROWS:
-                pass
-
-    def up(self, tenant_id: UUID, ids: Sequence[UUID]) -> None:
-        """A use, strength of at least .45, and a new grace."""
-        with database.tenant(tenant_id) as tx:
-            moment = database.now(tx)
-            now, times = moment.timestamp(), strengths.timeline(tx, tenant_id)
-            era = times.at(now)
-            held = strengths.brought(states.lock(tx, tenant_id, ids), times, now)
-            used = era.dynamics.reinforce(held.state, Event(at=now, now=now))
-            lifted = era.dynamics.at_strength(used, now, np.maximum(era.dynamics.score(used, now), 0.45))
-            strengths.write_uses(tx, tenant_id, replace(held, state=lifted), era, now)
-            driver(tx).execute(_UP, (moment, tenant_id, list(ids)))
-
-
-class Real:
-    """The service's own: archive, cold storage, deletes and restores."""
-
-    def down(self, tenant_id: UUID) -> None:
-        """As a night does it."""
-        for name in ("archive", "cold", "delete"):
-            state: dict[str, Any] = {}
-            finished = False
-            while not finished:
-                with database.tenant(tenant_id) as tx:
-                    now = database.now(tx)
-                step = STEPS[name](tenant_id, now, state, time.monotonic() + 60)
-                assert step.failure is None
-                state, finished = step.state, step.finished
-
-    def up(self, tenant_id: UUID, ids: Sequence[UUID]) -> None:
-        """From the archive at once, from cold storage out of its segments."""
-        with database.tenant(tenant_id) as tx:
-            back = restores.restore(tx, tenant_id, ids)
-            moves.note_restored(tx, tenant_id, back, "archived")
-        rest = sorted({*ids}.difference(back))
-        for part in (rest[at : at + cold_restore.ROWS] for at in range(0, len(rest), cold_restore.ROWS)):
-            assert not cold_restore.restore(tenant_id, part).failed
-
-
-_UP: Final = """
-UPDATE memory_state SET tier = 'active', wanted_tier = 'active', restored_at = %s, next_due_at = '-infinity'
-WHERE tenant_id = %s AND memory_id = ANY (%s)
-"""
-
-
-def _moved(tenant_id: UUID, source: str, target: str) -> int:
-    with database.tenant(tenant_id) as tx:
-        due = moves.take(tx, tenant_id, source, ROWS)
-        if due.held.ids:
-            moves.note(tx, tenant_id, due, target)
-            if target == "deleted":
-                tiers.retire(tx, tenant_id, due.held.ids)
-        return due.looked_at
 
 
 def policy(numbers: Numbers) -> Policy:
@@ -268,9 +190,9 @@ class Year:
 class Lived:
     """The same year in the service."""
 
-    def __init__(self, aged: Aged, year: Year, mover: Mover) -> None:
+    def __init__(self, aged: Aged, year: Year) -> None:
         """Write the memories' rows."""
-        self.aged, self.year, self.mover = aged, year, mover
+        self.aged, self.year = aged, year
         given = year.given
         self.ids = aged.remember(
             *(memory.accepted for memory in given),
@@ -312,18 +234,42 @@ class Lived:
         return wrong
 
     def tiers(self) -> Any:
-        """Where each memory is, as places in `DECAY_TIERS`."""
-        found = dict(self.aged.service.rows("SELECT memory_id, tier FROM memory_state"))
-        return np.array([DECAY_TIERS.index(found.get(memory_id, "deleted")) for memory_id in self.ids])
+        """Where each memory is, as places in `DECAY_TIERS`; what is nowhere was deleted."""
+        [(ids, tiers)] = self.aged.service.rows(
+            "SELECT coalesce(string_agg(uuid_send(memory_id), '' ORDER BY memory_id), ''), "
+            "coalesce(string_agg(substr(tier, 2, 1), '' ORDER BY memory_id), '') FROM memory_state"
+        )
+        found = np.full(len(self.ids), DECAY_TIERS.index("deleted"), np.int8)
+        places = np.frombuffer(ids, ">u4")[3::4] - self.ids[0].int % 2**32  # `Aged` counts them on
+        found[places] = ["".join(tier[1] for tier in DECAY_TIERS).index(tier) for tier in tiers]
+        return found
 
     def night(self) -> None:
-        """Sweep and move, now."""
-        state: dict[str, Any] = {}
-        finished = False
-        while not finished:
-            step = sweep.carry_on(self.aged.tenant_id, self.aged.now, state, float("inf"))
-            state, finished = step.state, step.finished
-        self.mover.down(self.aged.tenant_id)
+        """All that moves memories in a night, now."""
+        for name in ("sweep", "archive", "cold", "delete"):
+            state: dict[str, Any] = {}
+            finished = False
+            while not finished:
+                step = STEPS[name](self.aged.tenant_id, self.aged.now, state, float("inf"))
+                assert step.failure is None
+                state, finished = step.state, step.finished
+
+    def _restore(self, ids: Sequence[UUID]) -> None:
+        """From the archive at once, from cold storage out of its segments.
+
+        What would have gone there, had a night run, is lifted all the same, as by the reference.
+        """
+        tenant_id = self.aged.tenant_id
+        with database.tenant(tenant_id) as tx:
+            held = states.lock(tx, tenant_id, ids)
+            here = held.only(np.flatnonzero(standings.read(tx, tenant_id, held.ids, Protection()).tiers == 0))
+            used, era, now = restores.use(tx, tenant_id, here)
+            restores.come_back(tx, tenant_id, used, "active", era, now)
+            back = restores.restore(tx, tenant_id, sorted({*ids}.difference(here.ids)))
+            moves.note_restored(tx, tenant_id, back, "archived")
+        cold = sorted({*ids}.difference(here.ids, back))
+        for part in (cold[at : at + cold_restore.ROWS] for at in range(0, len(cold), cold_restore.ROWS)):
+            assert not cold_restore.restore(tenant_id, part).failed
 
     def _happen(self, happening: Happening) -> None:
         aged, ids = self.aged, [self.ids[place] for place in happening.places]
@@ -331,7 +277,7 @@ class Lived:
             case "use":
                 aged.use(ids)
             case "restore":
-                self.mover.up(aged.tenant_id, ids)
+                self._restore(ids)
             case "salience":
                 aged.change(ids, salience=happening.value)
             case "tags":

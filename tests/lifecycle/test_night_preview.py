@@ -1,0 +1,112 @@
+"""What the dry run of a night lists, step by step, the night of that moment then does: in all tiers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from app.domain.tiers import DECAY_TIERS
+from app.errors import Invalid
+from app.services import night_preview, steps
+from app.services.night_preview import Foreseen, Place
+from app.services.previews import Move
+from tests.lifecycle.year import NIGHT, Lived, Year, policy
+from tests.service import Service
+from tests.services import nights
+from tests.services.aged import Aged, days
+
+MOVING = ("sweep", "archive", "cold", "delete")
+
+
+def lived(service: Service, monkeypatch: pytest.MonkeyPatch, until: int, last: int) -> Lived:
+    """Memories in all tiers, with holds and labels; a while has passed since the last night."""
+    year = Year(400, last=until)
+    found = Lived(Aged(service, monkeypatch, policy(year.numbers)), year)
+    found.through(lambda day: int(day % 15 == 0 and day <= last), until)
+    assert set(found.tiers()) == {0, 1, 2, 3}
+    return found
+
+
+def told(
+    aged: Aged, day: float, limit: int
+) -> tuple[list[tuple[str, Move]], dict[str, Counter[str]], dict[str, str | None]]:
+    """All pages of a dry run."""
+    changes: list[tuple[str, Move]] = []
+    counts: dict[str, Counter[str]] = {}
+    notes: dict[str, str | None] = {}
+    begin = None
+    while True:
+        page = night_preview.preview(aged.tenant_id, days(day), begin, limit)
+        assert page.as_of == days(day)
+        assert len(page.changes) <= limit
+        changes += page.changes
+        for step in page.steps:
+            counts.setdefault(step.name, Counter()).update(step.counts)
+            notes[step.name] = step.note
+        begin = page.following
+        if begin is None:
+            return changes, {name: +found for name, found in counts.items()}, notes
+
+
+def rows(aged: Aged) -> tuple[dict[UUID, str], dict[UUID, str]]:
+    """Where each memory is, and where decay wants it."""
+    found = aged.service.rows("SELECT memory_id, tier, wanted_tier FROM memory_state")
+    return {memory_id: tier for memory_id, tier, _ in found}, {memory_id: wanted for memory_id, _, wanted in found}
+
+
+# On day 125, a policy has begun that no night has seen.
+@pytest.mark.parametrize(
+    ("until", "last", "ahead", "key"), [(125, 105, 0, True), (110, 110, 33, True), (125, 90, 0, False)]
+)
+def test_a_night_does_what_its_dry_run_says(
+    service: Service, monkeypatch: pytest.MonkeyPatch, until: int, last: int, ahead: int, *, key: bool
+) -> None:
+    found = lived(service, monkeypatch, until, last)
+    if not key:
+        monkeypatch.delenv("EBBING_MASTER_KEY")
+        service.configure()
+    aged, moment = found.aged, until + NIGHT + ahead
+    changes, counts, notes = told(aged, moment, 7)
+    assert told(aged, moment, 1000) == (changes, counts, notes), "whatever the pages"
+    assert list(notes) == list(steps.STEPS)
+    assert {name for name, note in notes.items() if note is None} == {*MOVING} - (set() if key else {"cold"})
+    tiers, _ = rows(aged)
+    before = dict(tiers)
+    for name, move in changes:
+        if name != "sweep":  # that moves nothing
+            assert tiers[move.memory_id] == move.before, "where the step before has left it"
+            tiers[move.memory_id] = move.after
+    aged.now = days(moment)
+    did = nights.run(aged.tenant_id, days(moment))
+    after, wanted = rows(aged)
+    assert {memory_id: after.get(memory_id, "deleted") for memory_id in before} == tiers
+    assert {move.after for _, move in changes} == {"archived", "cold", "deleted"}
+    swept = {move.memory_id: move.after for name, move in changes if name == "sweep"}
+    assert {memory_id: wanted.get(memory_id, "deleted") for memory_id in swept} == swept
+    for name, tier in (("archive", "archived"), ("cold", "cold"), ("delete", "deleted")):
+        assert did[f"{name}.{tier}"] == counts[name][tier]
+    assert {tier: did[f"sweep.{tier}"] for tier in DECAY_TIERS if did[f"sweep.{tier}"]} == counts["sweep"]
+    assert all(move.rule == "decay" and move.why for _, move in changes)
+    assert told(aged, moment, 7)[0] == [], "and nothing is left to do"
+
+
+def test_a_step_without_a_dry_run_says_so_and_one_that_is_gone_has_no_page(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    aged = Aged(service, monkeypatch)
+
+    def nothing(*_: Any) -> Any:
+        raise AssertionError
+
+    monkeypatch.setattr(steps, "STEPS", {"new": nothing})
+    page = night_preview.preview(aged.tenant_id, None, None, 10)
+    assert page == (aged.now, [Foreseen("new", {}, night_preview.UNSEEN)], [], None)
+    with pytest.raises(Invalid):
+        night_preview.preview(aged.tenant_id, None, Place("sweep", UUID(int=1)), 10)
+
+
+def test_every_step_says_what_its_dry_run_is() -> None:
+    assert list(steps.foreseen()) == list(steps.STEPS)
