@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from collections import Counter
+from typing import TYPE_CHECKING, Annotated, Any, Final
 from urllib.parse import quote
 
 import typer
 
 from app.cli.failures import Code, Commands
 from app.cli.jobs import follow
-from app.cli.output import AsJson, Url, examples, plain, print_json, print_table
+from app.cli.moments import METAVAR, moment
+from app.cli.output import AsJson, Url, examples, plain, print_json, print_table, progress
 from app.cli.place import find
 
-PATIENCE_SECONDS = 60.0
+if TYPE_CHECKING:
+    from app.cli.client import Api
+
+PATIENCE_SECONDS: Final = 60.0
+PAGE: Final = 1000
+SHOWN: Final = 50
 
 router = typer.Typer()
 schedule = typer.Typer(
@@ -23,7 +30,12 @@ schedule = typer.Typer(
 router.add_typer(
     schedule,
     name="schedule",
-    epilog=examples("ebbing schedule", "ebbing schedule run night --wait", "ebbing schedule runs night"),
+    epilog=examples(
+        "ebbing schedule",
+        "ebbing schedule run night --dry-run",
+        "ebbing schedule run night --wait",
+        "ebbing schedule runs night",
+    ),
 )
 
 Name = Annotated[str, typer.Argument(help="What, such as night.", metavar="NAME")]
@@ -54,10 +66,26 @@ def list_schedule(context: typer.Context, url: Url = None, as_json: AsJson = Fal
     print_table(["name", "next run", "late", "starts at", "last run", "status", "done"], rows, right=["late", "done"])
 
 
-@schedule.command(epilog=examples("ebbing schedule run night", "ebbing schedule run night --wait --json"))
+@schedule.command(
+    epilog=examples(
+        "ebbing schedule run night",
+        "ebbing schedule run night --wait --json",
+        "ebbing schedule run night --dry-run --as-of 2030-01-01T00:00:00Z",
+    )
+)
 def run(
     name: Name,
     *,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list what each step would change, and why.")] = False,
+    as_of: Annotated[
+        str | None,
+        typer.Option(
+            "--as-of",
+            callback=moment,
+            metavar=METAVAR,
+            help="As of this moment, such as 2026-11-20T18:00:00Z; one to come only with --dry-run.",
+        ),
+    ] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Wait until it is done; else `ebbing jobs watch` does.")] = False,
     url: Url = None,
     as_json: AsJson = False,
@@ -68,8 +96,12 @@ def run(
     """
     from app.cli.client import Api
 
+    wanted = {} if as_of is None else {"as_of": as_of}
     with Api(find(url), patience_seconds=PATIENCE_SECONDS) as api:
-        started = api.call("POST", f"{_path(name)}/run", safe=True).body
+        if dry_run:
+            _show_preview(_preview(api, f"{_path(name)}/run", wanted, quiet=as_json), as_json=as_json)
+            return
+        started = api.call("POST", f"{_path(name)}/run", json=wanted, safe=True).body
         ended = follow(api, started["job_id"], quiet=as_json) if wait else None
     if as_json:
         print_json(ended or started)
@@ -126,6 +158,45 @@ def runs(
     ]
     heads = ["date", "kind", "status", "late", "took", "done", "remark"]
     print_table(heads, rows, right=["late", "took", "done"])
+
+
+def _preview(api: Api, path: str, wanted: dict[str, Any], *, quiet: bool) -> dict[str, Any]:
+    """All pages as one, of the first one's moment."""
+    changes: list[dict[str, Any]] = []
+    steps: dict[str, dict[str, Any]] = {}
+    with progress("looking", None, quiet=quiet) as step:
+        while True:
+            page = api.call("POST", path, json={**wanted, "dry_run": True, "limit": PAGE}, safe=True).body
+            changes += page["changes"]
+            for part in page["steps"]:
+                known = steps.setdefault(part["name"], {**part, "counts": {}})
+                known["counts"] = dict(Counter(known["counts"]) + Counter(part["counts"]))
+            if page["next_cursor"] is None:
+                return {"as_of": page["as_of"], "steps": list(steps.values()), "changes": changes, "next_cursor": None}
+            wanted = {"as_of": page["as_of"], "cursor": page["next_cursor"]}
+            step(note=f"{page['steps'][-1]['name']}, {len(changes):,} changes")
+
+
+def _show_preview(found: dict[str, Any], *, as_json: bool) -> None:
+    if as_json:
+        print_json(found)
+        return
+    changes = found["changes"]
+    if changes:
+        rows = [tuple(change[name] for name in ("step", "id", "from", "to", "why")) for change in changes[:SHOWN]]
+        print_table(["step", "id", "from", "to", "why"], rows)
+    if len(changes) > SHOWN:
+        typer.echo(f"… and {len(changes) - SHOWN:,} more: --json lists them all")
+    told = [
+        (
+            part["name"],
+            part["note"]
+            or ", ".join(f"{count:,} to {tier}" for tier, count in part["counts"].items() if count)
+            or "nothing",
+        )
+        for part in found["steps"]
+    ]
+    print_table(["step", "would do"], told)
 
 
 def _set(name: str, what: str, url: str | None, *, as_json: bool) -> None:

@@ -44,8 +44,10 @@ def delete(tenant_id: UUID, as_of: datetime | None = None, limit: int = removal.
         if gone.held.ids:
             with tenant_counts.changing(tx, tenant_id, gone.held.ids):
                 removal.remove(tx, tenant_id, gone.held.ids)
+            failpoints.reach("delete.before_audit")
             audit.enter(tx, tenant_id, "memories_deleted", ids=gone.held.ids, details={"rule": "decay"})
         failpoints.reach("delete.before_commit")
+    failpoints.reach("delete.after_commit")
     return due.looked_at, Counter(deleted=len(gone.held)) if gone.held.ids else Counter()
 
 

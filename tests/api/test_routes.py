@@ -51,7 +51,7 @@ TABLE: dict[tuple[str, str], tuple[str, dict[str, Any], int]] = {
     ("GET", "/v1/jobs/{job_id}"): ("maintain", {}, 200),
     ("POST", "/v1/jobs/{job_id}/cancel"): ("maintain", {}, 202),
     ("GET", "/v1/schedule"): ("maintain", {}, 200),
-    ("POST", "/v1/schedule/{name}/run"): ("maintain", {}, 202),
+    ("POST", "/v1/schedule/{name}/run"): ("maintain", {"json": {}}, 202),
     ("POST", "/v1/schedule/{name}/pause"): ("maintain", {}, 200),
     ("POST", "/v1/schedule/{name}/resume"): ("maintain", {}, 200),
     ("GET", "/v1/schedule/{name}/runs"): ("maintain", {}, 200),

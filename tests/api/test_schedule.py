@@ -88,3 +88,37 @@ def test_a_night_that_cannot_be_is_refused(api: Api, night: dict[str, object]) -
     answer = api.put("/v1/policy", json={"policy": {"night": night}})
     assert answer.status_code == 422
     assert fields(answer)[0].endswith(next(iter(night)))
+
+
+def test_a_dry_run_of_a_night_lists_what_each_step_would_do(api: Api, tenant: Tenant) -> None:
+    path, then = "/v1/schedule/night/run", "2099-01-01T00:00:00Z"
+    ids = api.remember("one", "two", key=tenant.key)
+    page = api.post(path, json={"dry_run": True, "as_of": then, "limit": 3}, key=tenant.key).json()
+    assert page.keys() == {"as_of", "steps", "changes", "next_cursor"}
+    assert page["as_of"] == then
+    told = [(change["step"], change["id"], change["from"], change["to"]) for change in page["changes"]]
+    assert told == [
+        ("sweep", ids[0], "active", "deleted"),
+        ("sweep", ids[1], "active", "deleted"),
+        ("archive", ids[0], "active", "archived"),
+    ]
+    rest = {"dry_run": True, "as_of": then, "cursor": page["next_cursor"]}
+    following = api.post(path, json=rest, key=tenant.key).json()
+    assert [(change["step"], change["id"]) for change in following["changes"]] == [("archive", ids[1])]
+    assert following["next_cursor"] is None
+    [cold] = [step for step in following["steps"] if step["name"] == "cold"]
+    assert "no master key" in cold["note"]
+    assert api.get("/v1/jobs", key=tenant.key).json()["jobs"] == [], "nothing is begun"
+    assert fields(api.post(path, json={"as_of": then}, key=tenant.key)) == ["as_of"]
+    for cursor in ("x", "AAAA", "AAAAAAAAAAAAAAAAAAAAAAE="):
+        answer = api.post(path, json={"dry_run": True, "cursor": cursor}, key=tenant.key)
+        assert (answer.status_code, fields(answer)) == (422, ["cursor"])
+    answer = api.post("/v1/schedule/other/run", json={"dry_run": True}, key=tenant.key)
+    assert answer.status_code == 404
+
+
+def test_a_night_may_be_of_an_earlier_moment(api: Api, tenant: Tenant) -> None:
+    then = "2026-01-01T00:00:00Z"
+    run = api.post("/v1/schedule/night/run", json={"as_of": then}, key=tenant.key)
+    assert run.status_code == 202
+    assert api.service.one("SELECT (parameters->>'as_of')::timestamptz = %s FROM jobs", then)

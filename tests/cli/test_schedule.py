@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.cli.conftest import Cli
-from tests.cli.stub import Reply, Stub
+from tests.cli.stub import Asked, Reply, Stub
 
 NIGHT = "/v1/schedule/night"
 
@@ -50,6 +50,37 @@ def test_it_is_run_and_waited_for(cli: Cli, api: Stub, pauses: list[float]) -> N
     api.replies["GET /v1/jobs/j1"] = Reply(200, job | {"status": "failed"})
     done = cli("schedule", "run", "night", "--wait", "--json")
     assert (done.code, json.loads(done.out)["status"]) == (1, "failed")
+
+
+def test_its_dry_run_shows_all_pages_as_one_by_step(cli: Cli, api: Stub) -> None:
+    def pages(asked: Asked) -> Reply:
+        def page(part: str, note: str | None, following: str | None, *ids: str) -> Reply:
+            counts = {"cold": len(ids)} if ids else {}
+            told = {"from": "archived", "to": "cold", "rule": "decay", "why": "weak"}
+            changes = [{"step": part, "id": each, **told} for each in ids]
+            steps = [{"name": part, "counts": counts, "note": note}]
+            return Reply(200, {"as_of": "then", "steps": steps, "changes": changes, "next_cursor": following})
+
+        match asked.json.get("cursor"):
+            case None:
+                return page("cold", None, "c", "m1", "m2")
+            case "c":
+                return page("cold", None, "d", "m3")
+            case _:
+                return page("graphs", "moves no memory", None)
+
+    api.replies[f"POST {NIGHT}/run"] = pages
+    shown = cli("schedule", "run", "night", "--dry-run", "--as-of", "2030-01-01T00:00:00Z").out
+    assert [word for word in ("m1", "m3", "weak", "3 to cold", "moves no memory") if word not in shown] == []
+    asked = {"dry_run": True, "limit": 1000}
+    assert [each.json for each in api.asked] == [
+        {**asked, "as_of": "2030-01-01T00:00:00+00:00"},
+        {**asked, "as_of": "then", "cursor": "c"},
+        {**asked, "as_of": "then", "cursor": "d"},
+    ]
+    found = json.loads(cli("schedule", "run", "night", "--dry-run", "--json").out)
+    assert [each["id"] for each in found["changes"]] == ["m1", "m2", "m3"]
+    assert found["steps"][0] == {"name": "cold", "counts": {"cold": 3}, "note": None}
 
 
 def test_it_rests_and_goes_on(cli: Cli, api: Stub) -> None:

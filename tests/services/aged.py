@@ -35,12 +35,15 @@ class Aged:
         self.service = service
         self.tenant_id = service.tenant(policy).tenant_id
         self.now = START
+        self._given = 0
         service.rows("UPDATE policies SET effective_at = %s", START - timedelta(days=10_000))
         monkeypatch.setattr(database, "now", lambda _: self.now)
 
     def remember(self, *created: float, **columns: Any) -> list[UUID]:
         """Memories by the days of their creation; a column is one value for all, or a list of one for each."""
-        first = (0xABCD << 112) + self.count()
+        self._given = max(self._given, self.count())  # what was deleted has had its id
+        first = (0xABCD << 112) + self._given
+        self._given += len(created)
         ids = [UUID(int=first + place) for place in range(len(created))]
         values = {"salience": 0.5, **columns}
         version = self.service.one("SELECT max(version) FROM policies WHERE tenant_id = %s", self.tenant_id)

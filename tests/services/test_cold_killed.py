@@ -30,7 +30,7 @@ import sys
 import obstore, zstandard
 from uuid import UUID
 from cryptography.hazmat.primitives.ciphers import aead
-from app.services import archive, cold, cold_restore, compaction, moves, restores
+from app.services import archive, cold, cold_restore, compaction, moves, removals, restores
 from app.store import database
 
 def work(what, tenant, *ids):
@@ -39,6 +39,8 @@ def work(what, tenant, *ids):
         cold.move(UUID(tenant))
     elif what == "restore":
         cold_restore.restore(UUID(tenant), list(map(UUID, ids)))
+    elif what == "delete":
+        removals.delete(UUID(tenant), limit=3)
     elif what == "archive":
         archive.move(UUID(tenant), None, None)
     elif what == "use":
@@ -58,6 +60,7 @@ for line in sys.stdin:
 WRITING = ("cold.before_put", "cold.after_put", "cold.after_verify")
 MOVE = (*WRITING, "cold.before_commit", "cold.after_commit")
 RESTORE = ("restore.after_fetch", "restore.before_commit", "restore.after_commit")
+DELETE = ("delete.before_audit", "delete.before_commit", "delete.after_commit")
 COMPACTION = (*WRITING, "compact.before_commit", "compact.after_commit", "cold.after_delete")
 
 
