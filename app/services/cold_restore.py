@@ -200,6 +200,7 @@ def _write_back(tenant_id: UUID, bodies: Mapping[UUID, str], places: Mapping[UUI
             with tenant_counts.changing(tx, tenant_id, back):
                 cold.fill(tx, tenant_id, {memory_id: bodies[memory_id] for memory_id in back})
                 come_back(tx, tenant_id, back)
+                discard(tx, tenant_id, back)
             audit.enter(tx, tenant_id, "memories_restored", ids=back, details={"from": "cold"})
         failpoints.reach("restore.before_commit")
     failpoints.reach("restore.after_commit")
@@ -207,7 +208,7 @@ def _write_back(tenant_id: UUID, bodies: Mapping[UUID, str], places: Mapping[UUI
 
 
 def come_back(tx: database.Transaction, tenant_id: UUID, memory_ids: Sequence[UUID]) -> None:
-    """Let memories whose rows are whole again be active: used just now, and out of cold storage.
+    """Let memories whose rows are whole again be active, and used just now; what is in cold storage is to be discarded.
 
     Args:
         tx: The tenant's transaction, which has locked the rows of the memories.
@@ -218,12 +219,14 @@ def come_back(tx: database.Transaction, tenant_id: UUID, memory_ids: Sequence[UU
         return
     used, era, now = restores.use(tx, tenant_id, states.lock(tx, tenant_id, memory_ids))
     restores.come_back(tx, tenant_id, used, "cold", era, now)
-    discard(tx, tenant_id, memory_ids)
     work.add(tx, work.SEARCHED_BY, tenant_id, used.ids)
 
 
 def discard(tx: database.Transaction, tenant_id: UUID, memory_ids: Sequence[UUID]) -> None:
-    """Give up what is in cold storage of these memories, and destroy its keys; the rows stay as they are."""
+    """Give up what is in cold storage of these memories, and destroy its keys; the rows stay as they are.
+
+    Segments are locked after words: call it after whatever locks those.
+    """
     key_ids = cold.take_out(tx, tenant_id, memory_ids)
     if key_ids:
         keys.remove_records(tx, tenant_id, key_ids)

@@ -93,6 +93,7 @@ def store(tenant_id: UUID, careful: Sequence[Arrival]) -> int:
         if reworded:
             policy = policies.current(tx, tenant_id)
             words.index(tx, tenant_id, [*reworded, *former], policy.language, policy.time_zone)
+        cold_restore.discard(tx, tenant_id, thawed)
         through = {row.memory_id: latest[key].memory_id for key, row in overtaken}
         final = {row: written.aliases.get(stored, stored) for row, stored in through.items()}
         memories.add_aliases(tx, tenant_id, {**written.aliases, **final})

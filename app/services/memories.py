@@ -29,6 +29,8 @@ from app.store import (
     memories,
     memory_strength,
     scores,
+    spaces,
+    states,
     tenant_counts,
     tiers,
     words,
@@ -100,8 +102,8 @@ def edit(tenant_id: UUID, memory_id: UUID, patch: MemoryPatch) -> Stored:
     with stored_only(tenant_id, memory_id), database.tenant(tenant_id) as tx:
         stored_id = _lock_free(tx, tenant_id, memory_id) if changes else lock(tx, tenant_id, memory_id)
         _check_whole(tx, tenant_id, stored_id)
-        restored = restores.restore(tx, tenant_id, [stored_id])
         again = memories.ENRICHED_FIELDS & changes.keys()
+        restored = _restored(tx, tenant_id, stored_id, anew=bool(again))
         former = words.neighbours(tx, tenant_id, [stored_id]) if again else []
         later = embeddings.remove(tx, tenant_id, [stored_id]) if again else set()
         before = tenant_counts.of(tx, tenant_id, [stored_id]) if "text" in changes else None
@@ -128,6 +130,14 @@ def edit(tenant_id: UUID, memory_id: UUID, patch: MemoryPatch) -> Stored:
     if edited is None:
         raise NotFound("this tenant has no such memory")
     return edited
+
+
+def _restored(tx: database.Transaction, tenant_id: UUID, stored_id: UUID, *, anew: bool) -> list[UUID]:
+    """Bring a memory back if it is archived; what it says anew is embedded again."""
+    if anew:  # a restore only holds the spaces, and two that hold them can't both go on to lock them
+        states.lock(tx, tenant_id, [stored_id])
+        spaces.lock(tx, tenant_id)
+    return restores.restore(tx, tenant_id, [stored_id])
 
 
 def _check_whole(tx: database.Transaction, tenant_id: UUID, stored_id: UUID) -> None:

@@ -70,9 +70,9 @@ def remove(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> None:
     if len(memory_ids) > MOST:
         raise ValueError(len(memory_ids))
     values: dict[str, Any] = {"tenant": tenant_id, "ids": Uuids(memory_ids), "stages": list(work.STAGES)}
-    key_store.remove_records(tx, tenant_id, cold.take_out(tx, tenant_id, memory_ids))
     later = embeddings.remove(tx, tenant_id, memory_ids) - set(memory_ids)
     words.remove(tx, tenant_id, memory_ids)
+    key_store.remove_records(tx, tenant_id, cold.take_out(tx, tenant_id, memory_ids))  # segments after words
     for statement in (*ELSEWHERE.values(), *_REMOVE_OWN):
         driver(tx).execute(statement.encode(), values)
     work.add(tx, [work.EMBED], tenant_id, _searched(tx, tenant_id, later))

@@ -1,0 +1,152 @@
+"""All that moves, changes and removes memories at once, against one tenant: no deadlock, and every memory in one place.
+
+`--rounds` says for how many seconds.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from app.clients.cold_store import cold_store
+from app.domain.keys import SCOPES
+from app.errors import EbbingError
+from app.services import archive, audit, bases, cold, cold_restore, compaction, counts, removals, sweep
+from app.services.passing import is_passing
+from tests.api.caller import Api
+from tests.service import Service, Tenant
+from tests.services import attic
+
+MEMORIES = 60
+DEADLOCKS = "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"
+IN_PLACES = """
+SELECT memory_id, tier, short.memory_id IS NOT NULL, cold.memory_id IS NOT NULL
+FROM memory_state AS state
+LEFT JOIN archived_memories AS short USING (tenant_id, memory_id)
+LEFT JOIN cold_memories AS cold USING (tenant_id, memory_id)
+WHERE tenant_id = %s AND tier <> 'deleted'
+"""
+
+
+class Crowd:
+    """Threads that each do one thing again and again, until time is up.
+
+    Attributes:
+        did: How often what was done.
+        failed: Errors that nothing waits for, and answers of 500 and more.
+    """
+
+    def __init__(self, api: Api, tenant: Tenant, ids: list[UUID], seconds: float) -> None:
+        self.api, self.tenant, self.ids = api, tenant, ids
+        self.until = time.monotonic() + seconds
+        self.did: Counter[str] = Counter()
+        self.failed: list[str] = []
+
+    def any(self, chance: random.Random) -> UUID:
+        return chance.choice(self.ids)
+
+    def ask(self, method: str, path: str, **given: object) -> int:
+        answer = self.api.request(method, path, key=self.tenant.key, **given)
+        if answer.status_code >= 500:
+            self.failed.append(f"{method} {path}: {answer.status_code} {answer.text}")
+        self.did[f"{method} {answer.status_code}"] += 1
+        return answer.status_code
+
+    def run(self, things: dict[str, Callable[[random.Random], object]]) -> None:
+        threads = [threading.Thread(target=self._again, args=thing, name=thing[0]) for thing in things.items()]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    def _again(self, name: str, do: Callable[[random.Random], object]) -> None:
+        chance = random.Random(name)
+        while time.monotonic() < self.until:
+            try:
+                do(chance)
+                self.did[name] += 1
+            except Exception as error:  # noqa: BLE001 - whatever it is, the test tells of it
+                if not isinstance(error, cold.SegmentLost) and not (
+                    isinstance(error, EbbingError) and is_passing(error)
+                ):
+                    self.failed.append(f"{name}: {error!r}")
+
+
+@pytest.fixture
+def api(service: Service, tmp_path: Path) -> Iterator[Api]:
+    service.configure(cold_url=tmp_path.as_uri(), master_key="a master key of tests, as long as it must be")
+    cold_store.cache_clear()
+    with Api(service) as started:
+        yield started
+    cold_store.cache_clear()
+
+
+def test_all_at_once(api: Api, rounds: int) -> None:
+    service = api.service
+    tenant = service.tenant(scopes=SCOPES)
+    own = tenant.tenant_id
+    told = [{"text": f"turn {n} of a boat", "thread": f"t{n % 3}", "external_id": f"e{n}"} for n in range(MEMORIES)]
+    ids = attic.remember(service, own, *told)
+    service.rows("UPDATE policies SET effective_at = '2000-01-01' WHERE tenant_id = %s", own)
+    before = service.one(DEADLOCKS)
+    crowd = Crowd(api, tenant, ids, rounds)
+
+    def fade(chance: random.Random) -> None:
+        one = crowd.any(chance)
+        attic.fade(service, [one], chance.choice((20, 60, 400)))
+        service.rows("UPDATE memory_state SET restored_at = NULL, access_count = 0 WHERE memory_id = %s", one)
+
+    def hold(chance: random.Random) -> None:
+        body = {"memory_ids": [str(crowd.any(chance))], "reason": "court"}
+        answer = api.post("/v1/privacy/holds", json=body, key=tenant.key)
+        if answer.status_code == 201:
+            crowd.ask("POST", f"/v1/privacy/holds/{answer.json()['id']}/release")
+
+    def send(chance: random.Random) -> None:
+        place = chance.randrange(MEMORIES)
+        service.send(own, told[place] | {"text": f"said anew {chance.random()}"}, f"new {chance.random()}")
+        service.work()
+
+    def touch(chance: random.Random) -> None:
+        crowd.ask("POST", f"/v1/memories/{crowd.any(chance)}/touch", json={})
+
+    crowd.run(
+        {
+            "fade": fade,
+            "sweep": lambda _: sweep.sweep(own),
+            "archive": lambda _: archive.move(own, None, None),
+            "cold": lambda _: cold.move(own),
+            "delete": lambda chance: removals.delete(own) if chance.random() < 0.1 else None,
+            "thaw": lambda chance: cold_restore.restore(own, chance.sample(ids, 5)),
+            "compact": lambda _: (compaction.compact(own), cold.delete(own, compaction._drop(own))),
+            "recount": lambda _: counts.recount(own),
+            "refit": lambda _: bases.refit(own),
+            "verify": lambda _: audit.watch(own),
+            "touch": touch,
+            "restore": lambda chance: crowd.ask("POST", f"/v1/memories/{crowd.any(chance)}/restore"),
+            "edit": lambda chance: crowd.ask(
+                "PATCH", f"/v1/memories/{crowd.any(chance)}", json={"text": f"edited {chance.random()}"}
+            ),
+            "remove": lambda chance: (
+                chance.random() < 0.05 and crowd.ask("DELETE", f"/v1/memories/{crowd.any(chance)}")
+            ),
+            "hold": hold,
+            "send": send,
+        }
+    )
+    assert crowd.failed == [], crowd.did
+    assert service.one(DEADLOCKS) == before
+    places = service.rows(IN_PLACES, own)
+    assert [row for row in places if row[2:] != (row[1] == "archived", row[1] == "cold")] == []
+    assert not any(counts.recount(own)), "the tenant's numbers were right all the while"
+    found = audit.verify(own)
+    assert (found.broken, found.finished) == (None, True)
+    service.work()
+    attic.check(service, [memory_id for memory_id, *_ in places])
