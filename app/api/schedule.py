@@ -42,7 +42,7 @@ def run(caller: Maintainer, name: str, body: Annotated[bytes, Depends(body_of)])
     """
     wanted = decode(body, Due) if body else Due()
     if not wanted.dry_run:
-        return shapes.answer(_run(schedule.run(caller.tenant_id, name, wanted.as_of)), 202)
+        return shapes.answer(_run(schedule.run(caller.tenant_id, name, wanted.as_of, caller.key_id)), 202)
     begin = None if wanted.cursor is None else Place(*shapes.part_in_cursor(wanted.cursor))
     found = schedule.preview(caller.tenant_id, name, wanted.as_of, begin, wanted.limit)
     page = {

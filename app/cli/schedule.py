@@ -109,7 +109,8 @@ def run(
         typer.echo(f"job {started['job_id']} is started")
     else:
         typer.echo(f"{plain(name)} is {ended['status']}, {ended['done']:,} dealt with")
-        print_table(["step", "done"], list(ended["counts"].items()), right=["done"])
+        did = sorted((what, count) for what, count in ended["counts"].items() if count)
+        print_table(["step", "done"], did, right=["done"])
     if ended is not None and ended["status"] != "done":
         raise typer.Exit(Code.FAILED)
 

@@ -16,10 +16,11 @@ from zoneinfo import ZoneInfo
 
 import structlog
 
+from app.domain.audit import SYSTEM
 from app.domain.dynamics.timeline import Era, Timeline
 from app.domain.policy import Policy
 from app.errors import Conflict, NotFound
-from app.services import jobs, night_preview, strengths, sweep
+from app.services import audit, jobs, night_preview, strengths, sweep
 from app.services.cron import jitter, next_time
 from app.services.night_preview import Page, Place
 from app.settings import settings
@@ -115,13 +116,14 @@ def runs(tenant_id: UUID, task: str, older_than: tuple[datetime, UUID] | None, l
         return schedules.page(tx, tenant_id, task, older_than, limit)
 
 
-def run(tenant_id: UUID, task: str, as_of: datetime | None = None) -> Run:
+def run(tenant_id: UUID, task: str, as_of: datetime | None = None, actor: str = SYSTEM) -> Run:
     """Run it now, paused or not. Returns the run; where one is under way, that one.
 
     Args:
         tenant_id: The tenant.
         task: The schedule's name.
         as_of: The moment of all that it does; None for now.
+        actor: Id of the key that asks for it.
 
     Raises:
         NotFound: The tenant has no such schedule.
@@ -140,6 +142,7 @@ def run(tenant_id: UUID, task: str, as_of: datetime | None = None) -> Run:
         local_date = moment.astimezone(ZoneInfo(zone)).date()
         schedules.enter_run(tx, held, NewRun("by_hand", moment, local_date, job_id=job_id), moment)
         entered = _of_job(tx, tenant_id, job_id)
+        audit.enter(tx, tenant_id, "job_started", actor, details={"job": str(job_id), "kind": task})
     jobs.send_on()
     return entered
 

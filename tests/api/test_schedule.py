@@ -122,3 +122,6 @@ def test_a_night_may_be_of_an_earlier_moment(api: Api, tenant: Tenant) -> None:
     run = api.post("/v1/schedule/night/run", json={"as_of": then}, key=tenant.key)
     assert run.status_code == 202
     assert api.service.one("SELECT (parameters->>'as_of')::timestamptz = %s FROM jobs", then)
+    entered = "SELECT actor, details->>'kind' FROM audit WHERE action = 'job_started' AND details->>'job' = %s"
+    [(actor, kind)] = api.service.rows(entered, run.json()["job_id"])
+    assert (actor, kind) == (tenant.key.split("_")[1], "night"), "asked for by this key"

@@ -77,15 +77,16 @@ def test_some_would_without_that_grace(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("runs", [every_night, badly])
+@pytest.mark.parametrize(("runs", "memories"), [(badly, MEMORIES), (every_night, SOME)])
 def test_memories_are_where_the_reference_has_them(
-    service: Service, monkeypatch: pytest.MonkeyPatch, runs: Callable[[int], int]
+    service: Service, monkeypatch: pytest.MonkeyPatch, runs: Callable[[int], int], memories: int
 ) -> None:
     """As the service itself moves and restores them; what was deleted is nowhere."""
-    assert lived(service, monkeypatch, year(MEMORIES)).through(runs) == []
+    found = year(memories)
+    assert lived(service, monkeypatch, found).through(runs) == []
     left = service.one("SELECT count(*) FROM memories")
-    assert left == np.count_nonzero(year(MEMORIES).tiers[-1] != DECAY_TIERS.index("deleted"))
-    assert 0 < left < MEMORIES
+    assert left == np.count_nonzero(found.tiers[-1] != DECAY_TIERS.index("deleted"))
+    assert 0 < left < memories
 
 
 @pytest.mark.slow
