@@ -191,9 +191,7 @@ def _show_preview(found: dict[str, Any], *, as_json: bool) -> None:
     told = [
         (
             part["name"],
-            part["note"]
-            or ", ".join(f"{count:,} to {tier}" for tier, count in part["counts"].items() if count)
-            or "nothing",
+            part["note"] or ", ".join(f"{count:,} to {tier}" for tier, count in part["counts"].items()) or "nothing",
         )
         for part in found["steps"]
     ]

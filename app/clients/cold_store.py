@@ -27,6 +27,12 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 SCHEMES: Final = ("file", "s3", "gs", "az")
+CREDENTIALS: Final = {
+    "s3": "AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_REGION",
+    "gs": "GOOGLE_SERVICE_ACCOUNT, the path of its key",
+    "az": "AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY",
+}
+"""What names them in the environment; there are other ways, by role or by the machine."""
 CONNECT_SECONDS: Final = 5
 RETRIES: Final = 2
 PROBE_BYTES: Final = 64
@@ -255,7 +261,8 @@ def _remote(url: str, scheme: str, name: str) -> ColdStore:
         return ColdStore(make(url, client_options=client, retry_config=retry, **options), name)
     except (BaseError, ValueError) as error:
         detail = (
-            f"EBBING_COLD_URL: {name} can't be used as {scheme} ({type(error).__name__}): check it and its credentials"
+            f"EBBING_COLD_URL: {name} can't be used as {scheme} ({type(error).__name__}): "
+            f"check it, and what names its credentials, such as {CREDENTIALS[scheme]}"
         )
         raise Misconfigured(detail) from None
 

@@ -120,6 +120,15 @@ def test_other_addresses_are_refused(monkeypatch: pytest.MonkeyPatch, url: str) 
         opened(monkeypatch, cold_url=url)
 
 
+def test_stores_of_google_and_azure_are_opened_or_say_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert opened(monkeypatch, cold_url="gs://bucket/some").name == "gs://bucket/some"
+    with pytest.raises(Misconfigured, match="AZURE_STORAGE_ACCOUNT_NAME"):
+        opened(monkeypatch, cold_url="az://container/some")
+    monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_NAME", "name")
+    monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_KEY", "a2V5")
+    assert opened(monkeypatch, cold_url="az://container/some").name == "az://container/some"
+
+
 def test_the_api_starts_without_what_cold_storage_needs() -> None:
     heavy = ("obstore", "zstandard", "cryptography.hazmat")
     program = f"import sys, app.main; print([name for name in {heavy} if name in sys.modules])"
