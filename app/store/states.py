@@ -142,8 +142,7 @@ def lock_unmoved(tx: Connection, tenant_id: UUID, tier: str, limit: int) -> Held
 
 
 Wanted = Literal["due", "older", "due or older", "falling", "falling or older", "archived", "cold", "unsettled"]
-"""What `lock_due` would give, what `lock_older` would, or both; of them the active; all of a tier; or whatever may move
-in a night, whichever tier it is in."""
+"""What `lock_due` gives, `lock_older`, or both; of them the active; all of a tier; or what may move in a night."""
 
 
 def page_of(
@@ -156,8 +155,7 @@ def page_of(
 
 def count_of(tx: Connection, tenant_id: UUID, wanted: Wanted, as_of: float, version: int) -> int:
     """How many they are."""
-    values = {"tenant": tenant_id, "as_of": as_of, "version": version}
-    row = driver(tx).execute(_COUNTS[wanted], values).fetchone()
+    row = driver(tx).execute(_COUNTS[wanted], {"tenant": tenant_id, "as_of": as_of, "version": version}).fetchone()
     return int(row[0]) if row else 0
 
 
