@@ -1,0 +1,221 @@
+"""Summaries of the sources' own sentences: no model, no word that no source has, the same each time.
+
+Sentences are chosen one after another by what each adds to those chosen before: facts, words, sources, and how central
+it is (LexRank, Erkan and Radev 2004). Gains only shrink as more is chosen, so that the greedy choice is close to the
+best one (Lin and Bilmes 2011). What a sentence adds counts more the more it matters by the rules of salience, and
+nothing where it gives orders.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.domain.consolidation.facts import Facts, facts, stems
+from app.domain.consolidation.parameters import KEPT_SHARES, Level
+from app.domain.consolidation.records import Form, Source, Summary
+from app.domain.consolidation.rendering import Line, rendered
+from app.domain.consolidation.sentences import sentences
+from app.domain.salience import Evidence, judge
+from app.domain.salience.reading import meant
+from app.domain.wording import asks, spoken
+
+FLOOR_CHARACTERS: Final = 120
+"""What a summary may always have, however short its sources are."""
+KEY_POINTS_MAX: Final = 12
+
+_WORTH: Final = {"link": 3.0, "number": 3.0, "date": 2.5, "denied": 2.0, "name": 1.5}
+_SALIENT_WORTH = 5.0  # of a sentence's salience, which is no other's
+_SOURCE_WORTH = 1.0
+_WORD_WORTH = 0.35
+_CENTRAL_WORTH = 1.5
+_LATER = 0.3  # how much more what was said last counts: of two values, the new one holds
+_ASKED = 0.4  # what a question counts by: it tells little
+_SAME_COSINE = 0.8
+_SAME_GAIN = 0.25  # of a sentence like one that is chosen, what counts beside facts of its own
+_DAMPING = 0.85
+_ROUNDS = 30
+_COST_EXPONENT = 0.75  # of a sentence's length: between many short ones and the most telling
+_COST_CHARACTERS = 20  # of a sentence beside its own
+_TELLING_WORDS = 3
+_IDLE = 0.12  # salience below which a sentence of fewer words and no fact is chatter
+
+
+@dataclass(frozen=True, slots=True)
+class _Sentence:
+    """A sentence as a candidate.
+
+    Attributes:
+        line: Where it stands and who says it.
+        worth: What each thing that it adds is worth, by a name for it.
+        own: Which of these are facts.
+        weight: What its gains are multiplied by.
+        central: How central it is, 0 to 1.
+    """
+
+    line: Line
+    worth: dict[str, float]
+    own: frozenset[str]
+    weight: float
+    central: float
+
+
+def extract(sources: Sequence[Source], form: Form, level: Level) -> Summary:
+    """A summary out of the sources' sentences.
+
+    It has at most the level's share of their characters, or `FLOOR_CHARACTERS`, or one sentence where that is longer.
+    `duplicates` has the fullest source whole, and of the others what states facts that it lacks.
+
+    Args:
+        sources: One or more, in any order.
+    """
+    ordered = sorted(sources, key=lambda source: (source.said_at, source.memory_id))
+    candidates = _candidates(ordered)
+    if not candidates:
+        return Summary(_plainest(ordered), (), "extractive")
+    chosen = _fullest(candidates) if form == "duplicates" else _best(candidates, form, allowed(sources, level))
+    lines = [candidates[at].line for at in sorted(chosen)]
+    return Summary(rendered(lines, form), _key_points(candidates, chosen), "extractive")
+
+
+def allowed(sources: Iterable[Source], level: Level) -> int:
+    """How many characters a summary of these sources may have at a level."""
+    return max(FLOOR_CHARACTERS, int(KEPT_SHARES[level][1] * sum(len(source.text) for source in sources)))
+
+
+def _candidates(ordered: Sequence[Source]) -> list[_Sentence]:
+    """All sentences of the sources that say something, in order."""
+    lines = [
+        Line(place, sentence, source.speaker, source.said_at)
+        for place, source in enumerate(ordered)
+        for sentence in sentences(_unspoken(source))
+    ]
+    if not lines:
+        return []
+    found = [facts(line.text) for line in lines]
+    names = frozenset().union(*(each.names for each in found))
+    words = [stems(line.text) for line in lines]
+    spread = Counter(word for each in words for word in set(each))
+    central = _centrality(_vectors(words, spread))
+    saliences = [judgement.salience for judgement in judge([Evidence(line.text, line.speaker) for line in lines])]
+    last = max(len(ordered) - 1, 1)
+    candidates = []
+    for at, (line, salience) in enumerate(zip(lines, saliences, strict=True)):
+        stated, stemmed = found[at], words[at]
+        own = _stated(stated, names)
+        worth = {name: _WORTH[name.partition(":")[0]] for name in own}
+        worth |= {f"word:{word}": _WORD_WORTH * spread[word] ** 0.5 for word in stemmed}
+        worth[f"salience:{at}"] = _SALIENT_WORTH * salience
+        worth[f"source:{line.source}"] = _SOURCE_WORTH * min(len(stemmed) / _TELLING_WORDS, 1)
+        weight = (0.75 + 0.5 * ordered[line.source].importance) * (1 + _LATER * line.source / last)
+        weight *= _ASKED if asks(line.text) else 1
+        if not meant(line.text).strip() or not (own or salience >= _IDLE or len(stemmed) >= _TELLING_WORDS):
+            weight = 0.0
+        candidates.append(_Sentence(line, worth, own, weight, float(central[at])))
+    return candidates
+
+
+def _unspoken(source: Source) -> str:
+    """The text without its speaker in front, who is given anyway."""
+    if source.speaker and spoken(source.text, source.speaker) == source.text:
+        return source.text.lstrip()[len(source.speaker) + 1 :]
+    return source.text
+
+
+def _stated(found: Facts, names: frozenset[str]) -> frozenset[str]:
+    """Facts under names for them; a word at the start of a sentence is a name where it is one elsewhere."""
+    return frozenset(
+        [
+            *(f"name:{name}" for name in found.names | (found.starts & names)),
+            *(f"number:{number}" for number in found.numbers),
+            *(f"date:{date}" for date in found.dates),
+            *(f"link:{link}" for link in found.links),
+            *(f"denied:{word}" for word in found.denied),
+        ]
+    )
+
+
+def _vectors(words: Sequence[Sequence[str]], spread: Counter[str]) -> NDArray[np.float64]:
+    """Unit vectors of tf-idf, shape (n, words)."""
+    place = {word: at for at, word in enumerate(spread)}
+    rows = np.zeros((len(words), max(len(place), 1)))
+    for at, each in enumerate(words):
+        for word in each:
+            rows[at, place[word]] += np.log1p(len(words) / spread[word])
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    unit: NDArray[np.float64] = rows / np.where(lengths == 0, 1, lengths)
+    return unit
+
+
+def _centrality(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
+    """How central each sentence is among all, 0 to 1."""
+    near = vectors @ vectors.T
+    steps = near / np.maximum(near.sum(axis=1, keepdims=True), 1e-12)
+    found = np.full(len(near), 1 / len(near))
+    for _ in range(_ROUNDS):
+        found = (1 - _DAMPING) / len(near) + _DAMPING * (found @ steps)
+    scaled: NDArray[np.float64] = found / found.max()
+    return scaled
+
+
+def _gain(sentence: _Sentence, covered: set[str]) -> float:
+    added = sum(value for name, value in sentence.worth.items() if name not in covered)
+    if not sentence.own <= covered or added > _SAME_GAIN * sum(sentence.worth.values()):
+        return sentence.weight * (added + _CENTRAL_WORTH * sentence.central)
+    return 0.0
+
+
+def _best(candidates: Sequence[_Sentence], form: Form, most: int) -> list[int]:
+    """Places of the chosen, the best first: as many as fit."""
+    costs = [(len(each.line.text) + _COST_CHARACTERS) ** _COST_EXPONENT for each in candidates]
+    chosen: list[int] = []
+    covered: set[str] = set()
+    left = set(range(len(candidates)))
+    while left:
+        gains = {at: _gain(candidates[at], covered) / costs[at] for at in left}
+        best = max(sorted(left), key=gains.__getitem__)
+        left.remove(best)
+        if gains[best] <= 0 and chosen:
+            break
+        lines = [candidates[at].line for at in sorted([*chosen, best])]
+        if not chosen or len(rendered(lines, form)) <= most:
+            chosen.append(best)
+            covered |= candidates[best].worth.keys()
+    return chosen
+
+
+def _fullest(candidates: Sequence[_Sentence]) -> list[int]:
+    """Places of the sentences of the source that states most, and of those that state what it doesn't."""
+    by_source: dict[int, list[int]] = {}
+    for at, each in enumerate(candidates):
+        by_source.setdefault(each.line.source, []).append(at)
+
+    def fullness(source: int) -> tuple[float, int]:
+        names = {name: worth for at in by_source[source] for name, worth in candidates[at].worth.items()}
+        return sum(names.values()), source
+
+    chosen = by_source[max(by_source, key=fullness)]
+    covered = {name for at in chosen for name in candidates[at].worth}
+    for at in sorted(set(range(len(candidates))) - set(chosen), key=lambda at: (-len(candidates[at].own), at)):
+        if candidates[at].weight and not candidates[at].own <= covered:
+            chosen = [*chosen, at]
+            covered |= candidates[at].worth.keys()
+    return chosen
+
+
+def _key_points(candidates: Sequence[_Sentence], chosen: Sequence[int]) -> tuple[str, ...]:
+    """The chosen sentences that state facts, at most `KEY_POINTS_MAX`, in order; the best where none does."""
+    telling = [at for at in chosen if any(not name.startswith("name:") for name in candidates[at].own)]
+    telling += [at for at in chosen if at not in telling]
+    lines = [candidates[at].line for at in sorted(telling[:KEY_POINTS_MAX])]
+    return tuple(dict.fromkeys(spoken(" ".join(line.text.split()), line.speaker) for line in lines))
+
+
+def _plainest(ordered: Sequence[Source]) -> str:
+    """The shortest text, where none has a word."""
+    return min((source.text for source in ordered), key=len)

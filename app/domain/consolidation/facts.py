@@ -1,0 +1,219 @@
+"""Facts that can be told from the form of a text: names, numbers, dates, links, and what is denied.
+
+They are what a summary must not lose, and what it must not invent. Each is written in one way, however the text writes
+it: "3,000" and "three thousand" are one number, "May 3rd" and "2025-05-03" one day.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+from app.domain.inflection import other_forms
+from app.domain.salience.grammar import NEGATIONS
+from app.domain.wording import STOP_WORDS
+
+MONTHS: Final = (
+    *("january", "february", "march", "april", "may", "june"),
+    *("july", "august", "september", "october", "november", "december"),
+)
+DAYS: Final = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+
+_DENIALS_ELSEWHERE = "nicht kein keine keinen keinem nie niemals jamais pas rien nunca jamás não nao mai niet geen inte"
+_DENIALS: Final = (NEGATIONS - {"longer"}) | frozenset(_DENIALS_ELSEWHERE.split())
+_UNSPACED: Final = re.compile(
+    "[不没沒未无無別别][\u3040-\u9fff]{1,2}|ない|ません"
+)  # denials where words have no blanks
+_WORD: Final = re.compile(r"[^\W_]+(?:['’](?!s\b)[^\W_]+)*")
+_LINK: Final = re.compile(
+    r"(?:[a-z][a-z+.-]{1,15}://|www\.)[^\s<>\"]+|[\w.+-]+@[\w-]+(?:\.[\w-]+)+|(?<![\w.])[@#][^\W\d]\w+"
+    r"|\b[\w-]+(?:\.[\w-]+)*\.[a-z]{2,}\b(?:/[^\s<>\"]*)?",
+    re.IGNORECASE,
+)
+_MONTH = "|".join(f"{name[:3]}(?:{name[3:]})?" for name in MONTHS) + "|sept"
+_DATE: Final = re.compile(
+    rf"\b(?P<iso>\d{{4}}-\d\d-\d\d)(?!\d)"
+    rf"|\b(?P<day>\d{{1,2}})(?:st|nd|rd|th)?(?: of)? (?P<month>{_MONTH})\b\.?(?:,? (?P<year>\d{{4}})\b)?"
+    rf"|\b(?P<month2>{_MONTH})\.? (?P<day2>\d{{1,2}})(?:st|nd|rd|th)?\b(?:,? (?P<year2>\d{{4}})\b)?"
+    rf"|\b(?P<month3>(?-i:[A-Z])(?:{'|'.join(name[1:] for name in MONTHS)}))\b(?: (?P<year3>\d{{4}})\b)?",
+    re.IGNORECASE,
+)
+_NUMBER: Final = re.compile(r"\d+(?:[.,:/'’-]\d+)*(?P<thousand>k\b)?", re.IGNORECASE)
+_THOUSANDS: Final = re.compile(r"\d{1,3}(?:[.,'’]\d{3})+")
+_SMALL_WORDS = (
+    "two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen "
+    "nineteen"
+)
+_SMALL: Final = {word: value for value, word in enumerate(_SMALL_WORDS.split(), start=2)}
+_TENS: Final = {
+    word: value
+    for value, word in zip(
+        range(20, 100, 10), ("twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"), strict=True
+    )
+}
+_SCALES: Final = {"hundred": 100, "thousand": 1_000, "million": 1_000_000}
+_COUNT = "|".join([*_SMALL, "one", *_TENS])
+_SPELT: Final = re.compile(
+    rf"\b(?:(?P<tens>{'|'.join(_TENS)})[- ](?P<unit>one|{'|'.join(list(_SMALL)[:8])})|(?P<count>{_COUNT}|an?))\b"
+    rf"(?: (?P<scale>{'|'.join(_SCALES)})\b)?",
+    re.IGNORECASE,
+)
+_ENDS: Final = frozenset('.!?:…\n"“”([{-–•*/>')
+_NO_NAMES: Final = frozenset({"i", "ok", "am", "pm", "mr", "mrs", "ms", "dr"}) | frozenset(MONTHS) | frozenset(DAYS)
+_IDEOGRAPHS: Final = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\u0e00-\u0e7f]")
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What a text states that can be told by its form; all in lower case.
+
+    Attributes:
+        names: Words written as names where no sentence begins.
+        starts: Words with a capital at the start of a sentence, which may be names or not.
+        numbers: Numbers outside of dates, in digits.
+        dates: Days and months, as `05-03` or `05`, and years that go with them.
+        links: Addresses, handles, tags.
+        denied: Stems of what follows a negation.
+    """
+
+    names: frozenset[str]
+    starts: frozenset[str]
+    numbers: frozenset[str]
+    dates: frozenset[str]
+    links: frozenset[str]
+    denied: frozenset[str]
+
+
+def facts(text: str) -> Facts:
+    """The facts of a text."""
+    links, rest = _links(text) if any(sign in text for sign in ".@#:") else (frozenset[str](), text)
+    dates: frozenset[str] = frozenset()
+    if (found := [*_DATE.finditer(rest)]) and (dates := frozenset(part for each in found for part in _dated(each))):
+        rest = _DATE.sub(" | ", rest)
+    names, starts = _names(rest)
+    return Facts(names, starts, frozenset(_numbers(rest)), dates, links, frozenset(_denied(rest)))
+
+
+def numbers(text: str) -> frozenset[str]:
+    """All numbers of a text, those of its dates and links too."""
+    return frozenset(_numbers(text))
+
+
+def denies(text: str) -> bool:
+    """Whether a text denies something."""
+    return _UNSPACED.search(text) is not None or any(_is_denial(word) for word in _words(text))
+
+
+def stems(text: str) -> list[str]:
+    """The words of a text that say what it is about, without their endings; runs without blanks in pairs of signs."""
+    found = []
+    for word in _words(text):
+        if _IDEOGRAPHS.search(word):
+            found += [word[at : at + 2] for at in range(max(len(word) - 1, 1))]
+        elif word not in STOP_WORDS:
+            found.append(stem(word))
+    return found
+
+
+@lru_cache(maxsize=50_000)
+def stem(word: str) -> str:
+    """What forms of a word have in common, the irregular ones of English too: went and going are one."""
+    forms = other_forms(word)
+    if forms:
+        word = min(word, *forms)
+    for ending in ("ies", "ing", "ed", "es", "s", "ly", "er", "en", "e", "y"):
+        if word.endswith(ending) and len(word) - len(ending) >= 3:
+            return word[: -len(ending)]
+    return word
+
+
+def _words(text: str) -> list[str]:
+    return _WORD.findall(text.lower().replace("’", "'"))
+
+
+def _links(text: str) -> tuple[frozenset[str], str]:
+    """The links, and the text without them."""
+    found = frozenset(_bare(link[0]).casefold() for link in _LINK.finditer(text))
+    return found, _LINK.sub(lambda link: f"| {link[0][len(_bare(link[0])) :]}", text) if found else text
+
+
+def _bare(link: str) -> str:
+    return link.rstrip(".,;:!?)]}'\"’”/")
+
+
+def _dated(date: re.Match[str]) -> Iterator[str]:
+    if date["iso"]:
+        year, month, day = date["iso"].split("-")
+        yield from (f"{month}-{day}", month, year)
+        return
+    name = date["month"] or date["month2"] or date["month3"]
+    month = f"{_month(name):02}"
+    yield month
+    if day := date["day"] or date["day2"]:
+        yield f"{month}-{int(day):02}"
+    if year := date["year"] or date["year2"] or date["year3"]:
+        yield year
+
+
+def _month(name: str) -> int:
+    return next(at for at, month in enumerate(MONTHS, start=1) if month.startswith(name[:3].lower()))
+
+
+def _numbers(text: str) -> Iterator[str]:
+    for match in _NUMBER.finditer(text):
+        written = match[0].removesuffix(match["thousand"] or "")
+        yield f"{_plain(written)}000" if match["thousand"] else _plain(written)
+    for spelt in _SPELT.finditer(text):
+        value = _value(spelt)
+        if value > 1:
+            yield str(value)
+
+
+def _plain(written: str) -> str:
+    if _THOUSANDS.fullmatch(written):
+        return re.sub(r"\D", "", written)
+    whole, sign, rest = written.partition("." if "." in written else ",")
+    if sign and rest.isdecimal():
+        return f"{whole}.{rest.rstrip('0')}".rstrip(".")
+    return written.removesuffix(":00").replace("’", "'")
+
+
+def _value(spelt: re.Match[str]) -> int:
+    if spelt["tens"]:
+        value = _TENS[spelt["tens"].lower()] + _SMALL.get(spelt["unit"].lower(), 1)
+    else:
+        word = spelt["count"].lower()
+        value = _SMALL.get(word) or _TENS.get(word) or 1
+    return value * _SCALES[spelt["scale"].lower()] if spelt["scale"] else value
+
+
+def _names(text: str) -> tuple[frozenset[str], frozenset[str]]:
+    """Words written as names, and those with a capital where a sentence begins."""
+    names: set[str] = set()
+    starts: set[str] = set()
+    for match in _WORD.finditer(text):
+        word = match[0]
+        if not word[0].isupper():
+            continue
+        low = word.lower().replace("’", "'")
+        if low in _NO_NAMES or low.startswith("i'"):
+            continue
+        before = text[: match.start()].rstrip(" \t'’")[-1:]
+        (starts if not before or before in _ENDS else names).add(low)
+    return frozenset(names), frozenset(starts)
+
+
+def _denied(text: str) -> Iterator[str]:
+    every = _words(text)
+    for at, word in enumerate(every):
+        if _is_denial(word):
+            after = (stem(each) for each in every[at + 1 : at + 5] if each not in STOP_WORDS)
+            yield next(after, "")
+    yield from _UNSPACED.findall(text)
+
+
+def _is_denial(word: str) -> bool:
+    return word in _DENIALS or word.endswith("n't")

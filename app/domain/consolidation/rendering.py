@@ -1,0 +1,80 @@
+"""Sentences of several sources as one text: who says what, and when where that is the point."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from itertools import groupby
+from typing import Final
+
+from app.domain.consolidation.facts import MONTHS
+from app.domain.consolidation.records import Form
+from app.domain.consolidation.sentences import joined
+from app.domain.salience.reading import is_foreign, tokens_of
+
+_LATER: Final = ("two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A sentence of a source.
+
+    Attributes:
+        source: Place of the source among all, in the order of time.
+        text: The sentence.
+        speaker: Who says it.
+        said_at: When, in seconds since 1970.
+    """
+
+    source: int
+    text: str
+    speaker: str | None
+    said_at: float
+
+
+def rendered(lines: Sequence[Line], form: Form) -> str:
+    """The sentences as a text: a line for each speaker's turn, in a narrative with its day in front.
+
+    Args:
+        lines: In order.
+        form: What the text is to be.
+    """
+    if form == "narrative":
+        return "\n".join(_told(lines))
+    turns = groupby(lines, key=lambda line: line.speaker)
+    return "\n".join(_turn(speaker, [line.text for line in turn]) for speaker, turn in turns)
+
+
+def day(said_at: float) -> date:
+    """The day of a moment, in UTC."""
+    return datetime.fromtimestamp(said_at, UTC).date()
+
+
+def _turn(speaker: str | None, texts: list[str]) -> str:
+    return f"{speaker}: {joined(texts)}" if speaker else joined(texts)
+
+
+def _told(lines: Sequence[Line]) -> Iterator[str]:
+    """The turns of each day; a day is told by its distance where the one before is close."""
+    plain = not is_foreign([token for line in lines for token in tokens_of(line.text)])
+    before: date | None = None
+    for (today, speaker), turn in groupby(lines, key=lambda line: (day(line.said_at), line.speaker)):
+        text = joined([line.text for line in turn])
+        if today == before:
+            yield f"{speaker}: {text}" if speaker else text
+            continue
+        when = _when(today, before) if plain else today.isoformat()
+        yield f"{when}, {speaker}: {text}" if speaker else f"{when}: {text}"
+        before = today
+
+
+def _when(today: date, before: date | None) -> str:
+    """A day in plain English: by its distance up to a dozen days, else by its date."""
+    days = (today - before).days if before else 0
+    if days == 1:
+        return "The next day"
+    if 1 < days <= len(_LATER) + 1:
+        return f"{_LATER[days - 2].capitalize()} days later"
+    year = "" if before and before.year == today.year else f" {today.year}"
+    return f"On {today.day} {MONTHS[today.month - 1].capitalize()}{year}"

@@ -1,0 +1,69 @@
+"""Sentences of a text, in whatever script, as they stand in it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+LONG_CHARACTERS: Final = 320
+"""A sentence beyond this is cut where it pauses: a text without full stops is no single thought."""
+
+_SHORT_FORMS: Final = (
+    "dr mr mrs ms prof st no vs etc e.g i.e approx inc ltd co jr sr dept est fig min max jan feb mar apr jun jul aug "
+    "sep sept oct nov dec bzw z.b usw ca nr"
+)
+_SHORT: Final = frozenset(_SHORT_FORMS.split())
+# The end of a sentence, or of a line; scripts without blanks have signs of their own.
+_END: Final = re.compile(
+    r"(?P<stop>[.!?…]+[\"'”’)\]]*)(?=\s)|[!?。！？｡।॥۔؟]+[\"'”’」』）)]*|\n+"  # noqa: RUF001 - signs of other scripts
+)
+_BULLET: Final = re.compile(r"\s*(?:[-*•–]|\d{1,2}[.)])\s+")
+_PAUSE: Final = re.compile(r"[;,:，、；،]\s*|\s[–—-]\s|\s")  # noqa: RUF001
+_WORDY: Final = re.compile(r"[^\W_]")
+_CLOSED: Final = re.compile(r"[.!?…。！？｡।॥۔؟:;,][\"'”’」』）)\]]*$")  # noqa: RUF001
+_NO_BLANKS: Final = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]")
+
+
+def sentences(text: str) -> list[str]:
+    """The sentences of a text in their order, none of them empty, bullets and blanks around them left out."""
+    return [part for sentence in _split(text) for part in _parts(_BULLET.sub("", sentence, count=1).strip())]
+
+
+def joined(parts: list[str]) -> str:
+    """Sentences one after another, each closed by a stop where it has none."""
+    text = ""
+    for part in parts:
+        foreign = _NO_BLANKS.search(part[-3:]) is not None
+        closed = part if _CLOSED.search(part) else f"{part}{'。' if foreign else '.'}"
+        text += closed if not text or foreign else f" {closed}"
+    return text
+
+
+def _split(text: str) -> Iterator[str]:
+    start = 0
+    for end in _END.finditer(text):
+        if end["stop"] == "." and _is_short(text[start : end.start()]):
+            continue
+        yield text[start : end.end()]
+        start = end.end()
+    yield text[start:]
+
+
+def _is_short(before: str) -> bool:
+    """Whether the full stop after this belongs to a short form: a title, an initial."""
+    word = before.rsplit(None, 1)[-1] if before.strip() else ""
+    bare = word.lstrip("(\"'“").casefold()
+    return bare in _SHORT or (len(word) == 1 and word.isupper() and word != "I")
+
+
+def _parts(sentence: str) -> Iterator[str]:
+    """The sentence, in parts where it is too long for one; nothing where it has no word."""
+    while len(sentence) > LONG_CHARACTERS:
+        ends = [pause.end() for pause in _PAUSE.finditer(sentence, LONG_CHARACTERS // 3, LONG_CHARACTERS)]
+        signed = [end for end in ends if not sentence[:end].rstrip()[-1:].isalnum()]
+        cut = (signed or ends or [LONG_CHARACTERS])[-1]
+        yield sentence[:cut].strip()
+        sentence = sentence[cut:].strip()
+    if _WORDY.search(sentence):
+        yield sentence
