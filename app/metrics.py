@@ -49,6 +49,8 @@ WORK: Final[dict[str, str]] = {
     "rated_memories": "Memories whose salience a model has rated.",
     "rating_cache_hits": "Ratings taken from an equal memory's, without a call.",
     "rating_failures": "Memories that a model was asked about in vain: refused, or put off by an ill provider.",
+    "summaries_by_model": "Summaries of memories that a model has written.",
+    "summaries_without_model": "Summaries of memories' own sentences, where a model was to be asked and wasn't heard.",
     "archived_memories": "Memories moved to the archive.",
     "reduced_vectors": "Vectors of archived memories that were reduced.",
     "cold_moved": "Memories moved into cold storage.",

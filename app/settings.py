@@ -181,6 +181,15 @@ class Settings(BaseSettings):
     score_batch_memories: int = Field(20, ge=1, le=100, description="Memories in one call for scores.")
     embed_batch_tokens: int = Field(64_000, ge=100, description="Tokens of memories in one call for vectors.")
     embed_batch_memories: int = Field(256, ge=1, le=2048, description="Memories in one call for vectors.")
+    summary_model: str | None = Field(
+        None, min_length=1, description="Model that sums up memories in consolidation; else `SALIENCE_MODEL`."
+    )
+    summary_tokens: int = Field(
+        16_000,
+        ge=100,
+        description="Tokens of memories that it is shown for one summary; of more, a summary is made of their own "
+        "sentences.",
+    )
 
     # A second look at the best results of a search, where the tenant's policy or the search asks for it
     reranker: str = Field(
@@ -286,6 +295,11 @@ class Settings(BaseSettings):
         """The reranker's model; empty where it has no choice of models."""
         defaults = {"llm": self.salience_model, "cross-encoder": CROSS_ENCODER}
         return self.reranker_model or defaults.get(self.reranker, "")
+
+    @property
+    def summarising_model(self) -> str:
+        """The model that sums up memories."""
+        return self.summary_model or self.salience_model
 
     @property
     def has_provider(self) -> bool:

@@ -44,7 +44,7 @@ __all__ = [
     "state",
 ]
 
-Purpose = Literal["score", "embed", "query", "rerank"]
+Purpose = Literal["score", "embed", "query", "rerank", "summarise"]
 
 FRESH_SECONDS: Final = 1.0
 """How long a process trusts what it has read; its own spending it adds at once."""
@@ -114,7 +114,7 @@ def spend(
 
     Args:
         model: Its name at the provider, by which it has its price.
-        memories: Memories that were rated, embedded or looked at again.
+        memories: Memories that were rated, embedded, looked at again or summed up.
         cache_hits: Memories that needn't be asked about.
     """
     usage = _summable(usage)
@@ -210,6 +210,7 @@ def models(config: Settings) -> list[str]:
     """The models that a provider is asked for."""
     asked = [
         config.salience_model,
+        config.summarising_model,
         *([config.embedder_model] if config.embedder == "openai" else []),
         *([config.rerank_model] if config.reranker == "llm" else []),
     ]

@@ -7,7 +7,7 @@ import json
 import struct
 from typing import Any
 
-from tests.provider import model
+from tests.provider import model, summaries
 
 DEFAULT_DIMENSIONS = 1536
 
@@ -36,13 +36,15 @@ def embeddings_answer(asked: dict[str, Any], mode: str) -> dict[str, Any]:
 
 def chat_answer(asked: dict[str, Any], mode: str) -> dict[str, Any]:
     lines = model.memories(asked["messages"])
-    if "query" in (lines[0] if lines else {}):
+    if "said_on" in (lines[0] if lines else {}):
+        content = summaries.answer(asked["messages"], lines, mode)
+    elif "query" in (lines[0] if lines else {}):
         content = _reranked([model.liking(lines[0]["query"], each) for each in lines[1:]], mode)
     else:
         content = _spoiled([model.score(memory) for memory in lines], mode)
     message: dict[str, Any] = {"role": "assistant", "content": content, "refusal": None}
     if mode == "refusal":
-        message = {"role": "assistant", "content": None, "refusal": "I can't rate this."}
+        message = {"role": "assistant", "content": None, "refusal": "I can't do this."}
     choice = {"index": 0, "message": message, "finish_reason": "length" if mode == "truncated" else "stop"}
     sent = sum(model.tokens(each["content"]) for each in asked["messages"])
     answer = {

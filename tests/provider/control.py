@@ -26,6 +26,23 @@ FAILURES = {
 CONNECTIONS = frozenset(
     {"hang", "refuse", "reset", "redirect", "trickle", "trickle_head", "garbage", "html", "long", "compressed"}
 )
+SUMMARY_SPOILS = frozenset(
+    [
+        "invented_number",
+        "invented_name",
+        "invented_link",
+        "invented_date",
+        "invented_point",
+        "other_words",
+        "denied",
+        "too_long",
+        "too_short",
+        "empty",
+        "no_points",
+        "leaked",
+        "wrong_span",
+    ]
+)
 SPOILS = frozenset(
     [
         "not_json",
@@ -49,6 +66,7 @@ SPOILS = frozenset(
         "zero",
         "not_base64",
         "no_usage",
+        *SUMMARY_SPOILS,
     ]
 )
 

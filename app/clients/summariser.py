@@ -1,0 +1,105 @@
+"""Summaries by a provider's chat model: asked, checked, asked once more where the answer can't be believed."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Sequence
+
+from app.clients.embedder import Spent, unnoted
+from app.clients.provider import Patience, Provider
+from app.clients.resilience import ProviderFailed, Reason
+from app.domain import scoring
+from app.domain.consolidation import checking, prompting
+from app.domain.consolidation.parameters import Level
+from app.domain.consolidation.records import Form, Source, Summary
+from app.settings import Settings
+
+TRIES = 2
+"""How often a model is asked for one summary that nothing but its own answers stand in the way of."""
+
+
+class Summariser:
+    """A chat model that sums up memories; may be used by many threads.
+
+    Args:
+        provider: Who is asked.
+        model: Name of the model there.
+        patience: How long one answer may take.
+        random_bytes: Gives so many random bytes, for the marks of the blocks.
+    """
+
+    def __init__(
+        self,
+        provider: Provider,
+        model: str,
+        patience: Patience,
+        *,
+        random_bytes: Callable[[int], bytes] = secrets.token_bytes,
+    ) -> None:
+        self._provider = provider
+        self._patience = patience
+        self._random_bytes = random_bytes
+        self.model = model
+
+    @classmethod
+    def from_settings(cls, settings: Settings) -> Summariser:
+        """The summariser that the settings name, with a provider of its own.
+
+        Raises:
+            Misconfigured: They name a provider that can't be.
+        """
+        return cls(Provider.from_settings(settings), settings.summarising_model, Patience(settings.llm_timeout_seconds))
+
+    @property
+    def is_resting(self) -> bool:
+        """Whether the provider has failed so often that nobody should ask it for now."""
+        return self._provider.health()["chat"] == "open"
+
+    def close(self) -> None:
+        """Close the provider's connections; it can't be used afterwards."""
+        self._provider.close()
+
+    def summary(
+        self,
+        sources: Sequence[Source],
+        form: Form,
+        level: Level,
+        extracted: Summary,
+        spent: Spent = unnoted,
+        may_ask: Callable[[], bool] = lambda: True,
+    ) -> Summary:
+        """A summary of the sources that has passed every check.
+
+        Args:
+            sources: One or more.
+            form: What it is to be.
+            level: How much shorter.
+            extracted: What their own sentences make; a model's summary has to be about as rich.
+            spent: Told what each answer has cost, the useless ones too.
+            may_ask: Whether a second answer may be asked for.
+
+        Raises:
+            ProviderFailed: There was no answer, or none that is believed; its detail is one of `checking.FAULTS`.
+        """
+        fault = ""
+        for _ in range(TRIES):
+            if fault and not may_ask():
+                break
+            mark = scoring.delimiter(self._random_bytes(scoring.DELIMITER_BYTES))
+            reply = self._provider.chat(
+                self.model,
+                prompting.messages(sources, form, level, mark, checking.FAULTS.get(fault)),
+                schema=prompting.ANSWER_SCHEMA,
+                tokens_max=prompting.answer_tokens_max(sources, level),
+                patience=self._patience,
+            )
+            spent(reply.usage)
+            if reply.problem is Reason.REFUSED:
+                raise ProviderFailed(reply.problem)
+            try:
+                if reply.problem is None:
+                    return checking.read(reply.content, sources, level, mark, extracted, self.model)
+                fault = "cut off"
+            except checking.Refused as refused:
+                fault = str(refused)
+        raise ProviderFailed(Reason.GARBAGE, fault)

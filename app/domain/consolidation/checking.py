@@ -1,0 +1,314 @@
+"""Whether a model's summary can be believed: it is about these memories, not too long, and says what they say.
+
+What is checked is what can be told by form. A name, number, date or link must be in a source, or be a speaker's or of
+the day something was said; most words must be the sources'; what a sentence denies or affirms, and whom a number is
+told of, must fit a source; and no fewer facts may be left than the sources' own sentences would have kept. A summary
+that is refused without need costs the better wording alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import date, timedelta
+from functools import cached_property
+from typing import Final
+
+import msgspec
+
+from app.domain.consolidation.extracting import KEY_POINTS_MAX, allowed
+from app.domain.consolidation.facts import DAYS, Facts, denies, facts, numbers, stems
+from app.domain.consolidation.parameters import Level
+from app.domain.consolidation.records import Source, Summary
+from app.domain.consolidation.rendering import day
+from app.domain.consolidation.sentences import sentences
+from app.domain.scoring import handle
+from app.domain.wording import STOP_WORDS
+
+KEY_POINT_MAX_CHARACTERS: Final = 400
+KEPT_OF_EXTRACT: Final = 0.7
+"""Share of the facts of the sources' own sentences that a model's summary must have too."""
+SUPPORTED_WORDS: Final = 0.6
+"""Share of a summary's words that must be the sources'; of a single sentence, less."""
+
+FAULTS: Final = {
+    "not JSON": "it wasn't the JSON object that was asked for",
+    "out of shape": "it didn't have exactly the fields that were asked for",
+    "too large": "it was many times as long as it may be",
+    "cut off": "it was cut off before its end",
+    "wrong ids": "original_ids weren't exactly the ids of the memories, each once",
+    "empty": "the summary or a key point was empty, or there was no key point",
+    "too many points": "it had too many key points, or one that is no single short line",
+    "too long": "the summary was longer than it may be",
+    "leak": "it held a marker line, or an id outside of original_ids",
+    "time span": "the time span didn't lie within the days of the memories",
+    "a link": "it held a link, an address or a handle that no memory has",
+    "a number": "it held a number that no memory has",
+    "a date": "it held a date that no memory has",
+    "a name": "it held a name, or a word with a capital letter, that no memory has",
+    "other words": "much of it isn't in the memories' own words or language",
+    "denial": "a sentence affirmed what a memory denies, or denied what a memory affirms",
+    "wrong person": "it told a number of somebody of whom no memory tells it",
+    "lossy": "it left out too many of the names, numbers, dates and links of the memories",
+}
+"""What may be wrong with an answer, and how a model is told."""
+
+_SENTENCE_WORDS = 0.4
+_LIKE = 0.6  # share of a sentence's words in a source's sentence from which on the two say the same thing
+_FEW_WORDS = 3
+_ANSWER_SPARE_CHARACTERS = 4_000
+_SPAN: Final = re.compile(r"(\d{4}-\d\d-\d\d)(?:\s*(?:/|to|–|-)\s*(\d{4}-\d\d-\d\d))?")
+_MARK: Final = re.compile(r"EBB-[0-9a-f]{8,}", re.IGNORECASE)
+_CLAUSE: Final = re.compile(r"[.;,](?=\s)|\n|\b(?:and|while|whereas|but)\b", re.IGNORECASE)
+_AVOIDS: Final = re.compile(
+    r"\b(?:avoid|refus|stop|quit|unable|lack|declin|reject|cancel|without|free of|instead|rather than|dislik|hat[ei]|"
+    r"no longer|fail|miss|except|unlike|forb|allerg|cut out|gave up|against)",
+    re.IGNORECASE,
+)
+_STARTER_WORDS = (
+    "later then next afterwards since currently previously initially finally meanwhile eventually also although though "
+    "however still today overall together earlier originally recently originally both another others despite thus "
+    "therefore within throughout according given instead yet together once upon additionally per"
+)
+_STARTERS: Final = frozenset(_STARTER_WORDS.split())
+_STARTING: Final = re.compile(r"(?:ly|ing|ed)$")
+_DISTANCE: Final = re.compile(r"\b(\S+) days? (?:later|after|before|earlier)\b", re.IGNORECASE)
+_NEAR_DAYS: Final = {"yesterday": -1, "last night": -1, "today": 0, "tonight": 0, "tomorrow": 1}
+
+
+class Refused(Exception):
+    """An answer that isn't believed. The message is one of `FAULTS`, never anything of the answer."""
+
+
+class _Answer(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    summary: str
+    key_points: tuple[str, ...]
+    original_ids: tuple[str, ...]
+    time_span: str
+
+
+_decoder = msgspec.json.Decoder(_Answer)
+
+
+@dataclass(frozen=True)
+class Known:
+    """What the sources say, as far as a summary is held to it."""
+
+    sources: Sequence[Source]
+
+    @cached_property
+    def texts(self) -> list[str]:
+        """Each source with its speaker."""
+        return [f"{source.speaker or ''}: {source.text}" for source in self.sources]
+
+    @cached_property
+    def facts(self) -> Facts:
+        """Of all sources together."""
+        return facts("\n".join(self.texts))
+
+    @cached_property
+    def stems(self) -> frozenset[str]:
+        """Of all their words, the speakers' names among them."""
+        return frozenset(stems(" ".join(self.texts)))
+
+    @cached_property
+    def heads(self) -> frozenset[str]:
+        """How these words begin, for endings that no rule here knows."""
+        return frozenset(word[:5] for word in self.stems if len(word) >= 5)
+
+    @cached_property
+    def words(self) -> frozenset[str]:
+        """All their words in lower case, whole."""
+        return frozenset(re.findall(r"[^\W_]+", " ".join(self.texts).lower()))
+
+    @cached_property
+    def numbers(self) -> frozenset[str]:
+        """All their numbers, and their parts."""
+        joined = " ".join(self.texts)
+        return numbers(joined) | self.facts.numbers | frozenset(re.findall(r"\d+", joined)) | self.facts.dates
+
+    @cached_property
+    def dates(self) -> frozenset[str]:
+        """Days that they name, on which something was said, and that were near then: "yesterday", "on Friday"."""
+        days = {near for source in self.sources for near in _near(source)}
+        return self.facts.dates | {part for each in days for part in _parts(each)}
+
+    @cached_property
+    def distances(self) -> frozenset[str]:
+        """In days, between any two of the days on which something was said."""
+        days = {day(source.said_at) for source in self.sources}
+        return frozenset(str((one - other).days) for one in days for other in days if one > other)
+
+    @cached_property
+    def said(self) -> list[tuple[frozenset[str], bool]]:
+        """The words of each sentence, and whether it denies something."""
+        lines = [line for source in self.sources for line in sentences(source.text)]
+        return [(frozenset(stems(line)), _denies(line)) for line in lines]
+
+    @cached_property
+    def told(self) -> list[tuple[frozenset[str], frozenset[str]]]:
+        """The numbers of each source, and the words that may name somebody in it."""
+        return [(numbers(text), frozenset(re.findall(r"[^\W_]+", text.lower()))) for text in self.texts]
+
+
+def read(answer: str, sources: Sequence[Source], level: Level, mark: str, extracted: Summary, model: str) -> Summary:
+    """The summary in a model's answer.
+
+    Args:
+        answer: What it wrote.
+        sources: What it was asked about.
+        level: How much shorter it was to be.
+        mark: The mark of the request.
+        extracted: What the sources' own sentences make, for comparison.
+        model: Its name.
+
+    Raises:
+        Refused: It isn't believed; says which of the `FAULTS`.
+    """
+    most = allowed(sources, level)
+    if len(answer) > 4 * most + _ANSWER_SPARE_CHARACTERS + 40 * len(sources):
+        raise Refused("too large")
+    found = _decoded(answer)
+    text, points = found.summary.strip(), tuple(" ".join(point.split()) for point in found.key_points)
+    known = Known(sources)
+    ids = [handle(source.memory_id, mark) for source in sources]
+    if sorted(found.original_ids) != sorted(ids):
+        raise Refused("wrong ids")
+    if not re.search(r"[^\W_]", text) or not points or not all(points):
+        raise Refused("empty")
+    if len(points) > KEY_POINTS_MAX or any(len(point) > KEY_POINT_MAX_CHARACTERS for point in points):
+        raise Refused("too many points")
+    if len(text) > max(most, len(extracted.text)):
+        raise Refused("too long")
+    _check_span(found.time_span, sources)
+    for part in (text, *points):
+        if mark in part or _MARK.search(part) or any(each in part for each in ids):
+            raise Refused("leak")
+        check(part, known)
+    _check_loss(text, extracted.text)
+    return Summary(text, points, "llm", model)
+
+
+def check(text: str, known: Known) -> None:
+    """Hold a text to what the sources say.
+
+    Raises:
+        Refused: It says something that none of them says.
+    """
+    stated = facts(_DISTANCE.sub(lambda found: "" if numbers(found[1]) <= known.distances else found[0], text))
+    if not stated.links <= known.facts.links:
+        raise Refused("a link")
+    if any(number not in known.numbers and not _in_parts(number, known) for number in stated.numbers):
+        raise Refused("a number")
+    if not stated.dates <= known.dates | known.numbers:
+        raise Refused("a date")
+    if not all(_is_known(name, known) for name in stated.names):
+        raise Refused("a name")
+    if not all(_may_start(word, known) for word in stated.starts):
+        raise Refused("a name")
+    for sentence, least in [(text, SUPPORTED_WORDS), *((each, _SENTENCE_WORDS) for each in sentences(text))]:
+        _check_words(sentence, known, least)
+    for sentence in sentences(text):
+        _check_denial(sentence, known)
+        _check_persons(sentence, known)
+
+
+def _decoded(answer: str) -> _Answer:
+    try:
+        return _decoder.decode(answer)
+    except msgspec.ValidationError:
+        raise Refused("out of shape") from None
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        raise Refused("not JSON") from None
+
+
+def _check_span(span: str, sources: Sequence[Source]) -> None:
+    days = [day(source.said_at) for source in sources]
+    found = _SPAN.fullmatch(span.strip())
+    try:
+        first, last = (date.fromisoformat(part or found[1]) for part in found.groups()) if found else (None, None)
+    except ValueError:
+        first = last = None
+    if first is None or last is None or not min(days) <= first <= last <= max(days):
+        raise Refused("time span")
+
+
+def _check_words(text: str, known: Known, least: float) -> None:
+    """Whether enough of the words are the sources'."""
+    words = set(stems(text))
+    supported = sum(word in known.stems or word[:5] in known.heads for word in words)
+    if len(words) >= _FEW_WORDS and supported < least * len(words):
+        raise Refused("other words")
+
+
+def _check_denial(sentence: str, known: Known) -> None:
+    """Whether a sentence that says the same as sentences of sources denies it where none does, or the other way."""
+    words = frozenset(stems(sentence))
+    alike = [denied for said, denied in known.said if len(words & said) >= max(_LIKE * len(said), 1 if denied else 2)]
+    if alike and _denies(sentence) not in alike:
+        raise Refused("denial")
+
+
+def _check_persons(sentence: str, known: Known) -> None:
+    """Whether each number in a clause that names somebody stands in a source that names one of them too."""
+    for clause in _CLAUSE.split(sentence):
+        stated = facts(clause)
+        persons = {name for name in stated.names | stated.starts if name not in STOP_WORDS}
+        for number in stated.numbers if persons else ():
+            holders = [words for held, words in known.told if number in held]
+            if holders and not any(persons & words for words in holders):
+                raise Refused("wrong person")
+
+
+def _check_loss(text: str, extracted: str) -> None:
+    """Whether a summary has most of the facts that the sources' own sentences would have kept."""
+    wanted, found = facts(extracted), facts(text)
+    wanted_facts = wanted.names | wanted.numbers | wanted.links | wanted.dates
+    kept = found.names | found.starts | found.numbers | found.links | found.dates
+    if len(wanted_facts) >= _FEW_WORDS and len(wanted_facts & kept) < KEPT_OF_EXTRACT * len(wanted_facts):
+        raise Refused("lossy")
+
+
+def _is_known(name: str, known: Known) -> bool:
+    """Whether a name is a word of the sources, in whatever case and with whatever ending; a day where one is near."""
+    if name in DAYS:
+        return name in known.words or any(part == name for part in known.dates)
+    parts = re.findall(r"[^\W_]+", name)
+    return all(
+        part in known.words or part in STOP_WORDS or (stem := stems(part))[:1] == [] or stem[0] in known.stems
+        for part in parts
+    )
+
+
+def _may_start(word: str, known: Known) -> bool:
+    """Whether a sentence may begin with this word: one of the sources', or one that is hardly a name."""
+    return word in STOP_WORDS or word in _STARTERS or bool(_STARTING.search(word)) or _is_known(word, known)
+
+
+def _in_parts(number: str, known: Known) -> bool:
+    """Whether all parts of a number that is written in parts are known, such as 2:30 of "2.30"."""
+    parts = re.findall(r"\d+", number)
+    return len(parts) > 1 and any(re.findall(r"\d+", each) == parts for each in known.facts.numbers)
+
+
+def _denies(sentence: str) -> bool:
+    return denies(sentence) or _AVOIDS.search(sentence) is not None
+
+
+def _near(source: Source) -> Iterator[date]:
+    """The day it was said, and those that it names by their distance."""
+    said, low = day(source.said_at), source.text.lower()
+    yield said
+    for words, distance in _NEAR_DAYS.items():
+        if words in low:
+            yield said + timedelta(days=distance)
+    for place, name in enumerate(DAYS):
+        if name in low:
+            ahead = (place - said.weekday()) % 7
+            yield said + timedelta(days=ahead)
+            yield said + timedelta(days=ahead - 7)
+
+
+def _parts(each: date) -> tuple[str, ...]:
+    return f"{each:%m-%d}", f"{each:%m}", f"{each:%Y}", DAYS[each.weekday()]
