@@ -186,7 +186,7 @@ def read(answer: str, sources: Sequence[Source], level: Level, mark: str, extrac
         if mark in part or _MARK.search(part) or any(each in part for each in ids):
             raise Refused("leak")
         check(part, known)
-    _check_loss(text, extracted.text)
+    _check_loss(text, extracted.text, known)
     return Summary(text, points, "llm", model)
 
 
@@ -261,13 +261,18 @@ def _check_persons(sentence: str, known: Known) -> None:
                 raise Refused("wrong person")
 
 
-def _check_loss(text: str, extracted: str) -> None:
-    """Whether a summary has most of the facts that the sources' own sentences would have kept."""
-    wanted, found = facts(extracted), facts(text)
-    wanted_facts = wanted.names | wanted.numbers | wanted.links | wanted.dates
-    kept = found.names | found.starts | found.numbers | found.links | found.dates
-    if len(wanted_facts) >= _FEW_WORDS and len(wanted_facts & kept) < KEPT_OF_EXTRACT * len(wanted_facts):
+def _check_loss(text: str, extracted: str, known: Known) -> None:
+    """Whether a summary has most of as many facts as the sources' own sentences would have kept."""
+    wanted, found = _held(extracted, known), _held(text, known)
+    if wanted >= _FEW_WORDS and found < KEPT_OF_EXTRACT * wanted:
         raise Refused("lossy")
+
+
+def _held(text: str, known: Known) -> int:
+    """How many of the sources' facts a text has."""
+    stated, all_of = facts(text), known.facts
+    names = (stated.names | stated.starts) & all_of.names
+    return sum(map(len, (names, stated.numbers & all_of.numbers, stated.links, stated.dates & all_of.dates)))
 
 
 def _is_known(name: str, known: Known) -> bool:

@@ -8,8 +8,9 @@ nothing where it gives orders.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -24,26 +25,36 @@ from app.domain.consolidation.sentences import sentences
 from app.domain.salience import Evidence, judge
 from app.domain.salience.reading import meant
 from app.domain.wording import asks, spoken
+from app.domain.wording import words as words_of
 
 FLOOR_CHARACTERS: Final = 120
 """What a summary may always have, however short its sources are."""
 KEY_POINTS_MAX: Final = 12
 
 _WORTH: Final = {"link": 3.0, "number": 3.0, "date": 2.5, "denied": 2.0, "name": 1.5}
+_CHANGE_WORTH = 2.0  # of telling that something isn't as it was
 _SALIENT_WORTH = 5.0  # of a sentence's salience, which is no other's
 _SOURCE_WORTH = 1.0
 _WORD_WORTH = 0.35
 _CENTRAL_WORTH = 1.5
 _LATER = 0.3  # how much more what was said last counts: of two values, the new one holds
 _ASKED = 0.4  # what a question counts by: it tells little
-_SAME_COSINE = 0.8
-_SAME_GAIN = 0.25  # of a sentence like one that is chosen, what counts beside facts of its own
+_FRESH = 0.25  # share of its words that a sentence has to itself, where it has no fact to itself
+_EXCHANGES = 4  # best left out, and least chosen, that are tried in each other's place
 _DAMPING = 0.85
 _ROUNDS = 30
 _COST_EXPONENT = 0.75  # of a sentence's length: between many short ones and the most telling
 _COST_CHARACTERS = 20  # of a sentence beside its own
 _TELLING_WORDS = 3
+_PLAIN = 0.3  # what a sentence without facts counts by where it has no salience, up to all with the next
+_TELLING_SALIENCE = 0.25
 _IDLE = 0.12  # salience below which a sentence of fewer words and no fact is chatter
+
+_CHANGES: Final = re.compile(
+    r"\b(?:now|no longer|anymore|instead|chang(?:ed?|es)|moved|switched|became|corrected|replaced|from now on|used to"
+    r"|jetzt|nun|geändert|ahora|cambi[óo]|maintenant|agora|mudou)\b|现在|改",
+    re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,17 +63,15 @@ class _Sentence:
 
     Attributes:
         line: Where it stands and who says it.
-        worth: What each thing that it adds is worth, by a name for it.
+        worth: What each thing that it adds is worth, by a name for it, before `weight`.
         own: Which of these are facts.
-        weight: What its gains are multiplied by.
-        central: How central it is, 0 to 1.
+        weight: What all that is multiplied by.
     """
 
     line: Line
     worth: dict[str, float]
     own: frozenset[str]
     weight: float
-    central: float
 
 
 def extract(sources: Sequence[Source], form: Form, level: Level) -> Summary:
@@ -98,7 +107,8 @@ def _candidates(ordered: Sequence[Source]) -> list[_Sentence]:
     if not lines:
         return []
     found = [facts(line.text) for line in lines]
-    names = frozenset().union(*(each.names for each in found))
+    speakers = {word for source in ordered for word in words_of(source.speaker or "")}
+    names = frozenset().union(*(each.names for each in found)) - speakers
     words = [stems(line.text) for line in lines]
     spread = Counter(word for each in words for word in set(each))
     central = _centrality(_vectors(words, spread))
@@ -107,16 +117,20 @@ def _candidates(ordered: Sequence[Source]) -> list[_Sentence]:
     candidates = []
     for at, (line, salience) in enumerate(zip(lines, saliences, strict=True)):
         stated, stemmed = found[at], words[at]
-        own = _stated(stated, names)
+        own = _stated(stated, names, asks=asks(line.text))
         worth = {name: _WORTH[name.partition(":")[0]] for name in own}
         worth |= {f"word:{word}": _WORD_WORTH * spread[word] ** 0.5 for word in stemmed}
+        if _CHANGES.search(line.text):
+            worth[f"change:{at}"] = _CHANGE_WORTH
+        worth[f"central:{at}"] = _CENTRAL_WORTH * float(central[at])
         worth[f"salience:{at}"] = _SALIENT_WORTH * salience
         worth[f"source:{line.source}"] = _SOURCE_WORTH * min(len(stemmed) / _TELLING_WORDS, 1)
         weight = (0.75 + 0.5 * ordered[line.source].importance) * (1 + _LATER * line.source / last)
         weight *= _ASKED if asks(line.text) else 1
+        weight *= 1 if own else min(1, _PLAIN + salience * (1 - _PLAIN) / _TELLING_SALIENCE)
         if not meant(line.text).strip() or not (own or salience >= _IDLE or len(stemmed) >= _TELLING_WORDS):
             weight = 0.0
-        candidates.append(_Sentence(line, worth, own, weight, float(central[at])))
+        candidates.append(_Sentence(line, worth, own, weight))
     return candidates
 
 
@@ -127,15 +141,15 @@ def _unspoken(source: Source) -> str:
     return source.text
 
 
-def _stated(found: Facts, names: frozenset[str]) -> frozenset[str]:
+def _stated(found: Facts, names: frozenset[str], *, asks: bool) -> frozenset[str]:
     """Facts under names for them; a word at the start of a sentence is a name where it is one elsewhere."""
     return frozenset(
         [
-            *(f"name:{name}" for name in found.names | (found.starts & names)),
+            *(f"name:{name}" for name in (found.names | found.starts) & names),
             *(f"number:{number}" for number in found.numbers),
             *(f"date:{date}" for date in found.dates),
             *(f"link:{link}" for link in found.links),
-            *(f"denied:{word}" for word in found.denied),
+            *(f"denied:{word}" for word in found.denied if word and not asks),
         ]
     )
 
@@ -163,30 +177,64 @@ def _centrality(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
     return scaled
 
 
-def _gain(sentence: _Sentence, covered: set[str]) -> float:
-    added = sum(value for name, value in sentence.worth.items() if name not in covered)
-    if not sentence.own <= covered or added > _SAME_GAIN * sum(sentence.worth.values()):
-        return sentence.weight * (added + _CENTRAL_WORTH * sentence.central)
-    return 0.0
+def _table(candidates: Sequence[_Sentence]) -> NDArray[np.float64]:
+    """What each sentence is worth by the things it adds, shape (n, things)."""
+    place = {name: at for at, name in enumerate(dict.fromkeys(name for each in candidates for name in each.worth))}
+    rows = np.zeros((len(candidates), len(place)))
+    for at, each in enumerate(candidates):
+        rows[at, [place[name] for name in each.worth]] = [each.weight * worth for worth in each.worth.values()]
+    return rows
 
 
 def _best(candidates: Sequence[_Sentence], form: Form, most: int) -> list[int]:
-    """Places of the chosen, the best first: as many as fit."""
-    costs = [(len(each.line.text) + _COST_CHARACTERS) ** _COST_EXPONENT for each in candidates]
+    """Places of the chosen: as many as fit, none that only repeats; the shortest telling one where none fits."""
+    table = _table(candidates)
+    costs = np.array([(len(each.line.text) + _COST_CHARACTERS) ** _COST_EXPONENT for each in candidates])
+
+    def fits(places: Sequence[int]) -> bool:
+        return len(rendered([candidates[at].line for at in sorted(places)], form)) <= most
+
     chosen: list[int] = []
-    covered: set[str] = set()
-    left = set(range(len(candidates)))
+    covered = np.zeros(table.shape[1])
+    left = [at for at, each in enumerate(candidates) if each.weight > 0]
     while left:
-        gains = {at: _gain(candidates[at], covered) / costs[at] for at in left}
-        best = max(sorted(left), key=gains.__getitem__)
-        left.remove(best)
-        if gains[best] <= 0 and chosen:
-            break
-        lines = [candidates[at].line for at in sorted([*chosen, best])]
-        if not chosen or len(rendered(lines, form)) <= most:
+        gains = np.maximum(table[left] - covered, 0).sum(axis=1) / costs[left]
+        best = left.pop(int(gains.argmax()))
+        if not _repeats(candidates[best], candidates, chosen) and fits([*chosen, best]):
             chosen.append(best)
-            covered |= candidates[best].worth.keys()
+            covered = np.maximum(covered, table[best])
+    if not chosen:
+        return [min(range(len(candidates)), key=lambda at: (not candidates[at].weight, len(candidates[at].line.text)))]
+    return _exchanged(candidates, table, chosen, fits)
+
+
+def _exchanged(
+    candidates: Sequence[_Sentence],
+    table: NDArray[np.float64],
+    chosen: list[int],
+    fits: Callable[[Sequence[int]], bool],
+) -> list[int]:
+    """The chosen, with the best of those left out in the place of a lesser one, where that is worth more."""
+    out = [at for at, each in enumerate(candidates) if at not in chosen and each.weight > 0]
+    for entering in sorted(out, key=lambda at: (-table[at].sum(), at))[:_EXCHANGES]:
+        value = table[chosen].max(axis=0).sum()
+        for leaving in sorted(chosen, key=lambda at: (table[at].sum(), at))[:_EXCHANGES]:
+            others = [at for at in chosen if at != leaving]
+            if _repeats(candidates[entering], candidates, others):
+                continue
+            trial = [*others, entering]
+            if table[trial].max(axis=0).sum() > value and fits(trial):
+                chosen = trial
+                break
     return chosen
+
+
+def _repeats(sentence: _Sentence, candidates: Sequence[_Sentence], chosen: Sequence[int]) -> bool:
+    """Whether the chosen have all of its facts and most of its words."""
+    covered = {name for at in chosen for name in candidates[at].worth}
+    words = [name for name in sentence.worth if name.startswith("word:")]
+    fresh = sum(name not in covered for name in words)
+    return sentence.own <= covered and fresh <= _FRESH * len(words)
 
 
 def _fullest(candidates: Sequence[_Sentence]) -> list[int]:
@@ -200,11 +248,9 @@ def _fullest(candidates: Sequence[_Sentence]) -> list[int]:
         return sum(names.values()), source
 
     chosen = by_source[max(by_source, key=fullness)]
-    covered = {name for at in chosen for name in candidates[at].worth}
     for at in sorted(set(range(len(candidates))) - set(chosen), key=lambda at: (-len(candidates[at].own), at)):
-        if candidates[at].weight and not candidates[at].own <= covered:
+        if candidates[at].weight and not _repeats(candidates[at], candidates, chosen):
             chosen = [*chosen, at]
-            covered |= candidates[at].worth.keys()
     return chosen
 
 

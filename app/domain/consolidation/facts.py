@@ -38,7 +38,7 @@ _DATE: Final = re.compile(
     rf"\b(?P<iso>\d{{4}}-\d\d-\d\d)(?!\d)"
     rf"|\b(?P<day>\d{{1,2}})(?:st|nd|rd|th)?(?: of)? (?P<month>{_MONTH})\b\.?(?:,? (?P<year>\d{{4}})\b)?"
     rf"|\b(?P<month2>{_MONTH})\.? (?P<day2>\d{{1,2}})(?:st|nd|rd|th)?\b(?:,? (?P<year2>\d{{4}})\b)?"
-    rf"|\b(?P<month3>(?-i:[A-Z])(?:{'|'.join(name[1:] for name in MONTHS)}))\b(?: (?P<year3>\d{{4}})\b)?",
+    rf"|\b(?P<month3>(?-i:{'|'.join(name.capitalize() for name in MONTHS)}))\b(?: (?P<year3>\d{{4}})\b)?",
     re.IGNORECASE,
 )
 _NUMBER: Final = re.compile(r"\d+(?:[.,:/'’-]\d+)*(?P<thousand>k\b)?", re.IGNORECASE)

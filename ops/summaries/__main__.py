@@ -1,0 +1,70 @@
+"""Quality of consolidation's summaries: probes by level and way, or a sheet for people to rate.
+
+    python -m ops.summaries probes
+    python -m ops.summaries sheet --output sheet.csv
+
+The sheet has the summaries of the model that the settings name, where they name a provider. The probes have the tests'
+provider, which is honest and simple, to see what the checks let through.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from app.clients.resilience import ProviderFailed
+from app.clients.summariser import Summariser
+from app.domain.consolidation.extracting import extract
+from app.domain.consolidation.parameters import Level
+from app.domain.consolidation.records import Form, Source, Summary
+from app.settings import Settings, settings
+from ops.summaries import probes, sheet
+from tests.provider.server import provider
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Print the table of probes, or write the sheet."""
+    parser = argparse.ArgumentParser(prog="python -m ops.summaries", description=__doc__.split("\n", 1)[0])
+    commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("probes", help="what summaries keep of labelled groups")
+    rated = commands.add_parser("sheet", help=f"{sheet.SUMMARIES} summaries for people to rate")
+    rated.add_argument("--output", type=Path, default=Path("summaries.csv"), help="file to write (%(default)s)")
+    given = parser.parse_args(arguments)
+    if given.command == "probes":
+        print(_probed())
+        return 0
+    config = settings()
+    way = by_model(Summariser.from_settings(config)) if config.has_provider else extract
+    sheet.write(given.output, probes.labelled(), way)
+    print(f"written: {given.output}, {sheet.SUMMARIES} summaries")
+    return 0
+
+
+def by_model(summariser: Summariser) -> probes.Summarise:
+    """A model's summaries; where it isn't believed, those of the sources' own sentences."""
+
+    def summarise(sources: Sequence[Source], form: Form, level: Level) -> Summary:
+        extracted = extract(sources, form, level)
+        try:
+            return summariser.summary(sources, form, level, extracted)
+        except ProviderFailed as failure:
+            print(f"not by the model: {failure}", file=sys.stderr)
+            return extracted
+
+    return summarise
+
+
+def _probed() -> str:
+    groups = probes.labelled()
+    rows = [("extractive", probes.probe(groups, level, extract)) for level in probes.LEVELS]
+    with provider() as fake:
+        summariser = Summariser.from_settings(Settings(openai_base_url=fake.url))
+        rows += [("model", probes.probe(groups, level, by_model(summariser))) for level in probes.LEVELS]
+        summariser.close()
+    return probes.table(rows, len(groups))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
