@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -33,6 +33,7 @@ KEY_POINTS_MAX: Final = 12
 
 _WORTH: Final = {"link": 3.0, "number": 3.0, "date": 2.5, "denied": 2.0, "name": 1.5}
 _CHANGE_WORTH = 2.0  # of telling that something isn't as it was
+_OUTDATED = 0.6  # what a sentence counts by that a later change is about
 _SALIENT_WORTH = 5.0  # of a sentence's salience, which is no other's
 _SOURCE_WORTH = 1.0
 _WORD_WORTH = 0.35
@@ -66,12 +67,14 @@ class _Sentence:
         worth: What each thing that it adds is worth, by a name for it, before `weight`.
         own: Which of these are facts.
         weight: What all that is multiplied by.
+        tells_change: Whether it says that something isn't as it was.
     """
 
     line: Line
     worth: dict[str, float]
     own: frozenset[str]
     weight: float
+    tells_change: bool
 
 
 def extract(sources: Sequence[Source], form: Form, level: Level) -> Summary:
@@ -120,7 +123,8 @@ def _candidates(ordered: Sequence[Source]) -> list[_Sentence]:
         own = _stated(stated, names, asks=asks(line.text))
         worth = {name: _WORTH[name.partition(":")[0]] for name in own}
         worth |= {f"word:{word}": _WORD_WORTH * spread[word] ** 0.5 for word in stemmed}
-        if _CHANGES.search(line.text):
+        changes = _CHANGES.search(line.text) is not None
+        if changes:
             worth[f"change:{at}"] = _CHANGE_WORTH
         worth[f"central:{at}"] = _CENTRAL_WORTH * float(central[at])
         worth[f"salience:{at}"] = _SALIENT_WORTH * salience
@@ -130,8 +134,16 @@ def _candidates(ordered: Sequence[Source]) -> list[_Sentence]:
         weight *= 1 if own else min(1, _PLAIN + salience * (1 - _PLAIN) / _TELLING_SALIENCE)
         if not meant(line.text).strip() or not (own or salience >= _IDLE or len(stemmed) >= _TELLING_WORDS):
             weight = 0.0
-        candidates.append(_Sentence(line, worth, own, weight))
-    return candidates
+        candidates.append(_Sentence(line, worth, own, weight, changes))
+    return [_dated(each, candidates[at + 1 :]) for at, each in enumerate(candidates)]
+
+
+def _dated(sentence: _Sentence, later: Sequence[_Sentence]) -> _Sentence:
+    """The sentence with less weight where a later one that is about the same tells of a change."""
+    words = {name for name in sentence.worth if name.startswith("word:")}
+    if any(each.tells_change and each.own and words & each.worth.keys() for each in later):
+        return replace(sentence, weight=_OUTDATED * sentence.weight)
+    return sentence
 
 
 def _unspoken(source: Source) -> str:
@@ -147,7 +159,7 @@ def _stated(found: Facts, names: frozenset[str], *, asks: bool) -> frozenset[str
         [
             *(f"name:{name}" for name in (found.names | found.starts) & names),
             *(f"number:{number}" for number in found.numbers),
-            *(f"date:{date}" for date in found.dates),
+            *(f"date:{date}" for date in found.dates if not any(f"{date}-" in other for other in found.dates)),
             *(f"link:{link}" for link in found.links),
             *(f"denied:{word}" for word in found.denied if word and not asks),
         ]

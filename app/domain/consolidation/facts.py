@@ -61,6 +61,7 @@ _SPELT: Final = re.compile(
     rf"(?: (?P<scale>{'|'.join(_SCALES)})\b)?",
     re.IGNORECASE,
 )
+_TITLE: Final = re.compile(r"\b(?:Mr|Mrs|Ms|Dr|Prof|St|Herr|Frau)\.?$")
 _ENDS: Final = frozenset('.!?:…\n"“”([{-–•*/>')
 _NO_NAMES: Final = frozenset({"i", "ok", "am", "pm", "mr", "mrs", "ms", "dr"}) | frozenset(MONTHS) | frozenset(DAYS)
 _IDEOGRAPHS: Final = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\u0e00-\u0e7f]")
@@ -201,8 +202,10 @@ def _names(text: str) -> tuple[frozenset[str], frozenset[str]]:
         low = word.lower().replace("’", "'")
         if low in _NO_NAMES or low.startswith("i'"):
             continue
-        before = text[: match.start()].rstrip(" \t'’")[-1:]
-        (starts if not before or before in _ENDS else names).add(low)
+        before = text[max(match.start() - 8, 0) : match.start()].rstrip(" \t'’")
+        begins = (not before or before[-1] in _ENDS) and not _TITLE.search(before)
+        owns = text.startswith(("'s ", "’s "), match.end()) and low not in STOP_WORDS
+        (starts if begins and not owns else names).add(low)
     return frozenset(names), frozenset(starts)
 
 

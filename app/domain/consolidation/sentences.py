@@ -18,7 +18,10 @@ _SHORT: Final = frozenset(_SHORT_FORMS.split())
 _END: Final = re.compile(
     r"(?P<stop>[.!?…]+[\"'”’)\]]*)(?=\s)|[!?。！？｡।॥۔؟]+[\"'”’」』）)]*|\n+"  # noqa: RUF001 - signs of other scripts
 )
-_BULLET: Final = re.compile(r"\s*(?:[-*•–]|\d{1,2}[.)])\s+")
+# "am 3. Oktober": an ordinal, where a small letter or a month follows
+_DAY_BEFORE: Final = re.compile(r"(?:^|\s)\d{1,2}$")
+_MONTH_AFTER: Final = re.compile(r"\s+(?:[^\W\d_A-Z]|Jan|Feb|M[aä]r|Apr|Ma[iy]|Jun|Jul|Aug|Sep|O[ck]t|Nov|De[cz])")
+_BULLET: Final = re.compile(r"^\s*(?:[-*•–]|\d{1,2}[.)])\s+")
 _PAUSE: Final = re.compile(r"[;,:，、；،]\s*|\s[–—-]\s|\s")  # noqa: RUF001
 _WORDY: Final = re.compile(r"[^\W_]")
 _CLOSED: Final = re.compile(r"[.!?…。！？｡।॥۔؟:;,][\"'”’」』）)\]]*$")  # noqa: RUF001
@@ -43,17 +46,21 @@ def joined(parts: list[str]) -> str:
 def _split(text: str) -> Iterator[str]:
     start = 0
     for end in _END.finditer(text):
-        if end["stop"] == "." and _is_short(text[start : end.start()]):
+        if end["stop"] == "." and _goes_on(text[start : end.start()], text[end.end() : end.end() + 8]):
             continue
         yield text[start : end.end()]
         start = end.end()
     yield text[start:]
 
 
-def _is_short(before: str) -> bool:
-    """Whether the full stop after this belongs to a short form: a title, an initial."""
+def _goes_on(before: str, after: str) -> bool:
+    """Whether the full stop between these ends no sentence: it belongs to a title, an initial, a day."""
+    if _DAY_BEFORE.search(before) and _MONTH_AFTER.match(after):
+        return True
     word = before.rsplit(None, 1)[-1] if before.strip() else ""
     bare = word.lstrip("(\"'“").casefold()
+    if "." in bare and after.lstrip()[:1].islower():
+        return True
     return bare in _SHORT or (len(word) == 1 and word.isupper() and word != "I")
 
 
