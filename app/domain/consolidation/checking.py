@@ -18,7 +18,7 @@ from typing import Final
 import msgspec
 
 from app.domain.consolidation.extracting import KEY_POINTS_MAX, allowed
-from app.domain.consolidation.facts import DAYS, Facts, denies, facts, numbers, stems
+from app.domain.consolidation.facts import DAYS, MONTHS, Facts, denies, facts, numbers, stems
 from app.domain.consolidation.parameters import Level
 from app.domain.consolidation.records import Source, Summary
 from app.domain.consolidation.rendering import day
@@ -57,6 +57,7 @@ FAULTS: Final = {
 _SENTENCE_WORDS = 0.4
 _LIKE = 0.6  # share of a sentence's words in a source's sentence from which on the two say the same thing
 _FEW_WORDS = 3
+_MANY_WORDS = 12
 _ANSWER_SPARE_CHARACTERS = 4_000
 _SPAN: Final = re.compile(r"(\d{4}-\d\d-\d\d)(?:\s*(?:/|to|–|-)\s*(\d{4}-\d\d-\d\d))?")
 _MARK: Final = re.compile(r"EBB-[0-9a-f]{8,}", re.IGNORECASE)
@@ -72,6 +73,7 @@ _STARTER_WORDS = (
     "therefore within throughout according given instead yet together once upon additionally per"
 )
 _STARTERS: Final = frozenset(_STARTER_WORDS.split())
+_OF_TIME: Final = frozenset(stems(" ".join([*MONTHS, *DAYS, *_STARTERS, "day week month year"])))
 _STARTING: Final = re.compile(r"(?:ly|ing|ed)$")
 _DISTANCE: Final = re.compile(r"\b(\S+) days? (?:later|after|before|earlier)\b", re.IGNORECASE)
 _NEAR_DAYS: Final = {"yesterday": -1, "last night": -1, "today": 0, "tonight": 0, "tomorrow": 1}
@@ -142,9 +144,8 @@ class Known:
 
     @cached_property
     def said(self) -> list[tuple[frozenset[str], bool]]:
-        """The words of each sentence, and whether it denies something."""
-        lines = [line for source in self.sources for line in sentences(source.text)]
-        return [(frozenset(stems(line)), _denies(line)) for line in lines]
+        """The words of each clause, and whether it denies something."""
+        return [clause for source in self.sources for clause in _clauses(source.text)]
 
     @cached_property
     def told(self) -> list[tuple[frozenset[str], frozenset[str]]]:
@@ -207,9 +208,9 @@ def check(text: str, known: Known) -> None:
         raise Refused("a name")
     if not all(_may_start(word, known) for word in stated.starts):
         raise Refused("a name")
-    for sentence, least in [(text, SUPPORTED_WORDS), *((each, _SENTENCE_WORDS) for each in sentences(text))]:
-        _check_words(sentence, known, least)
+    _check_words(text, known, SUPPORTED_WORDS, _MANY_WORDS)
     for sentence in sentences(text):
+        _check_words(sentence, known, _SENTENCE_WORDS, _FEW_WORDS)
         _check_denial(sentence, known)
         _check_persons(sentence, known)
 
@@ -234,20 +235,33 @@ def _check_span(span: str, sources: Sequence[Source]) -> None:
         raise Refused("time span")
 
 
-def _check_words(text: str, known: Known, least: float) -> None:
-    """Whether enough of the words are the sources'."""
-    words = set(stems(text))
+def _check_words(text: str, known: Known, least: float, words_min: int) -> None:
+    """Whether enough of the words are the sources', where there are as many; those that tell a time aside."""
+    words = {word for word in set(stems(text)) - _OF_TIME if not word.isdecimal()}
     supported = sum(word in known.stems or word[:5] in known.heads for word in words)
-    if len(words) >= _FEW_WORDS and supported < least * len(words):
+    if len(words) >= words_min and supported < least * len(words):
         raise Refused("other words")
 
 
 def _check_denial(sentence: str, known: Known) -> None:
-    """Whether a sentence that says the same as sentences of sources denies it where none does, or the other way."""
-    words = frozenset(stems(sentence))
-    alike = [denied for said, denied in known.said if len(words & said) >= max(_LIKE * len(said), 1 if denied else 2)]
-    if alike and _denies(sentence) not in alike:
-        raise Refused("denial")
+    """Whether a clause that says the same as clauses of sources denies it where none does, or the other way."""
+    for words, denied in _clauses(sentence):
+        alike = [other for said, other in known.said if _is_alike(words, said, single=other)]
+        if alike and denied not in alike:
+            raise Refused("denial")
+
+
+def _is_alike(words: frozenset[str], said: frozenset[str], *, single: bool) -> bool:
+    """Whether two clauses share most words of the shorter; a single word will do where it is all that is denied."""
+    shared = len(words & said)
+    return shared >= max(_LIKE * min(len(words), len(said)), 1 if single and len(said) == 1 else 2)
+
+
+def _clauses(text: str) -> Iterator[tuple[frozenset[str], bool]]:
+    """The words of each clause, and whether it denies something."""
+    for clause in _CLAUSE.split(text):
+        if words := frozenset(stems(clause)):
+            yield words, _denies(clause)
 
 
 def _check_persons(sentence: str, known: Known) -> None:
