@@ -14,7 +14,7 @@ COMPILE := $(UV) pip compile --quiet --universal --python-version 3.11 --generat
 # Extra arguments: make test ARGS="tests/domain -k decay", make run ARGS="--port 9000", make lock ARGS=--upgrade
 ARGS ?=
 
-.PHONY: help venv run demo test test-faults bench bench-recall check format docs lock clean
+.PHONY: help venv run demo test test-faults bench bench-recall bench-summaries check format docs lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -50,6 +50,9 @@ bench: venv ## speed, as ratios to the bare cost of the same work
 
 bench-recall: venv ## what searches find of the evidence in a dataset (DATA=FILE, ARGS="--help")
 	@$(BIN)/python -m ops.recall $(if $(DATA),--data "$(DATA)") $(ARGS)
+
+bench-summaries: venv ## what summaries of labelled memories keep, by level, and by model or without
+	@$(BIN)/python -m ops.summaries probes
 
 check: venv ## style, types, arrows, dead code, file lengths, containers, known vulnerabilities
 	@$(BIN)/python -m ops.checks $(ARGS)

@@ -1,4 +1,4 @@
-"""Summaries by a provider's chat model: asked, checked, asked once more where the answer can't be believed."""
+"""Summaries by a provider's chat model: asked for, and checked."""
 
 from __future__ import annotations
 
@@ -13,9 +13,6 @@ from app.domain.consolidation import checking, prompting
 from app.domain.consolidation.parameters import Level
 from app.domain.consolidation.records import Form, Source, Summary
 from app.settings import Settings
-
-TRIES = 2
-"""How often a model is asked for one summary that nothing but its own answers stand in the way of."""
 
 
 class Summariser:
@@ -66,40 +63,35 @@ class Summariser:
         level: Level,
         extracted: Summary,
         spent: Spent = unnoted,
-        may_ask: Callable[[], bool] = lambda: True,
+        fault: str | None = None,
     ) -> Summary:
-        """A summary of the sources that has passed every check.
+        """A summary of the sources that has passed every check, by one call.
 
         Args:
             sources: One or more.
             form: What it is to be.
             level: How much shorter.
             extracted: What their own sentences make; a model's summary has to be about as rich.
-            spent: Told what each answer has cost, the useless ones too.
-            may_ask: Whether a second answer may be asked for.
+            spent: Told what the answer has cost, a useless one too.
+            fault: Why the answer before wasn't believed, one of `checking.FAULTS`.
 
         Raises:
-            ProviderFailed: There was no answer, or none that is believed; its detail is one of `checking.FAULTS`.
+            ProviderFailed: There was no answer, or none that is believed: then it is `GARBAGE` or `TRUNCATED`, and
+                its detail one of `checking.FAULTS`.
         """
-        fault = ""
-        for _ in range(TRIES):
-            if fault and not may_ask():
-                break
-            mark = scoring.delimiter(self._random_bytes(scoring.DELIMITER_BYTES))
-            reply = self._provider.chat(
-                self.model,
-                prompting.messages(sources, form, level, mark, checking.FAULTS.get(fault)),
-                schema=prompting.ANSWER_SCHEMA,
-                tokens_max=prompting.answer_tokens_max(sources, level),
-                patience=self._patience,
-            )
-            spent(reply.usage)
-            if reply.problem is Reason.REFUSED:
-                raise ProviderFailed(reply.problem)
-            try:
-                if reply.problem is None:
-                    return checking.read(reply.content, sources, level, mark, extracted, self.model)
-                fault = "cut off"
-            except checking.Refused as refused:
-                fault = str(refused)
-        raise ProviderFailed(Reason.GARBAGE, fault)
+        mark = scoring.delimiter(self._random_bytes(scoring.DELIMITER_BYTES))
+        reply = self._provider.chat(
+            self.model,
+            prompting.messages(sources, form, level, mark, checking.FAULTS[fault] if fault else None),
+            schema=prompting.ANSWER_SCHEMA,
+            tokens_max=prompting.answer_tokens_max(sources, level),
+            patience=self._patience,
+        )
+        spent(reply.usage)
+        if reply.problem is not None:
+            raise ProviderFailed(reply.problem, "cut off" if reply.problem is Reason.TRUNCATED else "")
+        try:
+            return checking.read(reply.content, sources, level, mark, extracted, self.model)
+        except checking.Refused as refused:
+            detail = str(refused)
+        raise ProviderFailed(Reason.GARBAGE, detail)

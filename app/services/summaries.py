@@ -21,6 +21,7 @@ import structlog
 
 from app import metrics
 from app.clients.resilience import ProviderFailed
+from app.domain.consolidation.checking import FAULTS
 from app.domain.consolidation.extracting import extract
 from app.domain.consolidation.parameters import Level
 from app.domain.consolidation.prompting import input_tokens
@@ -127,14 +128,20 @@ class _Work:
             log.warning("not_summarised", tenant=str(self._tenant_id), groups=groups, reason=reason)
 
     def _asked(self, wanted: Wanted, extracted: Summary) -> Summary:
-        summariser = _summariser()
-        with budget.on_account(self._tenant_id, "summarise", summariser.model, len(wanted.sources)) as spent:
-            return summariser.summary(wanted.sources, wanted.form, wanted.level, extracted, spent, self._may_go_on)
+        """The model's summary, at the second try where the first answer isn't believed."""
+        try:
+            return self._once(wanted, extracted)
+        except ProviderFailed as failure:
+            fault = failure.detail
+            if fault not in FAULTS or self._is_over.is_set() or not self._has_time():
+                raise
+        return self._once(wanted, extracted, fault)
 
-    def _may_go_on(self) -> bool:
-        return (
-            self._has_time() and not self._is_over.is_set() and budget.state(self._tenant_id) is not budget.State.HARD
-        )
+    def _once(self, wanted: Wanted, extracted: Summary, fault: str | None = None) -> Summary:
+        summariser = _summariser()
+        memories = 0 if fault else len(wanted.sources)
+        with budget.on_account(self._tenant_id, "summarise", summariser.model, memories) as spent:
+            return summariser.summary(wanted.sources, wanted.form, wanted.level, extracted, spent, fault)
 
     def _has_time(self) -> bool:
         return time.monotonic() < self._until

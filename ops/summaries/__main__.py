@@ -16,6 +16,7 @@ from pathlib import Path
 
 from app.clients.resilience import ProviderFailed
 from app.clients.summariser import Summariser
+from app.domain.consolidation.checking import FAULTS
 from app.domain.consolidation.extracting import extract
 from app.domain.consolidation.parameters import Level
 from app.domain.consolidation.records import Form, Source, Summary
@@ -47,11 +48,14 @@ def by_model(summariser: Summariser) -> probes.Summarise:
 
     def summarise(sources: Sequence[Source], form: Form, level: Level) -> Summary:
         extracted = extract(sources, form, level)
-        try:
-            return summariser.summary(sources, form, level, extracted)
-        except ProviderFailed as failure:
-            print(f"not by the model: {failure}", file=sys.stderr)
-            return extracted
+        fault = None
+        for _ in range(2):
+            try:
+                return summariser.summary(sources, form, level, extracted, fault=fault)
+            except ProviderFailed as failure:
+                fault = failure.detail if failure.detail in FAULTS else None
+                print(f"not believed: {failure}", file=sys.stderr)
+        return extracted
 
     return summarise
 

@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.domain.consolidation.checking import FAULTS, Known, Refused, check, read
@@ -130,6 +130,7 @@ def test_days_that_are_told_by_their_distance_may_be_named() -> None:
         check("Ana signed the lease on 1 May.", known)
 
 
+@settings(max_examples=40)
 @given(st.one_of(st.text(), st.text().map(lambda text: json.dumps(ANSWER | {"summary": text, "key_points": [text]}))))
 def test_whatever_comes_is_read_or_refused_with_a_reason_of_ours(answer: str) -> None:
     found = fault(answer)

@@ -61,7 +61,7 @@ _MANY_WORDS = 12
 _ANSWER_SPARE_CHARACTERS = 4_000
 _SPAN: Final = re.compile(r"(\d{4}-\d\d-\d\d)(?:\s*(?:/|to|–|-)\s*(\d{4}-\d\d-\d\d))?")
 _MARK: Final = re.compile(r"EBB-[0-9a-f]{8,}", re.IGNORECASE)
-_CLAUSE: Final = re.compile(r"[.;,](?=\s)|\n|\b(?:and|while|whereas|but)\b", re.IGNORECASE)
+_CLAUSE: Final = re.compile(r"[.;,!?](?=\s)|[。！？，；]|\n|\b(?:and|while|whereas|but)\b", re.IGNORECASE)  # noqa: RUF001
 _AVOIDS: Final = re.compile(
     r"\b(?:avoid|refus|stop|quit|unable|lack|declin|reject|cancel|without|free of|instead|rather than|dislik|hat[ei]|"
     r"no longer|fail|miss|except|unlike|forb|allerg|cut out|gave up|against)",
