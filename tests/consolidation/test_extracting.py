@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.domain.consolidation.checking import Known, check
-from app.domain.consolidation.extracting import FLOOR_CHARACTERS, KEY_POINTS_MAX, allowed, extract
+from app.domain.consolidation.extracting import FLOOR_CHARACTERS, KEY_POINTS_MAX, SENTENCES_MAX, allowed, extract
 from app.domain.consolidation.facts import facts, numbers
 from app.domain.consolidation.parameters import KEPT_SHARES, Level
 from app.domain.consolidation.records import Form, Source
@@ -195,3 +195,13 @@ def test_days_links_and_denials_are_facts() -> None:
 def test_what_is_extracted_passes_the_checks_that_models_are_held_to(form: Form, level: Level) -> None:
     group = sources(MOVE)
     check(extract(group, form, level).text, Known(group))
+
+
+def test_of_very_many_sentences_the_telling_ones_are_compared() -> None:
+    chatter = [f"So it goes and goes on with the word{n} of it." for n in range(2 * SENTENCES_MAX)]
+    group = sources(
+        [*chatter[:SENTENCES_MAX], "My daughter is allergic to penicillin, call 555-0142.", *chatter[SENTENCES_MAX:]]
+    )
+    text = extract(group, "summary", "aggressive").text
+    assert "allergic to penicillin, call 555-0142" in text
+    assert len(sentences(text)) <= SENTENCES_MAX

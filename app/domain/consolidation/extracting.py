@@ -30,6 +30,8 @@ from app.domain.wording import words as words_of
 FLOOR_CHARACTERS: Final = 120
 """What a summary may always have, however short its sources are."""
 KEY_POINTS_MAX: Final = 12
+SENTENCES_MAX: Final = 250
+"""Sentences that are compared with each other; of more, the most telling are."""
 
 _WORTH: Final = {"link": 3.0, "number": 3.0, "date": 2.5, "denied": 2.0, "name": 1.5}
 _CHANGE_WORTH = 2.0  # of telling that something isn't as it was
@@ -46,6 +48,7 @@ _DAMPING = 0.85
 _ROUNDS = 30
 _COST_EXPONENT = 0.75  # of a sentence's length: between many short ones and the most telling
 _COST_CHARACTERS = 20  # of a sentence beside its own
+_DIGITS_SALIENCE = 0.2  # what a number adds to a sentence's salience where there are too many sentences
 _TELLING_WORDS = 3
 _PLAIN = 0.3  # what a sentence without facts counts by where it has no salience, up to all with the next
 _TELLING_SALIENCE = 0.25
@@ -101,12 +104,8 @@ def allowed(sources: Iterable[Source], level: Level) -> int:
 
 
 def _candidates(ordered: Sequence[Source]) -> list[_Sentence]:
-    """All sentences of the sources that say something, in order."""
-    lines = [
-        Line(place, sentence, source.speaker, source.said_at)
-        for place, source in enumerate(ordered)
-        for sentence in sentences(_unspoken(source))
-    ]
+    """The sentences of the sources, in order."""
+    lines, saliences = _lines(ordered)
     if not lines:
         return []
     found = [facts(line.text) for line in lines]
@@ -115,7 +114,6 @@ def _candidates(ordered: Sequence[Source]) -> list[_Sentence]:
     words = [stems(line.text) for line in lines]
     spread = Counter(word for each in words for word in set(each))
     central = _centrality(_vectors(words, spread))
-    saliences = [judgement.salience for judgement in judge([Evidence(line.text, line.speaker) for line in lines])]
     last = max(len(ordered) - 1, 1)
     candidates = []
     for at, (line, salience) in enumerate(zip(lines, saliences, strict=True)):
@@ -136,6 +134,24 @@ def _candidates(ordered: Sequence[Source]) -> list[_Sentence]:
             weight = 0.0
         candidates.append(_Sentence(line, worth, own, weight, changes))
     return [_dated(each, candidates[at + 1 :]) for at, each in enumerate(candidates)]
+
+
+def _lines(ordered: Sequence[Source]) -> tuple[list[Line], list[float]]:
+    """The sentences in order, and how salient each is; of more than `SENTENCES_MAX` the most telling."""
+    lines = [
+        Line(place, sentence, source.speaker, source.said_at)
+        for place, source in enumerate(ordered)
+        for sentence in sentences(_unspoken(source))
+    ]
+    saliences = [judgement.salience for judgement in judge([Evidence(line.text, line.speaker) for line in lines])]
+    if len(lines) > SENTENCES_MAX:
+        telling = [
+            salience + _DIGITS_SALIENCE * any(map(str.isdigit, line.text))
+            for line, salience in zip(lines, saliences, strict=True)
+        ]
+        best = sorted(sorted(range(len(lines)), key=lambda at: (-telling[at], at))[:SENTENCES_MAX])
+        lines, saliences = [lines[at] for at in best], [saliences[at] for at in best]
+    return lines, saliences
 
 
 def _dated(sentence: _Sentence, later: Sequence[_Sentence]) -> _Sentence:
