@@ -13,6 +13,7 @@ from prometheus_client import Counter, Histogram
 
 from app.clients.redis import COUNTERS, RedisError
 from app.clients.stream import client
+from app.domain.self_tests import KINDS
 
 log = structlog.get_logger(__name__)
 
@@ -74,6 +75,10 @@ WORK: Final[dict[str, str]] = {
     "quota_over": "Tenants that a night has found over their quota.",
     "dead_letters_replayed": "Dead letters given another try by a person.",
     "dead_letters_discarded": "Dead letters discarded by a person.",
+} | {
+    f"self_tests_{kind}_{outcome}": f"Self-tests of the kind {kind} that were {outcome}."
+    for kind in KINDS
+    for outcome in ("passed", "failed")
 }
 
 # Started at 0, so that a rate exists from the first scrape on.

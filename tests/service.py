@@ -29,7 +29,7 @@ from app.domain import keys
 from app.domain.envelope import Form
 from app.domain.ids import RANDOM_BYTES, memory_uuids, new_base
 from app.domain.policy import Policy
-from app.services import budget, enrichment, ingest, rate, rerank, spaces, summaries, tenants
+from app.services import budget, enrichment, ingest, questions, rate, rerank, spaces, summaries, tenants
 from app.settings import settings
 from app.store import database
 
@@ -230,6 +230,9 @@ def forget() -> None:
     if summaries._summariser.cache_info().currsize:
         summaries._summariser().close()
     summaries._summariser.cache_clear()
+    if questions._questioner.cache_info().currsize:
+        questions._questioner().close()
+    questions._questioner.cache_clear()
     cache._held.clear()
     cache._underway.clear()
     budget._memo = budget._Memo()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from datetime import datetime
 from functools import partial
@@ -15,7 +16,7 @@ from app.api import shapes
 from app.api.auth import Caller, needs
 from app.api.body import body_of, decode
 from app.errors import NotAllowed
-from app.services import archive, cold, jobs, rebase, reembed, removals, spaces, sweep
+from app.services import archive, cold, jobs, rebase, reembed, removals, self_tests, spaces, sweep
 from app.services.previews import Preview
 
 router = APIRouter(prefix="/v1/maintenance", tags=["maintenance"])
@@ -49,6 +50,18 @@ class Due(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     as_of: Annotated[datetime, msgspec.Meta(tz=True)] | None = None
     limit: Annotated[int, msgspec.Meta(ge=1, le=CHANGES_MAX)] = 100
     cursor: str | None = None
+
+
+class SelfTest(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """Of which moment a run of self-tests is, and whether it is one.
+
+    Attributes:
+        dry_run: Only name the memories that would be asked about.
+        as_of: Now, where it is left out. One that is yet to come is for a dry run alone.
+    """
+
+    dry_run: bool = False
+    as_of: Annotated[datetime, msgspec.Meta(tz=True)] | None = None
 
 
 @router.post(
@@ -117,6 +130,31 @@ def start_delete(
 ) -> Response:
     """A job that removes what is in cold storage and fulfils every condition of deletion; it can't be undone."""
     return _started(caller, removals.KIND, decode(body, Due))
+
+
+@router.post(
+    "/selftest",
+    summary="Let the memory test itself",
+    status_code=202,
+    responses={200: {"description": "With `dry_run`: what the next run would ask about"}},
+)
+def start_selftest(
+    caller: Annotated[Caller, Depends(needs("maintain"))], body: Annotated[bytes, Depends(body_of)]
+) -> Response:
+    """A job that asks about a sample of the memories, as a night does once a week, whether it is due or not.
+
+    What passes becomes stronger without that being a use; what fails is flagged for review. A dry run names the
+    memories by kind; `from` is the one that a connection leads from.
+    """
+    wanted = decode(body, SelfTest)
+    if not wanted.dry_run:
+        parameters = sweep.parameters(wanted.as_of)
+        return shapes.answer(
+            {"job_id": jobs.create(caller.tenant_id, self_tests.KIND, parameters, actor=caller.key_id)}, 202
+        )
+    asked = self_tests.preview(caller.tenant_id, wanted.as_of)
+    changes = [{"id": one.memory_id, "kind": one.kind, "from": one.other_id} for one in asked]
+    return shapes.answer({"changes": changes, "counts": Counter(one.kind for one in asked), "next_cursor": None})
 
 
 _PREVIEWS: Final[dict[str, Callable[[UUID, datetime | None, UUID | None, int], Preview]]] = {

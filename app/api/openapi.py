@@ -12,7 +12,7 @@ from app.api.dead_letters import Discard, DiscardMany, ReplayMany
 from app.api.forecast import Forecast
 from app.api.idempotency import KEY_MAX_CHARACTERS
 from app.api.links import NewLinks
-from app.api.maintenance import Due, Reembed
+from app.api.maintenance import Due, Reembed, SelfTest
 from app.api.policy import PolicyChange
 from app.api.problems import MEDIA_TYPE
 from app.api.reviews import Review
@@ -38,6 +38,7 @@ _BODIES = {
     ("/v1/maintenance/rebase", "post"): Due,
     ("/v1/maintenance/delete", "post"): Due,
     ("/v1/schedule/{name}/run", "post"): Due,
+    ("/v1/maintenance/selftest", "post"): SelfTest,
     ("/v1/privacy/holds", "post"): NewHold,
     ("/v1/policy", "put"): PolicyChange,
     ("/v1/admin/tenants", "post"): NewTenant,

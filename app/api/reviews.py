@@ -37,7 +37,7 @@ class Review(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 @router.get("", summary="What to review now")
 def session(
     caller: Annotated[Caller, Depends(needs("read"))],
-    by: Literal["due", "danger"] = "due",
+    by: Literal["due", "danger", "flagged"] = "due",
     subject: Name = None,
     thread: Name = None,
     limit: Annotated[int | None, Query(ge=1, le=SESSION_MAX)] = None,
@@ -45,7 +45,8 @@ def session(
     """The most urgent memories of all that are due (`total`), at most a session of the policy's.
 
     `by=due`: by `urgency`, which is 0.6 · importance + 0.4 · days overdue. `by=danger`: those about to be forgotten,
-    due or not, by `priority`, which is 1 in the middle of the danger zone and 0 at its ends.
+    due or not, by `priority`, which is 1 in the middle of the danger zone and 0 at its ends. `by=flagged`: those whose
+    last review, or a self-test since, has failed, due or not, by `urgency`.
     """
     check_storable(subject=subject, thread=thread)
     found = reviews.session(caller.tenant_id, by=by, subject=subject, thread=thread, limit=limit)

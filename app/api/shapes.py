@@ -193,7 +193,7 @@ def _live(live: Live | None) -> dict[str, Any]:
 def past_reviews(reviewed: Reviewed | None) -> dict[str, Any]:
     """What there was of reviews, for a memory without any too."""
     return {
-        "reviewed_at": reviewed and reviewed.reviewed_at,
+        "reviewed_at": reviewed.reviewed_at if reviewed and reviewed.review_count else None,
         "review_count": reviewed.review_count if reviewed else 0,
         "flagged": reviewed is not None and reviewed.flagged,
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn
 
 import typer
 
@@ -23,7 +23,7 @@ _TIERS: Final = ("active", "archived", "cold", "deleted")
 
 router = typer.Typer()
 maintain = typer.Typer(
-    cls=Commands, help="Look after all memories: sweep, rebase, archive, cold, delete.", no_args_is_help=True
+    cls=Commands, help="Look after all memories: sweep, rebase, archive, cold, delete, selftest.", no_args_is_help=True
 )
 router.add_typer(
     maintain, name="maintain", epilog=examples("ebbing maintain sweep --dry-run", "ebbing maintain rebase --wait")
@@ -101,6 +101,45 @@ def delete(
     _run("delete", dry_run=dry_run, as_of=as_of, wait=wait, url=url, as_json=as_json)
 
 
+@maintain.command(epilog=examples("ebbing maintain selftest --wait", "ebbing maintain selftest --dry-run"))
+def selftest(
+    *,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only list the memories that would be asked about.")
+    ] = False,
+    as_of: AsOf = None,
+    wait: Wait = False,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Ask about a sample of the memories, as a night does once a week; `ebbing stats` shows how it went.
+
+    What passes becomes stronger, what fails is flagged for review: `ebbing reviews --flagged`.
+    """
+    from app.cli.client import Api
+
+    path, wanted = "/v1/maintenance/selftest", {} if as_of is None else {"as_of": as_of}
+    with Api(find(url), patience_seconds=PATIENCE_SECONDS) as api:
+        found = api.call("POST", path, json={**wanted, "dry_run": True} if dry_run else wanted, safe=True).body
+        job = follow(api, found["job_id"], quiet=as_json) if wait and not dry_run else None
+    if as_json:
+        print_json(job or found)
+    elif dry_run:
+        names = ("kind", "id", "from")
+        print_table(names, [tuple(one[name] for name in names) for one in found["changes"][:SHOWN]])
+        if len(found["changes"]) > SHOWN:
+            typer.echo(f"… and {len(found['changes']) - SHOWN:,} more: --json lists them all")
+    elif job is None:
+        typer.echo(f"job {found['job_id']} is started")
+    elif job["status"] == "done":
+        names = tuple(sorted({name.rpartition("_")[0] for name in job["counts"]}))
+        outcomes = ("passed", "failed")
+        rows = [(name, *(job["counts"].get(f"{name}_{outcome}", 0) for outcome in outcomes)) for name in names]
+        print_table(["kind", *outcomes], rows, right=outcomes)
+    if job is not None and job["status"] != "done":
+        _fail(job, as_json=as_json)
+
+
 def _run(kind: str, *, dry_run: bool, as_of: str | None, wait: bool, url: str | None, as_json: bool) -> None:
     from app.cli.client import Api
 
@@ -153,12 +192,16 @@ def _show_ended(job: dict[str, Any], *, as_json: bool) -> None:
     if as_json:
         print_json(job)
     if job["status"] != "done":
-        if as_json:
-            raise typer.Exit(Code.FAILED)
-        reason = f" ({plain(job['error'])})" if job.get("error") else ""
-        raise Failure(f"the job {job['id']} is {job['status']}{reason}: what it has done stays")
+        _fail(job, as_json=as_json)
     if not as_json:
         typer.echo(f"{job['done']:,} memories looked at{_tiers(job['counts'])}")
+
+
+def _fail(job: dict[str, Any], *, as_json: bool) -> NoReturn:
+    if as_json:
+        raise typer.Exit(Code.FAILED)
+    reason = f" ({plain(job['error'])})" if job.get("error") else ""
+    raise Failure(f"the job {job['id']} is {job['status']}{reason}: what it has done stays")
 
 
 def _tiers(counts: dict[str, int]) -> str:

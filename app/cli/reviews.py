@@ -26,13 +26,19 @@ def reviews(
     danger: Annotated[
         bool, typer.Option("--danger", help="Those about to be forgotten, due or not; else those that are due.")
     ] = False,
+    flagged: Annotated[
+        bool, typer.Option("--flagged", help="Those whose last review, or a self-test since, has failed.")
+    ] = False,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
     """List the memories to review now, the most urgent first."""
     from app.cli.client import Api
 
-    wanted = {"limit": limit, "subject": subject, "thread": thread, "by": "danger" if danger else None}
+    if danger and flagged:
+        raise Failure("which ones? give --danger or --flagged", Code.USAGE)
+    kind = "danger" if danger else "flagged" if flagged else None
+    wanted = {"limit": limit, "subject": subject, "thread": thread, "by": kind}
     params = {name: value for name, value in wanted.items() if value is not None}
     with Api(find(url)) as api:
         found = api.call("GET", "/v1/reviews", params=params).body
@@ -40,7 +46,7 @@ def reviews(
         print_json(found)
         return
     if not found["reviews"]:
-        typer.echo("nothing is in danger" if danger else "nothing is due", err=True)
+        typer.echo(f"nothing is {'in danger' if danger else kind or 'due'}", err=True)
         return
     by = "priority" if danger else "urgency"
     numbers = [by, "importance", "strength", "overdue_days"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import typer
 
 from app.cli.output import AsJson, Url, examples, print_json, print_table
@@ -34,3 +36,21 @@ def stats(url: Url = None, as_json: AsJson = False) -> None:
         failed = f" ({', '.join(night['failed_steps'])})" if night["failed_steps"] else ""
         rows.append(("last night", f"{night['status'].replace('_', ' ')}{failed}", "", night["local_date"]))
     print_table(["", "", "count", "oldest"], rows, right=["count", "oldest"])
+    if tested := found.get("self_tests"):
+        typer.echo()
+        _show_tested(tested)
+
+
+def _show_tested(runs: list[dict[str, Any]]) -> None:
+    """How self-tests went, the newest first: of each kind the share that passed, and the speed beside its target."""
+    kinds = sorted({kind for run in runs for kind in run["passed"]} - {"retrieval_speed"})
+    heads = ["self-tests", *kinds, "p50", "p95", "target"]
+    rows = [
+        (
+            run["as_of"][:10],
+            *(f"{run['passed'][kind]:.0%} of {run['tests'][kind]}" if kind in run["tests"] else "" for kind in kinds),
+            *("" if run[name] is None else f"{run[name]:.1f} ms" for name in ("p50_ms", "p95_ms", "target_ms")),
+        )
+        for run in runs
+    ]
+    print_table(heads, rows, right=heads[1:])

@@ -19,6 +19,7 @@ from app.domain.protection import Protection
 from app.domain.recall.parameters import Recall
 from app.domain.retrieval.ranking import Ranking
 from app.domain.review import Review
+from app.domain.self_tests import SelfTests
 from app.domain.tiers import Tiers
 from app.errors import ProfileMissing
 
@@ -105,6 +106,8 @@ class Policy(BaseModel):
     """When memories are reviewed."""
     recall: Recall = Recall()
     """What a conversation brings to mind."""
+    self_tests: SelfTests = SelfTests()
+    """How the service tests its own memory."""
     quota_bytes: Annotated[int, Field(ge=1, le=2**60)] | None = None
     """Room for the memories' texts and vectors; what is beyond it is told, and refused nowhere."""
     quota_near: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)] = 0.8

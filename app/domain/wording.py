@@ -42,6 +42,11 @@ def words(text: str) -> list[str]:
     return _WORD.findall(text.lower())
 
 
+def words_as_written(text: str) -> list[str]:
+    """All words, in order, with their capitals."""
+    return _WORD.findall(text)
+
+
 def content_words(text: str) -> list[str]:
     """The words that say what a text is about, in order: all but the stop words, or else all."""
     every = words(text)

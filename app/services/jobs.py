@@ -32,6 +32,7 @@ from app.services import (
     rebase,
     reembed,
     removals,
+    self_tests,
     sweep,
 )
 from app.services.passing import is_passing
@@ -77,6 +78,7 @@ KINDS: dict[str, Kind] = {
     compaction.KIND: Kind(compaction.step),
     holds.KIND: Kind(holds.step),
     removals.KIND: Kind(removals.step),
+    self_tests.KIND: Kind(self_tests.step),
     night.KIND: Kind(night.step),
 }
 

@@ -31,7 +31,7 @@ from app.store.states import Held
 
 SLICE_ROWS: Final = 100_000
 
-By = Literal["due", "danger"]
+By = Literal["due", "danger", "flagged"]
 Result = Literal["passed", "failed"]
 
 
@@ -96,7 +96,8 @@ def session(
 
     Args:
         tenant_id: The tenant.
-        by: `due`, those whose interval is over, by urgency; `danger`, those about to be forgotten, by priority.
+        by: `due`, those whose interval is over, by urgency; `danger`, those about to be forgotten, by priority;
+            `flagged`, those whose last review or a self-test since has failed, due or not, by urgency.
         subject: Only those about this subject.
         thread: Only those of this thread.
         limit: Most of them; never more than the policy's session.
@@ -113,12 +114,16 @@ def session(
             first_interval_days=policy.first_interval_days,
             subject=subject,
             thread=thread,
+            flagged=by == "flagged",
         )
         overdue_days = (now - found.due_at) / DAY_SECONDS
         places = review.foremost(policy, overdue_days) if by == "due" else np.arange(len(overdue_days))
         numbers = _numbers(tx, tenant_id, found.only(places), times, now)
         if by == "due":
             order, total = review.queue(policy, numbers.seen.importance, numbers.overdue_days), len(overdue_days)
+        elif by == "flagged":
+            urgency = review.urgency(policy, numbers.seen.importance, numbers.overdue_days)
+            order, total = np.argsort(-urgency, kind="stable")[: policy.session_limit], len(overdue_days)
         else:
             order = np.argsort(-numbers.priority, kind="stable")
             total = int(np.count_nonzero(numbers.priority))
@@ -267,7 +272,7 @@ def _is_known(former: Reviewed, result: Result, moment: datetime, policy: Policy
         Conflict: It is older than the last one, and its result another.
     """
     refractory = timedelta(seconds=policy.reinforcement.refractory_seconds)
-    if former.flagged == (result == "failed") and moment - former.reviewed_at <= refractory:
+    if former.review_count and former.flagged == (result == "failed") and moment - former.reviewed_at <= refractory:
         return True
     if moment < former.reviewed_at:
         raise Conflict("a later review of this memory is known, with another result")

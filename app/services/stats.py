@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, datetime
+from typing import Final
 from uuid import UUID
 
 from app import queues
@@ -14,10 +15,14 @@ from app.services.bases import Reduced
 from app.services.quota import Room
 from app.services.spaces import Searched
 from app.settings import settings
-from app.store import database, dead_letters, jobs, ratings, schedules, tenant_counts, work
+from app.store import database, dead_letters, jobs, ratings, schedules, self_tests, tenant_counts, work
 from app.store import spaces as space_rows
 from app.store.schedules import Figures, Run
+from app.store.self_tests import Run as TestRun
 from app.store.work import Waiting
+
+TREND: Final = 8
+"""Runs of self-tests that are shown."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +52,23 @@ class LastNight:
 
 
 @dataclass(frozen=True)
+class SelfTested:
+    """What a run of self-tests has come to.
+
+    Attributes:
+        passed: By kind, the share of its tests that have passed.
+        tests: By kind, how many there were.
+    """
+
+    as_of: datetime
+    passed: dict[str, float]
+    tests: dict[str, int]
+    p50_ms: float | None
+    p95_ms: float | None
+    target_ms: float
+
+
+@dataclass(frozen=True)
 class Stats:
     """A tenant's numbers, now.
 
@@ -59,6 +81,7 @@ class Stats:
         embedding_space: Where it is searched by meaning; None before its first vector.
         archive: What archived vectors are reduced by.
         last_night: The last one that was due, or was run by hand.
+        self_tests: The last runs of self-tests that are finished, the newest first.
     """
 
     memories: dict[str, int]
@@ -69,6 +92,7 @@ class Stats:
     embedding_space: Searched | None
     archive: list[Reduced]
     last_night: LastNight | None
+    self_tests: list[SelfTested]
 
 
 def of_tenant(tenant_id: UUID) -> Stats:
@@ -80,6 +104,7 @@ def of_tenant(tenant_id: UUID) -> Stats:
         unfinished = jobs.unfinished(tx, tenant_id)
         nights = schedules.page(tx, tenant_id, night.KIND, None, 1)
         letters = dead_letters.count(tx, tenant_id)
+        tested = [_tested(run) for run in self_tests.page(tx, tenant_id, None, TREND) if run.finished_at]
         there = space_rows.of_tenant(tx, tenant_id)
         config = settings()
         unrated = ratings.count_unrated(tx, tenant_id, version(config.salience_model)) if config.has_provider else 0
@@ -93,7 +118,7 @@ def of_tenant(tenant_id: UUID) -> Stats:
     lanes = _lanes(pending["ingest"], _age(queue.oldest_ms([tenant_id])), waiting, unfinished)
     compared = spaces.compared(there.searched) if there else None
     last = _last_night(nights[0]) if nights else None
-    return Stats(memories, pending, letters, lanes, room, compared, bases.in_use(tenant_id), last)
+    return Stats(memories, pending, letters, lanes, room, compared, bases.in_use(tenant_id), last, tested)
 
 
 def of_lanes() -> dict[str, Lane]:
@@ -124,6 +149,12 @@ def nights() -> Figures:
 def _last_night(run: Run) -> LastNight:
     failed = list(run.failed) or ([run.step] if run.status == "failed" and run.step else [])
     return LastNight(run.local_date, run.status, run.late_seconds, run.seconds, failed)
+
+
+def _tested(run: TestRun) -> SelfTested:
+    tests = {kind: sum(found.values()) for kind, found in run.results.items()}
+    passed = {kind: run.results[kind]["passed"] / count for kind, count in tests.items()}
+    return SelfTested(run.as_of, passed, tests, run.p50_ms, run.p95_ms, run.target_ms)
 
 
 def _age(oldest_ms: int | None) -> float:

@@ -13,7 +13,20 @@ from typing import Any, Final, TypeAlias
 from uuid import UUID
 
 from app.domain.jobs import Step
-from app.services import archive, audit, cold, compaction, counts, graphs, previews, quota, removals, retention, sweep
+from app.services import (
+    archive,
+    audit,
+    cold,
+    compaction,
+    counts,
+    graphs,
+    previews,
+    quota,
+    removals,
+    retention,
+    self_tests,
+    sweep,
+)
 from app.services.previews import Preview
 from app.settings import settings
 
@@ -52,6 +65,7 @@ STEPS: Final[dict[str, CarryOn]] = {
     "archive": archive.carry_on,
     "cold": _cold,
     "delete": removals.carry_on,
+    "self_tests": self_tests.carry_on_when_due,
     "segments": _segments,
     "retention": retention.carry_on,
     "figures": _figures,
@@ -70,6 +84,7 @@ def foreseen() -> Mapping[str, Foresee | str]:
         "archive": archive.preview,
         "cold": partial(previews.preview, cold.WORK, behind=(archive.WORK,)) if key else NO_MASTER_KEY,
         "delete": partial(previews.preview, removals.WORK, behind=lower),
+        "self_tests": "asks memories about themselves: `POST /v1/maintenance/selftest` has a dry run of its own",
         "segments": _ELSEWHERE,
         "retention": _ELSEWHERE,
         "figures": _ELSEWHERE,

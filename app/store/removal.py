@@ -19,12 +19,13 @@ MOST: Final = 500
 """Memories in a call, each of which shall be a transaction of its own."""
 
 OWN: Final = (
-    *("memory_aliases", "links", "lineage", "reviews", "scores", "memory_events"),
+    *("memory_aliases", "links", "lineage", "reviews", "scores", "memory_events", "self_tests"),
     *("archived_memories", "pca_samples", "memory_state", "memories"),
 )
 """Tables whose rows with a memory's id in `memory_id` are of it alone."""
 ELSEWHERE: Final[dict[str, str]] = {
     "links": "DELETE FROM links WHERE tenant_id = %(tenant)s AND other_id = ANY (%(ids)s)",
+    "self_tests": "DELETE FROM self_tests WHERE tenant_id = %(tenant)s AND other_id = ANY (%(ids)s)",
     # What waits for other memories as well goes on for those.
     "dead_letters": """
 WITH gone AS (

@@ -24,9 +24,9 @@ class Reviewed:
     Attributes:
         due_at: When the next one is due.
         interval_days: From the last one until then.
-        reviewed_at: When the last one was.
-        review_count: How many there were.
-        flagged: Whether the last one failed.
+        reviewed_at: When the last one was; with none so far, when the memory was accepted.
+        review_count: How many there were; 0 for a memory that was only flagged.
+        flagged: Whether the last one failed, or a self-test since.
     """
 
     due_at: datetime
@@ -102,6 +102,27 @@ ON CONFLICT (tenant_id, memory_id) DO UPDATE SET due_at = excluded.due_at, inter
 """)
 
 
+def flag(
+    tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID], as_of: datetime, first_interval_days: float
+) -> None:
+    """Flag memories for review, due by this moment at the latest, without a review; their states are locked.
+
+    One without any review so far then counts none, and has the moment of its acceptance for that of the last.
+    """
+    values = {"tenant": tenant_id, "ids": list(memory_ids), "as_of": as_of, "first": first_interval_days}
+    tx.execute(_FLAG, values)
+
+
+_FLAG = text("""
+INSERT INTO reviews AS known (tenant_id, memory_id, due_at, interval_days, reviewed_at, review_count, flagged)
+SELECT :tenant, memory_id, least(created_at + CAST(:first AS float8) * interval '1 day', :as_of), :first, created_at,
+  0, true
+FROM memories
+WHERE tenant_id = :tenant AND memory_id = ANY (CAST(:ids AS uuid[])) AND deleted_at IS NULL ORDER BY memory_id
+ON CONFLICT (tenant_id, memory_id) DO UPDATE SET flagged = true, due_at = least(known.due_at, :as_of)
+""")
+
+
 def waiting(
     tx: Connection,
     tenant_id: UUID,
@@ -110,6 +131,7 @@ def waiting(
     first_interval_days: float,
     subject: str | None,
     thread: str | None,
+    flagged: bool = False,
 ) -> Waiting:
     """The memories whose review is due by a moment.
 
@@ -120,6 +142,7 @@ def waiting(
         first_interval_days: After how many days one that was never reviewed is due.
         subject: Only those about this subject; None for all.
         thread: Only those of this thread.
+        flagged: Only those that are flagged.
     """
     values = {
         "tenant": tenant_id,
@@ -127,6 +150,7 @@ def waiting(
         "first": first_interval_days,
         "subject": subject,
         "thread": thread,
+        "flagged": flagged,
     }
     ids, due = driver(tx).execute(_WAITING, values, binary=True).fetchone() or (None, None)
     return Waiting(ids or b"", moments(due))
@@ -140,6 +164,7 @@ FROM (
   WHERE memory.tenant_id = %(tenant)s AND memory.deleted_at IS NULL
     AND (%(subject)s::text IS NULL OR memory.subject = %(subject)s)
     AND (%(thread)s::text IS NULL OR memory.thread = %(thread)s)
+    AND (review.flagged OR NOT %(flagged)s)
   ORDER BY memory.memory_id
 ) AS found WHERE due_at <= to_timestamp(%(until)s)
 """

@@ -67,6 +67,8 @@ TABLE: dict[tuple[str, str], tuple[str, dict[str, Any], int]] = {
     ("POST", "/v1/maintenance/cold"): ("maintain", {"json": {"dry_run": True}}, 200),
     ("POST", "/v1/maintenance/rebase"): ("maintain", {"json": {"dry_run": True}}, 200),
     ("POST", "/v1/maintenance/delete"): ("maintain", {"json": {"dry_run": True}}, 200),
+    ("POST", "/v1/maintenance/selftest"): ("maintain", {"json": {"dry_run": True}}, 200),
+    ("GET", "/v1/self-tests"): ("read", {}, 200),
     ("GET", "/v1/policy"): ("maintain", {}, 200),
     ("GET", "/v1/policy/versions"): ("maintain", {}, 200),
     ("PUT", "/v1/policy"): ("maintain", {"json": {"policy": {"history_days": 30}}}, 200),

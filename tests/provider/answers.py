@@ -40,6 +40,8 @@ def chat_answer(asked: dict[str, Any], mode: str) -> dict[str, Any]:
         content = summaries.answer(asked["messages"], lines, mode)
     elif "query" in (lines[0] if lines else {}):
         content = _reranked([model.liking(lines[0]["query"], each) for each in lines[1:]], mode)
+    elif "memory" in (lines[0] if lines else {}):
+        content = _questioned([model.question(each) for each in lines], mode)
     else:
         content = _spoiled([model.score(memory) for memory in lines], mode)
     message: dict[str, Any] = {"role": "assistant", "content": content, "refusal": None}
@@ -102,6 +104,13 @@ def _reranked(items: list[dict[str, Any]], mode: str) -> str:
     if mode == "swapped":
         items.reverse()
     return _written({"scores": items[:-1] if mode == "wrong_count" else items}, mode)
+
+
+def _questioned(items: list[dict[str, Any]], mode: str) -> str:
+    """The answer to who asks for questions as text, spoiled in its last one."""
+    changes: dict[str, dict[str, Any]] = {"wrong_ids": {"id": len(items) + 1}, "extra_field": {"first": True}}
+    items[-1].update(changes.get(mode, {}))
+    return _written({"questions": items[:-1] if mode == "wrong_count" else items}, mode)
 
 
 def _written(answer: dict[str, Any], mode: str) -> str:

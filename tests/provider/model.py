@@ -137,6 +137,13 @@ def liking(query: str, passage: dict[str, Any]) -> dict[str, Any]:
     return {"id": passage["id"], "score": round(len(shared) / max(len(said), 1), 2)}
 
 
+def question(memory: dict[str, Any]) -> dict[str, Any]:
+    """A question about a memory: its second half, after words that it hasn't."""
+    said = [word for word in WORD.findall(memory["memory"].lower()) if word not in SMALL]
+    half = " ".join(said[len(said) // 2 :])
+    return {"id": memory["id"], "question": f"Could somebody perhaps remember anything about {half}?"}
+
+
 def score(memory: dict[str, Any]) -> dict[str, Any]:
     """One memory's part of an answer."""
     text = memory["text"]

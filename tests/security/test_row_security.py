@@ -151,6 +151,7 @@ HISTORY = (
     ("lineage", "merge_id, text_version, part", "gen_random_uuid(), 1, 'source'"),
     ("reviews", "due_at, interval_days, reviewed_at", "now(), 1, now()"),
     ("archived_memories", "text_version", "1"),
+    ("self_tests", "run_id, kind", "gen_random_uuid(), 'application'"),
     ("pca_samples", "space_id, vector", "1, '[1]'"),
     (
         "cold_memories",
@@ -169,6 +170,7 @@ OTHERS = (
     ("consolidation_runs", "run_id, started_by, level, as_of", "gen_random_uuid(), 'hand', 'medium', now()"),
     ("consolidation_marks", "age, after_id", "'old', gen_random_uuid()"),
     ("segments", "segment_id, path, bytes, checksum, records", "gen_random_uuid(), 'x', 1, '', 1"),
+    ("self_test_runs", "run_id, as_of, seed, target_ms", "gen_random_uuid(), now(), 1, 50"),
     ("ebbing_keys.owner_keys", "owner, wrapped", "'', ''"),
     ("ebbing_keys.record_keys", "key_id, owner, wrapped", "gen_random_uuid(), '', ''"),
 )

@@ -81,6 +81,8 @@ def fill(service: Service, tenant_id: UUID) -> tuple[list[UUID], UUID]:
         ("links", "memory_id, other_id, kind", [before, gone, "canaryword"]),
         ("reviews", "memory_id, due_at, interval_days, reviewed_at", [gone, days(1), 1, days(0)]),
         ("memory_events", "memory_id, at, kind", [gone, days(0), "use"]),
+        ("self_tests", "run_id, kind, memory_id", [uuid4(), "application", gone]),
+        ("self_tests", "run_id, kind, memory_id, other_id", [uuid4(), "connection", before, gone]),
         ("dead_letters", "letter_id, stage, reason, attempts, memory_ids", [uuid4(), "embed", "x", 1, [gone]]),
         ("dead_letters", "letter_id, stage, reason, attempts, memory_ids", [uuid4(), "embed", "x", 1, [gone, before]]),
         ("tenant_work", "stage, memory_ids", ["score", [gone]]),

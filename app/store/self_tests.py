@@ -1,0 +1,302 @@
+"""Self-tests as they are kept: runs, and what came of each memory in them. Neither questions nor answers are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final, NamedTuple
+from uuid import UUID
+
+from sqlalchemy import Connection, bindparam, text
+from sqlalchemy.dialects.postgresql import JSONB
+
+from app.domain.self_tests import Kind
+
+
+class Asked(NamedTuple):
+    """A test: of a memory; `other_id` is the one from which a connection leads to it."""
+
+    kind: Kind
+    memory_id: UUID
+    other_id: UUID | None = None
+
+
+class Outcome(NamedTuple):
+    """What came of a test.
+
+    Attributes:
+        place: Among the results, from 1 on; None where it wasn't found, or nothing was searched for.
+        share: Of the key points that a summary says.
+        milliseconds: How long the search took, where that is measured.
+        by_model: Whether a model has made the question.
+    """
+
+    memory_id: UUID
+    passed: bool
+    place: int | None = None
+    share: float | None = None
+    milliseconds: float | None = None
+    by_model: bool = False
+
+
+class NewRun(NamedTuple):
+    """A run to be entered; attributes as `Run`'s."""
+
+    run_id: UUID
+    as_of: datetime
+    seed: int
+    target_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run of a tenant's.
+
+    Attributes:
+        as_of: Of which moment its sample is.
+        seed: What the sample was drawn by.
+        target_ms: How long 19 of 20 searches should take at most.
+        p50_ms: How long half of them took at most; None where nothing was searched for.
+        p95_ms: How long 19 of 20 took at most.
+        results: By kind, how many have `passed` and `failed`.
+    """
+
+    run_id: UUID
+    as_of: datetime
+    seed: int
+    target_ms: float
+    p50_ms: float | None
+    p95_ms: float | None
+    results: dict[str, dict[str, int]]
+    started_at: datetime
+    finished_at: datetime | None
+
+
+_RUN: Final = "run_id, as_of, seed, target_ms, p50_ms, p95_ms, results, started_at, finished_at"
+
+# Each row's place in an order that depends on nothing but its id and the seed.
+_DRAWN: Final = "uuid_hash_extended({id}, CAST(:seed AS bigint))"
+_TESTABLE: Final = """EXISTS (
+  SELECT FROM memory_state AS state WHERE state.tenant_id = :tenant AND state.memory_id = {id}
+    AND tier = 'active' AND anchored_at <= :as_of AND policy_version <= :version)"""
+
+
+def drawn(tx: Connection, tenant_id: UUID, as_of: datetime, version: int, seed: int, limit: int) -> list[UUID]:
+    """Active memories in an order drawn by the seed, without those that were used, or changed, after the moment.
+
+    Args:
+        tx: The tenant's transaction.
+        tenant_id: The tenant.
+        as_of: The moment.
+        version: Of the policy that holds then.
+        seed: By which they are drawn.
+        limit: Most of them.
+    """
+    values = {"tenant": tenant_id, "as_of": as_of, "version": version, "seed": seed, "limit": limit}
+    return list(tx.execute(_SAMPLE, values).scalars())
+
+
+_SAMPLE: Final = text(f"""
+SELECT memory_id FROM memory_state
+WHERE tenant_id = :tenant AND tier = 'active' AND anchored_at <= :as_of AND policy_version <= :version
+ORDER BY {_DRAWN.format(id="memory_id")}, memory_id LIMIT :limit
+""")  # noqa: S608 - constants alone
+
+
+def drawn_links(
+    tx: Connection, tenant_id: UUID, as_of: datetime, version: int, seed: int, limit: int
+) -> list[tuple[UUID, UUID]]:
+    """Links from one such memory to another, one for each that is led to; arguments as `drawn`'s."""
+    values = {"tenant": tenant_id, "as_of": as_of, "version": version, "seed": seed, "limit": limit}
+    return [(row.memory_id, row.other_id) for row in tx.execute(_LINKS, values)]
+
+
+_LINKS: Final = text(f"""
+SELECT memory_id, other_id FROM (
+  SELECT memory_id, other_id FROM (
+    SELECT DISTINCT ON (other_id) memory_id, other_id FROM links WHERE tenant_id = :tenant AND weight > 0
+    ORDER BY other_id, {_DRAWN.format(id="memory_id")}
+  ) AS each ORDER BY {_DRAWN.format(id="other_id")}, other_id LIMIT :limit
+) AS link
+WHERE {_TESTABLE.format(id="link.memory_id")} AND {_TESTABLE.format(id="link.other_id")}
+ORDER BY {_DRAWN.format(id="other_id")}, other_id
+""")  # noqa: S608 - constants alone
+
+
+def texts(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> dict[UUID, str]:
+    """What those of the memories say that can be found by their words by now; the deleted ones are left out."""
+    return dict(map(tuple, tx.execute(_TEXTS, {"tenant": tenant_id, "ids": list(memory_ids)})))
+
+
+_TEXTS: Final = text("""
+SELECT memory_id, text FROM unnest(CAST(:ids AS uuid[])) AS id CROSS JOIN LATERAL (
+  SELECT memory_id, text FROM memories
+  WHERE tenant_id = :tenant AND memory_id = id AND deleted_at IS NULL OFFSET 0) AS memory
+WHERE EXISTS (SELECT FROM memory_words WHERE tenant_id = :tenant AND memory_words.memory_id = id)
+""")
+
+
+def begin(tx: Connection, tenant_id: UUID, run: NewRun, asked: Sequence[Asked]) -> bool:
+    """Enter a run with all that it asks. False where another is unfinished."""
+    if tx.execute(_BEGIN, {"tenant": tenant_id, **run._asdict()}).rowcount == 0:
+        return False
+    tx.execute(
+        _ADD,
+        {
+            "tenant": tenant_id,
+            "run_id": run.run_id,
+            "kinds": [one.kind for one in asked],
+            "ids": [one.memory_id for one in asked],
+            "others": [one.other_id for one in asked],
+        },
+    )
+    return True
+
+
+_BEGIN: Final = text("""
+INSERT INTO self_test_runs (tenant_id, run_id, as_of, seed, target_ms)
+VALUES (:tenant, :run_id, :as_of, :seed, :target_ms)
+ON CONFLICT (tenant_id) WHERE finished_at IS NULL DO NOTHING
+""")
+_ADD: Final = text("""
+INSERT INTO self_tests (tenant_id, run_id, kind, memory_id, other_id)
+SELECT :tenant, :run_id, kind, memory_id, other_id
+FROM unnest(CAST(:kinds AS text[]), CAST(:ids AS uuid[]), CAST(:others AS uuid[])) AS given (kind, memory_id, other_id)
+""")
+
+
+def last(tx: Connection, tenant_id: UUID) -> Run | None:
+    """The tenant's last run, finished or not."""
+    found = page(tx, tenant_id, None, 1)
+    return found[0] if found else None
+
+
+def page(tx: Connection, tenant_id: UUID, older_than: tuple[datetime, UUID] | None, limit: int) -> list[Run]:
+    """Runs, those begun last first, after the one given by when it was begun and its id."""
+    started_at, run_id = older_than or (None, None)
+    values = {"tenant": tenant_id, "started_at": started_at, "run_id": run_id, "limit": limit}
+    return [Run(*row) for row in tx.execute(_PAGE, values)]
+
+
+_PAGE: Final = text(f"""
+SELECT {_RUN} FROM self_test_runs
+WHERE tenant_id = :tenant
+  AND (CAST(:started_at AS timestamptz) IS NULL OR (started_at, run_id) < (:started_at, CAST(:run_id AS uuid)))
+ORDER BY started_at DESC, run_id DESC LIMIT :limit
+""")  # noqa: S608 - constants alone
+
+
+def get(tx: Connection, tenant_id: UUID, run_id: UUID) -> Run | None:
+    """A run; None where there is none."""
+    row = tx.execute(_GET, {"tenant": tenant_id, "run_id": run_id}).one_or_none()
+    return None if row is None else Run(*row)
+
+
+_GET: Final = text(f"SELECT {_RUN} FROM self_test_runs WHERE tenant_id = :tenant AND run_id = :run_id")  # noqa: S608
+
+
+def waiting(tx: Connection, tenant_id: UUID, run_id: UUID, kind: Kind, limit: int) -> list[Asked]:
+    """Tests of this kind that a run hasn't done yet."""
+    values = {"tenant": tenant_id, "run_id": run_id, "kind": kind, "limit": limit}
+    return [Asked(kind, row.memory_id, row.other_id) for row in tx.execute(_WAITING, values)]
+
+
+_WAITING: Final = text("""
+SELECT memory_id, other_id FROM self_tests
+WHERE tenant_id = :tenant AND run_id = :run_id AND kind = :kind AND passed IS NULL ORDER BY memory_id LIMIT :limit
+""")
+
+
+def enter(tx: Connection, tenant_id: UUID, run_id: UUID, kind: Kind, outcomes: Sequence[Outcome]) -> set[UUID]:
+    """Write what came of tests. Returns the memories of those whose outcome wasn't known yet."""
+    values: dict[str, Any] = {"tenant": tenant_id, "run_id": run_id, "kind": kind}
+    columns = {name: [getattr(one, name) for one in outcomes] for name in Outcome._fields}
+    return set(tx.execute(_ENTER, values | columns).scalars())
+
+
+_ENTER: Final = text("""
+UPDATE self_tests AS test SET passed = given.passed, place = given.place, share = given.share,
+  milliseconds = given.milliseconds, by_model = given.by_model
+FROM unnest(CAST(:memory_id AS uuid[]), CAST(:passed AS boolean[]), CAST(:place AS int[]), CAST(:share AS float8[]),
+  CAST(:milliseconds AS float8[]), CAST(:by_model AS boolean[]))
+  AS given (memory_id, passed, place, share, milliseconds, by_model)
+WHERE tenant_id = :tenant AND run_id = :run_id AND kind = :kind AND test.memory_id = given.memory_id
+  AND test.passed IS NULL
+RETURNING test.memory_id
+""")
+
+
+def drop(tx: Connection, tenant_id: UUID, run_id: UUID, kind: Kind, memory_ids: Sequence[UUID]) -> None:
+    """Take tests out of a run that can't be done: their memories were deleted, or changed, meanwhile."""
+    tx.execute(_DROP, {"tenant": tenant_id, "run_id": run_id, "kind": kind, "ids": list(memory_ids)})
+
+
+_DROP: Final = text("""
+DELETE FROM self_tests
+WHERE tenant_id = :tenant AND run_id = :run_id AND kind = :kind AND memory_id = ANY (CAST(:ids AS uuid[]))
+  AND passed IS NULL
+""")
+
+
+def passed(tx: Connection, tenant_id: UUID, run_id: UUID, besides: Kind) -> set[UUID]:
+    """The memories that have passed a test of another kind in a run."""
+    values = {"tenant": tenant_id, "run_id": run_id, "besides": besides}
+    return set(tx.execute(_PASSED, values).scalars())
+
+
+_PASSED: Final = text("""
+SELECT DISTINCT memory_id FROM self_tests
+WHERE tenant_id = :tenant AND run_id = :run_id AND kind <> :besides AND passed
+""")
+
+
+def took(tx: Connection, tenant_id: UUID, run_id: UUID) -> tuple[dict[str, dict[str, int]], list[float]]:
+    """What a run has come to so far: by kind, how many have passed and failed; and how many ms its searches took."""
+    results: dict[str, dict[str, int]] = {}
+    times: list[float] = []
+    for kind, well, failed, milliseconds in tx.execute(_TOOK, {"tenant": tenant_id, "run_id": run_id}):
+        results[kind] = {"passed": well, "failed": failed}
+        times += milliseconds or ()
+    return results, times
+
+
+_TOOK: Final = text("""
+SELECT kind, count(*) FILTER (WHERE passed), count(*) FILTER (WHERE NOT passed),
+  array_agg(milliseconds) FILTER (WHERE milliseconds IS NOT NULL)
+FROM self_tests WHERE tenant_id = :tenant AND run_id = :run_id AND passed IS NOT NULL GROUP BY kind ORDER BY kind
+""")
+
+
+def finish(
+    tx: Connection,
+    tenant_id: UUID,
+    run_id: UUID,
+    results: dict[str, dict[str, int]],
+    p50_ms: float | None,
+    p95_ms: float | None,
+) -> bool:
+    """Enter what a run has come to. False where that was done."""
+    values = {"tenant": tenant_id, "run_id": run_id, "results": results, "p50_ms": p50_ms, "p95_ms": p95_ms}
+    return tx.execute(_FINISH, values).rowcount == 1
+
+
+_FINISH: Final = text("""
+UPDATE self_test_runs SET finished_at = now(), results = :results, p50_ms = :p50_ms, p95_ms = :p95_ms
+WHERE tenant_id = :tenant AND run_id = :run_id AND finished_at IS NULL
+""").bindparams(bindparam("results", type_=JSONB))
+
+
+def purge(tx: Connection, tenant_id: UUID, before: datetime, limit: int) -> int:
+    """Delete runs that were begun before this moment. Returns how many; call again until fewer than the limit."""
+    return tx.execute(_PURGE, {"tenant": tenant_id, "before": before, "limit": limit}).rowcount
+
+
+_PURGE: Final = text("""
+WITH gone AS (
+  SELECT run_id FROM self_test_runs WHERE tenant_id = :tenant AND started_at < :before LIMIT :limit
+), tests AS (
+  DELETE FROM self_tests WHERE tenant_id = :tenant AND run_id IN (SELECT run_id FROM gone)
+)
+DELETE FROM self_test_runs WHERE tenant_id = :tenant AND run_id IN (SELECT run_id FROM gone)
+""")
