@@ -89,7 +89,7 @@ def by_rule(text: str, documents: Mapping[str, int]) -> str:
     """
     said = list(dict.fromkeys(content_words(text)))
     by_rarity = sorted(said, key=lambda word: documents.get(word, 0))
-    left_out = max(len(said) // 3, 1)
+    left_out = max(len(said) // 2, 1)
     kept = set(by_rarity[left_out : left_out + WORDS_MAX])
     return " ".join((other_forms(word) or (word,))[0] for word in said if word in kept)
 
