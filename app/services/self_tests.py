@@ -24,7 +24,7 @@ from uuid import UUID, uuid4
 
 import numpy as np
 
-from app import failpoints, metrics
+from app import metrics
 from app.domain import questions as asking
 from app.domain import self_tests as rule
 from app.domain.dynamics.state import Event
@@ -157,7 +157,6 @@ def _slice(tenant_id: UUID, run_id: UUID) -> tuple[Kind | None, list[Outcome]]:
         _finish(tenant_id, run)
         return None, []
     outcomes = testing.TESTS[kind](tenant_id, run, asked, policy)
-    failpoints.reach("selftest.before_write")
     return kind, _enter(tenant_id, run, kind, asked, outcomes)
 
 

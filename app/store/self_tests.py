@@ -276,12 +276,15 @@ def finish(
     p50_ms: float | None,
     p95_ms: float | None,
 ) -> bool:
-    """Enter what a run has come to. False where that was done."""
+    """Enter what a run has come to, without what it hasn't asked. False where that was done."""
     values = {"tenant": tenant_id, "run_id": run_id, "results": results, "p50_ms": p50_ms, "p95_ms": p95_ms}
     return tx.execute(_FINISH, values).rowcount == 1
 
 
 _FINISH: Final = text("""
+WITH unasked AS (
+  DELETE FROM self_tests WHERE tenant_id = :tenant AND run_id = :run_id AND passed IS NULL
+)
 UPDATE self_test_runs SET finished_at = now(), results = :results, p50_ms = :p50_ms, p95_ms = :p95_ms
 WHERE tenant_id = :tenant AND run_id = :run_id AND finished_at IS NULL
 """).bindparams(bindparam("results", type_=JSONB))

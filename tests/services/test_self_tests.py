@@ -11,6 +11,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
+from sqlalchemy import QueuePool
 
 from app.clients.answers import Usage
 from app.clients.embedder import Spent, unnoted
@@ -200,13 +201,28 @@ def test_a_run_that_is_done_again_after_a_crash_changes_nothing_more(
     assert self_tests.carry_on(mind.tenant_id, None, {}, 0).state == state, "another worker goes on with it"
     told: list[Any] = []
     enter = self_tests._enter
-    monkeypatch.setattr(self_tests, "_enter", lambda *given: told.append(given) or enter(*given))
+
+    def noted(*given: Any) -> Any:
+        told.append(given)
+        return enter(*given)
+
+    monkeypatch.setattr(self_tests, "_enter", noted)
     self_tests.carry_on(mind.tenant_id, None, state, 0)
     once = mind.row(cello)
     assert enter(*told[0]) == []
     assert self_tests.carry_on(mind.tenant_id, None, state, time.monotonic() + 5).finished
     assert (mind.row(cello), len(mind.events(cello))) == (once, 1)
     assert self_tests.carry_on(mind.tenant_id, None, state, 0).finished
+
+
+def test_a_run_that_was_left_for_days_is_closed_and_another_begun(mind: Mind) -> None:
+    mind.remember(CELLO)
+    self_tests.carry_on(mind.tenant_id, datetime.now(UTC) - timedelta(days=2), {}, 0)
+    latest = mind.run()
+    [_, left] = self_tests.page(mind.tenant_id, None, 9)
+    assert (left.results, latest.results["application"]["passed"]) == ({}, 1)
+    assert left.finished_at is not None
+    assert mind.service.one("SELECT count(*) FROM self_tests") == 1, "what it hasn't asked is gone"
 
 
 def test_what_fails_is_flagged_without_counting_as_reviewed(service: Service) -> None:
@@ -307,6 +323,9 @@ class Model:
         self.asked: list[list[str]] = []
 
     def questions(self, given: Sequence[str], spent: Spent = unnoted) -> list[str]:
+        pool = database.engine("ebbing_app").pool
+        assert isinstance(pool, QueuePool)
+        assert pool.checkedout() == 0, "a transaction waits for the model"
         self.asked.append(list(given))
         spent(Usage(calls=1, input_tokens=9, output_tokens=3))
         if self.failure is not None:
