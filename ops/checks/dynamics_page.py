@@ -24,10 +24,11 @@ from app.domain.dynamics.spec import SpecParameters
 from app.domain.dynamics.state import DAY_SECONDS
 from app.domain.protection import Protection
 from app.domain.review import Review
+from app.domain.self_tests import SelfTests
 from app.domain.tiers import Tiers
 
 PAGE = Path(__file__).resolve().parents[2] / "ops" / "dynamics.md"
-_PLACE = re.compile(r"(<!-- table: (?P<name>[\w ]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+_PLACE = re.compile(r"(<!-- table: (?P<name>[\w -]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 _COMPARED = ("spec", "mnemex", "cmm", "memory_decay")
 _DAYS = (1.0, 7.0, 30.0, 90.0)
 
@@ -163,6 +164,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "protection": lambda: _parameters(Protection),
     "consolidation": lambda: _parameters(Consolidation),
     "review": lambda: _parameters(Review),
+    "self-tests": lambda: _parameters(SelfTests),
     "comparison": _comparison,
     "errata": _errata,
 }
