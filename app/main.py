@@ -29,6 +29,7 @@ from app.api import (
     search,
     self_tests,
     status,
+    supersessions,
     touches,
     usage,
 )
@@ -92,6 +93,7 @@ def build() -> ASGIApp:
         policy,
         holds,
         audit,
+        supersessions,
     ):
         app.include_router(module.router)
     app.state.door, app.state.nudger = Door(redis), nudger

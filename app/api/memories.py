@@ -57,16 +57,18 @@ def page(
     before: Moment | None = None,
     strength_above: Share | None = None,
     strength_below: Share | None = None,
+    superseded: bool | None = None,  # noqa: FBT001 - FastAPI gives it by its name
     as_of: AsOf = None,
     limit: Limit = 50,
     cursor: str | None = None,
 ) -> Response:
     """Stored memories, by cursor. `after` and `before` compare when they happened, else when they were accepted.
 
-    `strength_above` and `strength_below` compare the strength that a memory has now.
+    `strength_above` and `strength_below` compare the strength that a memory has now. With `superseded`, those alone
+    that others have superseded (true), or none of them (false).
     """
     check_storable(subject=subject, thread=thread, tag=tag)
-    wanted = Filters(subject, thread, tag, kind, tier, after, before, strength_above, strength_below)
+    wanted = Filters(subject, thread, tag, kind, tier, after, before, strength_above, strength_below, superseded)
     older_than = None if cursor is None else shapes.id_in_cursor(cursor)
     found = memories.page(caller.tenant_id, wanted, older_than, limit)
     return shapes.answer(shapes.memories(found, live.look(caller.tenant_id, found, as_of), limit))
@@ -80,6 +82,9 @@ def get(caller: Reader, memory_id: str, as_of: AsOf = None) -> Response:
 
     With `as_of`, `strength`, `score`, `importance`, `decay_tier`, `next_due_at` and the review's `priority` are those
     of another moment. Of one before the last use or change of the memory, they are as they were then.
+
+    It is current from `valid_from`, when it was accepted, to `valid_to`, since when one of `superseded_by` is there;
+    null while it is. What it `supersedes` itself is what it has taken the place of. All of these are direct.
     """
     return _shown(caller, memories.get(caller.tenant_id, id_of(memory_id)), as_of)
 

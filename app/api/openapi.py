@@ -20,6 +20,7 @@ from app.domain.hold import NewHold
 from app.domain.memory import MemoryIn, MemoryPatch
 from app.domain.recall.request import Recalled, RecallRequest
 from app.domain.retrieval.request import SearchRequest, SearchResult
+from app.domain.supersession import NewSupersession
 from app.domain.touch import Observation, OneTouch
 
 _BODIES = {
@@ -31,6 +32,7 @@ _BODIES = {
     ("/v1/forecast", "post"): Forecast,
     ("/v1/links", "post"): NewLinks,
     ("/v1/reviews/{memory_id}", "post"): Review,
+    ("/v1/supersessions", "post"): NewSupersession,
     ("/v1/maintenance/reembed", "post"): Reembed,
     ("/v1/maintenance/sweep", "post"): Due,
     ("/v1/maintenance/archive", "post"): Due,

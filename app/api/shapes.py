@@ -121,6 +121,7 @@ def _stored(row: Stored, live: Live | None) -> dict[str, Any]:
         "metadata": row.metadata or {},
         "occurred_at": row.occurred_at,
         "created_at": row.created_at,
+        "valid_from": row.created_at,
         "updated_at": row.updated_at,
         "accessed_at": row.accessed_at if row.access_count else None,
         "access_count": row.access_count,
@@ -154,6 +155,7 @@ def _pending(waiting: Pending) -> dict[str, Any]:
         "metadata": given.metadata or {},
         "occurred_at": given.occurred_at,
         "created_at": accepted_at,
+        "valid_from": accepted_at,
         "updated_at": None,
         "accessed_at": None,
         "access_count": 0,
@@ -172,7 +174,10 @@ def _pending(waiting: Pending) -> dict[str, Any]:
 def _live(live: Live | None) -> dict[str, Any]:
     if live is None:
         return dict.fromkeys(
-            ("strength", "score", "importance", "decay_tier", "next_due_at", "next_review_at", "review")
+            (
+                *("strength", "score", "importance", "decay_tier", "next_due_at", "next_review_at", "review"),
+                *("valid_to", "supersedes", "superseded_by"),
+            )
         )
     numbers, reviewed = live.numbers, live.reviewed
     return {
@@ -187,6 +192,9 @@ def _live(live: Live | None) -> dict[str, Any]:
             "interval_days": live.interval_days,
             **past_reviews(reviewed),
         },
+        "valid_to": live.around.valid_to,
+        "supersedes": live.around.supersedes,
+        "superseded_by": live.around.superseded_by,
     }
 
 

@@ -38,9 +38,9 @@ def used(
 ) -> Response:
     """What was spent, oldest day first, and how today's budget stands.
 
-    `usage` has a row for each day, purpose (`score`, `embed`, `query`, `rerank`, `summarise`, `self_test`), host and
-    model; `today`
-    the state of the budget (`ok`, `soft`, `hard`), its limits and what is left of them.
+    `usage` has a row for each day, purpose (`score`, `embed`, `query`, `rerank`, `summarise`, `self_test`,
+    `contradict`), host and model; `today` the state of the budget (`ok`, `soft`, `hard`), its limits and what is left
+    of them.
 
     Money is in the unit of the operator's prices. It is null as soon as any part of it isn't known, since a model had
     no price. A limit that is null is none. What concerns all tenants together, `total_tokens` and `total_cost`, is

@@ -29,6 +29,7 @@ from app.cli import (
     schedule,
     search,
     stats,
+    supersede,
     touch,
     usage,
     why,
@@ -73,6 +74,7 @@ for module in (
     dead_letters,
     reembed,
     holds,
+    supersede,
 ):
     app.add_typer(module.router)
 

@@ -30,6 +30,8 @@ Action = Literal[
     "tier_moved",
     "memories_deleted",
     "memories_restored",
+    "memories_superseded",
+    "supersession_rejected",
 ]
 
 SYSTEM: Final = "system"

@@ -31,6 +31,7 @@ _CHOICES = {"kind": KINDS}
 
 _Name = Annotated[str, msgspec.Meta(min_length=1, max_length=NAME_MAX_CHARACTERS)]
 _Label = Annotated[str, msgspec.Meta(min_length=1, max_length=LABEL_MAX_CHARACTERS)]
+_Names = Annotated[tuple[_Name, ...], msgspec.Meta(max_length=LABELS_MAX)]
 _Labels = Annotated[tuple[_Label, ...], msgspec.Meta(max_length=LABELS_MAX)]
 _Text = Annotated[str, msgspec.Meta(min_length=1, max_length=TEXT_MAX_BYTES)]
 _Moment = Annotated[datetime, msgspec.Meta(tz=True)]
@@ -54,6 +55,7 @@ class MemoryIn(msgspec.Struct, forbid_unknown_fields=True, frozen=True, gc=False
         multiplier: Strength multiplier, 0 to 2.
         embedding: A vector of the tenant's embedding space.
         external_id: The caller's own id: given again, it updates that memory.
+        supersedes: What is no longer true now that this is: memories by their ids or external ids, one or up to 64.
     """
 
     text: _Text
@@ -70,6 +72,12 @@ class MemoryIn(msgspec.Struct, forbid_unknown_fields=True, frozen=True, gc=False
     multiplier: Annotated[float, msgspec.Meta(ge=0, le=2)] | None = None
     embedding: Annotated[list[float], msgspec.Meta(min_length=1, max_length=EMBEDDING_MAX_DIMENSIONS)] | None = None
     external_id: _Name | None = None
+    supersedes: _Name | _Names = ()
+
+    @property
+    def superseded(self) -> tuple[str, ...]:
+        """The names in `supersedes`, each once."""
+        return tuple(dict.fromkeys((self.supersedes,) if isinstance(self.supersedes, str) else self.supersedes))
 
 
 class MemoryPatch(msgspec.Struct, forbid_unknown_fields=True, frozen=True):

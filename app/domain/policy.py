@@ -20,6 +20,7 @@ from app.domain.recall.parameters import Recall
 from app.domain.retrieval.ranking import Ranking
 from app.domain.review import Review
 from app.domain.self_tests import SelfTests
+from app.domain.supersession import Supersession
 from app.domain.tiers import Tiers
 from app.errors import ProfileMissing
 
@@ -108,6 +109,8 @@ class Policy(BaseModel):
     """What a conversation brings to mind."""
     self_tests: SelfTests = SelfTests()
     """How the service tests its own memory."""
+    supersession: Supersession = Supersession()
+    """What is done about memories that contradict earlier ones."""
     quota_bytes: Annotated[int, Field(ge=1, le=2**60)] | None = None
     """Room for the memories' texts and vectors; what is beyond it is told, and refused nowhere."""
     quota_near: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)] = 0.8

@@ -44,7 +44,7 @@ __all__ = [
     "state",
 ]
 
-Purpose = Literal["score", "embed", "query", "rerank", "summarise", "self_test"]
+Purpose = Literal["score", "embed", "query", "rerank", "summarise", "self_test", "contradict"]
 
 FRESH_SECONDS: Final = 1.0
 """How long a process trusts what it has read; its own spending it adds at once."""

@@ -1,4 +1,4 @@
-"""Memories that need more care than COPY: those with the caller's own id, or with the caller's own vector.
+"""Memories that need more care than COPY: with an id or a vector of the caller's own, or superseding others.
 
 The same external id again updates that memory; the id answered for the repeat becomes an alias of the first.
 An envelope with any such memory is stored as a whole in the tenant's own transaction, ledger row included.
@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from app.clients.resilience import ProviderFailed
 from app.domain.ids import first_seq, memory_uuids
 from app.errors import Misconfigured
-from app.services import audit, cold_restore, restores, spaces, strengths
+from app.services import audit, cold_restore, restores, spaces, strengths, supersede
 from app.store import (
     arrivals,
     cold,
@@ -27,6 +27,7 @@ from app.store import (
     memories,
     policies,
     states,
+    supersessions,
     tenant_counts,
     tiers,
     words,
@@ -44,8 +45,11 @@ log = structlog.get_logger(__name__)
 
 
 def needs_care(arrival: Arrival) -> bool:
-    """Whether any memory has an external id or an embedding."""
-    return any(memory.external_id is not None or memory.embedding is not None for memory in arrival.memories)
+    """Whether any memory has an external id or an embedding, or supersedes another."""
+    return any(
+        memory.external_id is not None or memory.embedding is not None or memory.supersedes
+        for memory in arrival.memories
+    )
 
 
 def store(tenant_id: UUID, careful: Sequence[Arrival]) -> int:
@@ -103,12 +107,15 @@ def store(tenant_id: UUID, careful: Sequence[Arrival]) -> int:
             if row.given.embedding is not None
         }
         embedded = _write_vectors(tx, tenant_id, written.versions, vectors)
+        supersessions.part(tx, tenant_id, list(written.changed & known.keys()))
+        superseded = supersede.note(tx, tenant_id, _superseded(given, latest, written.aliases))
         new = written.changed - known.keys()
         work.add(tx, [work.INDEX], tenant_id, list(new))
         work.add(tx, [work.SCORE], tenant_id, list(written.changed))
         work.add(tx, [work.EMBED], tenant_id, list({*new, *reworded, *later} - embedded))
         counted = tenant_counts.of(tx, tenant_id, list({*known, *new}))
         tenant_counts.add(tx, tenant_id, counted.less(before))
+        supersede.enter(tx, tenant_id, superseded, "caller")
         if thawed or back:
             audit.enter(tx, tenant_id, "memories_restored", ids=[*thawed, *back])
     return len(written.changed)
@@ -145,6 +152,17 @@ def _latest(
             row = replace(row, given=updated)  # noqa: PLW2901
         latest[key] = row
     return latest, overtaken
+
+
+def _superseded(
+    given: Sequence[NewMemory], latest: Mapping[str | UUID, NewMemory], aliases: Mapping[UUID, UUID]
+) -> dict[UUID, list[str]]:
+    """What each memory supersedes, by the id under which it is kept; what was overtaken has said it of the last."""
+    wanted: dict[UUID, list[str]] = {}
+    for row in given:
+        last = latest[row.given.external_id or row.memory_id].memory_id
+        wanted.setdefault(aliases.get(last, last), []).extend(row.given.superseded)
+    return wanted
 
 
 def _settle(tenant_id: UUID) -> None:

@@ -14,10 +14,11 @@ from app.domain.dynamics.timeline import Era
 from app.domain.lifecycle import Standing
 from app.domain.tiers import DECAY_TIERS
 from app.services import strengths
-from app.store import database, reviews, standings, states
+from app.store import database, reviews, standings, states, supersessions
 from app.store.memories import Stored
 from app.store.reviews import Reviewed
 from app.store.states import Held
+from app.store.supersessions import Around
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,16 +44,18 @@ class Numbers:
 
 @dataclass(frozen=True, slots=True)
 class Live:
-    """A memory's numbers, and where it stands in its reviews, which no `as_of` changes.
+    """A memory's numbers, and where it stands in its reviews and among its likes, which no `as_of` changes.
 
     Attributes:
         reviewed: None before its first review.
+        around: What it supersedes, and what supersedes it.
     """
 
     numbers: Numbers
     next_review_at: datetime
     interval_days: float
     reviewed: Reviewed | None
+    around: Around
 
 
 def look(tenant_id: UUID, stored: Sequence[Stored], as_of: datetime | None = None) -> dict[UUID, Live]:
@@ -70,6 +73,7 @@ def look(tenant_id: UUID, stored: Sequence[Stored], as_of: datetime | None = Non
     with database.tenant(tenant_id) as tx:
         held = states.read(tx, tenant_id, ids)
         reviewed = reviews.read(tx, tenant_id, ids)
+        around = supersessions.around(tx, tenant_id, ids)
         times = strengths.timeline(tx, tenant_id)  # after the rows, which may be of a policy that has just come
         standing = standings.read(tx, tenant_id, held.ids, times.at(database.now(tx).timestamp()).policy.protection)
         now = (as_of or database.now(tx)).timestamp()
@@ -82,7 +86,13 @@ def look(tenant_id: UUID, stored: Sequence[Stored], as_of: datetime | None = Non
         numbers |= _numbers(part, standing.take(places), times.at(moment), moment)
     first_interval_days = times.at(now).policy.review.first_interval_days
     return {
-        row.memory_id: _live(row, numbers[row.memory_id], reviewed.get(row.memory_id), first_interval_days)
+        row.memory_id: _live(
+            row,
+            numbers[row.memory_id],
+            reviewed.get(row.memory_id),
+            around.get(row.memory_id, Around()),
+            first_interval_days,
+        )
         for row in stored
         if row.memory_id in numbers
     }
@@ -103,7 +113,7 @@ def _numbers(held: Held, standing: Standing, era: Era, moment: float) -> dict[UU
     return {memory_id: Numbers(*row) for memory_id, row in zip(held.ids, zip(*columns, strict=True), strict=True)}
 
 
-def _live(row: Stored, numbers: Numbers, reviewed: Reviewed | None, first_interval_days: float) -> Live:
+def _live(row: Stored, numbers: Numbers, reviewed: Reviewed | None, around: Around, first_interval_days: float) -> Live:
     if reviewed is None:
-        return Live(numbers, row.created_at + timedelta(days=first_interval_days), first_interval_days, None)
-    return Live(numbers, reviewed.due_at, reviewed.interval_days, reviewed)
+        return Live(numbers, row.created_at + timedelta(days=first_interval_days), first_interval_days, None, around)
+    return Live(numbers, reviewed.due_at, reviewed.interval_days, reviewed, around)

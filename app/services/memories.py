@@ -31,6 +31,7 @@ from app.store import (
     scores,
     spaces,
     states,
+    supersessions,
     tenant_counts,
     tiers,
     words,
@@ -119,6 +120,7 @@ def edit(tenant_id: UUID, memory_id: UUID, patch: MemoryPatch) -> Stored:
             if "thread" in changes:
                 later |= embeddings.remove(tx, tenant_id, [stored_id])
             work.add(tx, [work.EMBED], tenant_id, [stored_id, *later])
+        supersessions.part(tx, tenant_id, [stored_id] if "subject" in changes else [])
         if again or SCORED_FIELDS & given.keys():
             work.add(tx, [work.SCORE], tenant_id, [stored_id])
         if before is not None:
@@ -163,6 +165,7 @@ def delete(tenant_id: UUID, memory_id: UUID, actor: str = SYSTEM) -> None:
             cold_restore.discard(tx, tenant_id, [stored_id])
             archive.remove(tx, tenant_id, [stored_id])
             scores.remove(tx, tenant_id, [stored_id])
+            supersessions.take_out(tx, tenant_id, [stored_id])
             memories.mark_deleted(tx, tenant_id, [stored_id])
             work.add(tx, [work.EMBED], tenant_id, list(later))
         audit.enter(tx, tenant_id, "memories_deleted", actor, ids=[stored_id])

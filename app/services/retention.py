@@ -11,8 +11,9 @@ from uuid import UUID
 
 from app import metrics
 from app.domain.jobs import Step
+from app.domain.supersession import WAITING_DAYS
 from app.settings import settings
-from app.store import arrivals, database, dead_letters, events, jobs, policies, schedules, self_tests
+from app.store import arrivals, database, dead_letters, events, jobs, policies, schedules, self_tests, supersessions
 
 Delete = Callable[[database.Transaction, UUID, datetime, int], int]
 
@@ -24,7 +25,7 @@ RECORDS: Final = timedelta(days=90)
 
 
 def carry_on(tenant_id: UUID, as_of: datetime, state: dict[str, Any], until: float) -> Step:
-    """Go on with deleting what has been kept for its time, slice by slice: ledger, runs, jobs, letters, history, tests.
+    """Go on with deleting what has been kept for its time, slice by slice: ledger, runs and so on.
 
     Args:
         tenant_id: The tenant.
@@ -41,6 +42,7 @@ def carry_on(tenant_id: UUID, as_of: datetime, state: dict[str, Any], until: flo
         ("letters", dead_letters.purge, RECORDS),
         ("history", events.purge, timedelta(days=history_days)),
         ("self_tests", self_tests.purge, timedelta(days=history_days)),
+        ("names", supersessions.purge, timedelta(days=WAITING_DAYS)),
     ]
     place, counts = state.get("place", 0), Counter[str]()
     while True:

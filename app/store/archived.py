@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from app.domain.retrieval.request import SearchRequest
-from app.store.probe import Probe, filters, literal, word_scores
+from app.store.probe import Probe, filters, literal, superseded, word_scores
 
 NOBODY: Final = """found AS MATERIALIZED (
     SELECT CAST(NULL AS uuid) AS memory_id, CAST(NULL AS float8) AS words, CAST(NULL AS float8) AS relevance WHERE false
@@ -27,8 +27,9 @@ def joined(active: str, probe: Probe, request: SearchRequest, values: dict[str, 
         Parts of a WITH, the last of which is `every (memory_id, words, relevance)`.
     """
     conditions = filters(request, values)
-    passing = (
-        "AND memory_id IN (SELECT memory_id FROM memories WHERE tenant_id = %(tenant)s AND deleted_at IS NULL "  # noqa: S608 - constants
+    passing = "" if request.superseded else f"AND memory_id NOT IN ({superseded(request, values)})"
+    passing += (
+        " AND memory_id IN (SELECT memory_id FROM memories WHERE tenant_id = %(tenant)s AND deleted_at IS NULL "  # noqa: S608 - constants
         f"AND {' AND '.join(conditions)})"
         if conditions
         else ""

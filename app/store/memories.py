@@ -73,6 +73,7 @@ class Filters:
     before: datetime | None = None
     strength_above: float | None = None
     strength_below: float | None = None
+    superseded: bool | None = None
 
     @property
     def by_strength(self) -> bool:
@@ -124,9 +125,11 @@ WHERE memory.tenant_id = :tenant AND memory.deleted_at IS NULL
   AND (CAST(:tier AS text) IS NULL OR state.tier = :tier)
   AND (CAST(:after AS timestamptz) IS NULL OR coalesce(memory.occurred_at, memory.created_at) >= :after)
   AND (CAST(:before AS timestamptz) IS NULL OR coalesce(memory.occurred_at, memory.created_at) < :before)
+  AND (CAST(:superseded AS boolean) IS NULL OR :superseded = EXISTS (SELECT FROM supersessions AS newer
+    WHERE newer.tenant_id = :tenant AND newer.status = 'active' AND newer.superseded_id = memory.memory_id))
   AND (CAST(:older_than AS uuid) IS NULL OR memory.memory_id < :older_than)
 ORDER BY memory.memory_id DESC LIMIT :limit
-"""
+"""  # noqa: S608 - constants alone
 
 _BY_STRENGTH = """
   AND (CAST(:strength_above AS float8) IS NULL OR state.strength > :strength_above)

@@ -159,6 +159,10 @@ _DESCRIBED = text("""
 SELECT memory_id AS id, text, (
     SELECT tier FROM memory_state
     WHERE memory_state.tenant_id = :tenant AND memory_state.memory_id = memories.memory_id
-  ) AS tier, subject, thread, speaker, external_id, kind, tags, occurred_at, created_at
+  ) AS tier, subject, thread, speaker, external_id, kind, tags, occurred_at, created_at,
+  ARRAY(
+    SELECT superseded_id FROM supersessions
+    WHERE tenant_id = :tenant AND status = 'active' AND supersessions.memory_id = memories.memory_id
+  ) AS supersedes
 FROM memories WHERE tenant_id = :tenant AND memory_id = ANY (CAST(:ids AS uuid[])) AND deleted_at IS NULL
 """)

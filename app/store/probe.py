@@ -73,6 +73,8 @@ def allowed(request: SearchRequest, values: dict[str, Any]) -> str:
     """Which memories may be found, as a condition on memory_id; what it needs is put into the values."""
     conditions = filters(request, values)
     elsewhere = f"SELECT memory_id FROM memory_state WHERE tenant_id = %(tenant)s AND {_elsewhere(request, values)}"  # noqa: S608 - constants
+    if not request.superseded:
+        elsewhere += f" UNION ALL {superseded(request, values)}"
     if not conditions:  # nearly all are allowed, so the few others are looked up
         return (
             "NOT IN (SELECT memory_id FROM memories WHERE tenant_id = %(tenant)s AND deleted_at IS NOT NULL "  # noqa: S608 - constants
@@ -93,6 +95,8 @@ def allowed_one(memory_id: str, request: SearchRequest, values: dict[str, Any]) 
         "(SELECT NOT (tier <> ALL (CAST(%(tiers)s AS text[]))) FROM memory_state WHERE tenant_id = %(tenant)s "  # noqa: S608 - constants
         f"AND memory_state.memory_id = {memory_id})"
     )
+    if not request.superseded:
+        state += f" AND (SELECT NOT EXISTS ({superseded(request, values)} AND superseded_id = {memory_id}))"
     conditions = filters(request, values)
     if not conditions:  # a deleted memory is in no tier that can be asked for
         return state
@@ -116,6 +120,13 @@ def filters(request: SearchRequest, values: dict[str, Any]) -> list[str]:
     }
     values |= {name: value for name, (_, value) in given.items() if value} | {"tiers": list(request.tiers)}
     return [condition for condition, value in given.values() if value]
+
+
+def superseded(request: SearchRequest, values: dict[str, Any]) -> str:
+    """Which memories others have superseded by then, as a SELECT that ends in a condition."""
+    values["as_of"] = request.as_of
+    since = " AND since <= %(as_of)s" if request.as_of else ""
+    return f"SELECT superseded_id FROM supersessions WHERE tenant_id = %(tenant)s AND status = 'active'{since}"  # noqa: S608 - constants
 
 
 def _elsewhere(request: SearchRequest, values: dict[str, Any]) -> str:

@@ -12,7 +12,7 @@ from uuid import UUID
 
 from sqlalchemy import Connection
 
-from app.store import cold, embeddings, key_store, words, work
+from app.store import cold, embeddings, key_store, supersessions, words, work
 from app.store.packed import Uuids, driver
 
 MOST: Final = 500
@@ -46,8 +46,9 @@ UPDATE tenant_work SET memory_ids = ARRAY(SELECT id FROM unnest(memory_ids) AS i
 WHERE stage = ANY (%(stages)s) AND tenant_id = %(tenant)s AND memory_ids && %(ids)s AND NOT memory_ids <@ %(ids)s""",
 }
 """By table, what takes their ids out of rows that are of others too."""
-BY_OTHERS: Final = ("memory_words", "embeddings", "cold_memories")
-"""Tables with something of them in other rows too: context of their neighbours, gaps in segments, keys of records."""
+BY_OTHERS: Final = ("memory_words", "embeddings", "cold_memories", "supersessions")
+"""Tables with something of them in other rows too: context of their neighbours, gaps in segments, keys of records,
+chains that close over them."""
 KEPT: Final = {
     "holds": "says what was held, and until when; its ids lead nowhere by then",
     "envelopes": "the ledger, purged by itself: a request that is replayed meanwhile shall store nothing",
@@ -74,6 +75,7 @@ def remove(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> None:
     later = embeddings.remove(tx, tenant_id, memory_ids) - set(memory_ids)
     words.remove(tx, tenant_id, memory_ids)
     key_store.remove_records(tx, tenant_id, cold.take_out(tx, tenant_id, memory_ids))  # segments after words
+    supersessions.take_out(tx, tenant_id, memory_ids)
     for statement in (*ELSEWHERE.values(), *_REMOVE_OWN):
         driver(tx).execute(statement.encode(), values)
     work.add(tx, [work.EMBED], tenant_id, _searched(tx, tenant_id, later))

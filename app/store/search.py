@@ -17,7 +17,7 @@ from app.domain.retrieval.ranking import Ranking
 from app.domain.retrieval.request import SearchRequest
 from app.store import archived, pruned, states
 from app.store.packed import driver
-from app.store.probe import Probe, allowed, allowed_one, literal, quoted, word_scores
+from app.store.probe import Probe, allowed, allowed_one, literal, quoted, superseded, word_scores
 from app.store.states import Held
 
 __all__ = ["CANDIDATES", "Found", "Probe", "allowed", "candidates"]
@@ -60,7 +60,7 @@ def candidates(
     found, every = _active(tx, probe, request, ranking, values), "found"
     if "archived" in request.tiers:
         found, every = archived.joined(found, probe, request, values), "every"
-    rows = driver(tx).execute(_statement(found, every), values, binary=True).fetchall()
+    rows = driver(tx).execute(_statement(found, every, superseded(request, values)), values, binary=True).fetchall()
     return Found([Candidate(*row[:-1]) for row in rows], states.held(b"".join(row[-1] for row in rows)))
 
 
@@ -138,8 +138,15 @@ def _each(table: str, columns: str, score: str, condition: str, which: tuple[str
     ) AS known WHERE {whose}"""  # noqa: S608 - as above
 
 
-def _statement(parts: str, found: str) -> str:
-    """Of parts of a WITH, the last of which has this name: the best by the base score."""
+def _statement(parts: str, found: str, related: str) -> str:
+    """Of parts of a WITH, the last of which has this name: the best by the base score.
+
+    Args:
+        parts: The parts.
+        found: The name.
+        related: As `superseded` gives it; where there are none at all, none are looked up.
+    """
+    by_others = related.replace("superseded_id", "memory_id", 1)
     return f"""
 WITH {parts},
   most AS MATERIALIZED (
@@ -156,7 +163,10 @@ WITH {parts},
     FROM scored ORDER BY score DESC, memory_id DESC LIMIT %(limit)s
   )
 SELECT top.memory_id, text, subject, thread, speaker, external_id, kind, tags, occurred_at, created_at,
-       tier, top.words, top.relevance, top.cosine, record
+       tier, top.words, top.relevance, top.cosine, CASE WHEN (SELECT EXISTS ({related}))
+         THEN ARRAY({related} AND supersessions.memory_id = top.memory_id) END,
+       CASE WHEN (SELECT EXISTS ({related}))
+         THEN ARRAY({by_others} AND superseded_id = top.memory_id) END, record
 FROM top CROSS JOIN LATERAL (
   SELECT text, subject, thread, speaker, external_id, kind, tags, occurred_at, created_at FROM memories
   WHERE tenant_id = %(tenant)s AND memories.memory_id = top.memory_id AND deleted_at IS NULL OFFSET 0

@@ -13,12 +13,14 @@ from app.domain import keys
 from app.domain.hold import Meant
 from app.domain.jobs import Step
 from app.domain.keys import SCOPES
-from app.services import budget, holds, ingest, jobs, schedule, tenants
+from app.domain.supersession import Pair
+from app.services import budget, holds, ingest, jobs, schedule, supersede, tenants
+from app.store import database
 from tests.api.caller import Api, fields
 from tests.service import Service
 
 OPEN = "open"
-IDS = ("job_id", "letter_id", "hold_id")
+IDS = ("job_id", "letter_id", "hold_id", "supersession_id")
 # Two memories of the caller's, once `path_of` has been asked for the path.
 LINKED = (str(UUID(int=1)), str(UUID(int=2)))
 
@@ -37,6 +39,11 @@ TABLE: dict[tuple[str, str], tuple[str, dict[str, Any], int]] = {
     ("GET", "/v1/memories/{memory_id}/history"): ("read", {}, 200),
     ("POST", "/v1/memories/{memory_id}/restore"): ("ingest", {}, 200),
     ("GET", "/v1/memories/{memory_id}/why"): ("read", {}, 200),
+    ("GET", "/v1/supersessions"): ("read", {}, 200),
+    ("POST", "/v1/supersessions"): ("ingest", {"json": {"memory": LINKED[0], "supersedes": LINKED[1]}}, 200),
+    ("POST", "/v1/supersessions/{supersession_id}/approve"): ("ingest", {}, 200),
+    ("POST", "/v1/supersessions/{supersession_id}/reject"): ("ingest", {}, 200),
+    ("DELETE", "/v1/supersessions/{supersession_id}"): ("ingest", {}, 204),
     ("GET", "/v1/reviews"): ("read", {}, 200),
     ("POST", "/v1/reviews/{memory_id}"): ("ingest", {"json": {"result": "passed"}}, 200),
     ("POST", "/v1/recall"): ("read", {"json": {"messages": ["x"]}}, 200),
@@ -98,7 +105,16 @@ def path_of(api: Api, path: str) -> str:
         read = keys.parse(tenants.issue_key(api.tenant.tenant_id, "another"))
         assert read is not None
         return path.format(key_id=read.key_id)
-    for name, make in (("job_id", a_job), ("letter_id", a_letter), ("hold_id", a_hold), ("name", a_schedule)):
+    if path == "/v1/supersessions":
+        name_two(api)
+    made = {
+        "job_id": a_job,
+        "letter_id": a_letter,
+        "hold_id": a_hold,
+        "supersession_id": a_proposal,
+        "name": a_schedule,
+    }
+    for name, make in made.items():
         if f"{{{name}}}" in path:
             return path.format(**{name: make(api)})
     if path == "/v1/links":
@@ -129,6 +145,14 @@ def a_letter(api: Api) -> UUID:
     ingest.drain()
     letter_id: UUID = api.service.one("SELECT letter_id FROM dead_letters ORDER BY created_at DESC LIMIT 1")
     return letter_id
+
+
+def a_proposal(api: Api) -> UUID:
+    newer, older = map(UUID, api.remember("newer", "older"))
+    with database.tenant(api.tenant.tenant_id) as tx:
+        supersede.propose(tx, api.tenant.tenant_id, [Pair(newer, older)], approved=[])
+    [proposed] = supersede.page(api.tenant.tenant_id, "proposed", newer, None, 1)
+    return proposed.supersession_id
 
 
 def a_hold(api: Api) -> UUID:

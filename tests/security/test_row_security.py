@@ -171,6 +171,8 @@ OTHERS = (
     ("consolidation_marks", "age, after_id", "'old', gen_random_uuid()"),
     ("segments", "segment_id, path, bytes, checksum, records", "gen_random_uuid(), 'x', 1, '', 1"),
     ("self_test_runs", "run_id, as_of, seed, target_ms", "gen_random_uuid(), now(), 1, 50"),
+    ("supersessions", "memory_id, named, status, source", "gen_random_uuid(), 'x', 'waiting', 'caller'"),
+    ("contradiction_watermarks", "accepted_until", "now()"),
     ("ebbing_keys.owner_keys", "owner, wrapped", "'', ''"),
     ("ebbing_keys.record_keys", "key_id, owner, wrapped", "gen_random_uuid(), '', ''"),
 )

@@ -19,7 +19,7 @@ from tests.services import nights
 from tests.services.aged import Aged, days
 
 TURNS = ("the budgerigar sings", "a canaryword flies", "the nightingale rests")
-NAMES = ("memory_id", "other_id", "alias_id", "memory_ids", "base", "summary_id")
+NAMES = ("memory_id", "other_id", "alias_id", "memory_ids", "base", "summary_id", "superseded_id")
 
 
 @pytest.fixture
@@ -75,10 +75,21 @@ def fill(service: Service, tenant_id: UUID) -> tuple[list[UUID], UUID]:
     service.work()
     [alias] = service.send(tenant_id, {"text": TURNS[1], "thread": "t", "subject": "s", "external_id": "canaryword 1"})
     service.work()
-    gone, before = ids[1], ids[0]
+    before, gone, after = ids
     for table, columns, values in (
         ("links", "memory_id, other_id, kind", [gone, before, "canaryword"]),
         ("links", "memory_id, other_id, kind", [before, gone, "canaryword"]),
+        (
+            "supersessions",
+            "memory_id, superseded_id, status, source, since",
+            [gone, before, "active", "caller", days(0)],
+        ),
+        (
+            "supersessions",
+            "memory_id, superseded_id, status, source, since",
+            [after, gone, "active", "caller", days(0)],
+        ),
+        ("supersessions", "memory_id, named, status, source", [gone, "canaryword", "waiting", "caller"]),
         ("reviews", "memory_id, due_at, interval_days, reviewed_at", [gone, days(1), 1, days(0)]),
         ("memory_events", "memory_id, at, kind", [gone, days(0), "use"]),
         ("self_tests", "run_id, kind, memory_id", [uuid4(), "application", gone]),

@@ -20,6 +20,8 @@ class Candidate:
         words: Weighted share of the query's words, 0 to 1; the best memory of the search has 1.
         relevance: Cosine to the query, 0 to 1; the best memory of the search has 1.
         cosine: The same as it is, 0 to 1; 0 where there is no vector.
+        supersedes: Memories that it has taken the place of; None where the tenant has none such.
+        superseded_by: Memories that have taken its place; likewise.
     """
 
     memory_id: UUID
@@ -36,6 +38,8 @@ class Candidate:
     words: float
     relevance: float
     cosine: float
+    supersedes: list[UUID] | None = None
+    superseded_by: list[UUID] | None = None
 
 
 @dataclass(frozen=True, slots=True)

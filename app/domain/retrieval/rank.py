@@ -97,4 +97,6 @@ def _result(
         occurred_at=found.occurred_at,
         created_at=found.created_at,
         explain=explained,
+        supersedes=found.supersedes or [],
+        superseded_by=found.superseded_by or [],
     )

@@ -60,8 +60,10 @@ class SearchRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
         after: Only memories that happened (else: were accepted) at this moment or later.
         before: Only memories that happened (else: were accepted) before this moment.
         tiers: Only memories that are kept in one of these.
-        as_of: Rank by strength, recency and importance as of this moment, and leave out what was accepted after it;
-            null for now. Nothing is primed then, and nothing counts as used: `reinforce` mustn't be true.
+        superseded: Find also memories that others have superseded.
+        as_of: Rank by strength, recency and importance as of this moment, leave out what was accepted after it, and
+            find what was superseded after it; null for now. Nothing is primed then, and nothing counts as used:
+            `reinforce` mustn't be true.
         mode: How results are ranked; null leaves it to the tenant's policy.
         weights: In place of the policy's.
         rerank: How many of the best results the operator's reranker re-orders, 0 to 50; null leaves it to the tenant's
@@ -84,6 +86,7 @@ class SearchRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     after: _Moment | None = None
     before: _Moment | None = None
     tiers: Annotated[tuple[Tier, ...], msgspec.Meta(min_length=1)] = ("active",)
+    superseded: bool = False
     as_of: _Moment | None = None
     mode: Mode | None = None
     weights: Weights | None = None
@@ -156,7 +159,8 @@ class SearchResult(msgspec.Struct, frozen=True):
     """A memory found.
 
     `score` is at least 0 and compares results of one search. `strength` is live, 0 to 1. `explain` is None unless
-    asked. `for_review` marks what `review_blend` gives places to.
+    asked. `for_review` marks what `review_blend` gives places to. `supersedes` are older memories that it has taken the
+    place of, and `superseded_by` newer ones that have taken its own, each directly.
     """
 
     id: UUID
@@ -174,3 +178,5 @@ class SearchResult(msgspec.Struct, frozen=True):
     created_at: datetime
     explain: Annotated[dict[str, Any], _EXPLAINED] | None = None
     for_review: bool = False
+    supersedes: list[UUID] = []
+    superseded_by: list[UUID] = []

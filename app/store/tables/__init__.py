@@ -4,6 +4,7 @@ from app.store.tables import cold as _cold  # noqa: F401 - enters its tables int
 from app.store.tables import consolidation as _consolidation  # noqa: F401 - enters its tables into the metadata
 from app.store.tables import self_tests as _self_tests  # noqa: F401 - enters its tables into the metadata
 from app.store.tables import service as _service  # noqa: F401 - enters its tables into the metadata
+from app.store.tables import supersessions as _supersessions  # noqa: F401 - enters its tables into the metadata
 from app.store.tables.columns import metadata
 from app.store.tables.memories import memories, memory_state, memory_words
 
