@@ -29,7 +29,7 @@ from app.domain import keys
 from app.domain.envelope import Form
 from app.domain.ids import RANDOM_BYTES, memory_uuids, new_base
 from app.domain.policy import Policy
-from app.services import budget, enrichment, ingest, questions, rate, rerank, spaces, summaries, tenants
+from app.services import budget, contradictions, enrichment, ingest, questions, rate, rerank, spaces, summaries, tenants
 from app.settings import settings
 from app.store import database
 
@@ -233,6 +233,9 @@ def forget() -> None:
     if questions._questioner.cache_info().currsize:
         questions._questioner().close()
     questions._questioner.cache_clear()
+    if contradictions._contradictor.cache_info().currsize:
+        contradictions._contradictor().close()
+    contradictions._contradictor.cache_clear()
     cache._held.clear()
     cache._underway.clear()
     budget._memo = budget._Memo()

@@ -60,7 +60,7 @@ def candidates(
     found, every = _active(tx, probe, request, ranking, values), "found"
     if "archived" in request.tiers:
         found, every = archived.joined(found, probe, request, values), "every"
-    rows = driver(tx).execute(_statement(found, every, superseded(request, values)), values, binary=True).fetchall()
+    rows = driver(tx).execute(_statement(found, every, _related(request, values)), values, binary=True).fetchall()
     return Found([Candidate(*row[:-1]) for row in rows], states.held(b"".join(row[-1] for row in rows)))
 
 
@@ -138,15 +138,26 @@ def _each(table: str, columns: str, score: str, condition: str, which: tuple[str
     ) AS known WHERE {whose}"""  # noqa: S608 - as above
 
 
+def _related(request: SearchRequest, values: dict[str, Any]) -> str:
+    """Columns of what a candidate supersedes and what supersedes it; where there are none at all, none are looked up.
+
+    Nothing supersedes a candidate, unless such are wanted as well.
+    """
+    older = superseded(request, values)
+    newer = older.replace("superseded_id", "memory_id", 1)
+    some = f"CASE WHEN (SELECT EXISTS ({older})) THEN"
+    by_others = f"{some} ARRAY({newer} AND superseded_id = top.memory_id) END" if request.superseded else "NULL"
+    return f"{some} ARRAY({older} AND supersessions.memory_id = top.memory_id) END, {by_others}"
+
+
 def _statement(parts: str, found: str, related: str) -> str:
     """Of parts of a WITH, the last of which has this name: the best by the base score.
 
     Args:
         parts: The parts.
         found: The name.
-        related: As `superseded` gives it; where there are none at all, none are looked up.
+        related: Columns of what a candidate supersedes, and what supersedes it.
     """
-    by_others = related.replace("superseded_id", "memory_id", 1)
     return f"""
 WITH {parts},
   most AS MATERIALIZED (
@@ -163,10 +174,7 @@ WITH {parts},
     FROM scored ORDER BY score DESC, memory_id DESC LIMIT %(limit)s
   )
 SELECT top.memory_id, text, subject, thread, speaker, external_id, kind, tags, occurred_at, created_at,
-       tier, top.words, top.relevance, top.cosine, CASE WHEN (SELECT EXISTS ({related}))
-         THEN ARRAY({related} AND supersessions.memory_id = top.memory_id) END,
-       CASE WHEN (SELECT EXISTS ({related}))
-         THEN ARRAY({by_others} AND superseded_id = top.memory_id) END, record
+       tier, top.words, top.relevance, top.cosine, {related}, record
 FROM top CROSS JOIN LATERAL (
   SELECT text, subject, thread, speaker, external_id, kind, tags, occurred_at, created_at FROM memories
   WHERE tenant_id = %(tenant)s AND memories.memory_id = top.memory_id AND deleted_at IS NULL OFFSET 0

@@ -38,6 +38,8 @@ def chat_answer(asked: dict[str, Any], mode: str) -> dict[str, Any]:
     lines = model.memories(asked["messages"])
     if "said_on" in (lines[0] if lines else {}):
         content = summaries.answer(asked["messages"], lines, mode)
+    elif "earlier" in (lines[0] if lines else {}):
+        content = _compared([model.outdated(line) for line in lines], mode)
     elif "query" in (lines[0] if lines else {}):
         content = _reranked([model.liking(lines[0]["query"], each) for each in lines[1:]], mode)
     elif "memory" in (lines[0] if lines else {}):
@@ -85,6 +87,21 @@ def _spoiled(items: list[dict[str, Any]], mode: str) -> str:
     if mode == "swapped" and len(items) > 1:
         items[0]["id"], last["id"] = last["id"], items[0]["id"]
     return _written({"memories": items}, mode)
+
+
+def _compared(items: list[dict[str, Any]], mode: str) -> str:
+    """The answer about contradictions as text, spoiled in its last memory."""
+    last = items[-1]
+    changes: dict[str, dict[str, Any]] = {
+        "wrong_ids": {"outdated": ["0" * 8]},
+        "wrong_positions": {"position": len(items) + 1},
+        "extra_field": {"delete": True},
+        "swapped": {"outdated": [last["id"]]},
+    }
+    last.update(changes.get(mode, {}))
+    if mode == "missing_field":
+        del last["outdated"]
+    return _written({"memories": items[:-1] if mode == "wrong_count" else items}, mode)
 
 
 def _reranked(items: list[dict[str, Any]], mode: str) -> str:

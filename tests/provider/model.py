@@ -144,6 +144,17 @@ def question(memory: dict[str, Any]) -> dict[str, Any]:
     return {"id": memory["id"], "question": f"Could somebody perhaps remember anything about {half}?"}
 
 
+def outdated(new: dict[str, Any]) -> dict[str, Any]:
+    """Which earlier memories a new one outdates: those of as many words, of which the last alone differs."""
+    *frame, value = WORD.findall(new["text"].lower())
+    found = []
+    for earlier in new["earlier"]:
+        *other, former = WORD.findall(earlier["text"].lower())
+        if other == frame and former != value:
+            found.append(earlier["id"])
+    return {"position": new["position"], "id": new["id"], "outdated": found}
+
+
 def score(memory: dict[str, Any]) -> dict[str, Any]:
     """One memory's part of an answer."""
     text = memory["text"]

@@ -68,7 +68,7 @@ def test_the_newer_one_is_found_and_says_that_there_is_an_older(told: Told) -> N
     by_id = {each.id: each for each in search(told.tenant_id, SearchRequest("Ann lives", superseded=True))}
     assert by_id.keys() == {rome, oslo}
     assert by_id[rome].superseded_by == [oslo]
-    brought = recall.recall(told.tenant_id, RecallRequest(("where does Ann live? Ann lives where?",)))
+    brought = recall.recall(told.tenant_id, RecallRequest(["where does Ann live? Ann lives where?"]))
     assert rome not in brought.ids
 
 
