@@ -51,6 +51,9 @@ def search(
     as_of: Annotated[
         str | None, typer.Option("--as-of", callback=moment, metavar=METAVAR, help="With the strengths of then.")
     ] = None,
+    superseded: Annotated[
+        bool, typer.Option("--superseded", help="Also what newer memories have taken the place of.")
+    ] = False,
     mode: Annotated[
         str | None,
         typer.Option("--mode", help="How to rank: hybrid, lexical, dense, cmm or memory_decay; else by the policy."),
@@ -109,6 +112,7 @@ def search(
             after=after,
             before=before,
             as_of=as_of,
+            superseded=superseded or None,
             mode=mode,
             weights=assigned(weight) if weight else None,
             rerank=rerank,
@@ -165,6 +169,9 @@ def _why(result: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """What explains a result, a row each: its name, and what it says."""
     if result.get("for_review"):
         yield "review", "shown because it wants one"
+    for name, place in (("older", "supersedes"), ("newer", "superseded_by")):
+        if result.get(place):
+            yield name, f"{place.replace('_', ' ')} {', '.join(result[place])}"
     explain = result.get("explain") or {}
     ranks = explain.get("ranks", {})
     parts = [

@@ -133,7 +133,7 @@ def waiting(
     thread: str | None,
     flagged: bool = False,
 ) -> Waiting:
-    """The memories whose review is due by a moment.
+    """The memories whose review is due by a moment; what is superseded needs none.
 
     Args:
         tx: The tenant's transaction.
@@ -165,6 +165,8 @@ FROM (
     AND (%(subject)s::text IS NULL OR memory.subject = %(subject)s)
     AND (%(thread)s::text IS NULL OR memory.thread = %(thread)s)
     AND (review.flagged OR NOT %(flagged)s)
+    AND memory.memory_id NOT IN (
+      SELECT superseded_id FROM supersessions WHERE tenant_id = %(tenant)s AND status = 'active')
   ORDER BY memory.memory_id
 ) AS found WHERE due_at <= to_timestamp(%(until)s)
 """

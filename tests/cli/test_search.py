@@ -56,6 +56,7 @@ def _finding(api: Stub) -> None:
         (["--rerank", "0"], "rerank", 0),
         (["--review-blend", "0"], "review_blend", 0),
         (["--turn", "0"], "turn", 0),
+        (["--superseded"], "superseded", True),
         (["--session", "chat"], "session", "chat"),
         (["--no-reinforce"], "reinforce", False),
         (["--reinforce"], "reinforce", True),
@@ -99,10 +100,12 @@ def test_a_result_is_a_line_of_numbers_with_its_text_below(cli: Cli) -> None:
 
 
 def test_an_explanation_is_a_line_for_each_of_its_parts(cli: Cli, api: Stub) -> None:
-    shown = FOUND | {"explain": WHY, "for_review": True}
+    shown = FOUND | {"explain": WHY, "for_review": True, "supersedes": ["m1", "m2"], "superseded_by": ["m9"]}
     api.replies["POST /v1/search"] = Reply(200, {"results": [shown], "took_ms": 3.1})
     assert [line.rstrip() for line in cli("search", "tea", "--explain").out.splitlines()[3:]] == [
         "    review   shown because it wants one",
+        "    older    supersedes m1, m2",
+        "    newer    superseded by m9",
         "    score    words 1.000 (no. 1) + relevance 0.250",
         "    times    strength 1.100",
         "    matched  mint 5.12, tea 3.25",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
@@ -12,10 +13,12 @@ from app.domain.hold import Meant
 from app.domain.memory import MemoryPatch
 from app.domain.recall.request import RecallRequest
 from app.domain.retrieval.request import SearchRequest
+from app.domain.supersession import Judged, Pair
 from app.errors import Conflict, Invalid, NotFound, Unavailable
-from app.services import audit, holds, ingest, live, memories, recall, retention, supersede
+from app.services import audit, holds, ingest, live, memories, recall, retention, reviews, supersede
 from app.services.search import search
 from app.store import database, graphs, removal
+from app.store import supersessions as rows
 from app.store.memories import Filters
 from tests.service import Service, Tenant
 
@@ -70,6 +73,8 @@ def test_the_newer_one_is_found_and_says_that_there_is_an_older(told: Told) -> N
     assert by_id[rome].superseded_by == [oslo]
     brought = recall.recall(told.tenant_id, RecallRequest(["where does Ann live? Ann lives where?"]))
     assert rome not in brought.ids
+    told.service.rows("UPDATE memories SET created_at = now() - interval '400 days'")
+    assert {entry.memory_id for entry in reviews.session(told.tenant_id).entries} == {oslo}
 
 
 def test_the_older_one_is_still_read_and_listed(told: Told) -> None:
@@ -234,6 +239,40 @@ def test_a_chain_closes_over_what_is_deleted_in_its_middle(told: Told, *, for_go
     assert told.relations() == [(cork, rome, "active")]
     memories.delete(told.tenant_id, rome)
     assert told.relations() == []
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_whatever_goes_out_of_any_web_what_is_left_supersedes_as_before(told: Told, seed: int) -> None:
+    chance = random.Random(seed)
+    ids = told.service.send(told.tenant_id, *(f"memory {place}" for place in range(9)))
+    ingest.drain()
+    edges = {(ids[n], ids[m]) for n in range(9) for m in range(n) if chance.random() < 0.3}
+    gone = set(chance.sample(ids, 5))
+    wanted = {(newer, older) for newer in ids for older in ids if led(edges, gone, newer, older)}
+    with database.tenant(told.tenant_id) as tx:
+        rows.put(
+            tx, told.tenant_id, [Judged(Pair(*edge), datetime.now(UTC), None) for edge in edges], "active", "caller"
+        )
+        order = chance.sample(sorted(gone), 5)
+        rows.take_out(tx, told.tenant_id, order[:2])
+        for memory_id in order[2:]:
+            rows.take_out(tx, told.tenant_id, [memory_id])
+    assert {(newer, older) for newer, older, _ in told.relations()} == wanted
+
+
+def led(edges: set[tuple[UUID, UUID]], gone: set[UUID], newer: UUID, older: UUID) -> bool:
+    """Whether a way from one to the other, both there, goes through nothing but what is gone."""
+    if newer in gone or older in gone:
+        return False
+    edge, seen = [newer], set[UUID]()
+    while edge:
+        below = {under for over, under in edges if over == edge[-1]} - seen
+        edge.pop()
+        if older in below:
+            return True
+        seen |= below
+        edge += below & gone
+    return False
 
 
 def test_of_two_that_supersede_one_both_are_current_until_it_is_taken_back(told: Told) -> None:
