@@ -17,7 +17,7 @@ from app.domain.supersession import Judged, Pair
 from app.errors import Conflict, Invalid, NotFound, Unavailable
 from app.services import audit, holds, ingest, live, memories, recall, retention, reviews, supersede
 from app.services.search import search
-from app.store import database, graphs, removal
+from app.store import database, graphs, pruned, removal
 from app.store import supersessions as rows
 from app.store.memories import Filters
 from tests.service import Service, Tenant
@@ -101,16 +101,25 @@ def test_a_look_back_shows_what_was_believed_then(told: Told, service: Service) 
         assert told.found(as_of=moment) == {believed}
 
 
-def test_a_graph_and_filters_leave_out_the_older_as_well(told: Told, service: Service) -> None:
+@pytest.mark.parametrize(("elsewhere", "few"), [(500, 5000), (0, 0)])
+def test_a_graph_and_filters_leave_out_the_older_as_well(
+    told: Told, service: Service, monkeypatch: pytest.MonkeyPatch, elsewhere: int, few: int
+) -> None:
+    service.configure(search_exact_rows=2)
+    monkeypatch.setattr(pruned, "ELSEWHERE", elsewhere)
+    monkeypatch.setattr(pruned, "FEW", few)
     rome, oslo, lima = told.chain(*HOMES)
     other = told.send("Ann lives with Bo", subject="bo")
     space = service.one("SELECT space_id FROM tenant_spaces WHERE tenant_id = %s", told.tenant_id)
     with database.tenant(told.tenant_id) as tx:
         graphs.make(tx, told.tenant_id, space)
+        graphs.graft(tx, told.tenant_id, space, 2)
     assert told.found() == {lima, other}
     assert told.found(before=datetime(2999, 1, 1, tzinfo=UTC)) == {lima, other}
     assert told.found(superseded=True) == {rome, oslo, lima, other}
     assert told.found(subject="bo") == {other}
+    accepted = service.one("SELECT created_at FROM memories WHERE memory_id = %s", oslo)
+    assert told.found(as_of=accepted) == {oslo}
 
 
 def test_an_archived_one_that_is_superseded_is_not_found_in_the_archive(told: Told, service: Service) -> None:
