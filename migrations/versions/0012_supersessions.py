@@ -1,6 +1,6 @@
 """What takes the place of what: memories that supersede others, and those that may.
 
-Revision: 0012, after 0010
+Revision: 0012, after 0011
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from alembic import op
 
 revision = "0012"
-down_revision = "0010"
+down_revision = "0011"
 
 # A reference that names no memory yet is `waiting`; all others are pairs of memories. By the index of the status and
 # the older memory, searches leave out what isn't current; `since` is the moment from which on it isn't.

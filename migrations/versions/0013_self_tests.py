@@ -1,6 +1,6 @@
 """Self-tests: what the service asks its own memory, and how that went.
 
-Revision: 0013, after 0010
+Revision: 0013, after 0012
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from alembic import op
 
 revision = "0013"
-down_revision = "0010"
+down_revision = "0012"
 
 # Numbers alone: neither a question nor an answer is kept. What a run came to stays when memories of it are deleted.
 TABLES = """
