@@ -1,0 +1,254 @@
+"""What is personal in a text, found without a model: patterns, and checksums where there are any.
+
+Each finding has a confidence: how sure it is that this is what it looks like. What a checksum or a form of its own
+vouches for stands by itself; a row of digits counts only beside a word that says what it is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from ipaddress import ip_address
+from typing import Final, Literal
+
+from app.domain.privacy import national, secrets
+
+Kind = Literal["email", "phone", "card", "iban", "national_id", "birth_date", "machine_address", "secret"]
+
+KINDS: Final[tuple[Kind, ...]] = (
+    *("email", "phone", "card", "iban"),
+    *("national_id", "birth_date", "machine_address", "secret"),
+)
+CATEGORY: Final[dict[Kind, str]] = {
+    "email": "pii",
+    "phone": "pii",
+    "card": "financial",
+    "iban": "financial",
+    "national_id": "pii",
+    "birth_date": "pii",
+    "machine_address": "pii",
+    "secret": "credentials",
+}
+"""The category of privacy that a kind belongs to."""
+REPORTED_FROM: Final = 0.5
+"""Less sure findings are left out."""
+
+MAYBE: Final = (
+    "@|\uff20|://|::|----|[0-9].{0,3}[0-9].{0,3}[0-9].{0,3}[0-9]|[0-9a-f]{2}[:-][0-9a-f]{2}[:-]|[a-z0-9_-]{20}"
+    "|born|birth|d\\.?o\\.?b|gebor|geburt|naissance|anniversaire|n[\u00e9e]e? le|nac[i\u00ed]|cumplea|nat[oa] il"
+    "|pass|pwd|pin|kennwort|mot +de|contrase|key|token|secret|bearer|code"
+)
+"""A pattern that any text with a finding matches, case ignored; PostgreSQL reads it as Python does."""
+_MAYBE: Final = re.compile(MAYBE, re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A piece of a text that is personal.
+
+    Attributes:
+        kind: What it is.
+        start: Its first character's place in the text.
+        end: The place after its last.
+        confidence: 0 to 1.
+    """
+
+    kind: Kind
+    start: int
+    end: int
+    confidence: float
+
+
+def detect(text: str, regions: Sequence[str] = ()) -> list[Finding]:
+    """What is personal in a text, in its order; of findings that overlap the surest alone.
+
+    Args:
+        text: Any.
+        regions: Countries, as ISO 3166 codes, whose ways of writing telephone numbers are to be understood; those
+            with the country's prefix (`+49 …`) are in any case.
+    """
+    if _MAYBE.search(text) is None:
+        return []
+    found = [finding for find in _FINDERS for finding in find(text, regions) if finding.confidence >= REPORTED_FROM]
+    return _apart(found)
+
+
+def _apart(found: Sequence[Finding]) -> list[Finding]:
+    kept: list[Finding] = []
+    for one in sorted(found, key=lambda each: (-each.confidence, KINDS.index(each.kind), each.start, -each.end)):
+        if all(one.end <= other.start or other.end <= one.start for other in kept):
+            kept.append(one)
+    return sorted(kept, key=lambda each: each.start)
+
+
+# --- E-mail ---
+
+_EMAIL: Final = re.compile(
+    r"(?<![\w.+%-])[\w.!#$%&'*+/=?^`{|}~-]{1,64}[@\uff20](?:[^\W_](?:[\w-]{0,61}[^\W_])?\.)+(?:[^\W\d_]{2,63}|xn--[\w-]{2,59})(?!\w)"
+)
+_EXAMPLE: Final = re.compile(
+    r"@(?:[\w-]+\.)*example\.(?:com|org|net)$|\.(?:png|jpe?g|gif|svg|js|css|py)$", re.IGNORECASE
+)
+
+
+def _emails(text: str, _: Sequence[str]) -> Iterator[Finding]:
+    for match in _EMAIL.finditer(text):
+        sure = 0.6 if _EXAMPLE.search(match[0]) else 0.99
+        yield Finding("email", match.start(), match.end(), sure)
+
+
+# --- Telephone numbers ---
+
+_DIALLED: Final = re.compile(r"(?:\+|\(|\d)[\d\s().\-/]{5,}\d")
+_PHONE_WORD: Final = re.compile(
+    r"\b(?:phone|tel(?:e(?:fon|phone|fono))?|mobile|cell|call|text|sms|whatsapp|fax|handy|ring|reach|dial|contact"
+    r"|t[ée]l[ée]phone|numbers? is|nummer|appelle|llama)\w*",
+    re.IGNORECASE,
+)
+_WORDS_REACH: Final = 40
+
+
+def _phones(text: str, regions: Sequence[str]) -> Iterator[Finding]:
+    if _DIALLED.search(text) is None:
+        return
+    import phonenumbers  # noqa: PLC0415 - 20 MB of patterns that a process without texts spares
+
+    for region in regions or (None,):
+        matcher = phonenumbers.PhoneNumberMatcher(text, region, leniency=phonenumbers.Leniency.VALID)
+        for match in matcher:
+            raw = match.raw_string
+            start = match.start + (raw.startswith("(") and ")" not in raw)
+            beside = _beside(text, start, _PHONE_WORD)
+            sure = 0.97 if text[start] == "+" else 0.9 if beside else 0.7
+            yield Finding("phone", start, match.end, sure)
+
+
+def _beside(text: str, start: int, word: re.Pattern[str]) -> bool:
+    """Whether a word stands shortly before a place."""
+    return word.search(text, max(start - _WORDS_REACH, 0), start) is not None
+
+
+# --- Cards and accounts ---
+
+_CARD: Final = re.compile(r"(?<![\d.,-])(?:\d[ -]?){12,18}\d(?![\d]|[.,-]\d)")
+# First digits and lengths of Visa, Mastercard, American Express, Discover, Diners Club, JCB, Maestro, UnionPay.
+_CARD_FORM: Final = re.compile(
+    r"4\d{12}(?:\d{3}){0,2}|(?:5[1-5]\d\d|222[1-9]|22[3-9]\d|2[3-6]\d\d|27[01]\d|2720)\d{12}|3[47]\d{13}"
+    r"|6(?:011|5\d\d)\d{12}|3(?:0[0-5]|[68]\d)\d{11}|35(?:2[89]|[3-8]\d)\d{12}|(?:5018|5020|5038|6304|67\d\d)\d{8,15}|62\d{14,17}"
+)
+_CARD_WORD: Final = re.compile(
+    r"\b(?:card|visa|master ?card|amex|american express|credit|debit|karte|carte|tarjeta|cvc|cvv|expir)\w*",
+    re.IGNORECASE,
+)
+
+
+def _cards(text: str, _: Sequence[str]) -> Iterator[Finding]:
+    for match in _CARD.finditer(text):
+        digits = re.sub(r"\D", "", match[0])
+        if _CARD_FORM.fullmatch(digits) and len(set(digits)) > 1 and _luhn(digits):
+            grouped = " " in match[0] or "-" in match[0]
+            sure = 0.97 if _beside(text, match.start(), _CARD_WORD) else 0.9 if grouped else 0.75
+            yield Finding("card", match.start(), match.end(), sure)
+
+
+def _luhn(digits: str) -> bool:
+    total = 0
+    for place, digit in enumerate(reversed(digits)):
+        value = int(digit) * (1 + place % 2)
+        total += value - 9 if value > 9 else value
+    return total % 10 == 0
+
+
+_IBAN: Final = re.compile(
+    r"(?<![A-Za-z0-9])[A-Za-z]{2}\d{2}(?:[ -]?[A-Za-z0-9]{4}){2,7}(?:[ -]?[A-Za-z0-9]{1,3})?(?![A-Za-z0-9])"
+)
+
+
+def _ibans(text: str, _: Sequence[str]) -> Iterator[Finding]:
+    for match in _IBAN.finditer(text):
+        for end in _ends(match[0]):
+            if national.is_iban(match[0][:end]):
+                yield Finding("iban", match.start(), match.start() + end, 0.99)
+                break
+
+
+def _ends(candidate: str) -> Iterator[int]:
+    """Where it may end, the longest first: a word that follows looks like one group more."""
+    yield len(candidate)
+    yield from reversed([place for place, character in enumerate(candidate) if character in " -"])
+
+
+# --- National ids ---
+
+
+def _nationals(text: str, _: Sequence[str]) -> Iterator[Finding]:
+    for start, end, sure in national.find(text):
+        yield Finding("national_id", start, end, sure)
+
+
+# --- Dates of birth ---
+
+_MONTH: Final = (
+    r"(?:jan|feb|mar|mär|apr|may|mai|jun|jul|aug|sep|oct|okt|nov|dec|dez|janv|févr|mars|avr|juin|juil|août|déc|ene|abr|ago|dic)"
+    r"[^\W\d]*\.?"
+)
+_DATE: Final = (
+    rf"(?:\d{{4}}[-/.]\d{{1,2}}[-/.]\d{{1,2}}|\d{{1,2}}[-/.]\s?\d{{1,2}}[-/.]\s?(?:\d{{4}}|\d{{2}})"
+    rf"|\d{{1,2}}(?:st|nd|rd|th|\.)?\s+(?:of\s+|de\s+)?{_MONTH},?(?:\s+(?:de\s+)?\d{{4}})?"
+    rf"|{_MONTH}\s+\d{{1,2}}(?:st|nd|rd|th)?(?:,?\s+\d{{4}})?)"
+)
+_BORN: Final = re.compile(
+    r"\b(?:born(?:\s+(?:in\s+\w+\s+)?on)?|birth\s?da(?:y|te)(?:\s+is)?|date\s+of\s+birth|d\.?o\.?b\.?|geboren(?:\s+am)?"
+    r"|geburtsdatum|geburtstag|n[ée]e?\s+le|date\s+de\s+naissance|anniversaire|nac(?:[ií]|i[óo]|ido|ida)(?:\s+el)?"
+    r"|fecha\s+de\s+nacimiento|cumplea[ñn]os|nato\s+il|nata\s+il)\b"
+    rf"(?P<between>[^.!?\n\d]{{0,24}}?)(?P<date>{_DATE})(?!\d)",
+    re.IGNORECASE,
+)
+
+
+def _births(text: str, _: Sequence[str]) -> Iterator[Finding]:
+    for match in _BORN.finditer(text):
+        whole = re.search(r"\d{4}|\d[-/.]\s?\d{1,2}[-/.]\s?\d{2}$", match["date"]) is not None
+        yield Finding("birth_date", match.start("date"), match.end("date"), 0.95 if whole else 0.7)
+
+
+# --- Addresses of machines ---
+
+_IPV4: Final = re.compile(r"(?<![\d.])(?:\d{1,3}\.){3}\d{1,3}(?![\d]|\.\d)")
+_IPV6: Final = re.compile(
+    r"(?<![\w:])(?:[0-9a-f]{1,4}:|:){2,7}(?::|[0-9a-f]{1,4})?(?:[0-9a-f:.]*[0-9a-f])?(?![\w:])", re.IGNORECASE
+)
+_MAC: Final = re.compile(r"(?<![\w:-])[0-9a-f]{2}(?:(:|-)[0-9a-f]{2})(?:\1[0-9a-f]{2}){4}(?![\w:-])", re.IGNORECASE)
+_VERSION_WORD: Final = re.compile(
+    r"\b(?:version|release|v|build|section|chapter|§|upgrade\w*|driver|firmware)\s*$", re.IGNORECASE
+)
+
+
+def _machines(text: str, _: Sequence[str]) -> Iterator[Finding]:
+    for pattern in (_IPV4, _IPV6):
+        for match in pattern.finditer(text):
+            try:
+                address = ip_address(match[0])
+            except ValueError:
+                continue
+            named = _VERSION_WORD.search(text, max(match.start() - 12, 0), match.start()) is not None
+            if address.is_unspecified or address.is_loopback or address.is_multicast or named:
+                continue
+            yield Finding("machine_address", match.start(), match.end(), 0.9 if address.is_global else 0.6)
+    for match in _MAC.finditer(text):
+        yield Finding("machine_address", match.start(), match.end(), 0.85)
+
+
+# --- Secrets ---
+
+
+def _secrets(text: str, _: Sequence[str]) -> Iterator[Finding]:
+    for start, end, sure in secrets.find(text):
+        yield Finding("secret", start, end, sure)
+
+
+_FINDERS: Final[tuple[Callable[[str, Sequence[str]], Iterator[Finding]], ...]] = (
+    *(_emails, _phones, _cards, _ibans),
+    *(_nationals, _births, _machines, _secrets),
+)

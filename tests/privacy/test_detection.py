@@ -1,0 +1,65 @@
+"""What is personal in a text is found, and little else."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.domain.privacy.detection import CATEGORY, KINDS, MAYBE, REPORTED_FROM, detect
+
+LABELLED: list[dict[str, Any]] = [
+    json.loads(line) for line in (Path(__file__).parent / "labelled.jsonl").read_text(encoding="utf8").splitlines()
+]
+
+
+def found(row: dict[str, Any]) -> Counter[tuple[str, str]]:
+    text = row["text"]
+    return Counter((one.kind, text[one.start : one.end]) for one in detect(text, row.get("regions", ())))
+
+
+def wanted(row: dict[str, Any]) -> Counter[tuple[str, str]]:
+    return Counter((one["kind"], one["piece"]) for one in row["findings"])
+
+
+def test_the_set_has_enough_of_each_kind_and_of_what_only_looks_like_it() -> None:
+    assert min(Counter(kind for row in LABELLED for kind, _ in wanted(row)).get(kind, 0) for kind in KINDS) >= 4
+    assert sum(not row["findings"] for row in LABELLED) >= 70
+
+
+def test_precision_and_recall() -> None:
+    right = sum((found(row) & wanted(row)).total() for row in LABELLED)
+    assert right / sum(found(row).total() for row in LABELLED) >= 0.95
+    assert right / sum(wanted(row).total() for row in LABELLED) >= 0.95
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_is_found(kind: str) -> None:
+    assert any((found(row) & wanted(row))[one] for row in LABELLED for one in wanted(row) if one[0] == kind)
+    assert CATEGORY[kind] in {"pii", "financial", "credentials"}  # type: ignore[index]
+
+
+def test_what_a_quick_look_passes_over_has_nothing() -> None:
+    quick = re.compile(MAYBE, re.IGNORECASE)
+    assert all(quick.search(row["text"]) for row in LABELLED if row["findings"])
+    assert sum(quick.search(row["text"]) is None for row in LABELLED) > 10, "else it spares nothing"
+
+
+@given(st.text(max_size=200), st.sampled_from([(), ("DE",), ("US", "GB")]))
+def test_any_text_is_read(text: str, regions: tuple[str, ...]) -> None:
+    before = 0
+    for one in detect(text, regions):
+        assert before <= one.start < one.end <= len(text)
+        assert REPORTED_FROM <= one.confidence <= 1
+        before = one.end
+
+
+def test_a_long_text_takes_its_length_and_not_its_square() -> None:
+    for piece in ("1234-", "a@b.", "password ", "1.2.3.", "ab12 ", ":", "x" * 50):
+        detect((piece * 32_768)[:32_768])
