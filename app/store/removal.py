@@ -20,7 +20,7 @@ MOST: Final = 500
 
 OWN: Final = (
     *("memory_aliases", "links", "lineage", "reviews", "scores", "memory_events", "self_tests"),
-    *("archived_memories", "pca_samples", "memory_state", "memories"),
+    *("hidden_memories", "hidden_vectors", "archived_memories", "pca_samples", "memory_state", "memories"),
 )
 """Tables whose rows with a memory's id in `memory_id` are of it alone."""
 ELSEWHERE: Final[dict[str, str]] = {
@@ -50,6 +50,7 @@ BY_OTHERS: Final = ("memory_words", "embeddings", "cold_memories", "supersession
 """Tables with something of them in other rows too: context of their neighbours, gaps in segments, keys of records,
 chains that close over them."""
 KEPT: Final = {
+    "ebbing_keys.erasure_ledger": "says what an older copy of the data must not bring back; ids say nothing of anybody",
     "holds": "says what was held, and until when; its ids lead nowhere by then",
     "envelopes": "the ledger, purged by itself: a request that is replayed meanwhile shall store nothing",
 }

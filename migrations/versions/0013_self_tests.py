@@ -45,13 +45,6 @@ CREATE INDEX self_tests_memory ON self_tests (tenant_id, memory_id);
 CREATE INDEX self_tests_other ON self_tests (tenant_id, other_id) WHERE other_id IS NOT NULL;
 """
 
-# What a model may be asked for is said in one place, the code: a list here would have to change with each purpose.
-PURPOSES = """
-ALTER TABLE usage
-  DROP CONSTRAINT usage_purpose_check,
-  ADD CONSTRAINT usage_purpose_check CHECK (purpose ~ '^[a-z_]{1,32}$') NOT VALID
-"""
-
 NAMES = ("self_test_runs", "self_tests")
 
 
@@ -68,13 +61,11 @@ def upgrade() -> None:
         )
         op.execute(f"GRANT SELECT, INSERT, UPDATE, DELETE ON {table} TO ebbing_app")
         op.execute(f"GRANT SELECT ON {table} TO ebbing_ops")
-    op.execute(PURPOSES)
-    op.execute("ALTER TABLE usage VALIDATE CONSTRAINT usage_purpose_check")
     op.execute("RESET ROLE")
 
 
 def downgrade() -> None:
-    """Drop them: what tests have shown so far, and have cost, is forgotten. Other purposes stay allowed."""
+    """Drop them: what tests have shown so far, and have cost, is forgotten."""
     op.execute("DELETE FROM usage WHERE purpose = 'self_test'")
     op.execute("SET ROLE ebbing_owner")
     for table in NAMES:

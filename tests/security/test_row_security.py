@@ -17,9 +17,9 @@ from tests.service import Service
 # Ids, times and numbers, no content: any worker may look for work here.
 SHARED = {
     *("tenants", "api_keys", "tenant_work", "schedules", "runs"),
-    *("rating_turns", "usage", "tenant_spaces", "jobs"),
+    *("rating_turns", "usage", "tenant_spaces", "jobs", "ebbing_keys.erasure_ledger"),
 }
-WITHOUT_TENANT = {"embedding_spaces", "alembic_version"}
+WITHOUT_TENANT = {"embedding_spaces", "alembic_version", "ledger_mark"}
 
 DRAIN_MAY = {
     "envelopes": {"SELECT", "INSERT"},
@@ -28,6 +28,8 @@ DRAIN_MAY = {
     "dead_letters": {"INSERT"},
     "tenant_work": {"SELECT", "INSERT", "UPDATE"},
     "policies": {"SELECT"},
+    "erasures": {"SELECT"},
+    "tombstones": {"SELECT"},
     "tenant_counts": {"SELECT", "INSERT", "UPDATE"},
 }
 
@@ -149,6 +151,8 @@ HISTORY = (
     ("memory_events", "at, kind", "now(), 'use'"),
     ("links", "other_id, kind", "gen_random_uuid(), 'related'"),
     ("lineage", "merge_id, text_version, part", "gen_random_uuid(), 1, 'source'"),
+    ("hidden_memories", "erasure_id, tier", "gen_random_uuid(), 'active'"),
+    ("hidden_vectors", "space_id, text_version, vector", "1, 1, '[1]'"),
     ("reviews", "due_at, interval_days, reviewed_at", "now(), 1, now()"),
     ("archived_memories", "text_version", "1"),
     ("self_tests", "run_id, kind", "gen_random_uuid(), 'application'"),
@@ -169,6 +173,13 @@ OTHERS = (
     ),
     ("consolidation_runs", "run_id, started_by, level, as_of", "gen_random_uuid(), 'hand', 'medium', now()"),
     ("consolidation_marks", "age, after_id", "'old', gen_random_uuid()"),
+    (
+        "erasures",
+        "erasure_id, kind, status, scope, requested_at, requested_by, erase_after",
+        "gen_random_uuid(), 'user', 'grace', '{}', now(), 'x', now()",
+    ),
+    ("tombstones", "what, digest, cut, erasure_id", "'subject', sha256(''), '0-0', gen_random_uuid()"),
+    ("ebbing_keys.digest_keys", "key", "sha256('')"),
     ("segments", "segment_id, path, bytes, checksum, records", "gen_random_uuid(), 'x', 1, '', 1"),
     ("self_test_runs", "run_id, as_of, seed, target_ms", "gen_random_uuid(), now(), 1, 50"),
     ("supersessions", "memory_id, named, status, source", "gen_random_uuid(), 'x', 'waiting', 'caller'"),

@@ -98,6 +98,9 @@ def fill(service: Service, tenant_id: UUID) -> tuple[list[UUID], UUID]:
         ("dead_letters", "letter_id, stage, reason, attempts, memory_ids", [uuid4(), "embed", "x", 1, [gone, before]]),
         ("tenant_work", "stage, memory_ids", ["score", [gone]]),
         ("tenant_work", "stage, memory_ids", ["score", [before, gone]]),
+        ("hidden_memories", "memory_id, erasure_id, tier", [gone, UUID(int=6), "active"]),
+        ("hidden_vectors", "memory_id, space_id, text_version, vector", [gone, 1, 1, "[1,2]"]),
+        ("ebbing_keys.erasure_ledger", "erasure_id, memory_ids, cut", [UUID(int=6), [gone], "0-0"]),
         ("lineage", "merge_id, memory_id, text_version, part", [UUID(int=3), gone, 1, "source"]),
         (
             "merges",

@@ -1,0 +1,91 @@
+"""The clocks of a request about somebody's data: when it is confirmed, done and irrevocable at the latest.
+
+An engineer's reading of GDPR Art. 12(3), 11 CCR 7021 and seed 004 (§5.3), not a lawyer's.
+"""
+
+from __future__ import annotations
+
+from calendar import monthrange
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Final, Literal
+
+from app.errors import FieldError, Invalid
+
+Law = Literal["user", "gdpr", "ccpa"]
+
+LAWS: Final[tuple[Law, ...]] = ("user", "gdpr", "ccpa")
+GRACE_DAYS: Final[dict[Law, int]] = {"user": 30, "gdpr": 7, "ccpa": 7}
+"""Days in which an erasure can be cancelled, where nothing else is said."""
+GRACE_DAYS_MAX: Final[dict[Law, int]] = {"user": 30, "gdpr": 14, "ccpa": 14}
+CCPA_DAYS: Final = 45
+CCPA_CONFIRM_DAYS: Final = 10
+"""Business days."""
+RESERVE: Final = timedelta(days=5)
+"""Erasing begins this long before the law's last day, whatever the grace."""
+_SATURDAY: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Clocks:
+    """Moments in UTC.
+
+    Attributes:
+        confirm_by: By when the person is to be told that the request has come; None where no law says.
+        due_at: By when it must be done; None where no law says.
+        erase_after: When the grace is over, and erasing begins.
+    """
+
+    confirm_by: datetime | None
+    due_at: datetime | None
+    erase_after: datetime
+
+
+def clocks(law: Law, received_at: datetime, grace_days: int | None = None) -> Clocks:
+    """The clocks of an erasure.
+
+    Args:
+        law: What it was asked under; `user` is somebody's own wish, which no legal clock runs for.
+        received_at: When it came, with a time zone.
+        grace_days: Days in which it can be cancelled, from 0; None for the law's default. It is cut short where
+            erasing would begin later than `RESERVE` before `due_at`.
+
+    Raises:
+        Invalid: More than `GRACE_DAYS_MAX`, or less than 0.
+    """
+    most = GRACE_DAYS_MAX[law]
+    given = GRACE_DAYS[law] if grace_days is None else grace_days
+    if not 0 <= given <= most:
+        raise Invalid(errors=[FieldError("grace_days", f"isn't from 0 to {most}", given, most)])
+    received_at = received_at.astimezone(UTC)
+    due_at = _due_at(law, received_at)
+    after = received_at + timedelta(days=given)
+    if due_at is not None:
+        after = min(after, max(due_at - RESERVE, received_at))
+    confirm_by = _business_days_later(received_at, CCPA_CONFIRM_DAYS) if law == "ccpa" else None
+    return Clocks(confirm_by, due_at, after)
+
+
+def _due_at(law: Law, received_at: datetime) -> datetime | None:
+    if law == "gdpr":
+        return month_later(received_at)
+    return received_at + timedelta(days=CCPA_DAYS) if law == "ccpa" else None
+
+
+def month_later(moment: datetime) -> datetime:
+    """The same day of the next month, or that month's last: 31 January becomes 28 or 29 February."""
+    year, month = (moment.year, moment.month + 1) if moment.month < 12 else (moment.year + 1, 1)
+    return moment.replace(year=year, month=month, day=min(moment.day, monthrange(year, month)[1]))
+
+
+def _business_days_later(moment: datetime, days: int) -> datetime:
+    """So many days from Monday to Friday later; public holidays count as such days."""
+    while days:
+        moment += timedelta(days=1)
+        days -= moment.weekday() < _SATURDAY
+    return moment
+
+
+def days_left(due_at: datetime, now: datetime) -> int:
+    """Whole days until a moment, less than 0 after it."""
+    return (due_at - now) // timedelta(days=1)
