@@ -32,6 +32,10 @@ Action = Literal[
     "memories_restored",
     "memories_superseded",
     "supersession_rejected",
+    "erasure_requested",
+    "erasure_cancelled",
+    "memories_erased",
+    "erasure_verified",
 ]
 
 SYSTEM: Final = "system"

@@ -64,6 +64,11 @@ def first_seq(entry_id: str) -> int:
     return ((ticks << _ENTRY_BITS) | within) << _PLACE_BITS
 
 
+def last_seq(entry_id: str) -> int:
+    """The last place in the order of speaking that an entry's memories, or those of an earlier one, can have."""
+    return first_seq(entry_id) + (1 << _PLACE_BITS) - 1
+
+
 def array_literal(ids: Sequence[str]) -> str:
     """The ids as a PostgreSQL array literal, for `CAST(:ids AS uuid[])`: far cheaper than UUID objects."""
     return "{" + ",".join(ids) + "}"

@@ -15,7 +15,7 @@ from app.domain.hold import Meant
 from app.domain.ids import base_of, unix_ms_of
 from app.domain.jobs import Job, Step
 from app.errors import Conflict, FieldError, Invalid, NotFound, Unavailable
-from app.services import audit
+from app.services import audit, erasures
 from app.store import database, jobs, links
 from app.store import holds as rows
 from app.store.holds import Counts, Hold
@@ -96,6 +96,7 @@ def release(tenant_id: UUID, hold_id: UUID, released_by: str) -> Hold:
         if last is not None:  # the tick sends it
             parameters = {"hold_id": str(hold_id), "after": str(last)}
             jobs.add(tx, uuid4(), tenant_id, KIND, parameters, lone=False)
+        erasures.go_on(tx, tenant_id)
         _enter(tx, tenant_id, "hold_released", found, released_by)
         return _found(tx, tenant_id, hold_id)
 

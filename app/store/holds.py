@@ -153,7 +153,7 @@ def counts(tx: Connection, tenant_id: UUID, meant: Meant) -> Counts:
     """How many memories meet a hold's conditions."""
     statement = text(f"""
 SELECT count(*) FILTER (WHERE deleted_at IS NULL), count(*) FILTER (WHERE deleted_at IS NOT NULL)
-FROM memories AS memory WHERE tenant_id = :tenant AND {_where(meant)}
+FROM memories AS memory WHERE tenant_id = :tenant AND {conditions(meant)}
 """)  # noqa: S608 - constants alone
     return Counts(*tx.execute(statement, {"tenant": tenant_id} | meant.given()).one())
 
@@ -167,7 +167,7 @@ def make_due(tx: Connection, tenant_id: UUID, meant: Meant, after: UUID, limit: 
     statement = text(f"""
 WITH picked AS MATERIALIZED (
   SELECT memory_id FROM memories AS memory
-  WHERE tenant_id = :tenant AND deleted_at IS NULL AND memory_id > :later_than AND {_where(meant)}
+  WHERE tenant_id = :tenant AND deleted_at IS NULL AND memory_id > :later_than AND {conditions(meant)}
   ORDER BY memory_id LIMIT :limit
 ), locked AS MATERIALIZED (
   SELECT memory_id FROM memory_state
@@ -232,7 +232,8 @@ RETURNING known.memory_id
 """)
 
 
-def _where(meant: Meant) -> str:
+def conditions(meant: Meant) -> str:
+    """SQL of the conditions on a row `memory`; their values are `meant.given()`."""
     return " AND ".join(_CONDITIONS[name] for name in meant.given())
 
 

@@ -57,21 +57,35 @@ class Listed:
     log: list[dict[str, str]] | None = None
 
 
-def add(tx: Connection, job_id: UUID, tenant_id: UUID, kind: str, parameters: dict[str, Any], *, lone: bool) -> bool:
-    """Enter a job. False where it is a lone one and the tenant has an unfinished one of its kind."""
+def add(
+    tx: Connection,
+    job_id: UUID,
+    tenant_id: UUID,
+    kind: str,
+    parameters: dict[str, Any],
+    *,
+    lone: bool,
+    not_before: datetime | None = None,
+) -> bool:
+    """Enter a job. False where it is a lone one and the tenant has an unfinished one of its kind.
+
+    Args:
+        not_before: When it may begin; at once where left out.
+    """
     values = {
         "job_id": job_id,
         "tenant_id": tenant_id,
         "kind": kind,
         "parameters": _json(parameters),
         "lone": lone,
+        "not_before": not_before,
     }
     return tx.execute(_ADD, values).rowcount == 1
 
 
 _ADD = text("""
 INSERT INTO jobs (job_id, tenant_id, kind, parameters, lone, claimed_until)
-VALUES (:job_id, :tenant_id, :kind, CAST(:parameters AS jsonb), :lone, now())
+VALUES (:job_id, :tenant_id, :kind, CAST(:parameters AS jsonb), :lone, coalesce(:not_before, now()))
 ON CONFLICT (tenant_id, kind) WHERE lone AND status IN ('queued', 'running') DO NOTHING
 """)
 

@@ -1,0 +1,110 @@
+"""An erasure as callers ask for it: whose data, or which, goes, under which law, and after which grace."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from datetime import datetime
+from typing import Annotated, Any, Final, Literal
+from uuid import UUID
+
+import msgspec
+
+from app.domain.hold import IDS_MAX, REASON_MAX_CHARACTERS, HoldFilter, Meant, NewHold, meant
+from app.domain.memory import NAME_MAX_CHARACTERS
+from app.domain.privacy.clocks import Law
+from app.errors import FieldError, Invalid
+
+Status = Literal["grace", "running", "held", "verified", "cancelled"]
+OPEN: Final[tuple[Status, ...]] = ("grace", "running", "held")
+
+_TEXT: Final = r"^[^\x00]*$"
+_Name = Annotated[str, msgspec.Meta(min_length=1, max_length=NAME_MAX_CHARACTERS, pattern=_TEXT)]
+
+
+class NewErasure(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """An erasure to be done: of a subject, of memories by their ids, of a thread, or of what meets a filter.
+
+    Attributes:
+        subject: All that is about this person.
+        ids: Up to 1,000 memories.
+        thread: All of this conversation.
+        filter: Other conditions, alone or with a subject or a thread.
+        kind: `user` for somebody's own deletion, `gdpr` or `ccpa` for a request under that law.
+        grace_days: Days in which it can be cancelled, 0 to 30 (0 to 14 under a law); 30 or 7 where left out.
+        reason: Why, up to 2,000 characters; kept until it is done.
+        dry_run: Only tell what it would hide and erase.
+    """
+
+    subject: _Name | None = None
+    ids: Annotated[tuple[UUID, ...], msgspec.Meta(min_length=1, max_length=IDS_MAX)] | None = None
+    thread: _Name | None = None
+    filter: HoldFilter | None = None
+    kind: Law = "user"
+    grace_days: Annotated[int, msgspec.Meta(ge=0, le=30)] | None = None
+    reason: Annotated[str, msgspec.Meta(max_length=REASON_MAX_CHARACTERS, pattern=_TEXT)] | None = None
+    dry_run: bool = False
+
+
+def scope_of(given: NewErasure) -> Meant:
+    """What an erasure is of.
+
+    Raises:
+        Invalid: Nothing is named, ids and other conditions are, or a moment can't be stored.
+    """
+    by = given.filter or HoldFilter()
+    if given.thread is not None:
+        if by.thread not in (None, given.thread):
+            raise Invalid(errors=[FieldError("filter.thread", "isn't the thread that is named beside the filter")])
+        by = msgspec.structs.replace(by, thread=given.thread)
+    if given.subject is None and given.ids is None and by == HoldFilter():
+        raise Invalid(errors=[FieldError("subject", "is missing: give a subject, ids, a thread, or a filter")])
+    try:
+        return meant(NewHold("x", given.ids, given.subject, by))
+    except Invalid as error:
+        raise Invalid(errors=[_named_here(each) for each in error.errors]) from None
+
+
+def _named_here(error: FieldError) -> FieldError:
+    return FieldError(error.field.replace("memory_ids", "ids"), *(error.message, error.value, error.limit))
+
+
+def scope_as_json(scope: Meant) -> bytes:
+    """A scope as it is kept until the erasure is over."""
+    return msgspec.json.encode(scope.given())
+
+
+def scope_from_json(kept: dict[str, Any]) -> Meant:
+    """The same, read; empty once the erasure is over."""
+    return Meant(**msgspec.structs.asdict(msgspec.convert(kept, _Kept)))
+
+
+class _Kept(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    memory_ids: list[UUID] | None = None
+    subject: str | None = None
+    thread: str | None = None
+    tags: list[str] | None = None
+    categories: list[str] | None = None
+    kinds: list[str] | None = None
+    after: datetime | None = None
+    before: datetime | None = None
+
+
+def is_whole(scope: Meant, what: Literal["subject", "thread"]) -> bool:
+    """Whether it is of all of a subject, or of a thread: then what comes late about it is dropped too."""
+    return scope.given().keys() == {what}
+
+
+def digest(key: bytes, what: Literal["subject", "thread"], name: str) -> bytes:
+    """The keyed digest by which somebody who was erased is known again, 32 bytes; it tells nothing without the key."""
+    return hmac.new(key, f"{what}\0{name}".encode(), hashlib.sha256).digest()
+
+
+def is_at_or_before(position: str, cut: str) -> bool:
+    """Whether a place in the stream is one of those that an erasure covers."""
+    return _parts(position) <= _parts(cut)
+
+
+def _parts(position: str) -> tuple[int, int]:
+    milliseconds, _, sequence = position.partition("-")
+    return int(milliseconds), int(sequence or 0)

@@ -1,0 +1,201 @@
+"""Erasures: asked for, shown, cancelled. What one is of is hidden when its request is answered, and erased later."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any, Final
+from uuid import UUID, uuid4
+
+from app import failpoints, queues
+from app.domain.hold import Meant
+from app.domain.jobs import Job, Step
+from app.domain.privacy import clocks
+from app.domain.privacy.clocks import Law
+from app.errors import Conflict, NotFound
+from app.services import audit
+from app.store import database, embeddings, erasures, hidden, holds, jobs, tenant_counts, words, work
+from app.store.erasures import Erasure, Matching
+from app.store.work import NIL
+
+HIDE: Final = "hide"
+ERASE: Final = "erase"
+ROWS: Final = 500
+STEP_SECONDS: Final = 2.0
+_NOTHING: Final = Meant()
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """An erasure to be done.
+
+    Attributes:
+        scope: What it is of.
+        law: What it was asked under.
+        grace_days: Days in which it can be cancelled; None for the law's default.
+        reason: Why; kept until it is over.
+    """
+
+    scope: Meant
+    law: Law = "user"
+    grace_days: int | None = None
+    reason: str | None = None
+
+
+def preview(tenant_id: UUID, asked: Asked) -> tuple[Erasure, Matching]:
+    """What an erasure would be, and of how many memories; nothing is written.
+
+    Raises:
+        Invalid: The grace isn't one that the law allows.
+    """
+    with database.tenant(tenant_id) as tx:
+        return _new(database.now(tx), asked, "nobody"), erasures.count(tx, tenant_id, asked.scope)
+
+
+def request(tenant_id: UUID, asked: Asked, requested_by: str) -> Erasure:
+    """Ask for an erasure. What it is of is in no search, list or read any more when this returns.
+
+    Args:
+        tenant_id: The tenant.
+        asked: What for.
+        requested_by: Id of the caller's key.
+
+    Raises:
+        Invalid: The grace isn't one that the law allows.
+    """
+    with database.tenant(tenant_id) as tx:
+        holds.share(tx, tenant_id)
+        erasures.lock(tx, tenant_id)
+        now = database.now(tx)
+        new = _new(now, asked, requested_by)
+        erasures.add(tx, tenant_id, new)
+        new = replace(new, hidden=hide(tx, tenant_id, new.erasure_id, asked.scope))
+        erasures.set_fields(tx, tenant_id, new.erasure_id, hidden=new.hidden)
+        parameters = {"erasure_id": str(new.erasure_id)}
+        jobs.add(tx, uuid4(), tenant_id, HIDE, parameters, lone=False)
+        jobs.add(tx, uuid4(), tenant_id, ERASE, parameters, lone=False, not_before=new.erase_after)
+        details = {"erasure": str(new.erasure_id), "law": asked.law}
+        audit.enter(
+            tx,
+            tenant_id,
+            "erasure_requested",
+            requested_by,
+            items=new.hidden,
+            subject=asked.scope.subject,
+            details=details,
+        )
+        failpoints.reach("erasure.before_commit")
+    queues.nudge(queues.TICK)
+    return new
+
+
+def _new(now: datetime, asked: Asked, requested_by: str) -> Erasure:
+    times = clocks.clocks(asked.law, now, asked.grace_days)
+    return Erasure(
+        uuid4(), asked.law, "grace", asked.scope, asked.reason, now, requested_by, times.due_at, times.erase_after
+    )
+
+
+def hide(tx: database.Transaction, tenant_id: UUID, erasure_id: UUID, scope: Meant) -> int:
+    """Hide what meets a scope, and the summaries that were made of it; the tenant's numbers follow.
+
+    Returns:
+        How many memories are hidden by this, summaries included.
+    """
+    found = erasures.hide(tx, tenant_id, erasure_id, scope)
+    made_of = erasures.summaries_of(tx, tenant_id, found.ids)
+    summaries = erasures.hide(tx, tenant_id, erasure_id, Meant(memory_ids=made_of)) if made_of else None
+    for each in (found, summaries):
+        if each is not None:
+            tenant_counts.add(tx, tenant_id, tenant_counts.NONE.less(each.counts))
+    return len(found.ids) + (len(summaries.ids) if summaries else 0)
+
+
+def go_on(tx: database.Transaction, tenant_id: UUID) -> None:
+    """Let erasures that waited for a hold to be released be taken up again."""
+    for waiting in erasures.open_scopes(tx, tenant_id):
+        if waiting.status == "held":
+            jobs.add(tx, uuid4(), tenant_id, ERASE, {"erasure_id": str(waiting.erasure_id)}, lone=False)
+
+
+def step(job: Job) -> Step:
+    """A few seconds of taking what is hidden out of the indexes, and out of the context of its neighbours."""
+    erasure_id, after = UUID(job.parameters["erasure_id"]), UUID(job.state.get("after", str(NIL)))
+    until, done = time.monotonic() + STEP_SECONDS, 0
+    while True:
+        with database.tenant(job.tenant_id) as tx:
+            ids = hidden.indexed(tx, job.tenant_id, erasure_id, after, ROWS)
+            if ids:
+                hidden.keep_vectors(tx, job.tenant_id, ids)
+                later = embeddings.remove(tx, job.tenant_id, ids)
+                words.remove(tx, job.tenant_id, ids)
+                work.add(tx, [work.EMBED], job.tenant_id, sorted(later.difference(ids)))
+        done += len(ids)
+        if not ids:
+            queues.nudge(queues.EMBED_MEMORIES)
+            return Step(done, {}, finished=True)
+        after = ids[-1]
+        if time.monotonic() >= until:
+            return Step(done, {"after": str(after)}, finished=False)
+
+
+def get(tenant_id: UUID, erasure_id: UUID) -> Erasure:
+    """An erasure as it stands.
+
+    Raises:
+        NotFound: This tenant has no such erasure.
+    """
+    with database.tenant(tenant_id) as tx:
+        return found(tx, tenant_id, erasure_id)
+
+
+def found(tx: database.Transaction, tenant_id: UUID, erasure_id: UUID, *, locked: bool = False) -> Erasure:
+    """The same within a transaction; its row locked if wanted."""
+    there = erasures.get(tx, tenant_id, erasure_id, locked=locked)
+    if there is None:
+        raise NotFound("this tenant has no such erasure")
+    return there
+
+
+def page(tenant_id: UUID, status: str | None, older_than: tuple[datetime, UUID] | None, limit: int) -> list[Erasure]:
+    """Erasures, those requested last first, after the one given by when it was requested and its id."""
+    with database.tenant(tenant_id) as tx:
+        return erasures.page(tx, tenant_id, status, older_than, limit)
+
+
+def cancel(tenant_id: UUID, erasure_id: UUID, cancelled_by: str) -> Erasure:
+    """Let what an erasure has hidden come back, each memory to the tier where it was.
+
+    Raises:
+        NotFound: This tenant has no such erasure.
+        Conflict: Its grace is over.
+    """
+    with database.tenant(tenant_id) as tx:
+        holds.share(tx, tenant_id)
+        erasures.lock(tx, tenant_id)
+        there = found(tx, tenant_id, erasure_id, locked=True)
+        if there.status != "grace":
+            raise Conflict(f"only in its grace can an erasure be cancelled: it is {there.status}")
+        back = erasures.show_again(tx, tenant_id, erasure_id)
+        active = hidden.active_among(tx, tenant_id, back.ids)
+        hidden.put_back_vectors(tx, tenant_id, active)
+        work.add(tx, [work.INDEX, work.EMBED], tenant_id, active)
+        now = database.now(tx)
+        fields: dict[str, Any] = {"status": "cancelled", "cancelled_at": now, "scope": {}, "reason": None}
+        erasures.set_fields(tx, tenant_id, erasure_id, **fields)
+        tenant_counts.add(tx, tenant_id, back.counts)
+        details = {"erasure": str(erasure_id)}
+        subject = there.scope.subject
+        audit.enter(
+            tx,
+            tenant_id,
+            "erasure_cancelled",
+            cancelled_by,
+            items=len(back.ids),
+            subject=subject,
+            details=details,
+        )
+    for task in (queues.INDEX, queues.EMBED_MEMORIES):
+        queues.nudge(task)
+    return replace(there, status="cancelled", cancelled_at=now, scope=_NOTHING, reason=None)

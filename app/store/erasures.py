@@ -1,0 +1,318 @@
+"""Erasures: what was asked for, hiding what it is of, and how far it is.
+
+What stores, moves or changes memories takes the shared lock before it reads what is hidden or erased, and keeps it
+until it commits; hiding and the cut take the exclusive one. So nothing of somebody comes in beside them unseen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final, NamedTuple
+from uuid import UUID
+
+import msgspec
+from sqlalchemy import Connection, Row, text
+
+from app.domain.hold import Meant
+from app.domain.ids import last_seq
+from app.domain.privacy.clocks import Law
+from app.domain.privacy.erasure import Status, scope_as_json, scope_from_json
+from app.store.holds import HOLDS, conditions
+from app.store.packed import Uuids, driver
+from app.store.tenant_counts import Counts
+
+_COLUMNS: Final = """erasure_id, kind, status, scope, reason, requested_at, requested_by, due_at, erase_after, hidden,
+  cut, plan, executed, started_at, finished_at, verified_at, cancelled_at, report"""
+
+
+@dataclass(frozen=True, slots=True)
+class Erasure:
+    """An erasure as it stands.
+
+    Attributes:
+        kind: What it was asked under.
+        scope: What it is of; without conditions once it is over.
+        requested_by: Id of the caller's key.
+        due_at: By when the law wants it done; None where none does.
+        erase_after: When its grace is over.
+        hidden: How many memories it has hidden at once.
+        cut: The last place in the stream that it covers; None until it runs.
+        plan: What each step found to do, written before anything was erased.
+        executed: The steps that are done, with what they did.
+        report: What is told of it; None until it is verified.
+    """
+
+    erasure_id: UUID
+    kind: Law
+    status: Status
+    scope: Meant
+    reason: str | None
+    requested_at: datetime
+    requested_by: str
+    due_at: datetime | None
+    erase_after: datetime
+    hidden: int = 0
+    cut: str | None = None
+    plan: list[dict[str, Any]] | None = None
+    executed: list[dict[str, Any]] = field(default_factory=list)
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    verified_at: datetime | None = None
+    cancelled_at: datetime | None = None
+    report: dict[str, Any] | None = None
+
+
+class Matching(NamedTuple):
+    """How many memories a scope is of; `held` of them are under a legal hold."""
+
+    memories: int
+    held: int
+
+
+class Hidden(NamedTuple):
+    """What was hidden, or came back: the memories in id order, and what they come to in the tenant's numbers."""
+
+    ids: list[UUID]
+    counts: Counts
+
+
+def share(tx: Connection, tenant_id: UUID) -> None:
+    """Let no erasure hide or cut until the transaction ends. Before any lock but the holds'."""
+    tx.execute(_SHARE, {"name": f"ebbing erasures {tenant_id}"})
+
+
+_SHARE: Final = text("SELECT pg_advisory_xact_lock_shared(hashtextextended(:name, 0))")
+_LOCK: Final = text("SELECT pg_advisory_xact_lock(hashtextextended(:name, 0))")
+
+
+def lock(tx: Connection, tenant_id: UUID) -> None:
+    """Wait until those that are about to write are done, and let nobody else begin."""
+    tx.execute(_LOCK, {"name": f"ebbing erasures {tenant_id}"})
+
+
+def add(tx: Connection, tenant_id: UUID, new: Erasure) -> None:
+    """Enter an erasure in its grace."""
+    values = {name: getattr(new, name) for name in new.__slots__} | {"scope": scope_as_json(new.scope).decode()}
+    tx.execute(_ADD, {"tenant": tenant_id} | values)
+
+
+_ADD: Final = text("""
+INSERT INTO erasures (tenant_id, erasure_id, kind, status, scope, reason, requested_at, requested_by, due_at,
+  erase_after)
+VALUES (:tenant, :erasure_id, :kind, :status, CAST(:scope AS jsonb), :reason, :requested_at, :requested_by, :due_at,
+  :erase_after)
+""")
+
+
+def get(tx: Connection, tenant_id: UUID, erasure_id: UUID, *, locked: bool = False) -> Erasure | None:
+    """An erasure by its id; None where there is none."""
+    statement = _GET_LOCKED if locked else _GET
+    row = tx.execute(statement, {"tenant": tenant_id, "erasure_id": erasure_id}).one_or_none()
+    return None if row is None else _erasure(row)
+
+
+_GET: Final = text(f"SELECT {_COLUMNS} FROM erasures WHERE tenant_id = :tenant AND erasure_id = :erasure_id")  # noqa: S608
+_GET_LOCKED: Final = text(f"{_GET.text} FOR UPDATE")
+
+
+def page(
+    tx: Connection, tenant_id: UUID, status: str | None, older_than: tuple[datetime, UUID] | None, limit: int
+) -> list[Erasure]:
+    """Erasures, those requested last first, after the one given by when it was requested and its id."""
+    requested_at, erasure_id = older_than or (None, None)
+    values = {
+        "tenant": tenant_id,
+        "status": status,
+        "requested_at": requested_at,
+        "erasure_id": erasure_id,
+        "limit": limit,
+    }
+    return [_erasure(row) for row in tx.execute(_PAGE, values)]
+
+
+_PAGE: Final = text(f"""
+SELECT {_COLUMNS} FROM erasures
+WHERE tenant_id = :tenant AND (CAST(:status AS text) IS NULL OR status = :status)
+  AND (CAST(:requested_at AS timestamptz) IS NULL OR
+    (requested_at, erasure_id) < (:requested_at, CAST(:erasure_id AS uuid)))
+ORDER BY requested_at DESC, erasure_id DESC LIMIT :limit
+""")  # noqa: S608 - constants alone
+
+
+def open_scopes(tx: Connection, tenant_id: UUID) -> list[Erasure]:
+    """The erasures that aren't over, the first requested first."""
+    return [_erasure(row) for row in tx.execute(_OPEN, {"tenant": tenant_id})]
+
+
+_OPEN: Final = text(f"""
+SELECT {_COLUMNS} FROM erasures WHERE tenant_id = :tenant AND status IN ('grace', 'running', 'held')
+ORDER BY requested_at, erasure_id
+""")  # noqa: S608 - constants alone
+
+
+def set_fields(tx: Connection, tenant_id: UUID, erasure_id: UUID, **fields: object) -> None:
+    """Enter how far an erasure is; its row is locked."""
+    given = ", ".join(f"{name} = {_AS.get(name, ':' + name)}" for name in fields)
+    values = {
+        name: msgspec.json.encode(value).decode() if name in _AS and value is not None else value
+        for name, value in fields.items()
+    }
+    statement = text(f"UPDATE erasures SET {given} WHERE tenant_id = :tenant AND erasure_id = :erasure_id")  # noqa: S608 - names are ours
+    tx.execute(statement, {"tenant": tenant_id, "erasure_id": erasure_id} | values)
+
+
+_AS: Final = {name: f"CAST(:{name} AS jsonb)" for name in ("scope", "plan", "executed", "report")}
+
+
+# --- What it is of ---
+
+
+def count(tx: Connection, tenant_id: UUID, scope: Meant) -> Matching:
+    """How many memories meet a scope, those that are hidden or were deleted included."""
+    statement = text(f"""
+SELECT count(*), count(*) FILTER (WHERE EXISTS (
+  SELECT FROM holds AS hold WHERE hold.tenant_id = :tenant AND {HOLDS}))
+FROM memories AS memory WHERE tenant_id = :tenant AND {conditions(scope)}
+""")  # noqa: S608 - constants alone
+    return Matching(*tx.execute(statement, {"tenant": tenant_id} | scope.given()).one())
+
+
+def ids(tx: Connection, tenant_id: UUID, erasure: Erasure, *, held: bool = False) -> list[UUID]:
+    """The memories that an erasure is of, hidden and deleted ones included, up to its cut; in id order.
+
+    Args:
+        tx: The tenant's transaction.
+        tenant_id: The tenant.
+        erasure: Which has a cut.
+        held: Those alone that a legal hold is on; else those alone that none is.
+    """
+    statement = text(f"""
+SELECT memory_id FROM memories AS memory
+WHERE tenant_id = :tenant AND {conditions(erasure.scope)} AND seq <= :last_seq AND :held = EXISTS (
+  SELECT FROM holds AS hold WHERE hold.tenant_id = :tenant AND {HOLDS})
+ORDER BY memory_id
+""")  # noqa: S608 - constants alone
+    values = {"tenant": tenant_id, "held": held, "last_seq": last_seq(erasure.cut or "0-0")}
+    return list(tx.execute(statement, values | erasure.scope.given()).scalars())
+
+
+def lock_rows(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> list[UUID]:
+    """Lock the rows of memories, hidden and deleted ones too, in id order. Returns those that are still there."""
+    found = driver(tx).execute(_LOCK_ROWS, {"tenant": tenant_id, "ids": Uuids(memory_ids)}).fetchall()
+    return [memory_id for (memory_id,) in found]
+
+
+_LOCK_ROWS: Final = """
+SELECT memory_id FROM memories WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s)
+ORDER BY memory_id FOR UPDATE
+"""
+
+
+_NUMBERS: Final = """
+  coalesce(array_agg(memory_id ORDER BY memory_id), '{}') AS ids, count(*) FILTER (WHERE tier = 'active') AS active,
+  count(*) FILTER (WHERE tier = 'archived') AS archived, count(*) FILTER (WHERE tier = 'cold') AS cold,
+  CAST(coalesce(sum((
+    SELECT octet_length(text) FROM memories AS said
+    WHERE said.tenant_id = :tenant AND said.memory_id = {rows}.memory_id)), 0) AS bigint) AS text_bytes
+"""
+
+
+def hide(tx: Connection, tenant_id: UUID, erasure_id: UUID, scope: Meant) -> Hidden:
+    """Hide the memories that meet a scope: no read finds them any more. They keep all that they have.
+
+    Locks their rows in `memories`, then their states, in id order.
+
+    Returns:
+        Those that were hidden by this.
+    """
+    statement = text(f"""
+WITH picked AS MATERIALIZED (
+  SELECT memory_id FROM memories AS memory
+  WHERE tenant_id = :tenant AND deleted_at IS NULL AND {conditions(scope)} ORDER BY memory_id FOR UPDATE
+), stood AS MATERIALIZED (
+  SELECT memory_id, tier FROM memory_state
+  WHERE tenant_id = :tenant AND memory_id = ANY (ARRAY(SELECT memory_id FROM picked)) AND tier <> 'deleted'
+  ORDER BY memory_id FOR UPDATE
+), noted AS (
+  INSERT INTO hidden_memories (tenant_id, memory_id, erasure_id, tier)
+  SELECT :tenant, memory_id, :erasure_id, tier FROM stood
+  ON CONFLICT (tenant_id, memory_id) DO NOTHING
+), hidden AS (
+  UPDATE memories SET deleted_at = clock_timestamp()
+  WHERE tenant_id = :tenant AND memory_id = ANY (ARRAY(SELECT memory_id FROM stood))
+), retired AS (
+  UPDATE memory_state SET tier = 'deleted', next_due_at = 'infinity'
+  WHERE tenant_id = :tenant AND memory_id = ANY (ARRAY(SELECT memory_id FROM stood))
+)
+SELECT {_NUMBERS.replace("{rows}", "stood")} FROM stood
+""")  # noqa: S608 - constants alone
+    values = {"tenant": tenant_id, "erasure_id": erasure_id} | scope.given()
+    return _hidden(tx.execute(statement, values).one())
+
+
+def _hidden(row: Row[Any]) -> Hidden:
+    return Hidden(list(row.ids), Counts(row.active, row.archived, row.cold, row.text_bytes))
+
+
+def show_again(tx: Connection, tenant_id: UUID, erasure_id: UUID) -> Hidden:
+    """Let what an erasure has hidden be found again, each in the tier where it was.
+
+    A memory whose external id another has by now comes back without it.
+
+    Returns:
+        Those that came back; what search finds them by is the caller's to see to.
+    """
+    return _hidden(tx.execute(_SHOW_AGAIN, {"tenant": tenant_id, "erasure_id": erasure_id}).one())
+
+
+_SHOW_AGAIN: Final = text(f"""
+WITH locked AS MATERIALIZED (
+  SELECT memory_id FROM memories
+  WHERE tenant_id = :tenant AND memory_id = ANY (ARRAY(
+    SELECT memory_id FROM hidden_memories WHERE tenant_id = :tenant AND erasure_id = :erasure_id))
+  ORDER BY memory_id FOR UPDATE
+), back AS MATERIALIZED (
+  DELETE FROM hidden_memories WHERE tenant_id = :tenant AND memory_id IN (SELECT memory_id FROM locked)
+  RETURNING memory_id, tier
+), shown AS (
+  UPDATE memories AS memory SET deleted_at = NULL, external_id = CASE WHEN EXISTS (
+      SELECT FROM memories AS other WHERE other.tenant_id = :tenant AND other.external_id = memory.external_id
+        AND other.deleted_at IS NULL) THEN NULL ELSE external_id END
+  WHERE tenant_id = :tenant AND memory_id = ANY (ARRAY(SELECT memory_id FROM back))
+), stands AS (
+  UPDATE memory_state AS state SET tier = back.tier, wanted_tier = back.tier, next_due_at = '-infinity'
+  FROM back WHERE state.tenant_id = :tenant AND state.memory_id = back.memory_id
+)
+SELECT {_NUMBERS.replace("{rows}", "back")} FROM back
+""")  # noqa: S608 - constants alone
+
+
+def summaries_of(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> list[UUID]:
+    """The summaries that any of these memories went into, in id order."""
+    found = driver(tx).execute(_SUMMARIES_OF, {"tenant": tenant_id, "ids": Uuids(memory_ids)}).fetchall()
+    return [memory_id for (memory_id,) in found]
+
+
+_SUMMARIES_OF: Final = """
+SELECT DISTINCT summary_id FROM merges
+WHERE tenant_id = %(tenant)s AND summary_id IS NOT NULL AND merge_id = ANY (ARRAY(
+  SELECT merge_id FROM lineage WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s)))
+ORDER BY summary_id
+"""
+
+
+def hidden_by(tx: Connection, tenant_id: UUID, erasure_id: UUID) -> int:
+    """How many memories an erasure has hidden and not erased yet."""
+    return int(tx.execute(_HIDDEN_BY, {"tenant": tenant_id, "erasure_id": erasure_id}).scalar_one())
+
+
+_HIDDEN_BY: Final = text("""
+SELECT count(*) FROM hidden_memories WHERE tenant_id = :tenant AND erasure_id = :erasure_id
+""")
+
+
+def _erasure(row: Row[Any]) -> Erasure:
+    fields = {name: getattr(row, name) for name in Erasure.__slots__}
+    return Erasure(**fields | {"scope": scope_from_json(row.scope)})

@@ -1,0 +1,104 @@
+"""Tombstones, by which what comes late about somebody who was erased is known; and the ledger of erasures.
+
+The ledger and the key of the digests lie in the key store's schema, apart from dumps of the data: an older copy of the
+data that is restored finds there what it must not bring back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+from uuid import UUID
+
+from sqlalchemy import Connection, text
+
+from app.store.packed import Uuids, driver
+
+
+def digest_key(tx: Connection, tenant_id: UUID, fresh: bytes) -> bytes:
+    """The key of the tenant's digests of subjects and threads; `fresh` where it has none yet."""
+    values = {"tenant": tenant_id, "key": fresh}
+    tx.execute(_ADD_KEY, values)
+    return bytes(tx.execute(_KEY, values).scalar_one())
+
+
+_ADD_KEY: Final = text("""
+INSERT INTO ebbing_keys.digest_keys (tenant_id, key) VALUES (:tenant, :key) ON CONFLICT DO NOTHING
+""")
+_KEY: Final = text("SELECT key FROM ebbing_keys.digest_keys WHERE tenant_id = :tenant")
+
+
+def bury(tx: Connection, tenant_id: UUID, erasure_id: UUID, names: Mapping[str, bytes], cut: str) -> None:
+    """Put up tombstones: what came in up to a place of the stream about these is dropped from now on."""
+    for what, digest in names.items():
+        values = {"tenant": tenant_id, "what": what, "digest": digest, "cut": cut, "erasure_id": erasure_id}
+        tx.execute(_BURY, values)
+
+
+_BURY: Final = text("""
+INSERT INTO tombstones AS known (tenant_id, what, digest, cut, erasure_id)
+VALUES (:tenant, :what, :digest, :cut, :erasure_id)
+ON CONFLICT (tenant_id, what, digest) DO UPDATE
+SET cut = excluded.cut, erasure_id = excluded.erasure_id, made_at = excluded.made_at
+""")
+
+
+class Tombstone(NamedTuple):
+    """What came in up to `cut` about whom this is the digest of, is dropped."""
+
+    what: str
+    digest: bytes
+    cut: str
+
+
+def of_tenant(tx: Connection, tenant_id: UUID) -> list[Tombstone]:
+    """All of a tenant's."""
+    return [Tombstone(row.what, bytes(row.digest), row.cut) for row in tx.execute(_OF_TENANT, {"tenant": tenant_id})]
+
+
+_OF_TENANT: Final = text("SELECT what, digest, cut FROM tombstones WHERE tenant_id = :tenant")
+
+
+def enter_in_ledger(
+    tx: Connection,
+    tenant_id: UUID,
+    erasure_id: UUID,
+    names: Mapping[str, bytes],
+    memory_ids: Sequence[UUID],
+    cut: str,
+) -> None:
+    """Enter what is about to be erased where a restore of the data doesn't reach, and that this database knows it.
+
+    Entered again, it stays as it was.
+    """
+    values: dict[str, Any] = {
+        "tenant": tenant_id,
+        "erasure_id": erasure_id,
+        "subject": names.get("subject"),
+        "thread": names.get("thread"),
+        "ids": Uuids(memory_ids),
+        "cut": cut,
+    }
+    driver(tx).execute(_LEDGER, values)
+    driver(tx).execute(_MARK)
+
+
+_LEDGER: Final = """
+INSERT INTO ebbing_keys.erasure_ledger (tenant_id, erasure_id, subject, thread, memory_ids, cut)
+VALUES (%(tenant)s, %(erasure_id)s, %(subject)s, %(thread)s, %(ids)s, %(cut)s)
+ON CONFLICT (tenant_id, erasure_id) DO NOTHING
+"""
+_MARK: Final = """
+UPDATE ledger_mark SET seq = greatest(seq, (SELECT coalesce(max(seq), 0) FROM ebbing_keys.erasure_ledger))
+"""
+
+
+def erased_ids(tx: Connection, tenant_id: UUID, erasure_id: UUID) -> list[UUID]:
+    """The memories that an erasure has set out to erase, as its entry in the ledger names them."""
+    found = tx.execute(_ERASED_IDS, {"tenant": tenant_id, "erasure_id": erasure_id}).scalar()
+    return list(found or ())
+
+
+_ERASED_IDS: Final = text("""
+SELECT memory_ids FROM ebbing_keys.erasure_ledger WHERE tenant_id = :tenant AND erasure_id = :erasure_id
+""")

@@ -1,0 +1,174 @@
+"""Erasures: hidden at once, back when cancelled, gone from every table once the grace is over."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from app.domain.hold import Meant
+from app.domain.retrieval.request import SearchRequest
+from app.errors import Conflict, NotFound
+from app.services import audit, counts, erasures, holds, jobs, memories, search
+from app.services.erasures import Asked
+from app.store import database, tenant_counts
+from app.store.erasures import Erasure
+from app.store.memories import Filters
+from tests.service import Service
+
+PEOPLE = (
+    {"text": "Ann likes gooseberries", "subject": "ann", "thread": "t"},
+    {"text": "Bob heard of it and laughed", "subject": "bob", "thread": "t"},
+    {"text": "Ann moved to Wroclaw", "subject": "ann", "external_id": "home"},
+    {"text": "The weather was fine"},
+)
+
+
+class Household:
+    """Memories of two people, and what may be done to them."""
+
+    def __init__(self, service: Service) -> None:
+        self.service = service
+        self.tenant_id = service.tenant().tenant_id
+        self.ids = service.send(self.tenant_id, *(dict(each) for each in PEOPLE))
+        service.work()
+
+    def ask(self, grace_days: int = 7, **scope: Any) -> Erasure:
+        asked = Asked(Meant(**scope), "gdpr", grace_days, "asked by mail")
+        return erasures.request(self.tenant_id, asked, "key")
+
+    def work(self) -> None:
+        """Carry out the jobs that are due."""
+        for _ in range(50):
+            due = self.service.rows(
+                "SELECT job_id FROM jobs WHERE status IN ('queued', 'running') AND claimed_until <= now() "
+                "OR (status = 'queued' AND claim IS NOT NULL)"
+            )
+            if not due:
+                return
+            for (job_id,) in due:
+                self.service.rows("UPDATE jobs SET claim = gen_random_uuid() WHERE job_id = %s", job_id)
+                jobs.carry_on(job_id)
+            self.service.work()
+        raise AssertionError("jobs without an end")
+
+    def found(self, query: str) -> list[str]:
+        request = SearchRequest(query=query, tiers=("active", "archived"), reinforce=False)
+        return [each.text for each in search.find(self.tenant_id, request).results]
+
+    def listed(self) -> list[str]:
+        return [each.text for each in memories.page(self.tenant_id, Filters(), None, 100)]
+
+    def state(self) -> list[Any]:
+        return self.service.rows("SELECT * FROM memory_state WHERE tenant_id = %s ORDER BY memory_id", self.tenant_id)
+
+    def drift(self) -> tenant_counts.Counts:
+        with database.tenant(self.tenant_id) as tx:
+            return tenant_counts.drift(tx, self.tenant_id)
+
+
+@pytest.fixture
+def house(service: Service) -> Household:
+    return Household(service)
+
+
+def test_what_is_to_be_erased_is_hidden_at_once(house: Household) -> None:
+    asked = house.ask(subject="ann")
+    assert (asked.status, asked.hidden) == ("grace", 2)
+    assert house.listed() == [PEOPLE[3]["text"], PEOPLE[1]["text"]]
+    assert not any("Ann" in text for text in house.found("Ann gooseberries Wroclaw"))
+    for hidden in (house.ids[0], house.ids[2]):
+        with pytest.raises(NotFound):
+            memories.get(house.tenant_id, hidden)
+    assert house.drift() == tenant_counts.NONE
+
+
+def test_it_is_taken_out_of_the_indexes_and_of_its_neighbours_context(house: Household) -> None:
+    house.ask(subject="ann")
+    house.work()
+    rows = house.service.rows("SELECT memory_id, words::text FROM memory_words ORDER BY 1")
+    assert [memory_id for memory_id, _ in rows] == [house.ids[1], house.ids[3]]
+    assert not any("gooseberri" in words for _, words in rows)
+    assert house.service.one("SELECT count(*) FROM words WHERE word LIKE 'gooseberr%%' AND documents > 0") == 0
+
+
+@pytest.mark.parametrize("is_out_of_the_indexes", [False, True])
+def test_a_cancelled_one_brings_all_back_as_it_was(house: Household, is_out_of_the_indexes: bool) -> None:
+    before, found = house.state(), house.found("Ann gooseberries Wroclaw")
+    asked = house.ask(subject="ann")
+    if is_out_of_the_indexes:
+        house.work()
+    done = erasures.cancel(house.tenant_id, asked.erasure_id, "key")
+    house.work()
+    assert done.status == "cancelled"
+    assert house.found("Ann gooseberries Wroclaw") == found
+    assert [row[:-4] for row in house.state()] == [row[:-4] for row in before]
+    kept = erasures.get(house.tenant_id, asked.erasure_id)
+    assert (kept.scope, kept.reason, kept.status) == (Meant(), None, "cancelled")
+    assert house.drift() == tenant_counts.NONE
+    with pytest.raises(Conflict):
+        erasures.cancel(house.tenant_id, asked.erasure_id, "key")
+
+
+def test_a_memory_whose_external_id_was_taken_comes_back_without_it(house: Household) -> None:
+    asked = house.ask(subject="ann")
+    house.service.send(house.tenant_id, {"text": "A new home", "external_id": "home"})
+    house.service.work()
+    erasures.cancel(house.tenant_id, asked.erasure_id, "key")
+    assert memories.get(house.tenant_id, house.ids[2]).external_id is None  # type: ignore[union-attr]
+    assert {"A new home", "Ann moved to Wroclaw"} <= set(house.listed())
+
+
+@pytest.mark.parametrize(
+    ("scope", "gone"),
+    [({"subject": "ann"}, {0, 2}), ({"thread": "t"}, {0, 1}), ({"subject": "ann", "thread": "t"}, {0})],
+    ids=str,
+)
+def test_after_the_grace_nothing_is_left(house: Household, scope: dict[str, str], gone: set[int]) -> None:
+    asked = house.ask(0, **scope)
+    house.work()
+    done = erasures.get(house.tenant_id, asked.erasure_id)
+    assert done.status == "verified", (done, house.service.rows("SELECT kind, status, error, log FROM jobs"))
+    assert {each["step"]: each["removed"] for each in done.executed}["memories"] == len(gone)
+    assert [each["step"] for each in done.plan or ()] == [each["step"] for each in done.executed]
+    assert sum((done.report or {})["left"].values()) == 0
+    left = {memory_id for (memory_id,) in house.service.rows("SELECT memory_id FROM memories")}
+    assert left == {memory_id for place, memory_id in enumerate(house.ids) if place not in gone}
+    assert house.drift() == tenant_counts.NONE
+    assert audit.verify(house.tenant_id).broken is None
+
+
+def test_what_is_held_stays_and_goes_when_it_is_released(house: Household) -> None:
+    hold = holds.place(house.tenant_id, Meant(memory_ids=[house.ids[0]]), "court", "key")
+    asked = house.ask(0, subject="ann")
+    house.work()
+    assert erasures.get(house.tenant_id, asked.erasure_id).status == "held"
+    assert house.service.texts(house.tenant_id) == [PEOPLE[0]["text"], PEOPLE[1]["text"], PEOPLE[3]["text"]]
+    holds.release(house.tenant_id, hold.hold_id, "key")
+    house.work()
+    assert erasures.get(house.tenant_id, asked.erasure_id).status == "verified"
+    assert house.service.texts(house.tenant_id) == [PEOPLE[1]["text"], PEOPLE[3]["text"]]
+
+
+def test_who_comes_back_is_somebody_new(house: Household) -> None:
+    asked = house.ask(0, subject="ann")
+    house.work()
+    house.service.send(house.tenant_id, {"text": "Ann is here again", "subject": "ann"})
+    house.service.work()
+    house.work()
+    assert "Ann is here again" in house.listed()
+    assert erasures.get(house.tenant_id, asked.erasure_id).status == "verified"
+
+
+def test_a_preview_writes_nothing(house: Household) -> None:
+    found, matching = erasures.preview(house.tenant_id, Asked(Meant(subject="ann"), "ccpa"))
+    assert matching == (2, 0)
+    assert found.due_at is not None
+    assert len(house.listed()) == 4
+    assert erasures.page(house.tenant_id, None, None, 10) == []
+
+
+def test_counting_anew_changes_nothing(house: Household) -> None:
+    house.ask(subject="ann")
+    counts.recount(house.tenant_id)
+    assert house.drift() == tenant_counts.NONE
