@@ -18,6 +18,7 @@ from app.api.problems import MEDIA_TYPE
 from app.api.reviews import Review
 from app.domain.hold import NewHold
 from app.domain.memory import MemoryIn, MemoryPatch
+from app.domain.privacy.erasure import NewErasure
 from app.domain.recall.request import Recalled, RecallRequest
 from app.domain.retrieval.request import SearchRequest, SearchResult
 from app.domain.supersession import NewSupersession
@@ -41,6 +42,7 @@ _BODIES = {
     ("/v1/maintenance/delete", "post"): Due,
     ("/v1/schedule/{name}/run", "post"): Due,
     ("/v1/maintenance/selftest", "post"): SelfTest,
+    ("/v1/privacy/erasures", "post"): NewErasure,
     ("/v1/privacy/holds", "post"): NewHold,
     ("/v1/policy", "put"): PolicyChange,
     ("/v1/admin/tenants", "post"): NewTenant,

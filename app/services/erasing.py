@@ -25,6 +25,8 @@ from app.services.erasures import ROWS, STEP_SECONDS, found
 from app.store import database, erasures, holds, removal, residue, states, tenant_counts, tombstones
 from app.store.erasures import Erasure
 
+TRIES: Final = 3
+"""How often all is done when something is found left, before a person is asked to look."""
 _POLL_SECONDS: Final = 0.05
 
 log = structlog.get_logger(__name__)
@@ -46,6 +48,16 @@ class Work:
     erase: Callable[[UUID, Erasure, int, float], tuple[int | None, int]]
 
 
+@dataclass
+class _Place:
+    """Where the steps are: which, where it left off, what it has removed; and how often all was done."""
+
+    phase: str
+    at: int
+    removed: int
+    tries: int
+
+
 def step(job: Job) -> Step:
     """A few seconds of erasing: the cut, what is still on its way, the plan, its steps, and another look."""
     tenant_id, erasure_id = job.tenant_id, UUID(job.parameters["erasure_id"])
@@ -56,13 +68,15 @@ def step(job: Job) -> Step:
         erasure = found(tx, tenant_id, erasure_id)
     if erasure.status != "running":
         return Step(0, {}, finished=True, notes=(f"it is {erasure.status}",))
+    tries = job.state.get("tries", 1)
     if phase == "wait":
         return _wait(tenant_id, erasure)
     if phase == "plan":
-        return _plan(tenant_id, erasure)
+        return _plan(tenant_id, erasure, tries)
     if phase == "verify":
-        return _verify(tenant_id, erasure)
-    return _erase(tenant_id, erasure, phase, job.state["at"], job.state["removed"])
+        return _verify(tenant_id, erasure, tries)
+    place = _Place(phase, job.state["at"], job.state["removed"], tries)
+    return _erase(tenant_id, erasure, place)
 
 
 def _cut(tenant_id: UUID, erasure_id: UUID) -> Step:
@@ -106,7 +120,7 @@ def _wait(tenant_id: UUID, erasure: Erasure) -> Step:
     return Step(0, {"phase": "plan"}, finished=False)
 
 
-def _plan(tenant_id: UUID, erasure: Erasure) -> Step:
+def _plan(tenant_id: UUID, erasure: Erasure, tries: int) -> Step:
     """Write down what is to be erased, and in the ledger that a restore doesn't reach."""
     with database.tenant(tenant_id) as tx:
         holds.share(tx, tenant_id)
@@ -122,15 +136,16 @@ def _plan(tenant_id: UUID, erasure: Erasure) -> Step:
         ]
         erasures.set_fields(tx, tenant_id, erasure.erasure_id, plan=plan, executed=[])
         failpoints.reach("erasing.planned")
-    return Step(0, {"phase": next(iter(STEPS)), "at": 0, "removed": 0}, finished=False, total=len(ids))
+    return Step(0, vars(_Place(next(iter(STEPS)), 0, 0, tries)), finished=False, total=len(ids))
 
 
-def _erase(tenant_id: UUID, erasure: Erasure, name: str, at: int, removed: int) -> Step:
+def _erase(tenant_id: UUID, erasure: Erasure, place: _Place) -> Step:
     """A piece of one of the steps; when it is done, on to the next."""
-    left, more = STEPS[name].erase(tenant_id, erasure, at, time.monotonic() + STEP_SECONDS)
-    removed += more
+    name = place.phase
+    left, more = STEPS[name].erase(tenant_id, erasure, place.at, time.monotonic() + STEP_SECONDS)
+    removed = place.removed + more
     if left is not None:
-        return Step(more, {"phase": name, "at": left, "removed": removed}, finished=False, counts={name: more})
+        return Step(more, vars(_Place(name, left, removed, place.tries)), finished=False, counts={name: more})
     with database.tenant(tenant_id) as tx:
         there = found(tx, tenant_id, erasure.erasure_id, locked=True)
         done = [each for each in there.executed if each["step"] != name]
@@ -139,10 +154,10 @@ def _erase(tenant_id: UUID, erasure: Erasure, name: str, at: int, removed: int) 
         failpoints.reach(f"erasing.{name}")
     names = [*STEPS, "verify"]
     following = names[names.index(name) + 1]
-    return Step(more, {"phase": following, "at": 0, "removed": 0}, finished=False, counts={name: more})
+    return Step(more, vars(_Place(following, 0, 0, place.tries)), finished=False, counts={name: more})
 
 
-def _verify(tenant_id: UUID, erasure: Erasure) -> Step:
+def _verify(tenant_id: UUID, erasure: Erasure, tries: int) -> Step:
     """Look everywhere once more. What is left is told, and the steps are done again."""
     with database.tenant(tenant_id) as tx:
         holds.share(tx, tenant_id)
@@ -154,7 +169,10 @@ def _verify(tenant_id: UUID, erasure: Erasure) -> Step:
         if sum(left.values()) or planned != executed:
             log.error("erasure_residue", tenant=str(tenant_id), erasure=str(erasure.erasure_id), left=left)
             metrics.count("erasures_unfinished")
-            return Step(0, {"phase": "plan"}, finished=False, notes=("something is left: it is done again",))
+            if tries >= TRIES:
+                return Step(0, {}, finished=True, failure="something is left of what was to be erased")
+            again = {"phase": "plan", "tries": tries + 1}
+            return Step(0, again, finished=False, notes=("something is left: it is done again",))
         now = database.now(tx)
         if held:
             erasures.set_fields(tx, tenant_id, erasure.erasure_id, status="held", finished_at=now)

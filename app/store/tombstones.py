@@ -69,7 +69,7 @@ def enter_in_ledger(
 ) -> None:
     """Enter what is about to be erased where a restore of the data doesn't reach, and that this database knows it.
 
-    Entered again, it stays as it was.
+    Entered again, what is new of it is added: what a hold kept until then.
     """
     values: dict[str, Any] = {
         "tenant": tenant_id,
@@ -84,9 +84,10 @@ def enter_in_ledger(
 
 
 _LEDGER: Final = """
-INSERT INTO ebbing_keys.erasure_ledger (tenant_id, erasure_id, subject, thread, memory_ids, cut)
+INSERT INTO ebbing_keys.erasure_ledger AS known (tenant_id, erasure_id, subject, thread, memory_ids, cut)
 VALUES (%(tenant)s, %(erasure_id)s, %(subject)s, %(thread)s, %(ids)s, %(cut)s)
-ON CONFLICT (tenant_id, erasure_id) DO NOTHING
+ON CONFLICT (tenant_id, erasure_id) DO UPDATE
+SET memory_ids = ARRAY(SELECT DISTINCT id FROM unnest(known.memory_ids || excluded.memory_ids) AS id ORDER BY id)
 """
 _MARK: Final = """
 UPDATE ledger_mark SET seq = greatest(seq, (SELECT coalesce(max(seq), 0) FROM ebbing_keys.erasure_ledger))

@@ -105,7 +105,7 @@ GRANT SELECT, UPDATE ON ledger_mark TO ebbing_app;
 GRANT SELECT ON erasures, tombstones TO ebbing_drain;
 GRANT SELECT ON hidden_memories, tombstones, ledger_mark TO ebbing_ops;
 GRANT SELECT, INSERT ON ebbing_keys.digest_keys TO ebbing_app;
-GRANT SELECT, INSERT ON ebbing_keys.erasure_ledger TO ebbing_app;
+GRANT SELECT, INSERT, UPDATE ON ebbing_keys.erasure_ledger TO ebbing_app;
 """
 
 DOWN = """

@@ -14,13 +14,14 @@ from app.domain.hold import Meant
 from app.domain.jobs import Step
 from app.domain.keys import SCOPES
 from app.domain.supersession import Pair
-from app.services import budget, holds, ingest, jobs, schedule, supersede, tenants
+from app.services import budget, erasures, holds, ingest, jobs, schedule, supersede, tenants
+from app.services.erasures import Asked
 from app.store import database
 from tests.api.caller import Api, fields
 from tests.service import Service
 
 OPEN = "open"
-IDS = ("job_id", "letter_id", "hold_id", "supersession_id")
+IDS = ("job_id", "letter_id", "hold_id", "erasure_id", "supersession_id")
 # Two memories of the caller's, once `path_of` has been asked for the path.
 LINKED = (str(UUID(int=1)), str(UUID(int=2)))
 
@@ -79,6 +80,10 @@ TABLE: dict[tuple[str, str], tuple[str, dict[str, Any], int]] = {
     ("GET", "/v1/policy"): ("maintain", {}, 200),
     ("GET", "/v1/policy/versions"): ("maintain", {}, 200),
     ("PUT", "/v1/policy"): ("maintain", {"json": {"policy": {"history_days": 30}}}, 200),
+    ("POST", "/v1/privacy/erasures"): ("privacy", {"json": {"subject": "ann", "kind": "gdpr"}}, 202),
+    ("GET", "/v1/privacy/erasures"): ("privacy", {}, 200),
+    ("GET", "/v1/privacy/erasures/{erasure_id}"): ("privacy", {}, 200),
+    ("POST", "/v1/privacy/erasures/{erasure_id}/cancel"): ("privacy", {}, 200),
     ("POST", "/v1/privacy/holds"): ("privacy", {"json": {"subject": "ann", "reason": "x"}}, 201),
     ("GET", "/v1/privacy/holds"): ("privacy", {}, 200),
     ("GET", "/v1/privacy/holds/{hold_id}"): ("privacy", {}, 200),
@@ -111,6 +116,7 @@ def path_of(api: Api, path: str) -> str:
         "job_id": a_job,
         "letter_id": a_letter,
         "hold_id": a_hold,
+        "erasure_id": an_erasure,
         "supersession_id": a_proposal,
         "name": a_schedule,
     }
@@ -157,6 +163,10 @@ def a_proposal(api: Api) -> UUID:
 
 def a_hold(api: Api) -> UUID:
     return holds.place(api.tenant.tenant_id, Meant(subject="ann"), "x", "y").hold_id
+
+
+def an_erasure(api: Api) -> UUID:
+    return erasures.request(api.tenant.tenant_id, Asked(Meant(subject="ann")), "y").erasure_id
 
 
 def key_with(api: Api, *scopes: str) -> str:

@@ -60,7 +60,9 @@ class Household:
         return [each.text for each in memories.page(self.tenant_id, Filters(), None, 100)]
 
     def state(self) -> list[Any]:
-        return self.service.rows("SELECT * FROM memory_state WHERE tenant_id = %s ORDER BY memory_id", self.tenant_id)
+        return self.service.rows(
+            "SELECT state::text FROM memory_state AS state WHERE tenant_id = %s ORDER BY memory_id", self.tenant_id
+        )
 
     def drift(self) -> tenant_counts.Counts:
         with database.tenant(self.tenant_id) as tx:
@@ -99,10 +101,10 @@ def test_a_cancelled_one_brings_all_back_as_it_was(house: Household, is_out_of_t
     if is_out_of_the_indexes:
         house.work()
     done = erasures.cancel(house.tenant_id, asked.erasure_id, "key")
-    house.work()
+    house.service.work()
     assert done.status == "cancelled"
     assert house.found("Ann gooseberries Wroclaw") == found
-    assert [row[:-4] for row in house.state()] == [row[:-4] for row in before]
+    assert house.state() == before
     kept = erasures.get(house.tenant_id, asked.erasure_id)
     assert (kept.scope, kept.reason, kept.status) == (Meant(), None, "cancelled")
     assert house.drift() == tenant_counts.NONE

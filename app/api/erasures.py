@@ -1,0 +1,100 @@
+"""`/v1/privacy/erasures`: somebody's data, or some of it, hidden at once and erased everywhere later."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+from uuid import UUID
+
+from fastapi import APIRouter, Depends, Query, Response
+
+from app.api import shapes
+from app.api.auth import Caller, needs
+from app.api.body import body_of, decode
+from app.domain.privacy.erasure import NewErasure, scope_of
+from app.errors import NotFound
+from app.services import erasures
+from app.services.erasures import Asked
+from app.store.erasures import Erasure
+
+router = APIRouter(prefix="/v1/privacy/erasures", tags=["privacy"])
+
+PAGE_MAX = 500
+
+Guardian = Annotated[Caller, Depends(needs("privacy"))]
+StatusName = Literal["grace", "running", "held", "verified", "cancelled"]
+
+
+@router.post("", summary="Erase a person's data, or some of it", status_code=202)
+def request(caller: Guardian, body: Annotated[bytes, Depends(body_of)]) -> Response:
+    """It is in no search, list or read any more when this is answered, and can be cancelled until `erase_after`.
+
+    Then it is erased from every store, what is under a legal hold left out until that is released. With `dry_run`,
+    200 and how many memories it would be of.
+    """
+    given = decode(body, NewErasure)
+    asked = Asked(scope_of(given), given.kind, given.grace_days, given.reason)
+    if given.dry_run:
+        new, matching = erasures.preview(caller.tenant_id, asked)
+        clocks = {"due_at": new.due_at, "erase_after": new.erase_after}
+        return shapes.answer({"memories": matching.memories, "held": matching.held} | clocks)
+    return shapes.answer(_shown(erasures.request(caller.tenant_id, asked, caller.key_id)), 202)
+
+
+@router.get("", summary="List erasures, those requested last first")
+def page(
+    caller: Guardian,
+    *,
+    status: StatusName | None = None,
+    limit: Annotated[int, Query(ge=1, le=PAGE_MAX)] = 50,
+    cursor: str | None = None,
+) -> Response:
+    """By cursor; of one status where it is given."""
+    found = erasures.page(caller.tenant_id, status, shapes.place_in_cursor(cursor), limit)
+    following = shapes.cursor_at(found[-1].requested_at, found[-1].erasure_id) if len(found) == limit else None
+    return shapes.answer({"erasures": [_shown(each) for each in found], "next_cursor": following})
+
+
+@router.get("/{erasure_id}", summary="One erasure")
+def get(caller: Guardian, erasure_id: str) -> Response:
+    """How far it is: its plan and what is done of it, and its report once it is verified."""
+    return shapes.answer(_shown(erasures.get(caller.tenant_id, _id(erasure_id))))
+
+
+@router.post("/{erasure_id}/cancel", summary="Cancel an erasure in its grace")
+def cancel(caller: Guardian, erasure_id: str) -> Response:
+    """All that it has hidden comes back; 409 once its grace is over."""
+    return shapes.answer(_shown(erasures.cancel(caller.tenant_id, _id(erasure_id), caller.key_id)))
+
+
+def _shown(each: Erasure) -> dict[str, Any]:
+    by = each.scope.given()
+    return {
+        "erasure_id": each.erasure_id,
+        "kind": each.kind,
+        "status": each.status,
+        "subject": by.pop("subject", None),
+        "ids": by.pop("memory_ids", None),
+        "thread": by.pop("thread", None),
+        "filter": by or None,
+        "reason": each.reason,
+        "hidden": each.hidden,
+        "requested_at": each.requested_at,
+        "requested_by": each.requested_by,
+        "due_at": each.due_at,
+        "erase_after": each.erase_after,
+        "started_at": each.started_at,
+        "finished_at": each.finished_at,
+        "verified_at": each.verified_at,
+        "cancelled_at": each.cancelled_at,
+        "plan": each.plan,
+        "executed": each.executed,
+        "report": each.report,
+    }
+
+
+def _id(text: str) -> UUID:
+    """What isn't an id names no erasure."""
+    try:
+        return UUID(text)
+    except ValueError:
+        raise NotFound("this tenant has no such erasure") from None
