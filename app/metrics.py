@@ -73,6 +73,7 @@ WORK: Final[dict[str, str]] = {
     "counts_corrected": "Tenants whose numbers a night had to correct.",
     "quota_near": "Tenants that a night has found close to their quota.",
     "quota_over": "Tenants that a night has found over their quota.",
+    "erased_on_arrival": "Memories that came too late, about somebody who had been erased: dropped.",
     "erasures_unfinished": "Verifying looks that found something left of what was erased.",
     "dead_letters_replayed": "Dead letters given another try by a person.",
     "dead_letters_discarded": "Dead letters discarded by a person.",

@@ -21,7 +21,7 @@ from app.services import keyed, reinforce
 from app.services.passing import is_passing
 from app.services.reinforce import Touched
 from app.settings import settings
-from app.store import arrivals, database, dead_letters
+from app.store import arrivals, database, dead_letters, erasures
 from app.store.copying import Arrival
 from app.store.dead_letters import Unstored
 
@@ -134,7 +134,13 @@ def _store_together(tenant_id: UUID, entries: Sequence[Entry], *, free: bool = T
     failpoints.reach("drain.before_store")
     if plain:
         with database.drain() as tx:
-            stored += arrivals.copy_fresh(tx, tenant_id, plain)
+            erasures.share(tx, tenant_id)
+            coming = erasures.coming(tx, tenant_id)
+            clear: list[Arrival] = []
+            for each in plain:  # what an erasure may be of takes the other way, hidden or dropped there
+                (careful if coming.concerns(each.memories, each.accepted_ms) else clear).append(each)
+            if clear:
+                stored += arrivals.copy_fresh(tx, tenant_id, clear)
             failpoints.reach("drain.before_commit")
     if careful:
         stored += keyed.store(tenant_id, careful)

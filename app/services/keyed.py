@@ -6,6 +6,7 @@ An envelope with any such memory is stored as a whole in the tenant's own transa
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 from uuid import UUID
@@ -14,8 +15,10 @@ import numpy as np
 import structlog
 from msgspec.structs import replace
 
+from app import metrics
 from app.clients.resilience import ProviderFailed
 from app.domain.ids import first_seq, memory_uuids
+from app.domain.privacy.arriving import is_buried
 from app.errors import Misconfigured
 from app.services import audit, cold_restore, restores, spaces, strengths, supersede
 from app.store import (
@@ -23,6 +26,7 @@ from app.store import (
     cold,
     database,
     embeddings,
+    erasures,
     holds,
     memories,
     policies,
@@ -30,6 +34,7 @@ from app.store import (
     supersessions,
     tenant_counts,
     tiers,
+    tombstones,
     words,
     work,
 )
@@ -62,14 +67,16 @@ def store(tenant_id: UUID, careful: Sequence[Arrival]) -> int:
     if any(memory.embedding is not None for arrival in careful for memory in arrival.memories):
         _settle(tenant_id)
     with database.tenant(tenant_id) as tx:
+        holds.share(tx, tenant_id)
         fresh = arrivals.note_fresh(tx, tenant_id, {base: len(arrival.memories) for base, arrival in by_base.items()})
-        given = [row for base, arrival in by_base.items() if base in fresh for row in _rows(arrival)]
+        erasures.share(tx, tenant_id)
+        given = _living(
+            tx, tenant_id, [row for base, arrival in by_base.items() if base in fresh for row in _rows(arrival)]
+        )
         if not given:
             return 0
         latest, overtaken = _latest(given)
         keys = [key for key in latest if isinstance(key, str)]
-        if keys:
-            holds.share(tx, tenant_id)
         known = memories.lock_external(tx, tenant_id, keys)
         # What is under a legal hold stays as it is: what came for it becomes a memory of its own, with its external id.
         if held := holds.on(tx, tenant_id, list(known)):
@@ -113,12 +120,32 @@ def store(tenant_id: UUID, careful: Sequence[Arrival]) -> int:
         work.add(tx, [work.INDEX], tenant_id, list(new))
         work.add(tx, [work.SCORE], tenant_id, list(written.changed))
         work.add(tx, [work.EMBED], tenant_id, list({*new, *reworded, *later} - embedded))
+        _hide(tx, tenant_id, list(written.changed))
         counted = tenant_counts.of(tx, tenant_id, list({*known, *new}))
         tenant_counts.add(tx, tenant_id, counted.less(before))
         supersede.enter(tx, tenant_id, superseded, "caller")
         if thawed or back:
             audit.enter(tx, tenant_id, "memories_restored", ids=[*thawed, *back])
     return len(written.changed)
+
+
+def _living(tx: database.Transaction, tenant_id: UUID, given: list[NewMemory]) -> list[NewMemory]:
+    """Those that aren't about somebody who was erased after they came."""
+    if not given:
+        return given
+    graves = tombstones.since(tx, tenant_id, min(row.accepted_ms for row in given))
+    if not graves:
+        return given
+    key = tombstones.digest_key(tx, tenant_id, os.urandom(32))
+    living = [row for row in given if not is_buried(graves, key, row.given, row.seq)]
+    metrics.count("erased_on_arrival", len(given) - len(living))
+    return living
+
+
+def _hide(tx: database.Transaction, tenant_id: UUID, memory_ids: Sequence[UUID]) -> None:
+    """Let what an open erasure is of be stored hidden: it goes with the rest, or comes back with it."""
+    for erasure_id, scope in erasures.coming(tx, tenant_id).scopes.items():
+        erasures.hide(tx, tenant_id, erasure_id, scope, memory_ids)
 
 
 def _rows(arrival: Arrival) -> Iterator[NewMemory]:

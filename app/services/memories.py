@@ -25,6 +25,7 @@ from app.store import (
     cold,
     database,
     embeddings,
+    erasures,
     holds,
     memories,
     memory_strength,
@@ -206,7 +207,12 @@ def _pending(tenant_id: UUID, memory_id: UUID) -> Pending | None:
     if envelope is None or place_of(memory_id) >= envelope.memories:
         return None
     given = _given(envelope)
-    return Pending(memory_id, given[place_of(memory_id)], envelope.accepted_ms) if given else None
+    if not given:
+        return None
+    with database.tenant(tenant_id) as tx:
+        coming = erasures.coming(tx, tenant_id)
+    found = given[place_of(memory_id)]
+    return None if coming.concerns([found], envelope.accepted_ms) else Pending(memory_id, found, envelope.accepted_ms)
 
 
 def _given(envelope: Envelope) -> list[MemoryIn]:

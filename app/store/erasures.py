@@ -17,6 +17,7 @@ from sqlalchemy import Connection, Row, text
 
 from app.domain.hold import Meant
 from app.domain.ids import last_seq
+from app.domain.privacy.arriving import Coming
 from app.domain.privacy.clocks import Law
 from app.domain.privacy.erasure import Status, scope_as_json, scope_from_json
 from app.store.holds import HOLDS, conditions
@@ -152,6 +153,21 @@ ORDER BY requested_at, erasure_id
 """)  # noqa: S608 - constants alone
 
 
+def coming(tx: Connection, tenant_id: UUID) -> Coming:
+    """What to look out for among arrivals. The transaction shares the lock."""
+    rows = tx.execute(_COMING, {"tenant": tenant_id}).all()
+    scopes = {row.erasure_id: scope_from_json(row.scope) for row in rows if row.erasure_id is not None}
+    return Coming(scopes, rows[0].last_cut_ms)
+
+
+_COMING: Final = text("""
+SELECT erasure_id, scope, last_cut_ms
+FROM (SELECT coalesce(max(cut_ms), 0) AS last_cut_ms FROM tombstones WHERE tenant_id = :tenant) AS cuts
+LEFT JOIN erasures ON tenant_id = :tenant AND status IN ('grace', 'running', 'held') AND NOT scope ? 'memory_ids'
+ORDER BY requested_at, erasure_id
+""")
+
+
 def set_fields(tx: Connection, tenant_id: UUID, erasure_id: UUID, **fields: object) -> None:
     """Enter how far an erasure is; its row is locked."""
     given = ", ".join(f"{name} = {_AS.get(name, ':' + name)}" for name in fields)
@@ -219,10 +235,19 @@ _NUMBERS: Final = """
 """
 
 
-def hide(tx: Connection, tenant_id: UUID, erasure_id: UUID, scope: Meant) -> Hidden:
+def hide(
+    tx: Connection, tenant_id: UUID, erasure_id: UUID, scope: Meant, among: Sequence[UUID] | None = None
+) -> Hidden:
     """Hide the memories that meet a scope: no read finds them any more. They keep all that they have.
 
     Locks their rows in `memories`, then their states, in id order.
+
+    Args:
+        tx: The tenant's transaction.
+        tenant_id: The tenant.
+        erasure_id: Which hides them.
+        scope: What it is of.
+        among: Of these memories alone; of all where left out.
 
     Returns:
         Those that were hidden by this.
@@ -230,7 +255,8 @@ def hide(tx: Connection, tenant_id: UUID, erasure_id: UUID, scope: Meant) -> Hid
     statement = text(f"""
 WITH picked AS MATERIALIZED (
   SELECT memory_id FROM memories AS memory
-  WHERE tenant_id = :tenant AND deleted_at IS NULL AND {conditions(scope)} ORDER BY memory_id FOR UPDATE
+  WHERE tenant_id = :tenant AND deleted_at IS NULL AND {conditions(scope)} {_AMONG if among is not None else ""}
+  ORDER BY memory_id FOR UPDATE
 ), stood AS MATERIALIZED (
   SELECT memory_id, tier FROM memory_state
   WHERE tenant_id = :tenant AND memory_id = ANY (ARRAY(SELECT memory_id FROM picked)) AND tier <> 'deleted'
@@ -248,8 +274,11 @@ WITH picked AS MATERIALIZED (
 )
 SELECT {_NUMBERS.replace("{rows}", "stood")} FROM stood
 """)  # noqa: S608 - constants alone
-    values = {"tenant": tenant_id, "erasure_id": erasure_id} | scope.given()
+    values = {"tenant": tenant_id, "erasure_id": erasure_id, "among": list(among or ())} | scope.given()
     return _hidden(tx.execute(statement, values).one())
+
+
+_AMONG: Final = "AND memory_id = ANY (CAST(:among AS uuid[]))"
 
 
 def _hidden(row: Row[Any]) -> Hidden:

@@ -7,11 +7,12 @@ data that is restored finds there what it must not bring back.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 from uuid import UUID
 
 from sqlalchemy import Connection, text
 
+from app.domain.privacy.arriving import Grave
 from app.store.packed import Uuids, driver
 
 
@@ -31,32 +32,32 @@ _KEY: Final = text("SELECT key FROM ebbing_keys.digest_keys WHERE tenant_id = :t
 def bury(tx: Connection, tenant_id: UUID, erasure_id: UUID, names: Mapping[str, bytes], cut: str) -> None:
     """Put up tombstones: what came in up to a place of the stream about these is dropped from now on."""
     for what, digest in names.items():
-        values = {"tenant": tenant_id, "what": what, "digest": digest, "cut": cut, "erasure_id": erasure_id}
+        values = {
+            "tenant": tenant_id,
+            "what": what,
+            "digest": digest,
+            "cut": cut,
+            "cut_ms": int(cut.partition("-")[0]),
+            "erasure_id": erasure_id,
+        }
         tx.execute(_BURY, values)
 
 
 _BURY: Final = text("""
-INSERT INTO tombstones AS known (tenant_id, what, digest, cut, erasure_id)
-VALUES (:tenant, :what, :digest, :cut, :erasure_id)
+INSERT INTO tombstones AS known (tenant_id, what, digest, cut, cut_ms, erasure_id)
+VALUES (:tenant, :what, :digest, :cut, :cut_ms, :erasure_id)
 ON CONFLICT (tenant_id, what, digest) DO UPDATE
-SET cut = excluded.cut, erasure_id = excluded.erasure_id, made_at = excluded.made_at
+SET cut = excluded.cut, cut_ms = excluded.cut_ms, erasure_id = excluded.erasure_id, made_at = excluded.made_at
 """)
 
 
-class Tombstone(NamedTuple):
-    """What came in up to `cut` about whom this is the digest of, is dropped."""
-
-    what: str
-    digest: bytes
-    cut: str
+def since(tx: Connection, tenant_id: UUID, accepted_ms: int) -> list[Grave]:
+    """Those of a tenant that what was accepted at a moment, in milliseconds since 1970, or later may lie in."""
+    found = tx.execute(_SINCE, {"tenant": tenant_id, "since": accepted_ms})
+    return [Grave(row.what, bytes(row.digest), row.cut) for row in found]
 
 
-def of_tenant(tx: Connection, tenant_id: UUID) -> list[Tombstone]:
-    """All of a tenant's."""
-    return [Tombstone(row.what, bytes(row.digest), row.cut) for row in tx.execute(_OF_TENANT, {"tenant": tenant_id})]
-
-
-_OF_TENANT: Final = text("SELECT what, digest, cut FROM tombstones WHERE tenant_id = :tenant")
+_SINCE: Final = text("SELECT what, digest, cut FROM tombstones WHERE tenant_id = :tenant AND cut_ms >= :since")
 
 
 def enter_in_ledger(

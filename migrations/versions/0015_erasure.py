@@ -36,6 +36,9 @@ CREATE TABLE erasures (
 );
 CREATE INDEX erasures_newest ON erasures (tenant_id, requested_at DESC, erasure_id);
 CREATE INDEX erasures_open ON erasures (tenant_id, erase_after) WHERE status IN ('grace', 'running', 'held');
+-- Those that what is yet to come may be of; a deletion of one memory isn't.
+CREATE INDEX erasures_coming ON erasures (tenant_id)
+  WHERE status IN ('grace', 'running', 'held') AND NOT scope ? 'memory_ids';
 
 -- Memories that an open erasure has hidden, and the tier that they come back to when it is cancelled.
 CREATE TABLE hidden_memories (
@@ -63,10 +66,12 @@ CREATE TABLE tombstones (
   what text NOT NULL CHECK (what IN ('subject', 'thread')),
   digest bytea NOT NULL CHECK (length(digest) = 32),
   cut text NOT NULL,
+  cut_ms bigint NOT NULL,
   erasure_id uuid NOT NULL,
   made_at timestamptz NOT NULL DEFAULT now(),
   PRIMARY KEY (tenant_id, what, digest)
 );
+CREATE INDEX tombstones_cut ON tombstones (tenant_id, cut_ms);
 
 -- Up to which entry of the ledger this database has done what it says; less than there is after a restore.
 CREATE TABLE ledger_mark (

@@ -178,7 +178,7 @@ OTHERS = (
         "erasure_id, kind, status, scope, requested_at, requested_by, erase_after",
         "gen_random_uuid(), 'user', 'grace', '{}', now(), 'x', now()",
     ),
-    ("tombstones", "what, digest, cut, erasure_id", "'subject', sha256(''), '0-0', gen_random_uuid()"),
+    ("tombstones", "what, digest, cut, cut_ms, erasure_id", "'subject', sha256(''), '0-0', 0, gen_random_uuid()"),
     ("ebbing_keys.digest_keys", "key", "sha256('')"),
     ("segments", "segment_id, path, bytes, checksum, records", "gen_random_uuid(), 'x', 1, '', 1"),
     ("self_test_runs", "run_id, as_of, seed, target_ms", "gen_random_uuid(), now(), 1, 50"),

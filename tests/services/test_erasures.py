@@ -6,7 +6,10 @@ from typing import Any
 
 import pytest
 
+from app.clients.redis import COUNTERS
+from app.domain.envelope import replayed
 from app.domain.hold import Meant
+from app.domain.ids import new_base
 from app.domain.retrieval.request import SearchRequest
 from app.errors import Conflict, NotFound
 from app.services import audit, counts, erasures, holds, jobs, memories, search
@@ -174,3 +177,52 @@ def test_counting_anew_changes_nothing(house: Household) -> None:
     house.ask(subject="ann")
     counts.recount(house.tenant_id)
     assert house.drift() == tenant_counts.NONE
+
+
+# --- What comes in meanwhile ---
+
+
+def test_what_comes_in_the_grace_is_stored_hidden_and_goes_with_the_rest(house: Household) -> None:
+    asked = house.ask(7, subject="ann")
+    [late, other] = house.service.send(house.tenant_id, {"text": "Ann again", "subject": "ann"}, "a heron stood there")
+    for lost in (late, house.ids[0]):
+        with pytest.raises(NotFound):
+            memories.get(house.tenant_id, lost)
+    house.service.work()
+    assert "a heron stood there" in house.listed()
+    assert "Ann again" not in house.listed()
+    assert not any("Ann" in text for text in house.found("Ann again"))
+    assert house.drift() == tenant_counts.NONE
+    erasures.cancel(house.tenant_id, asked.erasure_id, "key")
+    house.service.work()
+    assert {"Ann again", "Ann likes gooseberries"} <= set(house.listed())
+    assert memories.get(house.tenant_id, other).memory_id == other
+
+
+def test_what_was_on_its_way_at_the_cut_is_erased_too(house: Household) -> None:
+    asked = house.ask(0, subject="ann")
+    house.service.send(house.tenant_id, {"text": "Ann on her way", "subject": "ann"}, "a heron stood there")
+    house.work()
+    house.service.send(house.tenant_id, {"text": "Ann anew", "subject": "ann"})
+    house.service.work()
+    assert erasures.get(house.tenant_id, asked.erasure_id).status == "verified"
+    assert house.service.texts(house.tenant_id) == [
+        PEOPLE[1]["text"],
+        PEOPLE[3]["text"],
+        "a heron stood there",
+        "Ann anew",
+    ]
+
+
+def test_a_replay_of_what_came_before_the_cut_stores_nothing(house: Household) -> None:
+    old = house.service.redis.time()[0] * 1000 - 60_000
+    house.ask(0, subject="ann")
+    house.work()
+    header = replayed(b"1j" + new_base(old, b"x" * 8) + b"r ", f"{old}-0")
+    body = b'[{"text":"Ann","subject":"ann"},{"text":"heron"}]'
+    replay = {b"n": b"2", b"h": header, b"e": body}
+    house.service.push(house.tenant_id, replay)
+    house.service.work()
+    assert "Ann" not in house.service.texts(house.tenant_id)
+    assert "heron" in house.service.texts(house.tenant_id)
+    assert house.service.redis.hget(COUNTERS, "erased_on_arrival") == b"1"

@@ -16,7 +16,7 @@ from app.domain.privacy.clocks import Law
 from app.errors import FieldError, Invalid
 
 Status = Literal["grace", "running", "held", "verified", "cancelled"]
-OPEN: Final[tuple[Status, ...]] = ("grace", "running", "held")
+Named = Literal["subject", "thread"]
 
 _TEXT: Final = r"^[^\x00]*$"
 _Name = Annotated[str, msgspec.Meta(min_length=1, max_length=NAME_MAX_CHARACTERS, pattern=_TEXT)]
@@ -90,21 +90,11 @@ class _Kept(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     before: datetime | None = None
 
 
-def is_whole(scope: Meant, what: Literal["subject", "thread"]) -> bool:
+def is_whole(scope: Meant, what: Named) -> bool:
     """Whether it is of all of a subject, or of a thread: then what comes late about it is dropped too."""
     return scope.given().keys() == {what}
 
 
-def digest(key: bytes, what: Literal["subject", "thread"], name: str) -> bytes:
+def digest(key: bytes, what: Named, name: str) -> bytes:
     """The keyed digest by which somebody who was erased is known again, 32 bytes; it tells nothing without the key."""
     return hmac.new(key, f"{what}\0{name}".encode(), hashlib.sha256).digest()
-
-
-def is_at_or_before(position: str, cut: str) -> bool:
-    """Whether a place in the stream is one of those that an erasure covers."""
-    return _parts(position) <= _parts(cut)
-
-
-def _parts(position: str) -> tuple[int, int]:
-    milliseconds, _, sequence = position.partition("-")
-    return int(milliseconds), int(sequence or 0)

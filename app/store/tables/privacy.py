@@ -46,6 +46,11 @@ erasures = Table(
     Column("report", JSONB),
     Index("erasures_newest", "tenant_id", text("requested_at DESC"), "erasure_id"),
     Index("erasures_open", "tenant_id", "erase_after", postgresql_where=_OPEN),
+    Index(
+        "erasures_coming",
+        "tenant_id",
+        postgresql_where=text("status IN ('grace', 'running', 'held') AND NOT scope ? 'memory_ids'"),
+    ),
 )
 
 hidden_memories = Table(
@@ -75,8 +80,10 @@ tombstones = Table(
     Column("what", Text, primary_key=True),
     Column("digest", LargeBinary, primary_key=True),
     Column("cut", Text, nullable=False),
+    Column("cut_ms", BigInteger, nullable=False),
     Column("erasure_id", Uuid, nullable=False),
     moment("made_at", needed=True, default="now()"),
+    Index("tombstones_cut", "tenant_id", "cut_ms"),
 )
 
 ledger_mark = Table(
