@@ -324,19 +324,6 @@ class Backlog:
             firsts = [page[0][0] for page in pipe.execute() if page]
         return min((int(entry_id.partition(b"-")[0]) for entry_id in firsts), default=None)
 
-    def end(self, tenant_id: UUID) -> str:
-        """The place in a tenant's stream that all that comes is after, and all that came is at or before."""
-        try:
-            about = self._client.xinfo_stream(stream_key(tenant_id))
-        except redis.ResponseError:  # there is none: whatever comes first has a later moment than the one before this
-            return f"{self.now_ms() - 1}-0"
-        last: bytes = about["last-generated-id"]
-        return last.decode()
-
-    def has_up_to(self, tenant_id: UUID, position: str) -> bool:
-        """Whether anything up to this place still waits to be stored, or is being stored."""
-        return bool(self._client.xrange(stream_key(tenant_id), max=position, count=1))
-
     def now_ms(self) -> int:
         """Redis's clock, in milliseconds since 1970."""
         seconds, microseconds = self._client.time()

@@ -9,19 +9,22 @@ from __future__ import annotations
 
 import os
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
 
 import structlog
 
 from app import failpoints, metrics, queues
-from app.clients.stream import backlog
+from app.clients import cut as cut_at
 from app.domain.jobs import Job, Step
 from app.domain.privacy.erasure import digest, is_whole
 from app.services import audit, key_store
-from app.services.erasures import ROWS, STEP_SECONDS, found
+from app.services import erasures as erasures_of
+from app.services.erasures import ERASE, ROWS, STEP_SECONDS, found
 from app.store import database, erasures, holds, removal, residue, states, tenant_counts, tombstones
 from app.store.erasures import Erasure
 
@@ -79,11 +82,45 @@ def step(job: Job) -> Step:
     return _erase(tenant_id, erasure, place)
 
 
+def carry_on(tenant_id: UUID, as_of: datetime, state: dict[str, Any], until: float) -> Step:
+    """Go on with what a night has to erase: deletions of memories whose grace is over, and what was left undone.
+
+    Args:
+        tenant_id: The tenant.
+        as_of: The night's moment.
+        state: As the step before left it; empty at first.
+        until: When to leave off, by the monotonic clock; a piece is always done.
+    """
+    adopted = 0
+    while not state:
+        more = erasures_of.adopt(tenant_id)
+        adopted += more
+        state = {} if more else {"erasure": None, "failed": []}
+    done, counts = 0, Counter[str]({"adopted": adopted} if adopted else {})
+    while True:
+        if state["erasure"] is None:
+            with database.tenant(tenant_id) as tx:
+                found_one = erasures.due(tx, tenant_id, as_of, [UUID(each) for each in state["failed"]])
+            if found_one is None:
+                return Step(done, state, finished=True, counts=dict(counts))
+            state = {**state, "erasure": str(found_one), "inner": {}}
+        job = Job(UUID(int=0), tenant_id, ERASE, {"erasure_id": state["erasure"]}, state["inner"], None, 0)
+        did = step(job)
+        done += did.done
+        counts.update(did.counts)
+        if did.finished:
+            failed = [*state["failed"], state["erasure"]] if did.failure else state["failed"]
+            state = {"erasure": None, "failed": failed}
+        else:
+            state = {**state, "inner": did.state}
+        if time.monotonic() >= until:
+            return Step(done, state, finished=False, counts=dict(counts))
+
+
 def _cut(tenant_id: UUID, erasure_id: UUID) -> Step:
     """Say how far it reaches; from then on it can't be cancelled."""
-    cut = backlog().end(
-        tenant_id
-    )  # before the lock: whoever stores what came up to here sees the tombstone, or is done
+    # Before the lock: whoever stores what came up to here sees the tombstone, or is done.
+    cut = cut_at.end(tenant_id)
     with database.tenant(tenant_id) as tx:
         holds.share(tx, tenant_id)
         erasures.lock(tx, tenant_id)
@@ -112,7 +149,7 @@ def _names(tx: database.Transaction, tenant_id: UUID, erasure: Erasure) -> dict[
 def _wait(tenant_id: UUID, erasure: Erasure) -> Step:
     """Until nothing up to the cut is on its way."""
     until = time.monotonic() + STEP_SECONDS
-    while backlog().has_up_to(tenant_id, erasure.cut or ""):
+    while cut_at.is_waiting(tenant_id, erasure.cut or "0-0"):
         if time.monotonic() >= until:
             queues.nudge(queues.DRAIN)
             return Step(0, {"phase": "wait"}, finished=False)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Final
 from uuid import UUID, uuid4
 
 from app import failpoints, queues
-from app.domain.hold import Meant
+from app.domain.audit import SYSTEM
+from app.domain.hold import IDS_MAX, Meant
 from app.domain.jobs import Job, Step
 from app.domain.privacy import clocks
 from app.domain.privacy.clocks import Law
@@ -67,27 +69,61 @@ def request(tenant_id: UUID, asked: Asked, requested_by: str) -> Erasure:
     with database.tenant(tenant_id) as tx:
         holds.share(tx, tenant_id)
         erasures.lock(tx, tenant_id)
-        now = database.now(tx)
-        new = _new(now, asked, requested_by)
+        new = _new(database.now(tx), asked, requested_by)
         erasures.add(tx, tenant_id, new)
         new = replace(new, hidden=hide(tx, tenant_id, new.erasure_id, asked.scope))
-        erasures.set_fields(tx, tenant_id, new.erasure_id, hidden=new.hidden)
         parameters = {"erasure_id": str(new.erasure_id)}
         jobs.add(tx, uuid4(), tenant_id, HIDE, parameters, lone=False)
         jobs.add(tx, uuid4(), tenant_id, ERASE, parameters, lone=False, not_before=new.erase_after)
-        details = {"erasure": str(new.erasure_id), "law": asked.law}
-        audit.enter(
-            tx,
-            tenant_id,
-            "erasure_requested",
-            requested_by,
-            items=new.hidden,
-            subject=asked.scope.subject,
-            details=details,
-        )
+        _enter(tx, tenant_id, new)
         failpoints.reach("erasure.before_commit")
     queues.nudge(queues.TICK)
     return new
+
+
+def delete(tx: database.Transaction, tenant_id: UUID, memory_id: UUID, requested_by: str) -> None:
+    """Let somebody's own deletion of one memory be an erasure, which a night after its grace carries out.
+
+    Its words and its meaning are out of its neighbours at once too; nudge `queues.EMBED_MEMORIES` after the commit.
+
+    Args:
+        tx: The tenant's transaction, which shares the holds' lock and has locked the memory's row; last in it.
+        tenant_id: The tenant.
+        memory_id: A stored memory.
+        requested_by: Id of the caller's key.
+    """
+    new = _new(database.now(tx), Asked(Meant(memory_ids=[memory_id])), requested_by)
+    erasures.add(tx, tenant_id, new)
+    new = replace(new, hidden=hide(tx, tenant_id, new.erasure_id, new.scope))
+    _take_out(tx, tenant_id, [memory_id])
+    _enter(tx, tenant_id, new)
+
+
+def adopt(tenant_id: UUID) -> int:
+    """Let memories that were deleted before deletions were erasures be erased, 30 days after that. Returns how many.
+
+    Some at a time: call it again until it is 0.
+    """
+    with database.tenant(tenant_id) as tx:
+        holds.share(tx, tenant_id)
+        erasures.lock(tx, tenant_id)
+        new = _new(database.now(tx), Asked(_NOTHING), SYSTEM)
+        ids, last = erasures.adopt(tx, tenant_id, new.erasure_id, IDS_MAX)
+        if last is None:
+            return 0
+        after = last + timedelta(days=clocks.GRACE_DAYS["user"])
+        new = replace(new, scope=Meant(memory_ids=ids), hidden=len(ids), erase_after=after)
+        erasures.add(tx, tenant_id, new)
+        _enter(tx, tenant_id, new)
+    return len(ids)
+
+
+def _enter(tx: database.Transaction, tenant_id: UUID, new: Erasure) -> None:
+    erasures.set_fields(tx, tenant_id, new.erasure_id, hidden=new.hidden)
+    details = {"erasure": str(new.erasure_id), "law": new.kind}
+    by, scope = new.requested_by, new.scope
+    ids, subject = scope.memory_ids or (), scope.subject
+    audit.enter(tx, tenant_id, "erasure_requested", by, ids=ids, items=new.hidden, subject=subject, details=details)
 
 
 def _new(now: datetime, asked: Asked, requested_by: str) -> Erasure:
@@ -127,10 +163,7 @@ def step(job: Job) -> Step:
         with database.tenant(job.tenant_id) as tx:
             ids = hidden.indexed(tx, job.tenant_id, erasure_id, after, ROWS)
             if ids:
-                hidden.keep_vectors(tx, job.tenant_id, ids)
-                later = embeddings.remove(tx, job.tenant_id, ids)
-                words.remove(tx, job.tenant_id, ids)
-                work.add(tx, [work.EMBED], job.tenant_id, sorted(later.difference(ids)))
+                _take_out(tx, job.tenant_id, ids)
         done += len(ids)
         if not ids:
             queues.nudge(queues.EMBED_MEMORIES)
@@ -138,6 +171,14 @@ def step(job: Job) -> Step:
         after = ids[-1]
         if time.monotonic() >= until:
             return Step(done, {"after": str(after)}, finished=False)
+
+
+def _take_out(tx: database.Transaction, tenant_id: UUID, ids: Sequence[UUID]) -> None:
+    """Take hidden memories out of the indexes, and out of the context of their neighbours."""
+    hidden.keep_vectors(tx, tenant_id, ids)
+    later = embeddings.remove(tx, tenant_id, ids)
+    words.remove(tx, tenant_id, ids)
+    work.add(tx, [work.EMBED], tenant_id, sorted(later.difference(ids)))
 
 
 def get(tenant_id: UUID, erasure_id: UUID) -> Erasure:

@@ -17,10 +17,10 @@ from app.domain.envelope import Envelope
 from app.domain.ids import base_of, place_of, unix_ms_of
 from app.domain.memory import KINDS, MemoryIn, MemoryPatch, decode
 from app.errors import Conflict, EbbingError, NotFound, Unavailable
-from app.services import audit, cold_restore, moves, policies, restores, strengths
+from app.services import erasures as erasing
+from app.services import moves, policies, restores, strengths
 from app.services.holds import check_free
 from app.store import (
-    archive,
     arrivals,
     cold,
     database,
@@ -29,7 +29,6 @@ from app.store import (
     holds,
     memories,
     memory_strength,
-    scores,
     spaces,
     states,
     supersessions,
@@ -150,7 +149,7 @@ def _check_whole(tx: database.Transaction, tenant_id: UUID, stored_id: UUID) -> 
 
 
 def delete(tenant_id: UUID, memory_id: UUID, actor: str = SYSTEM) -> None:
-    """Hide a memory for good, and take its words and meaning out of itself and of its neighbours; audited.
+    """Hide a memory, take its words and meaning out of its neighbours, and let it be erased when its grace is over.
 
     Raises:
         NotFound: This tenant has no such memory.
@@ -159,19 +158,9 @@ def delete(tenant_id: UUID, memory_id: UUID, actor: str = SYSTEM) -> None:
     """
     with stored_only(tenant_id, memory_id), database.tenant(tenant_id) as tx:
         stored_id = _lock_free(tx, tenant_id, memory_id)
-        with tenant_counts.changing(tx, tenant_id, [stored_id]):
-            tiers.retire(tx, tenant_id, [stored_id])
-            later = embeddings.remove(tx, tenant_id, [stored_id])
-            words.remove(tx, tenant_id, [stored_id])
-            cold_restore.discard(tx, tenant_id, [stored_id])
-            archive.remove(tx, tenant_id, [stored_id])
-            scores.remove(tx, tenant_id, [stored_id])
-            supersessions.take_out(tx, tenant_id, [stored_id])
-            memories.mark_deleted(tx, tenant_id, [stored_id])
-            work.add(tx, [work.EMBED], tenant_id, list(later))
-        audit.enter(tx, tenant_id, "memories_deleted", actor, ids=[stored_id])
-    if later:
-        queues.nudge(queues.EMBED_MEMORIES)
+        supersessions.take_out(tx, tenant_id, [stored_id])
+        erasing.delete(tx, tenant_id, stored_id, actor)
+    queues.nudge(queues.EMBED_MEMORIES)
 
 
 @contextmanager

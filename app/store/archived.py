@@ -40,6 +40,7 @@ def joined(active: str, probe: Probe, request: SearchRequest, values: dict[str, 
     FROM (
       SELECT memory_id, own, own AS words, space_id, basis_id, vector FROM archived_memories
       WHERE tenant_id = %(tenant)s {passing}
+        AND memory_id NOT IN (SELECT memory_id FROM hidden_memories WHERE tenant_id = %(tenant)s)
     ) AS kept
   ),
   every AS MATERIALIZED (

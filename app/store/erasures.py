@@ -147,6 +147,45 @@ def open_scopes(tx: Connection, tenant_id: UUID) -> list[Erasure]:
     return [_erasure(row) for row in tx.execute(_OPEN, {"tenant": tenant_id})]
 
 
+def adopt(tx: Connection, tenant_id: UUID, erasure_id: UUID, limit: int) -> tuple[list[UUID], datetime | None]:
+    """Let an erasure have memories that were deleted without one. Returns them, and when the last was deleted."""
+    values = {"tenant": tenant_id, "erasure_id": erasure_id, "limit": limit}
+    row = tx.execute(_ADOPT, values).one()
+    return list(row.ids), row.last
+
+
+_ADOPT: Final = text("""
+WITH adopted AS MATERIALIZED (
+  SELECT memory_id, deleted_at FROM memories AS memory
+  WHERE tenant_id = :tenant AND deleted_at IS NOT NULL AND memory_id NOT IN (
+    SELECT memory_id FROM hidden_memories WHERE tenant_id = :tenant)
+  ORDER BY memory_id LIMIT :limit
+), noted AS (
+  INSERT INTO hidden_memories (tenant_id, memory_id, erasure_id, tier)
+  SELECT :tenant, memory_id, :erasure_id, 'active' FROM adopted
+)
+SELECT coalesce(array_agg(memory_id ORDER BY memory_id), '{}') AS ids, max(deleted_at) AS last FROM adopted
+""")
+
+
+def due(tx: Connection, tenant_id: UUID, as_of: datetime, failed: Sequence[UUID] = ()) -> UUID | None:
+    """The erasure whose grace was over first by a moment; one that waits for a hold only once none is on it.
+
+    That of a person, which a job of its own carries out, is left to that for an hour; and those that have failed.
+    """
+    found: UUID | None = tx.execute(_DUE, {"tenant": tenant_id, "as_of": as_of, "failed": list(failed)}).scalar()
+    return found
+
+
+_DUE: Final = text("""
+SELECT erasure_id FROM erasures
+WHERE tenant_id = :tenant AND status IN ('grace', 'running') AND erasure_id <> ALL (CAST(:failed AS uuid[]))
+  AND erase_after <= CAST(:as_of AS timestamptz)
+    - make_interval(hours => CASE WHEN scope ? 'memory_ids' THEN 0 ELSE 1 END)
+ORDER BY erase_after, erasure_id LIMIT 1
+""")
+
+
 _OPEN: Final = text(f"""
 SELECT {_COLUMNS} FROM erasures WHERE tenant_id = :tenant AND status IN ('grace', 'running', 'held')
 ORDER BY requested_at, erasure_id
@@ -330,16 +369,6 @@ WHERE tenant_id = %(tenant)s AND summary_id IS NOT NULL AND merge_id = ANY (ARRA
   SELECT merge_id FROM lineage WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s)))
 ORDER BY summary_id
 """
-
-
-def hidden_by(tx: Connection, tenant_id: UUID, erasure_id: UUID) -> int:
-    """How many memories an erasure has hidden and not erased yet."""
-    return int(tx.execute(_HIDDEN_BY, {"tenant": tenant_id, "erasure_id": erasure_id}).scalar_one())
-
-
-_HIDDEN_BY: Final = text("""
-SELECT count(*) FROM hidden_memories WHERE tenant_id = :tenant AND erasure_id = :erasure_id
-""")
 
 
 def _erasure(row: Row[Any]) -> Erasure:

@@ -212,17 +212,6 @@ def edit_state(tx: Connection, tenant_id: UUID, memory_id: UUID, changes: Mappin
     tx.execute(update(table).where(table.c.tenant_id == tenant_id, table.c.memory_id == memory_id).values(values))
 
 
-def mark_deleted(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> None:
-    """Hide memories for good; their rows stay until they are erased."""
-    tx.execute(_MARK_DELETED, {"tenant": tenant_id, "memory_ids": list(memory_ids)})
-
-
-_MARK_DELETED = text("""
-UPDATE memories SET deleted_at = now()
-WHERE tenant_id = :tenant AND memory_id = ANY (CAST(:memory_ids AS uuid[])) AND deleted_at IS NULL
-""")
-
-
 class NewMemory(msgspec.Struct, frozen=True):
     """A memory on its way into a row: its id, its place in the order of speaking, and what was given."""
 

@@ -33,17 +33,6 @@ WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s)
 """
 
 
-def retire(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> None:
-    """Let nothing happen any more to memories that are being deleted, nor anybody find them here."""
-    driver(tx).execute(_RETIRE, {"tenant": tenant_id, "ids": Uuids(memory_ids)})
-
-
-_RETIRE: Final = """
-UPDATE memory_state SET tier = 'deleted', next_due_at = 'infinity'
-WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s)
-"""
-
-
 def look_again(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> None:
     """Let the next sweep look at memories whose rows are locked: what speaks for or against them has changed."""
     driver(tx).execute(_LOOK_AGAIN, {"tenant": tenant_id, "ids": Uuids(memory_ids)})

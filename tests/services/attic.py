@@ -106,7 +106,9 @@ def check(service: Service, ids: Sequence[UUID]) -> None:
     """Each memory is in the indexes of its tier and in no other, and words are counted right."""
     by_tier = list(zip(ids, tiers(service, ids), strict=True))
     active, archived = ({memory_id for memory_id, tier in by_tier if tier == wanted} for wanted in DECAY_TIERS[:2])
-    for table, expected in (("memory_words", active), ("embeddings", active), ("archived_memories", archived)):
+    hidden = service.rows("SELECT memory_id FROM hidden_memories WHERE tier = 'archived'")
+    kept = archived | {memory_id for (memory_id,) in hidden}
+    for table, expected in (("memory_words", active), ("embeddings", active), ("archived_memories", kept)):
         rows = service.rows(f"SELECT memory_id FROM {table}")  # noqa: S608 - constants
         assert {memory_id for (memory_id,) in rows} == expected, table
     said = service.rows("SELECT word, count(*) FROM memory_words, unnest(tsvector_to_array(own)) AS word GROUP BY word")

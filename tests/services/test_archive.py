@@ -17,6 +17,7 @@ from app.services.search import find, search
 from tests.service import Service, Tenant
 from tests.services import attic
 from tests.services.attic import archive_all, fade, found, remember, tiers
+from tests.services.grave import erased
 
 KETTLE, BOAT = "The red kettle stands in the kitchen", "We rowed the boat across the lake"
 
@@ -126,8 +127,9 @@ def test_deleting_an_archived_memory_leaves_nothing_of_it(service: Service, tena
     fade(service, ids)
     archive_all(tenant.tenant_id)
     memories.delete(tenant.tenant_id, kettle)
-    assert service.rows("SELECT * FROM archived_memories") == []
     assert found(tenant.tenant_id, "kettle", "active", "archived") == []
+    erased(tenant.tenant_id)
+    assert service.rows("SELECT * FROM archived_memories") == []
 
 
 def test_two_movers_at_once_share_the_work(service: Service, tenant: Tenant) -> None:

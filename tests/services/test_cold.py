@@ -17,6 +17,7 @@ from app.services import cold, cold_restore, ingest, jobs, key_store, links, mem
 from app.services.reinforce import Touched
 from app.store import database
 from tests.services.chilled import LONG, Chilled, aged, chilled
+from tests.services.grave import erased
 
 __all__ = ["aged", "chilled"]
 
@@ -264,6 +265,8 @@ def test_a_deleted_memorys_record_is_a_gap_without_a_key(chilled: Chilled) -> No
     ids = chilled.remember("one", "two")
     chilled.cool()
     memories.delete(chilled.tenant_id, ids[0])
+    assert chilled.segments() == [("written", 2, 2)], "until its grace is over"
+    erased(chilled.tenant_id)
     assert chilled.segments() == [("written", 2, 1)]
     assert chilled.keys() == (1, 1)
     assert cold_restore.restore(chilled.tenant_id, ids).failed == {ids[0]: "not in cold storage"}
