@@ -17,8 +17,9 @@ from app.domain.privacy import clocks
 from app.domain.privacy.clocks import Law
 from app.errors import Conflict, NotFound
 from app.services import audit
-from app.store import database, embeddings, erasures, hidden, holds, jobs, tenant_counts, words, work
+from app.store import database, embeddings, erasures, hidden, holds, jobs, supersessions, tenant_counts, words, work
 from app.store.erasures import Erasure, Matching
+from app.store.tenant_counts import Counts
 from app.store.work import NIL
 
 HIDE: Final = "hide"
@@ -71,10 +72,12 @@ def request(tenant_id: UUID, asked: Asked, requested_by: str) -> Erasure:
         erasures.lock(tx, tenant_id)
         new = _new(database.now(tx), asked, requested_by)
         erasures.add(tx, tenant_id, new)
-        new = replace(new, hidden=hide(tx, tenant_id, new.erasure_id, asked.scope))
+        hidden_now, counts = _hide(tx, tenant_id, new.erasure_id, asked.scope)
+        new = replace(new, hidden=hidden_now)
         parameters = {"erasure_id": str(new.erasure_id)}
         jobs.add(tx, uuid4(), tenant_id, HIDE, parameters, lone=False)
         jobs.add(tx, uuid4(), tenant_id, ERASE, parameters, lone=False, not_before=new.erase_after)
+        tenant_counts.add(tx, tenant_id, counts)
         _enter(tx, tenant_id, new)
         failpoints.reach("erasure.before_commit")
     queues.nudge(queues.TICK)
@@ -94,9 +97,11 @@ def delete(tx: database.Transaction, tenant_id: UUID, memory_id: UUID, requested
     """
     new = _new(database.now(tx), Asked(Meant(memory_ids=[memory_id])), requested_by)
     erasures.add(tx, tenant_id, new)
-    new = replace(new, hidden=hide(tx, tenant_id, new.erasure_id, new.scope))
+    hidden_now, counts = _hide(tx, tenant_id, new.erasure_id, new.scope)
     _take_out(tx, tenant_id, [memory_id])
-    _enter(tx, tenant_id, new)
+    supersessions.take_out(tx, tenant_id, [memory_id])
+    tenant_counts.add(tx, tenant_id, counts)
+    _enter(tx, tenant_id, replace(new, hidden=hidden_now))
 
 
 def adopt(tenant_id: UUID) -> int:
@@ -133,19 +138,17 @@ def _new(now: datetime, asked: Asked, requested_by: str) -> Erasure:
     )
 
 
-def hide(tx: database.Transaction, tenant_id: UUID, erasure_id: UUID, scope: Meant) -> int:
-    """Hide what meets a scope, and the summaries that were made of it; the tenant's numbers follow.
+def _hide(tx: database.Transaction, tenant_id: UUID, erasure_id: UUID, scope: Meant) -> tuple[int, Counts]:
+    """Hide what meets a scope, and the summaries that were made of it.
 
     Returns:
-        How many memories are hidden by this, summaries included.
+        How many memories are hidden by this, summaries included; and what they take from the tenant's numbers.
     """
     found = erasures.hide(tx, tenant_id, erasure_id, scope)
     made_of = erasures.summaries_of(tx, tenant_id, found.ids)
-    summaries = erasures.hide(tx, tenant_id, erasure_id, Meant(memory_ids=made_of)) if made_of else None
-    for each in (found, summaries):
-        if each is not None:
-            tenant_counts.add(tx, tenant_id, tenant_counts.NONE.less(each.counts))
-    return len(found.ids) + (len(summaries.ids) if summaries else 0)
+    summaries = erasures.hide(tx, tenant_id, erasure_id, Meant(memory_ids=made_of))
+    gone = tenant_counts.NONE.less(found.counts).less(summaries.counts)
+    return len(found.ids) + len(summaries.ids), gone
 
 
 def go_on(tx: database.Transaction, tenant_id: UUID) -> None:

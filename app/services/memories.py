@@ -158,7 +158,6 @@ def delete(tenant_id: UUID, memory_id: UUID, actor: str = SYSTEM) -> None:
     """
     with stored_only(tenant_id, memory_id), database.tenant(tenant_id) as tx:
         stored_id = _lock_free(tx, tenant_id, memory_id)
-        supersessions.take_out(tx, tenant_id, [stored_id])
         erasing.delete(tx, tenant_id, stored_id, actor)
     queues.nudge(queues.EMBED_MEMORIES)
 
