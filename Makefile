@@ -40,7 +40,15 @@ demo: venv ## a guided tour with sample memories
 	@$(BIN)/ebbing demo $(ARGS)
 
 test: venv ## all tests, with branch coverage
-	@$(BIN)/python -m pytest --cov --cov-report=term $(ARGS)
+	@alone=0; together=0; \
+	$(BIN)/python -m pytest --part=alone --cov --cov-report= $(ARGS) || alone=$$?; \
+	$(BIN)/python -m pytest --part=together -n auto --dist=loadgroup --cov --cov-append --cov-report=term $(ARGS) \
+	    || together=$$?; \
+	case "$$alone $$together" in \
+	    "0 0" | "0 5" | "5 0") ;; \
+	    "0 "*) exit $$together ;; \
+	    *) echo "pytest ended with $$alone for the tests that run alone (above), with $$together for the others"; exit 1 ;; \
+	esac
 
 test-faults: venv ## many rounds of killing processes under load
 	@$(BIN)/python -m pytest tests/faults --rounds=60 $(ARGS)

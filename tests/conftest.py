@@ -19,14 +19,33 @@ if TYPE_CHECKING:
     from tests.service import Service
 
 _SERVERS = pytest.StashKey[Servers]()
+PARTS = ("alone", "together")
+MOST_WORKERS = 4
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--rounds", type=int, default=3, help="rounds of killing in tests/faults")
+    parser.addoption("--part", choices=PARTS, help="only the tests that run alone, or only those that needn't")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[_SERVERS] = Servers()
+
+
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """Of `-n auto`: each has servers of its own, so none where they are given by URL."""
+    given = "URL" in Servers().kind.values()
+    return 0 if given else min(len(os.sched_getaffinity(0)), MOST_WORKERS)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out the other part; what takes longest begins first, so that no worker is left with it at the end."""
+    part = config.getoption("part")
+    if part is not None:
+        left_out = [item for item in items if (item.get_closest_marker("alone") is None) == (part == "alone")]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if (item.get_closest_marker("alone") is None) != (part == "alone")]
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
 
 
 def pytest_report_header(config: pytest.Config) -> str:

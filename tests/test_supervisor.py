@@ -29,6 +29,7 @@ from app.supervisor import Child, Event, RestartPolicy, Supervisor, What, lock_h
 DEADLINE_SECONDS = 20
 HASTY = RestartPolicy(first_seconds=0.01)
 REPOSITORY = Path(__file__).resolve().parents[1]
+pytestmark = pytest.mark.alone
 
 # Stands in for `python -m app.cli`: says what it was given, then serves, waits or ends like the real one.
 STAND_IN = """

@@ -112,7 +112,7 @@ def free_ports(count: int) -> list[int]:
     """
     found: list[int] = []
     with ExitStack() as held:  # held until all are found, so that none is given twice
-        for port in random.sample(PORTS, PORT_TRIES):
+        for port in random.SystemRandom().sample(PORTS, PORT_TRIES):  # not of a seed that processes share
             if len(found) == count:
                 break
             probe = held.enter_context(socket.socket())

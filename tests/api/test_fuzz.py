@@ -65,6 +65,7 @@ PATHS: Final = ["%00", "%ff%fe", "%ed%a0%80", "..%2f..", "%20", "x" * 5_000, "%F
 HEADERS: Final = ("X-Request-Id", "Traceparent", "Content-Encoding", "Content-Type", "Range", "Accept")
 HEADER_VALUES: Final = (b"", b"\t", b"x" * 8_000, b"wait=99999999999", b"wait=-1", b"\xe9", b"\0", b"a,b;c=d", b"\x7f")
 MEDIA_TYPES: Final = ("application/json", "application/x-ndjson", "text/plain", "")
+pytestmark = pytest.mark.no_cover  # thousands of requests that other tests make one of; tracing would double their time
 
 
 class Answer(NamedTuple):
@@ -116,6 +117,7 @@ def line(_: schemathesis.SerializationContext, value: Any) -> bytes:
     return msgspec.json.encode(value)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Generating overly large repr")
 def test_every_request_is_answered_as_described_and_none_breaks_the_service(service: Service) -> None:
     caller = service.tenant(scopes=SCOPES)
@@ -204,6 +206,7 @@ def test_a_body_that_is_no_request_is_refused_by_every_route(service: Service) -
             assert rows_of_all(service) == before, (method, path)
 
 
+@pytest.mark.slow
 def test_no_value_of_a_field_breaks_a_route(api: Api) -> None:
     api.tenant = api.admin
     routes = [(method, path, path_of(api, path), operation) for method, path, operation in with_body(api)]
@@ -222,6 +225,7 @@ def test_no_value_of_a_field_breaks_a_route(api: Api) -> None:
             ask(api, method, path_of(api, path))
 
 
+@pytest.mark.slow
 def test_no_value_of_a_parameter_breaks_a_route(api: Api) -> None:
     api.tenant = api.admin
     for method, path, operation in operations(api):

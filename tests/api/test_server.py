@@ -26,6 +26,7 @@ from tests.waiting import until
 LIMIT = 1024 * 1024
 SECONDS = 1.0
 SLOW = 200
+pytestmark = pytest.mark.alone
 
 
 @dataclass

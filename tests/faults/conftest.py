@@ -13,6 +13,11 @@ from tests.faults.load import Caller
 from tests.faults.plant import Plant
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """All of them kill processes or measure time."""
+    item.add_marker(pytest.mark.alone)
+
+
 @pytest.fixture(scope="session")
 def rounds(pytestconfig: pytest.Config) -> int:
     """How many rounds of chance; `make test-faults` has 60."""

@@ -30,6 +30,11 @@ from tests.servers import Servers
 FIRST_LOGICAL_DATABASE = 8
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """One worker of pytest-xdist runs them all, so that the service starts once."""
+    item.add_marker(pytest.mark.xdist_group("fundamentals"))
+
+
 @pytest.fixture(scope="session")
 def service(servers: Servers, template: str, logged_redis: None) -> Iterator[Service]:
     """The API, a worker for each lane and beat, started as in production."""

@@ -77,6 +77,7 @@ def test_some_would_without_that_grace(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.no_cover  # other tests lead there; tracing would double its time
 @pytest.mark.parametrize(("runs", "memories"), [(badly, MEMORIES), (every_night, SOME)])
 def test_memories_are_where_the_reference_has_them(
     service: Service, monkeypatch: pytest.MonkeyPatch, runs: Callable[[int], int], memories: int
@@ -90,6 +91,7 @@ def test_memories_are_where_the_reference_has_them(
 
 
 @pytest.mark.slow
+@pytest.mark.no_cover  # other tests lead there; tracing would double its time
 @pytest.mark.parametrize("profile", ["mnemex", "cmm"])
 def test_so_they_are_in_other_profiles(service: Service, monkeypatch: pytest.MonkeyPatch, profile: str) -> None:
     assert lived(service, monkeypatch, year(SOME, profile)).through(badly) == []
