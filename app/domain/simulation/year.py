@@ -1,0 +1,201 @@
+"""The year itself: who says what on which day, what of it matters, and what is asked for later on.
+
+A seed makes a year, always the same one. What matters is known here alone: the service is told the words.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from app.domain.simulation.topics import CHATTER, FILLINGS, PEOPLE, TOPICS, Topic
+
+Chance = np.random.Generator
+
+SEED: Final = 1
+"""That of the year by which anything was ever chosen; what is reported is measured on others, too."""
+DAYS: Final = 365
+IMPORTANT_SHARE: Final = 0.1
+RESTATED_SHARE: Final = 0.15
+CHANGED_SHARE: Final = 0.5
+"""Of what can change; nearly a quarter can."""
+NEVER_ASKED_SHARE: Final = 0.2
+ASKED_TIMES: Final = 4.0
+"""How often something that matters is asked for in a year, on average; a few often and most hardly ever (Zipf)."""
+REPEATED_SHARE: Final = 0.1
+"""Of the chatter: said before in the same words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """Something that is said.
+
+    Attributes:
+        day: Since the year began.
+        person: Who says it, of themselves.
+        text: What.
+        fact: Its place in `Year.facts`; None for chatter.
+    """
+
+    day: float
+    person: str
+    text: str
+    fact: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """Something that matters.
+
+    Attributes:
+        area: What sort of thing it is.
+        person: Whom it is about.
+        places: Where in `Year.said` it is said, once or again in other words.
+        question: Asked on the last day, and never before.
+        until: The day on which another took its place; infinite where none did.
+    """
+
+    area: str
+    person: str
+    places: tuple[int, ...]
+    question: str
+    until: float
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A question in the course of the year, and the place in `Year.facts` of what answers it."""
+
+    day: float
+    query: str
+    fact: int
+
+
+@dataclass(frozen=True)
+class Year:
+    """A simulated year.
+
+    Attributes:
+        seed: By which it was made.
+        days: How long it is.
+        said: In the order of time.
+        facts: What of it matters.
+        asked: In the order of time.
+    """
+
+    seed: int
+    days: int
+    said: tuple[Said, ...]
+    facts: tuple[Fact, ...]
+    asked: tuple[Asked, ...]
+
+    @property
+    def current(self) -> list[Fact]:
+        """What still holds on the last day."""
+        return [fact for fact in self.facts if np.isinf(fact.until)]
+
+
+@dataclass
+class _Told:
+    """A fact that is being made: how it is said, when, and until when it holds."""
+
+    topic: Topic
+    person: str
+    value: str
+    days: list[float]
+    until: float
+
+
+def made(memories: int, days: int = DAYS, seed: int = SEED) -> Year:
+    """A year of so many memories.
+
+    Args:
+        memories: At least 50, of which `IMPORTANT_SHARE` matter.
+        days: Length of the year, at least 28.
+        seed: Another one makes another year.
+    """
+    chance = np.random.default_rng(seed)
+    told = _told(chance, round(memories * IMPORTANT_SHARE), days)
+    people = sorted({each.person for each in told})
+    said = [
+        (Said(day, each.person, _statement(chance, each, place), number))
+        for number, each in enumerate(told)
+        for place, day in enumerate(each.days)
+    ]
+    said += _chatter(chance, memories - len(said), days, people)
+    said.sort(key=lambda one: one.day)
+    places: list[list[int]] = [[] for _ in told]
+    for place, one in enumerate(said):
+        if one.fact is not None:
+            places[one.fact].append(place)
+    facts = [
+        Fact(each.topic.area, each.person, tuple(found), each.topic.asked[-1].format(who=each.person), each.until)
+        for each, found in zip(told, places, strict=True)
+    ]
+    return Year(seed, days, tuple(said), tuple(facts), tuple(_asked(chance, told, days)))
+
+
+def _told(chance: Chance, statements: int, days: int) -> list[_Told]:
+    """Facts that take so many statements, of as few people as have them to tell."""
+    told: list[_Told] = []
+    left = statements
+    for person in chance.permutation(PEOPLE).tolist():
+        for number in chance.permutation(len(TOPICS)).tolist():
+            if left <= 0:
+                return told
+            topic = TOPICS[number]
+            values = chance.permutation(topic.values).tolist()
+            day = float(chance.uniform(0, days - 1))
+            first = _Told(topic, person, values[0], [day], np.inf)
+            told.append(first)
+            left -= 1
+            if topic.changes and left > 0 and chance.random() < CHANGED_SHARE:
+                first.until = float(chance.uniform(day, days))
+                told.append(_Told(topic, person, values[1], [first.until], np.inf))
+                left -= 1
+            elif left > 0 and chance.random() < RESTATED_SHARE:
+                first.days.append(float(chance.uniform(day, days)))
+                left -= 1
+    return told
+
+
+def _statement(chance: Chance, told: _Told, place: int) -> str:
+    """Another one the second time."""
+    ways = told.topic.said
+    way = ways[place % len(ways)] if len(told.days) > 1 else ways[int(chance.integers(len(ways)))]
+    return _sentence(way.format(x=told.value))
+
+
+def _chatter(chance: Chance, count: int, days: int, people: list[str]) -> list[Said]:
+    talk: list[Said] = []
+    for day in np.sort(chance.uniform(0, days, count)).tolist():
+        if talk and chance.random() < REPEATED_SHARE:
+            text = talk[int(chance.integers(len(talk)))].text
+        else:
+            fillings = {name: _one(chance, words) for name, words in FILLINGS.items()}
+            text = _sentence(_one(chance, CHATTER).format(**fillings))
+        talk.append(Said(day, people[(int(day) * 7) % len(people)], text))  # one person's day after another's
+    return talk
+
+
+def _asked(chance: Chance, told: list[_Told], days: int) -> list[Asked]:
+    """Questions about what holds at the time, some never and few often."""
+    asked_about = chance.permutation(len(told))[round(len(told) * NEVER_ASKED_SHARE) :]
+    weights = 1 / np.arange(1, len(asked_about) + 1)
+    times = round(len(told) * ASKED_TIMES * days / DAYS)
+    asked = []
+    for number in chance.choice(asked_about, times, p=weights / weights.sum()).tolist():
+        each = told[number]
+        day = float(chance.uniform(each.days[0], min(each.until, days)))
+        asked.append(Asked(day, _one(chance, each.topic.asked[:-1]).format(who=each.person), number))
+    return sorted(asked, key=lambda one: one.day)
+
+
+def _one(chance: Chance, among: Any) -> str:
+    return str(among[int(chance.integers(len(among)))])
+
+
+def _sentence(text: str) -> str:
+    return text[0].upper() + text[1:]
