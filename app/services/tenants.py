@@ -47,6 +47,21 @@ def create(
     return tenant, key
 
 
+def simulated(name: str, policy: Policy, since: datetime) -> UUID:
+    """A new tenant whose time is made up, with a policy that holds since the moment at which it begins; without a key.
+
+    Raises:
+        Conflict: The name is taken.
+    """
+    tenant_id = uuid4()
+    with database.tenant(tenant_id) as tx:
+        if rows.add(tx, tenant_id, name, simulated=True) is None:
+            raise Conflict(f"there is a tenant of the name {name!r} already")
+        policies.add(tx, tenant_id, FIRST_POLICY_VERSION, policy, since)
+        audit.enter(tx, tenant_id, "tenant_made", CLI, details={"policy": FIRST_POLICY_VERSION})
+    return tenant_id
+
+
 def listed(after: str = "", limit: int = 100) -> list[Tenant]:
     """Tenants by name, after the one given."""
     with database.shared() as tx:

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from sqlalchemy import Connection
 
-from app.store import policies, spaces
+from app.store import database, policies, spaces
 from app.store.packed import driver
 from app.store.spaces import TenantSpaces
 
@@ -29,7 +29,9 @@ class Circumstances(NamedTuple):
 def read(tx: Connection, tenant_id: UUID) -> Circumstances:
     """The circumstances of a tenant now."""
     rows = driver(tx).execute(_READ, {"tenant": tenant_id}, binary=True).fetchall()
-    return Circumstances(rows[0][0], [row[1:4] for row in rows if row[1] is not None], spaces.of_row(rows[0][4:]))
+    simulated = database.simulated_now(tx)
+    now = rows[0][0] if simulated is None else simulated.timestamp()
+    return Circumstances(now, [row[1:4] for row in rows if row[1] is not None], spaces.of_row(rows[0][4:]))
 
 
 _READ: Final = f"""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from datetime import datetime
 from typing import Literal
 from uuid import UUID
@@ -24,6 +25,9 @@ Role = Literal["ebbing_app", "ebbing_drain"]
 
 _engines: dict[Role, Engine] = {}
 _BIND = text("SELECT set_config('ebbing.tenant', :tenant, true)")
+_SIMULATED = "ebbing_simulated_now"
+
+_simulated: ContextVar[tuple[UUID, datetime] | None] = ContextVar("simulated", default=None)
 
 # States of PostgreSQL that say "not now" rather than "not this": connection, resources, operator, system, a lock.
 _PASSING = ("08", "53", "57", "58", "25006", "40", "55P03")
@@ -39,7 +43,30 @@ def tenant(tenant_id: UUID) -> Iterator[Connection]:
     """A transaction that sees this tenant's rows alone; commits at the end, rolls back on an error."""
     with engine("ebbing_app").begin() as tx:
         tx.execute(_BIND, {"tenant": str(tenant_id)})
+        held = _simulated.get()
+        if held is not None and held[0] == tenant_id:
+            tx.execution_options(**{_SIMULATED: held[1]})
         yield tx
+
+
+@contextmanager
+def at(tenant_id: UUID, moment: datetime) -> Iterator[None]:
+    """Within this, in this thread, `now` is this moment in the transactions of a simulated tenant.
+
+    Raises:
+        ValueError: The tenant's time is real.
+    """
+    with shared() as tx:
+        if not tx.execute(_IS_SIMULATED, {"tenant": tenant_id}).scalar():
+            raise ValueError(f"the tenant {tenant_id} isn't simulated: its time is the database's")
+    before = _simulated.set((tenant_id, moment))
+    try:
+        yield
+    finally:
+        _simulated.reset(before)
+
+
+_IS_SIMULATED = text("SELECT simulated FROM tenants WHERE tenant_id = :tenant")
 
 
 @contextmanager
@@ -65,7 +92,13 @@ def engine(role: Role) -> Engine:
 
 def now(tx: Connection) -> datetime:
     """The database's clock, the one that decides: as it stands, so that what waited for a lock isn't of before it."""
-    moment: datetime = tx.execute(text("SELECT clock_timestamp()")).scalar_one()
+    moment: datetime = simulated_now(tx) or tx.execute(text("SELECT clock_timestamp()")).scalar_one()
+    return moment
+
+
+def simulated_now(tx: Connection) -> datetime | None:
+    """The moment that it is taken to be in this transaction of a simulated tenant; else None."""
+    moment: datetime | None = tx.get_execution_options().get(_SIMULATED)
     return moment
 
 

@@ -27,12 +27,13 @@ class Turn:
 
 
 def add(tx: Connection, tenant_id: UUID) -> None:
-    """Say that there is something to rate, in the transaction that scored it."""
+    """Say that there is something to rate, in the transaction that scored it; of simulated tenants there never is."""
     tx.execute(_ADD, {"tenant": tenant_id})
 
 
 _ADD = text("""
-INSERT INTO rating_turns (tenant_id) VALUES (:tenant)
+INSERT INTO rating_turns (tenant_id)
+SELECT :tenant WHERE NOT EXISTS (SELECT FROM tenants WHERE tenant_id = :tenant AND simulated)
 ON CONFLICT (tenant_id) DO UPDATE SET wanted = rating_turns.wanted + 1
 """)
 

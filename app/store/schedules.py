@@ -103,13 +103,14 @@ _FROM = "FROM runs AS run LEFT JOIN jobs AS job ON job.job_id = run.job_id"
 
 
 def tenants_lacking(tx: Connection, task: str, limit: int) -> list[UUID]:
-    """Tenants without a schedule row for this task."""
+    """Tenants without a schedule row for this task; simulated ones never have any."""
     return list(tx.execute(_LACKING, {"task": task, "limit": limit}).scalars())
 
 
 _LACKING = text("""
 SELECT tenant_id FROM tenants
-WHERE NOT EXISTS (SELECT FROM schedules WHERE schedules.tenant_id = tenants.tenant_id AND schedules.task = :task)
+WHERE NOT simulated
+  AND NOT EXISTS (SELECT FROM schedules WHERE schedules.tenant_id = tenants.tenant_id AND schedules.task = :task)
 LIMIT :limit
 """)
 

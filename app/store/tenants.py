@@ -33,14 +33,21 @@ class Key:
     revoked_at: datetime | None
 
 
-def add(tx: Connection, tenant_id: UUID, name: str) -> Tenant | None:
-    """Add a tenant. None where the name is taken."""
-    row = tx.execute(_ADD, {"tenant_id": tenant_id, "name": name}).one_or_none()
+def add(tx: Connection, tenant_id: UUID, name: str, *, simulated: bool = False) -> Tenant | None:
+    """Add a tenant. None where the name is taken.
+
+    Args:
+        tx: The tenant's transaction.
+        tenant_id: A new id.
+        name: Its name.
+        simulated: Whether its time is made up: it has no nights of its own, isn't listed, and costs no money.
+    """
+    row = tx.execute(_ADD, {"tenant_id": tenant_id, "name": name, "simulated": simulated}).one_or_none()
     return None if row is None else Tenant(*row)
 
 
 _ADD = text("""
-INSERT INTO tenants (tenant_id, name) VALUES (:tenant_id, :name) ON CONFLICT (name) DO NOTHING
+INSERT INTO tenants (tenant_id, name, simulated) VALUES (:tenant_id, :name, :simulated) ON CONFLICT (name) DO NOTHING
 RETURNING tenant_id, name, created_at
 """)
 
@@ -64,11 +71,13 @@ _FIND = text("SELECT tenant_id, name, created_at FROM tenants WHERE name = :name
 
 
 def page(tx: Connection, after: str, limit: int) -> list[Tenant]:
-    """Tenants by name, after the one given."""
+    """Tenants by name, after the one given, but for simulated ones."""
     return [Tenant(*row) for row in tx.execute(_PAGE, {"after": after, "limit": limit})]
 
 
-_PAGE = text("SELECT tenant_id, name, created_at FROM tenants WHERE name > :after ORDER BY name LIMIT :limit")
+_PAGE = text(
+    "SELECT tenant_id, name, created_at FROM tenants WHERE name > :after AND NOT simulated ORDER BY name LIMIT :limit"
+)
 
 
 def add_key(

@@ -15,7 +15,7 @@ class Topic(NamedTuple):
     Attributes:
         area: What sort of thing it is.
         said: Ways to tell it, in the first person; `{x}` is what differs between people.
-        asked: Ways to ask for it; `{who}` is the person. The last is kept for the end of the year.
+        asked: Ways to ask for it at the end of the year; `{who}` is the person.
         values: What `{x}` may be.
         changes: Whether it can become another one within a year.
     """

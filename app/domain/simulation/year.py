@@ -5,6 +5,7 @@ A seed makes a year, always the same one. What matters is known here alone: the 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -23,7 +24,7 @@ CHANGED_SHARE: Final = 0.5
 """Of what can change; nearly a quarter can."""
 NEVER_ASKED_SHARE: Final = 0.2
 ASKED_TIMES: Final = 4.0
-"""How often something that matters is asked for in a year, on average; a few often and most hardly ever (Zipf)."""
+"""How often something that matters is looked for in a year, on average; a few often and most hardly ever (Zipf)."""
 REPEATED_SHARE: Final = 0.1
 """Of the chatter: said before in the same words."""
 
@@ -53,20 +54,23 @@ class Fact:
         area: What sort of thing it is.
         person: Whom it is about.
         places: Where in `Year.said` it is said, once or again in other words.
-        question: Asked on the last day, and never before.
+        questions: Asked on the last day, and never before.
         until: The day on which another took its place; infinite where none did.
     """
 
     area: str
     person: str
     places: tuple[int, ...]
-    question: str
+    questions: tuple[str, ...]
     until: float
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A question in the course of the year, and the place in `Year.facts` of what answers it."""
+    """What a conversation looks for as it comes back to something, and the place of that in `Year.facts`.
+
+    It does so in its own words, which are mostly others than those of the first time.
+    """
 
     day: float
     query: str
@@ -95,6 +99,11 @@ class Year:
     def current(self) -> list[Fact]:
         """What still holds on the last day."""
         return [fact for fact in self.facts if np.isinf(fact.until)]
+
+    @property
+    def questions(self) -> list[tuple[Fact, str]]:
+        """What is asked on the last day, each about something that still holds."""
+        return [(fact, question) for fact in self.current for question in fact.questions]
 
 
 @dataclass
@@ -131,7 +140,7 @@ def made(memories: int, days: int = DAYS, seed: int = SEED) -> Year:
         if one.fact is not None:
             places[one.fact].append(place)
     facts = [
-        Fact(each.topic.area, each.person, tuple(found), each.topic.asked[-1].format(who=each.person), each.until)
+        Fact(each.topic.area, each.person, tuple(found), tuple(_questions(each)), each.until)
         for each, found in zip(told, places, strict=True)
     ]
     return Year(seed, days, tuple(said), tuple(facts), tuple(_asked(chance, told, days)))
@@ -161,6 +170,10 @@ def _told(chance: Chance, statements: int, days: int) -> list[_Told]:
     return told
 
 
+def _questions(told: _Told) -> Iterator[str]:
+    return (way.format(who=told.person) for way in told.topic.asked)
+
+
 def _statement(chance: Chance, told: _Told, place: int) -> str:
     """Another one the second time."""
     ways = told.topic.said
@@ -181,7 +194,7 @@ def _chatter(chance: Chance, count: int, days: int, people: list[str]) -> list[S
 
 
 def _asked(chance: Chance, told: list[_Told], days: int) -> list[Asked]:
-    """Questions about what holds at the time, some never and few often."""
+    """What holds at the time comes up again, some of it never and little of it often."""
     asked_about = chance.permutation(len(told))[round(len(told) * NEVER_ASKED_SHARE) :]
     weights = 1 / np.arange(1, len(asked_about) + 1)
     times = round(len(told) * ASKED_TIMES * days / DAYS)
@@ -189,7 +202,7 @@ def _asked(chance: Chance, told: list[_Told], days: int) -> list[Asked]:
     for number in chance.choice(asked_about, times, p=weights / weights.sum()).tolist():
         each = told[number]
         day = float(chance.uniform(each.days[0], min(each.until, days)))
-        asked.append(Asked(day, _one(chance, each.topic.asked[:-1]).format(who=each.person), number))
+        asked.append(Asked(day, _sentence(_one(chance, each.topic.said).format(x=each.value)), number))
     return sorted(asked, key=lambda one: one.day)
 
 

@@ -31,6 +31,7 @@ tenants = Table(
     tenant(),
     Column("name", Text, nullable=False, unique=True),
     moment("created_at", needed=True, default="now()"),
+    Column("simulated", Boolean, nullable=False, server_default=text("false")),
 )
 
 api_keys = Table(
