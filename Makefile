@@ -14,10 +14,10 @@ COMPILE := $(UV) pip compile --quiet --universal --python-version 3.11 --generat
 # Extra arguments: make test ARGS="tests/domain -k decay", make run ARGS="--port 9000", make lock ARGS=--upgrade
 ARGS ?=
 
-.PHONY: help venv run demo test test-faults bench bench-recall bench-summaries check format docs lock clean
+.PHONY: help venv run demo test test-faults bench bench-recall bench-lifecycle bench-summaries check format docs lock clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 venv: $(READY) ## make .venv with the locked dependencies and the `ebbing` command
 	@:
@@ -58,6 +58,9 @@ bench: venv ## speed, as ratios to the bare cost of the same work
 
 bench-recall: venv ## what searches find of the evidence in a dataset (DATA=FILE, ARGS="--help")
 	@$(BIN)/python -m ops.recall $(if $(DATA),--data "$(DATA)") $(ARGS)
+
+bench-lifecycle: venv ## a simulated year under every model of forgetting, beside simpler ones (ARGS="--seed 7")
+	@$(BIN)/ebbing simulate --profile all $(ARGS)
 
 bench-summaries: venv ## what summaries of labelled memories keep, by level, and by model or without
 	@$(BIN)/python -m ops.summaries probes

@@ -42,7 +42,7 @@ def demo(
     """
     from app.supervisor import lock_home
 
-    with _temporary_home(keep=keep) as home, lock_home(home) as locked:
+    with temporary_home(keep=keep) as home, lock_home(home) as locked:
         config = configuration().model_copy(
             update={
                 "home": locked,
@@ -117,8 +117,9 @@ def _visit(service: Service, home: Path, start_seconds: float, *, rated: bool, a
 
 
 @contextmanager
-def _temporary_home(*, keep: bool) -> Iterator[Path]:
-    home = Path(tempfile.mkdtemp(prefix="ebbing-demo-"))
+def temporary_home(*, keep: bool, prefix: str = "ebbing-demo-") -> Iterator[Path]:
+    """A folder for servers, removed afterwards unless it is to be kept."""
+    home = Path(tempfile.mkdtemp(prefix=prefix))
     if os.geteuid() == 0:
         home.chmod(0o711)  # PostgreSQL doesn't run as root: its own user must get through to its folder
     try:

@@ -134,3 +134,16 @@ def curves(
     pane.set_ylabel("strength", color=_GREY)
     made.legend(loc="outside lower center", ncols=len(lines), frameon=False, fontsize=9)
     save(made, path)
+
+
+def year(path: Path, sizes: Mapping[str, Sequence[int]], found: Mapping[str, float]) -> None:
+    """Size of the active set over a simulated year, a line for each profile, and what was found on its last day."""
+    made, [pane] = figure(1)
+    for (name, counts), colour in zip(sizes.items(), LINES, strict=False):
+        pane.plot(range(len(counts)), counts, label=f"{name}: {found[name]:.0%} found", color=colour, linewidth=1.8)
+    pane.set_ylim(bottom=0)
+    pane.set_title("active memories, and what is found of what matters", fontsize=11, loc="left")
+    pane.set_xlabel("day", color=_GREY)
+    pane.set_ylabel("memories", color=_GREY)
+    made.legend(loc="outside lower center", ncols=2, frameon=False, fontsize=9)
+    save(made, path)

@@ -7,10 +7,11 @@ Simulated tenants live in a database of their own, since an audit can't be remov
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import groupby
+from types import MappingProxyType
 from typing import Any, Final
 from uuid import UUID, uuid4
 
@@ -19,14 +20,14 @@ import numpy as np
 from app.domain.ids import RANDOM_BYTES, memory_uuids, new_base
 from app.domain.jobs import Job
 from app.domain.memory import MemoryIn
-from app.domain.policy import Budget, Forgetting, Policy
+from app.domain.policy import Policy
 from app.domain.retrieval.request import SearchRequest, Tier
 from app.domain.simulation import baselines
 from app.domain.simulation.baselines import RESULTS, Search
 from app.domain.simulation.measures import Hits, Measures, answered, measures
 from app.domain.simulation.year import Asked, Said, Year
 from app.domain.tiers import DECAY_TIERS
-from app.domain.touch import found
+from app.domain.touch import Use, found
 from app.services import embed, index, night, reinforce, score, search, strengths, tenants
 from app.services.reinforce import Touched
 from app.store import arrivals, database, tenant_counts, work
@@ -73,9 +74,21 @@ class Outcome:
 class Simulation:
     """A year, and what has been found out about it."""
 
-    def __init__(self, year: Year, say: Say = lambda _what, _share: None) -> None:
-        """Let a year end now; nothing is forgotten in the one that all others are compared with."""
+    def __init__(
+        self, year: Year, say: Say = lambda _what, _share: None, given: Mapping[str, Any] = MappingProxyType({})
+    ) -> None:
+        """Let a year end now; nothing is forgotten in the one that all others are compared with.
+
+        Args:
+            year: What is said and asked in it.
+            say: Is told how far it is.
+            given: What its policies have in place of the defaults.
+
+        Raises:
+            pydantic.ValidationError: There is no such policy.
+        """
         self.year = year
+        self.given = dict(given)
         self._say = say
         with database.shared() as tx:
             self._began = database.now(tx) - timedelta(days=year.days) - _END
@@ -153,8 +166,9 @@ class _Life:
         self._simulation, self._name = simulation, name
         self._year = simulation.year
         profile = "spec" if " " in name or name == KEEP_ALL else name
+        forgetting = {**simulation.given.get("forgetting", {}), "profile": profile}
         # No model is asked, whatever the settings say: it would cost money, and another year each time.
-        policy = Policy(forgetting=Forgetting(profile=profile), budget=Budget(tokens=0))
+        policy = Policy.model_validate({**simulation.given, "forgetting": forgetting, "budget": {"tokens": 0}})
         self._policy = policy
         self._tenant_id = tenants.simulated(f"simulated {name}", policy, simulation.night_of(-1))
         simulation.tenants[name] = self._tenant_id
@@ -265,11 +279,13 @@ class _Life:
                     work.finish(tx, claim)
 
     def _use(self, asked: Asked) -> None:
-        """Search, and take what the policy takes for used."""
-        moment = self._simulation.moment(asked.day)
+        """Search, and take for used what the policy says, or else, as a caller would tell it, the answer alone."""
+        moment, answers = self._simulation.moment(asked.day), self._year.facts[asked.fact].places
         with database.at(self._tenant_id, moment):
             request = SearchRequest(query=asked.query, limit=RESULTS, subject=self._year.facts[asked.fact].person)
-            uses = search.find(self._tenant_id, request, self._policy).uses
+            had = search.find(self._tenant_id, request, self._policy)
+            answering = [Use(result.id) for result in had.results if self._places.get(result.id) in answers]
+            uses = had.uses if self._policy.reinforcement.by_search else answering
             if uses:
                 base = new_base(int(moment.timestamp() * 1000), self._chance.bytes(RANDOM_BYTES))
                 told = Touched(base, moment.timestamp(), found(uses, self._tenant_id, None))

@@ -1,0 +1,73 @@
+"""PostgreSQL and Redis for one process alone: no workers, no API, nothing of another service's settings."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Final
+
+from app import logs
+from app.clients import stream
+from app.embedded import Postgres, Redis, ServerOptions, free_ports, secret
+from app.services import schema
+from app.settings import settings
+from app.store import database
+from app.store.provision import create_database
+from app.supervisor.service import DATABASE, OWNER_URL, ROLE
+
+_PREFIX: Final = "EBBING_"
+_REDIS_BYTES: Final = 256 << 20
+
+
+@contextmanager
+def alone(home: Path) -> Iterator[None]:
+    """Servers in a home, whose lock the caller holds, with an empty database; meanwhile they are this process's.
+
+    Every other setting has its default. Nothing is flushed to disk before it must be.
+
+    Raises:
+        EmbeddedError: A server can't be run here.
+    """
+    options = ServerOptions(durable=False)
+    with ExitStack() as held:
+        postgres_port, redis_port = free_ports(2)
+        postgres = Postgres(home, postgres_port, options)
+        held.callback(postgres.stop, postgres.start())
+        redis = Redis(home, redis_port, options, maxmemory_bytes=_REDIS_BYTES)
+        held.callback(redis.stop, redis.start())
+        password = secret(home / "service-password")
+        create_database(postgres.url, DATABASE, ROLE, password)
+        given = {
+            OWNER_URL: postgres.database_url(DATABASE),
+            "EBBING_HOME": str(home),
+            "EBBING_DATABASE_URL": postgres.database_url(DATABASE, ROLE, password),
+            "EBBING_REDIS_URL": redis.url,
+            "EBBING_MASTER_KEY": secret(home / "master-key"),
+            "EBBING_LOG_LEVEL": "error",
+        }
+        held.enter_context(_environment(given))
+        held.callback(database.close)
+        held.callback(stream.close)
+        logs.configure("simulate")
+        schema.upgrade("head")
+        yield
+
+
+@contextmanager
+def _environment(given: Mapping[str, str]) -> Iterator[None]:
+    """These settings and no others."""
+    before = {name: value for name, value in os.environ.items() if name.startswith(_PREFIX)}
+    _set(before.keys(), given)
+    try:
+        yield
+    finally:
+        _set(given.keys(), before)
+
+
+def _set(names: Iterable[str], given: Mapping[str, str]) -> None:
+    for name in list(names):
+        del os.environ[name]
+    os.environ.update(given)
+    settings.cache_clear()
