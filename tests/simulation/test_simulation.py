@@ -1,0 +1,88 @@
+"""A short year in the real database, and the tenants that live through it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from app.domain.policy import Policy
+from app.domain.simulation.year import made
+from app.services import night, schedule, simulation, tenants
+from app.services.simulation import KEEP_ALL, Simulation
+from app.store import database
+from tests.service import Service
+
+THEN = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+@pytest.fixture
+def quick(service: Service) -> Service:
+    service.configure(master_key="a key of tests, as long as it must be", openai_base_url="http://127.0.0.1:9/v1")
+    return service
+
+
+def test_a_short_year_end_to_end(quick: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Twenty-eight days pass and no model is asked, though there is one in the settings."""
+    monkeypatch.setattr(simulation, "RANKED", 20)
+    year = made(60, 28, seed=5)
+    told: list[float] = []
+    found = Simulation(year, lambda _, share: told.append(share))
+    own, *others = found.outcomes("spec")
+    assert told == sorted(told)
+    assert [one.name for one in (own, *others)] == ["spec", "ttl", "lru", "linear"]
+    assert own.sizes[0] == 0
+    assert own.measures.active_set == own.sizes[-1] < found.keep_all.measures.active_set == 60
+    assert all(one.measures.active_set <= own.sizes[-1] + 60 // 28 + 4 for one in others)
+    assert own.measures.kept == 1, "nothing is deleted before its ninetieth day"
+    tenant_id = found.tenants["spec"]
+    rows = quick.rows("SELECT created_at FROM memories WHERE tenant_id = %s ORDER BY created_at", tenant_id)
+    assert {moment.hour for (moment,) in rows} == {found.told_at(0).hour}
+    assert rows[0][0] >= found.told_at(0) > found.end - timedelta(days=29)
+    [uses] = quick.rows(
+        "SELECT count(*), min(at), max(at) FROM memory_events WHERE tenant_id = %s AND kind = 'use'", tenant_id
+    )
+    assert uses[0] > 0
+    assert found.told_at(0) < uses[1] <= uses[2] < found.end
+    assert not quick.rows("SELECT FROM rating_turns")
+    assert not quick.rows("SELECT FROM usage")
+    assert not quick.rows("SELECT FROM tenant_work")
+
+
+def test_simulated_tenants_have_no_nights_and_aren_t_listed(service: Service) -> None:
+    real = service.tenant().tenant_id
+    made_up = tenants.simulated("made up", Policy(), THEN)
+    schedule.tick([night.KIND])
+    assert service.rows("SELECT tenant_id FROM schedules") == [(real,)]
+    assert [tenant.tenant_id for tenant in tenants.listed()] == [real]
+    for tenant_id in (real, made_up):
+        service.send(tenant_id, "I live in Ghent now")
+    service.work()
+    assert service.rows("SELECT tenant_id FROM rating_turns") == [(real,)]
+
+
+def test_the_time_of_a_simulated_tenant_is_made_up_and_that_of_others_isn_t(service: Service) -> None:
+    real = service.tenant().tenant_id
+    made_up = tenants.simulated("made up", Policy(), THEN)
+    with database.at(made_up, THEN):
+        with database.tenant(made_up) as tx:
+            assert database.now(tx) == THEN
+        with database.tenant(real) as tx:
+            assert database.now(tx) > THEN
+    with database.tenant(made_up) as tx:
+        assert database.now(tx) > THEN
+    with pytest.raises(ValueError, match="isn't simulated"), database.at(real, THEN):
+        pass
+
+
+def test_labels_don_t_leak(service: Service) -> None:
+    """What the service is told of a memory is what anybody would have heard."""
+    year = made(50, 28, seed=5)
+    found = Simulation(year)
+    rows = service.rows(
+        "SELECT text, subject, speaker, memories.kind, tags, categories, entities, metadata, salience_source FROM memories "
+        "JOIN memory_state USING (tenant_id, memory_id) WHERE memories.tenant_id = %s",
+        found.tenants[KEEP_ALL],
+    )
+    assert sorted(row[:3] for row in rows) == sorted((one.text, one.person, one.person) for one in year.said)
+    assert {tuple(map(str, row[3:])) for row in rows} == {("None", "[]", "[]", "[]", "None", "heuristic")}
