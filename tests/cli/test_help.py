@@ -44,6 +44,7 @@ def test_commands_are_there() -> None:
         "usage",
         "forecast",
         "curve",
+        "simulate",
         "doctor",
         "tenants",
         "keys",

@@ -80,8 +80,8 @@ def test_labels_don_t_leak(service: Service) -> None:
     year = made(50, 28, seed=5)
     found = Simulation(year)
     rows = service.rows(
-        "SELECT text, subject, speaker, memories.kind, tags, categories, entities, metadata, salience_source FROM memories "
-        "JOIN memory_state USING (tenant_id, memory_id) WHERE memories.tenant_id = %s",
+        "SELECT text, subject, speaker, memories.kind, tags, categories, entities, metadata, salience_source "
+        "FROM memories JOIN memory_state USING (tenant_id, memory_id) WHERE memories.tenant_id = %s",
         found.tenants[KEEP_ALL],
     )
     assert sorted(row[:3] for row in rows) == sorted((one.text, one.person, one.person) for one in year.said)
