@@ -91,7 +91,7 @@ class Simulation:
         self.given = dict(given)
         self._say = say
         with database.shared() as tx:
-            self._began = database.now(tx) - timedelta(days=year.days) - _END
+            self._began = database.now(tx).replace(microsecond=0) - timedelta(days=year.days) - _END
         self.tenants: dict[str, UUID] = {}
         """By the names of outcomes."""
         self.keep_all = self._keep_all()
@@ -195,11 +195,13 @@ class _Life:
 
     def searches(self) -> list[Search]:
         """The searches of the year, each with all that it would find that was said by then."""
-        return [
-            Search(one.day, np.array(self._search(one.query, person, RANKED, DEFAULT, as_of), np.intp))
-            for one in self._year.asked
-            for person, as_of in [(self._year.facts[one.fact].person, self._simulation.moment(one.day))]
-        ]
+        return [self._ranked(one) for one in self._year.asked]
+
+    def _ranked(self, asked: Asked) -> Search:
+        fact = self._year.facts[asked.fact]
+        ranking = self._search(asked.query, fact.person, RANKED, DEFAULT, self._simulation.moment(asked.day))
+        answers = None if self._policy.reinforcement.by_search else fact.places
+        return Search(asked.day, np.array(ranking, np.intp), answers)
 
     def fill(self) -> None:
         """Store all at once, each memory as of its day."""

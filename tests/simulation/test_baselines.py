@@ -32,6 +32,11 @@ def test_a_use_keeps_a_memory_but_not_by_a_fixed_time_to_live() -> None:
     assert left("ttl", [9] * 4 + [2], used) == [2, 3]
 
 
+def test_where_a_caller_tells_what_it_used_the_other_results_aren_t() -> None:
+    told = Search(3.5, np.array([0, 1]), (1,))
+    assert left("lru", [9] * 4 + [2], told) == [1, 3]
+
+
 def test_what_is_dropped_is_neither_found_nor_used() -> None:
     assert left("lru", [9, 9, 9, 9, 2], Search(5.0, np.array([0, 1]))) == [2, 3]
 

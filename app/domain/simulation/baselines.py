@@ -22,10 +22,17 @@ LIFT: Final = 0.5
 
 
 class Search(NamedTuple):
-    """A search of the year: its day, and all memories that it would find, best first, were none forgotten."""
+    """A search of the year.
+
+    Attributes:
+        day: When.
+        ranking: All memories that it would find, best first, were none forgotten.
+        answers: Those that count as used where they are among the results; None for all results.
+    """
 
     day: float
     ranking: Places
+    answers: tuple[int, ...] | None = None
 
 
 class History(NamedTuple):
@@ -88,6 +95,8 @@ def kept(name: str, created: Floats, searches: Sequence[Search], sizes: Sequence
 
 def _use(history: History, there: npt.NDArray[np.bool_], search: Search) -> None:
     found = search.ranking[there[search.ranking]][:RESULTS]
+    if search.answers is not None:
+        found = found[np.isin(found, search.answers)]
     left = linear(history, search.day)[found]
     history.strength[found] = left + LIFT * (1 - left)
     history.used[found] = search.day
