@@ -1,6 +1,6 @@
 """Tenants that live through a simulated year.
 
-Revision: 0014, after 0010
+Revision: 0014, after 0013
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from alembic import op
 
 revision = "0014"
-down_revision = "0010"
+down_revision = "0013"
 
 
 def upgrade() -> None:

@@ -1,6 +1,6 @@
 """Erasure: requests and their plans, what is hidden meanwhile, tombstones, and the ledger that outlives a restore.
 
-Revision: 0015, after 0013
+Revision: 0015, after 0014
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from alembic import op
 
 revision = "0015"
-down_revision = "0013"
+down_revision = "0014"
 
 UP = """
 -- What was asked for and how far it is. Its scope is as its caller gave it until it is over; then it is emptied.
