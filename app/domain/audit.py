@@ -36,6 +36,9 @@ Action = Literal[
     "erasure_cancelled",
     "memories_erased",
     "erasure_verified",
+    "memories_merged",
+    "merge_undone",
+    "merge_rejected",
 ]
 
 SYSTEM: Final = "system"

@@ -109,7 +109,7 @@ def decide(rules: Rules, standing: Standing, state: State, now: Floats | float, 
             standing.is_held,
             standing.erase_at <= now,
             standing.expires_at <= now,
-            _never_forget(rules.protection, standing, state, seen),
+            never_forget(rules.protection, standing, state, seen),
             _grace(rules.protection, standing, now, seen),
         ],
         [_HOLD, _ERASURE, _EXPIRY, _NEVER, _GRACE],
@@ -125,12 +125,13 @@ def may_move(rules: Rules, standing: Standing, state: State, now: Floats | float
     """Whether decay decides: nothing protects the memory. Once so, always so until it is used or changed."""
     return np.asarray(
         ~standing.is_held
-        & ~_never_forget(rules.protection, standing, state, seen)
+        & ~never_forget(rules.protection, standing, state, seen)
         & ~_grace(rules.protection, standing, now, seen)
     )
 
 
-def _never_forget(protection: Protection, standing: Standing, state: State, seen: Seen) -> npt.NDArray[np.bool_]:
+def never_forget(protection: Protection, standing: Standing, state: State, seen: Seen) -> npt.NDArray[np.bool_]:
+    """Whether each memory is never forgotten: for its marks, its kind or its uses."""
     semantic = standing.kinds == KINDS.index("semantic")
     return np.asarray(
         standing.is_marked

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final
@@ -19,10 +20,10 @@ from app import failpoints, metrics
 from app.domain import reduction
 from app.domain.jobs import Job, Step
 from app.domain.lifecycle import Decision, Standing
+from app.domain.policy import Policy
 from app.domain.tiers import DECAY_TIERS
 from app.services import bases, moves, previews, rebase, sweep
 from app.services.bases import Chosen
-from app.services.moves import Due
 from app.services.previews import Preview, Tiers, Work
 from app.store import archive as rows
 from app.store import database, spaces, words
@@ -64,7 +65,7 @@ def carry_on(tenant_id: UUID, as_of: datetime | None, state: dict[str, Any], unt
 
 def _move(tenant_id: UUID, as_of: datetime, left_off: dict[str, Any], until: float) -> Step:
     done, counts = 0, Counter[str]()
-    chosen = _chosen(tenant_id)
+    chosen = current_basis(tenant_id)
     while True:
         looked, slice_counts = move(tenant_id, as_of, chosen)
         done += looked
@@ -74,7 +75,8 @@ def _move(tenant_id: UUID, as_of: datetime, left_off: dict[str, Any], until: flo
             return Step(done, {"phase": phase, **left_off}, finished=False, counts=dict(counts))
 
 
-def _chosen(tenant_id: UUID) -> Chosen | None:
+def current_basis(tenant_id: UUID) -> Chosen | None:
+    """What a tenant's vectors are reduced by on their way into the archive; None where they are kept whole."""
     with database.tenant(tenant_id) as tx:
         there = spaces.of_tenant(tx, tenant_id)
     return bases.current(tenant_id, there.searched) if there else None
@@ -96,7 +98,8 @@ def move(tenant_id: UUID, as_of: datetime | None, chosen: Chosen | None, limit: 
     failpoints.reach("archive.before")
     with database.tenant(tenant_id) as tx:
         due = moves.take(tx, tenant_id, "active", limit, as_of)
-        whole = _moved(tx, tenant_id, due, chosen) if due.held.ids else 0
+        whole = put_away(tx, tenant_id, due.held.ids, due.era.policy, chosen) if due.held.ids else 0
+        moves.note(tx, tenant_id, due, _TIER)
         failpoints.reach("archive.before_commit")
     failpoints.reach("archive.after_commit")
     moved = len(due.held)
@@ -104,9 +107,23 @@ def move(tenant_id: UUID, as_of: datetime | None, chosen: Chosen | None, limit: 
     return due.looked_at, Counter({_TIER: moved, "whole": whole})
 
 
-def _moved(tx: database.Transaction, tenant_id: UUID, due: Due, chosen: Chosen | None) -> int:
-    """Do it, in the order of locks: states, embedding spaces, words. Returns how many vectors a basis could reduce."""
-    ids, policy = due.held.ids, due.era.policy
+def put_away(
+    tx: database.Transaction, tenant_id: UUID, ids: Sequence[UUID], policy: Policy, chosen: Chosen | None
+) -> int:
+    """Take memories out of the active indexes; that they are archived is the caller's to enter.
+
+    Locks embedding spaces, and then words.
+
+    Args:
+        tx: The tenant's transaction, which has locked the memories and their states.
+        tenant_id: The tenant.
+        ids: Active ones.
+        policy: In whose words they are known.
+        chosen: What vectors are reduced by; those of another space are kept whole.
+
+    Returns:
+        How many vectors were kept whole that a basis could reduce.
+    """
     there = spaces.lock(tx, tenant_id)
     unindexed = rows.unindexed(tx, tenant_id, ids)
     if unindexed:
@@ -123,7 +140,6 @@ def _moved(tx: database.Transaction, tenant_id: UUID, due: Due, chosen: Chosen |
     if rest:
         rows.add(tx, tenant_id, rest, space_id, None, whole)
     words.take_out(tx, tenant_id, ids)
-    moves.note(tx, tenant_id, due, _TIER)
     is_long = there is not None and there.searched.dimensions > reduction.DIMENSIONS
     return int(np.count_nonzero(~whole.by_caller)) if is_long else 0
 
@@ -134,7 +150,7 @@ def _reduced(found: Vectors, chosen: Chosen) -> Vectors:
 
 def _reduce(tenant_id: UUID, left_off: dict[str, Any], until: float) -> Step:
     """Reduce what was kept whole when there was no basis yet."""
-    chosen, done = _chosen(tenant_id), 0
+    chosen, done = current_basis(tenant_id), 0
     while chosen is not None:
         with database.tenant(tenant_id) as tx:
             found = rows.lock_whole(tx, tenant_id, chosen.space_id, ROWS)

@@ -20,11 +20,13 @@ from app import failpoints, metrics, queues
 from app.domain.jobs import Job, Step
 from app.errors import Conflict, EbbingError, NotFound
 from app.services import (
+    approving,
     archive,
     audit,
     cold,
     cold_restore,
     compaction,
+    consolidate,
     erasing,
     erasures,
     graphs,
@@ -32,6 +34,7 @@ from app.services import (
     night,
     precedence,
     rebase,
+    rederiving,
     reembed,
     removals,
     self_tests,
@@ -84,6 +87,9 @@ KINDS: dict[str, Kind] = {
     removals.KIND: Kind(removals.step),
     self_tests.KIND: Kind(self_tests.step),
     night.KIND: Kind(night.step),
+    consolidate.KIND: Kind(consolidate.step),
+    approving.KIND: Kind(approving.step),
+    rederiving.KIND: Kind(rederiving.step),
 }
 
 

@@ -20,7 +20,7 @@ from app.clients.resilience import ProviderFailed
 from app.domain.ids import first_seq, memory_uuids
 from app.domain.privacy.arriving import is_buried
 from app.errors import Misconfigured
-from app.services import audit, cold_restore, restores, spaces, strengths, supersede
+from app.services import audit, cold_restore, rederiving, restores, spaces, strengths, supersede
 from app.store import (
     arrivals,
     cold,
@@ -118,6 +118,7 @@ def store(tenant_id: UUID, careful: Sequence[Arrival]) -> int:
         superseded = supersede.note(tx, tenant_id, _superseded(given, latest, written.aliases))
         new = written.changed - known.keys()
         work.add(tx, [work.INDEX], tenant_id, list(new))
+        rederiving.source_changed(tx, tenant_id, reworded)
         work.add(tx, [work.SCORE], tenant_id, list(written.changed))
         work.add(tx, [work.EMBED], tenant_id, list({*new, *reworded, *later} - embedded))
         _hide(tx, tenant_id, list(written.changed))

@@ -18,7 +18,7 @@ from app.domain.ids import base_of, place_of, unix_ms_of
 from app.domain.memory import KINDS, MemoryIn, MemoryPatch, decode
 from app.errors import Conflict, EbbingError, NotFound, Unavailable
 from app.services import erasures as erasing
-from app.services import moves, policies, restores, strengths
+from app.services import moves, policies, rederiving, restores, strengths
 from app.services.holds import check_free
 from app.store import (
     arrivals,
@@ -124,6 +124,7 @@ def edit(tenant_id: UUID, memory_id: UUID, patch: MemoryPatch) -> Stored:
         if again or SCORED_FIELDS & given.keys():
             work.add(tx, [work.SCORE], tenant_id, [stored_id])
         if before is not None:
+            rederiving.source_changed(tx, tenant_id, [stored_id])
             tenant_counts.add(tx, tenant_id, tenant_counts.of(tx, tenant_id, [stored_id]).less(before))
         moves.note_restored(tx, tenant_id, restored, "archived")
         edited = memories.get(tx, tenant_id, stored_id)

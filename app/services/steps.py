@@ -18,6 +18,7 @@ from app.services import (
     audit,
     cold,
     compaction,
+    consolidate,
     contradictions,
     counts,
     erasing,
@@ -65,6 +66,7 @@ def _figures(tenant_id: UUID, _as_of: datetime, state: dict[str, Any], _until: f
 STEPS: Final[dict[str, CarryOn]] = {
     "sweep": sweep.carry_on,
     "erasures": erasing.carry_on,
+    "consolidate": consolidate.carry_on,
     "contradictions": contradictions.carry_on,
     "archive": archive.carry_on,
     "cold": _cold,
@@ -88,6 +90,7 @@ def foreseen() -> Mapping[str, Foresee | str]:
         "archive": archive.preview,
         "cold": partial(previews.preview, cold.WORK, behind=(archive.WORK,)) if key else NO_MASTER_KEY,
         "delete": partial(previews.preview, removals.WORK, behind=lower),
+        "consolidate": "moves sources of summaries: `POST /v1/maintenance/consolidate` has a dry run of its own",
         "erasures": "erases what was asked for: `POST /v1/privacy/erasures` has a dry run of its own",
         "contradictions": "asks a model, and moves no memory to another tier",
         "self_tests": "asks memories about themselves: `POST /v1/maintenance/selftest` has a dry run of its own",

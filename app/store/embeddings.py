@@ -24,7 +24,8 @@ _READ = text(
     """
 WITH
   wanted AS MATERIALIZED (
-    SELECT memory_id, thread, seq, text_version, text, speaker, occurred_at FROM memories
+    SELECT memory_id, CASE WHEN made_by = 'caller' THEN thread END AS thread, seq, text_version, text, speaker,
+      occurred_at FROM memories
     WHERE tenant_id = :tenant AND memory_id = ANY (CAST(:ids AS uuid[])) AND deleted_at IS NULL
   ),
   span AS (
@@ -34,12 +35,13 @@ WITH
     SELECT turn.*, memory_id = ANY (CAST(:ids AS uuid[])) AS is_wanted
     FROM span CROSS JOIN LATERAL (
       (SELECT memory_id, thread, seq, text_version, text, speaker, occurred_at FROM memories
-       WHERE tenant_id = :tenant AND thread = span.thread AND seq < span.first_seq AND deleted_at IS NULL
+       WHERE tenant_id = :tenant AND thread = span.thread AND seq < span.first_seq
+         AND made_by = 'caller' AND deleted_at IS NULL
        ORDER BY seq DESC LIMIT :turns)
       UNION ALL
       (SELECT memory_id, thread, seq, text_version, text, speaker, occurred_at FROM memories
        WHERE tenant_id = :tenant AND thread = span.thread AND seq BETWEEN span.first_seq AND span.last_seq
-         AND deleted_at IS NULL)
+         AND made_by = 'caller' AND deleted_at IS NULL)
     ) AS turn
   ),
   marked AS (
@@ -87,10 +89,11 @@ _LATER = text(
 SELECT DISTINCT turn.memory_id
 FROM memories AS centre CROSS JOIN LATERAL (
   SELECT memory_id FROM memories
-  WHERE tenant_id = :tenant AND thread = centre.thread AND seq > centre.seq AND deleted_at IS NULL
+  WHERE tenant_id = :tenant AND thread = centre.thread AND seq > centre.seq
+    AND made_by = 'caller' AND deleted_at IS NULL
   ORDER BY seq LIMIT :turns
 ) AS turn
-WHERE centre.tenant_id = :tenant AND centre.memory_id = ANY (CAST(:ids AS uuid[]))
+WHERE centre.tenant_id = :tenant AND centre.made_by = 'caller' AND centre.memory_id = ANY (CAST(:ids AS uuid[]))
 ORDER BY turn.memory_id
 """
 )

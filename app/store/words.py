@@ -1,8 +1,8 @@
 """Words of memories for full-text search, their context in the thread, and how many memories have each word.
 
 A row of `memory_words` holds a memory's own words (date, speaker, text) and, in `words`, those of its
-neighbours as well: the two turns before and after it in its thread. `words` (the table) counts, by tenant, in
-how many memories' own words each lexeme is; its empty word counts the memories.
+neighbours as well: the two turns before and after it in its thread, of which a summary is none. `words` (the table)
+counts, by tenant, in how many memories' own words each lexeme is; its empty word counts the memories.
 
 Changes of one tenant's words run one after the other, under an advisory lock until the transaction ends:
 neighbours then always see each other, and counts stay exact.
@@ -25,7 +25,9 @@ _LOCK = text("SELECT pg_advisory_xact_lock(hashtextextended(:name, 0))")
 # by primary key: a planner without statistics would read all that the tenant has, or loop over all pairs.
 _SEW = """
   wanted AS MATERIALIZED (
-    SELECT memory_id, thread, seq, text_version, speaker, text, occurred_at, created_at FROM memories
+    SELECT memory_id, CASE WHEN made_by = 'caller' THEN thread END AS thread, seq, text_version, speaker, text,
+      occurred_at, created_at
+    FROM memories
     WHERE tenant_id = :tenant AND memory_id = ANY (CAST(:ids AS uuid[])) AND deleted_at IS NULL
       AND (SELECT true FROM memory_state WHERE tenant_id = :tenant AND memory_state.memory_id = memories.memory_id
         AND tier <> 'active') IS NULL
@@ -38,16 +40,16 @@ _SEW = """
     FROM span CROSS JOIN LATERAL (
       (SELECT memory_id, thread, seq, text_version, speaker, text, occurred_at, created_at FROM memories
        WHERE tenant_id = :tenant AND thread = span.thread AND seq < span.first_seq
-         AND deleted_at IS NULL AND memory_id <> ALL (CAST(:gone AS uuid[]))
+         AND made_by = 'caller' AND deleted_at IS NULL AND memory_id <> ALL (CAST(:gone AS uuid[]))
        ORDER BY seq DESC LIMIT 4)
       UNION ALL
       (SELECT memory_id, thread, seq, text_version, speaker, text, occurred_at, created_at FROM memories
        WHERE tenant_id = :tenant AND thread = span.thread AND seq BETWEEN span.first_seq AND span.last_seq
-         AND deleted_at IS NULL AND memory_id <> ALL (CAST(:gone AS uuid[])))
+         AND made_by = 'caller' AND deleted_at IS NULL AND memory_id <> ALL (CAST(:gone AS uuid[])))
       UNION ALL
       (SELECT memory_id, thread, seq, text_version, speaker, text, occurred_at, created_at FROM memories
        WHERE tenant_id = :tenant AND thread = span.thread AND seq > span.last_seq
-         AND deleted_at IS NULL AND memory_id <> ALL (CAST(:gone AS uuid[]))
+         AND made_by = 'caller' AND deleted_at IS NULL AND memory_id <> ALL (CAST(:gone AS uuid[]))
        ORDER BY seq LIMIT 4)
     ) AS turn
     UNION ALL
@@ -166,14 +168,16 @@ _BESIDE = text(
 SELECT DISTINCT turn.memory_id
 FROM memories AS centre CROSS JOIN LATERAL (
   (SELECT memory_id FROM memories
-   WHERE tenant_id = :tenant AND thread = centre.thread AND seq < centre.seq AND deleted_at IS NULL
+   WHERE tenant_id = :tenant AND thread = centre.thread AND seq < centre.seq AND made_by = 'caller'
+     AND deleted_at IS NULL
    ORDER BY seq DESC LIMIT 2)
   UNION ALL
   (SELECT memory_id FROM memories
-   WHERE tenant_id = :tenant AND thread = centre.thread AND seq > centre.seq AND deleted_at IS NULL
+   WHERE tenant_id = :tenant AND thread = centre.thread AND seq > centre.seq AND made_by = 'caller'
+     AND deleted_at IS NULL
    ORDER BY seq LIMIT 2)
 ) AS turn
-WHERE centre.tenant_id = :tenant AND centre.memory_id = ANY (CAST(:ids AS uuid[]))
+WHERE centre.tenant_id = :tenant AND centre.made_by = 'caller' AND centre.memory_id = ANY (CAST(:ids AS uuid[]))
   AND turn.memory_id <> ALL (CAST(:ids AS uuid[]))
 ORDER BY turn.memory_id
 """
@@ -184,16 +188,16 @@ _NEIGHBOURS = text(
 SELECT DISTINCT turn.memory_id
 FROM memories AS centre CROSS JOIN LATERAL (
   (SELECT memory_id FROM memories
-   WHERE tenant_id = :tenant AND thread = centre.thread AND seq < centre.seq
+   WHERE tenant_id = :tenant AND thread = centre.thread AND seq < centre.seq AND made_by = 'caller'
      AND deleted_at IS NULL AND memory_id <> ALL (CAST(:ids AS uuid[]))
    ORDER BY seq DESC LIMIT 2)
   UNION ALL
   (SELECT memory_id FROM memories
-   WHERE tenant_id = :tenant AND thread = centre.thread AND seq > centre.seq
+   WHERE tenant_id = :tenant AND thread = centre.thread AND seq > centre.seq AND made_by = 'caller'
      AND deleted_at IS NULL AND memory_id <> ALL (CAST(:ids AS uuid[]))
    ORDER BY seq LIMIT 2)
 ) AS turn
-WHERE centre.tenant_id = :tenant AND centre.memory_id = ANY (CAST(:ids AS uuid[]))
+WHERE centre.tenant_id = :tenant AND centre.made_by = 'caller' AND centre.memory_id = ANY (CAST(:ids AS uuid[]))
 ORDER BY turn.memory_id
 """
 )

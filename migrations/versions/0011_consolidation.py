@@ -14,6 +14,9 @@ UP = """
 -- What a memory comes from: a caller, or a summary of others. A constant default: no row is written anew.
 ALTER TABLE memories ADD COLUMN made_by text NOT NULL DEFAULT 'caller'
   CHECK (made_by IN ('caller', 'consolidation'));
+ALTER TABLE memory_state DROP CONSTRAINT memory_state_salience_source_check;
+ALTER TABLE memory_state ADD CONSTRAINT memory_state_salience_source_check
+  CHECK (salience_source IN ('caller', 'llm', 'heuristic', 'consolidation')) NOT VALID;
 CREATE INDEX memories_edited ON memories (tenant_id, updated_at, memory_id) WHERE updated_at IS NOT NULL;
 
 -- A group of memories that belong together and what became of them. Only `key_points` say something of them.
@@ -27,6 +30,7 @@ CREATE TABLE merges (
   cohesion real NOT NULL CHECK (cohesion BETWEEN -1 AND 1),
   sources integer NOT NULL CHECK (sources > 0),
   summary_id uuid,
+  summary_version integer,
   method text CHECK (method IN ('llm', 'extractive')),
   model text,
   key_points text[] NOT NULL DEFAULT '{}',
@@ -38,6 +42,7 @@ CREATE TABLE merges (
   decided_by text,
   PRIMARY KEY (tenant_id, merge_id)
 );
+CREATE INDEX merges_stale ON merges (tenant_id, merge_id) WHERE is_stale;
 CREATE INDEX merges_newest ON merges (tenant_id, created_at DESC, merge_id);
 CREATE UNIQUE INDEX merges_summary ON merges (tenant_id, summary_id) WHERE summary_id IS NOT NULL;
 
@@ -94,6 +99,10 @@ GRANT SELECT ON lineage, consolidation_runs, consolidation_marks TO ebbing_ops;
 DOWN = """
 DROP TABLE consolidation_marks, consolidation_runs, lineage, merges;
 DROP INDEX memories_edited;
+UPDATE memory_state SET salience_source = 'heuristic' WHERE salience_source = 'consolidation';
+ALTER TABLE memory_state DROP CONSTRAINT memory_state_salience_source_check;
+ALTER TABLE memory_state ADD CONSTRAINT memory_state_salience_source_check
+  CHECK (salience_source IN ('caller', 'llm', 'heuristic')) NOT VALID;
 ALTER TABLE memories DROP COLUMN made_by;
 """
 

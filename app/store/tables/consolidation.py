@@ -17,6 +17,7 @@ merges = Table(
     Column("cohesion", REAL, nullable=False),
     Column("sources", Integer, nullable=False),
     Column("summary_id", Uuid),
+    Column("summary_version", Integer),
     Column("method", Text),
     Column("model", Text),
     labels("key_points"),
@@ -28,6 +29,7 @@ merges = Table(
     moment("created_at", needed=True),
     moment("decided_at"),
     Column("decided_by", Text),
+    Index("merges_stale", "tenant_id", "merge_id", postgresql_where=text("is_stale")),
     Index("merges_newest", "tenant_id", text("created_at DESC"), "merge_id"),
     Index("merges_summary", "tenant_id", "summary_id", unique=True, postgresql_where=text("summary_id IS NOT NULL")),
 )

@@ -1,0 +1,111 @@
+"""Runs of consolidation: what each has done, and how far a tenant's memories have been compared."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from datetime import datetime
+from typing import Any, Final, Literal
+from uuid import UUID
+
+from sqlalchemy import Connection, text
+
+Trigger = Literal["night", "count", "quota", "hand"]
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run as it stands.
+
+    Attributes:
+        looked_at: Memories that were new or changed.
+        clusters: Groups that they belong to.
+        linked: Groups that were linked.
+        merged: Memories that went into summaries.
+        summaries: How many were made, those made again included.
+        by_model: Of them by a model.
+        waiting: Groups that wait for somebody's yes.
+        characters_before: Of the texts that went into summaries.
+        characters_after: Of the summaries.
+    """
+
+    run_id: UUID
+    started_by: Trigger
+    level: str
+    as_of: datetime
+    started_at: datetime
+    finished_at: datetime | None
+    looked_at: int
+    clusters: int
+    linked: int
+    merged: int
+    summaries: int
+    by_model: int
+    waiting: int
+    characters_before: int
+    characters_after: int
+
+    @property
+    def reduction(self) -> float | None:
+        """By which share the texts became shorter; None where none was summarised."""
+        return 1 - self.characters_after / self.characters_before if self.characters_before else None
+
+
+_NAMES: Final = [each.name for each in fields(Run)]
+_COUNTS: Final = _NAMES[6:]
+
+
+def begin(tx: Connection, tenant_id: UUID, run_id: UUID, started_by: Trigger, level: str, as_of: datetime) -> UUID:
+    """Enter a run, unless the same was begun and left. Returns its id."""
+    values = {"tenant": tenant_id, "run_id": run_id, "started_by": started_by, "level": level, "as_of": as_of}
+    found: UUID = tx.execute(_BEGIN, values).scalar_one()
+    return found
+
+
+_BEGIN: Final = text("""
+WITH left_off AS (
+  SELECT run_id FROM consolidation_runs
+  WHERE tenant_id = :tenant AND started_by = :started_by AND level = :level AND as_of = :as_of AND finished_at IS NULL
+  LIMIT 1
+), begun AS (
+  INSERT INTO consolidation_runs (tenant_id, run_id, started_by, level, as_of)
+  SELECT :tenant, :run_id, :started_by, :level, :as_of WHERE NOT EXISTS (SELECT FROM left_off)
+  RETURNING run_id
+)
+SELECT run_id FROM left_off UNION ALL SELECT run_id FROM begun
+""")
+
+
+def count(tx: Connection, tenant_id: UUID, run_id: UUID, counts: Mapping[str, int]) -> None:
+    """Add to what a run has done."""
+    added = {name: counts[name] for name in _COUNTS if counts.get(name)}
+    if added:
+        assignments = ", ".join(f"{name} = {name} + :{name}" for name in added)
+        statement = f"UPDATE consolidation_runs SET {assignments} WHERE tenant_id = :tenant AND run_id = :run_id"  # noqa: S608
+        tx.execute(text(statement), {**added, "tenant": tenant_id, "run_id": run_id})
+
+
+def finish(tx: Connection, tenant_id: UUID, run_id: UUID) -> None:
+    """Enter that a run has ended."""
+    tx.execute(_FINISH, {"tenant": tenant_id, "run_id": run_id})
+
+
+_FINISH: Final = text("""
+UPDATE consolidation_runs SET finished_at = clock_timestamp()
+WHERE tenant_id = :tenant AND run_id = :run_id AND finished_at IS NULL
+""")
+
+
+def page(tx: Connection, tenant_id: UUID, older_than: tuple[datetime, UUID] | None, limit: int) -> list[Run]:
+    """Runs, the newest first, after the one given by when it was started and its id."""
+    started_at, run_id = older_than or (None, None)
+    values: dict[str, Any] = {"tenant": tenant_id, "at": started_at, "run_id": run_id, "limit": limit}
+    return [Run(*row) for row in tx.execute(_PAGE, values)]
+
+
+_PAGE: Final = text(f"""
+SELECT {", ".join(_NAMES)} FROM consolidation_runs
+WHERE tenant_id = :tenant AND (CAST(:at AS timestamptz) IS NULL OR started_at < :at
+  OR (started_at = :at AND run_id > CAST(:run_id AS uuid)))
+ORDER BY started_at DESC, run_id LIMIT :limit
+""")  # noqa: S608 - constants alone
