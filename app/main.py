@@ -13,6 +13,7 @@ from app import logs, queues
 from app.api import (
     admin,
     audit,
+    consolidation,
     dead_letters,
     erasures,
     forecast,
@@ -95,6 +96,7 @@ def build() -> ASGIApp:
         erasures,
         holds,
         audit,
+        consolidation,
         supersessions,
     ):
         app.include_router(module.router)

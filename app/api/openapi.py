@@ -8,6 +8,7 @@ import msgspec
 from fastapi import FastAPI
 
 from app.api.admin import NewKey, NewTenant
+from app.api.consolidation import Consolidate
 from app.api.dead_letters import Discard, DiscardMany, ReplayMany
 from app.api.forecast import Forecast
 from app.api.idempotency import KEY_MAX_CHARACTERS
@@ -40,6 +41,7 @@ _BODIES = {
     ("/v1/maintenance/cold", "post"): Due,
     ("/v1/maintenance/rebase", "post"): Due,
     ("/v1/maintenance/delete", "post"): Due,
+    ("/v1/maintenance/consolidate", "post"): Consolidate,
     ("/v1/schedule/{name}/run", "post"): Due,
     ("/v1/maintenance/selftest", "post"): SelfTest,
     ("/v1/privacy/erasures", "post"): NewErasure,

@@ -132,6 +132,7 @@ def _stored(row: Stored, live: Live | None) -> dict[str, Any]:
         "salience": {"value": row.salience, "source": row.salience_source, "criteria": row.criteria},
         "inferred": row.inferred,
         "promoted": row.promoted_at and {"at": row.promoted_at, "for": row.promoted_for},
+        "made_by": row.made_by,
         **_live(live),
         "status": _status(indexed=row.indexed, embedded=row.embedded),
     }
@@ -166,6 +167,7 @@ def _pending(waiting: Pending) -> dict[str, Any]:
         "salience": {"value": given.salience, "source": source, "criteria": None},
         "inferred": None,
         "promoted": None,
+        "made_by": "caller",
         **_live(None),
         "status": "pending",
     }

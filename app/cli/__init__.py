@@ -9,6 +9,7 @@ import typer
 from app.cli import (
     admin,
     audit,
+    consolidation,
     curve,
     dead_letters,
     demo,
@@ -76,6 +77,7 @@ for module in (
     dead_letters,
     reembed,
     holds,
+    consolidation,
     supersede,
 ):
     app.add_typer(module.router)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NoReturn
 
 import typer
 
@@ -19,11 +20,14 @@ if TYPE_CHECKING:
 PATIENCE_SECONDS: Final = 60.0
 PAGE: Final = 1000
 SHOWN: Final = 50
+Level = Literal["light", "medium", "aggressive"]
 _TIERS: Final = ("active", "archived", "cold", "deleted")
 
 router = typer.Typer()
 maintain = typer.Typer(
-    cls=Commands, help="Look after all memories: sweep, rebase, archive, cold, delete, selftest.", no_args_is_help=True
+    cls=Commands,
+    help="Look after all memories: sweep, consolidate, rebase, archive, cold, delete, selftest.",
+    no_args_is_help=True,
 )
 router.add_typer(
     maintain, name="maintain", epilog=examples("ebbing maintain sweep --dry-run", "ebbing maintain rebase --wait")
@@ -140,6 +144,63 @@ def selftest(
         _fail(job, as_json=as_json)
 
 
+@maintain.command(
+    epilog=examples("ebbing maintain consolidate --dry-run", "ebbing maintain consolidate --level light --wait")
+)
+def consolidate(
+    *,
+    level: Annotated[Level | None, typer.Option("--level", help="How much shorter; else as the policy says.")] = None,
+    dry_run: DryRun = False,
+    as_of: AsOf = None,
+    wait: Wait = False,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Merge what belongs together, as each night does; `ebbing consolidation` lists and undoes it."""
+    from app.cli.client import Api
+
+    path = "/v1/maintenance/consolidate"
+    given = {"as_of": as_of, "level": level}
+    wanted = {name: value for name, value in given.items() if value is not None}
+    with Api(find(url), patience_seconds=PATIENCE_SECONDS) as api:
+        if dry_run:
+            found = api.call("POST", path, json={**wanted, "dry_run": True, "limit": PAGE}, safe=True).body
+            _show_groups(found, as_json=as_json)
+            return
+        started = api.call("POST", path, json=wanted, safe=True).body
+        if wait:
+            _show_ended(follow(api, started["job_id"], quiet=as_json), as_json=as_json, tell=_merged)
+        elif as_json:
+            print_json(started)
+        else:
+            typer.echo(f"job {started['job_id']} is started")
+
+
+def _show_groups(found: dict[str, Any], *, as_json: bool) -> None:
+    if as_json:
+        print_json(found)
+        return
+    changes = found["changes"]
+    if changes:
+        rows = [
+            (each["action"], len(each["memories"]), len(each["kept"]), "yes" if each["waits"] else "", each["why"])
+            for each in changes[:SHOWN]
+        ]
+        print_table(["action", "memories", "kept", "waits", "why"], rows, right=["memories", "kept"])
+    if len(changes) > SHOWN:
+        typer.echo(f"… and {len(changes) - SHOWN:,} more: --json lists them all")
+    counts = found["counts"]
+    typer.echo(f"{counts['looked_at']:,} memories are new, in {counts['clusters']:,} groups")
+    if not found["complete"]:
+        typer.echo("There are more groups than were looked at.")
+
+
+def _merged(counts: dict[str, int]) -> str:
+    found = {"merged": "merged", "linked": "groups linked", "waiting": "groups wait"}
+    told = [f"{counts[name]:,} {words}" for name, words in found.items() if counts.get(name)]
+    return f"; {', '.join(told)}" if told else "; nothing to merge"
+
+
 def _run(kind: str, *, dry_run: bool, as_of: str | None, wait: bool, url: str | None, as_json: bool) -> None:
     from app.cli.client import Api
 
@@ -188,13 +249,19 @@ def _show_preview(found: dict[str, Any], *, as_json: bool) -> None:
     typer.echo(f"{found['counts']['looked_at']:,} memories are due{_tiers(found['counts'])}")
 
 
-def _show_ended(job: dict[str, Any], *, as_json: bool) -> None:
+def _show_ended(job: dict[str, Any], *, as_json: bool, tell: Callable[[dict[str, int]], str] | None = None) -> None:
     if as_json:
         print_json(job)
     if job["status"] != "done":
         _fail(job, as_json=as_json)
     if not as_json:
-        typer.echo(f"{job['done']:,} memories looked at{_tiers(job['counts'])}")
+        typer.echo(f"{job['done']:,} memories looked at{(tell or _tiers)(job['counts'])}")
+
+
+def _tiers(counts: dict[str, int]) -> str:
+    """How many memories have a new tier, by tier."""
+    found = [f"{counts[tier]:,} to {tier}" for tier in _TIERS if counts.get(tier)]
+    return f"; decay asks for {', '.join(found)}" if found else "; nothing changes its tier"
 
 
 def _fail(job: dict[str, Any], *, as_json: bool) -> NoReturn:

@@ -11,7 +11,7 @@ from msgspec import structs
 from app.domain.retrieval import explaining
 from app.domain.retrieval.request import SearchResult
 from app.services.gathered import Gathered
-from app.store import database, words
+from app.store import consolidation, database, words
 
 NOTHING: Final = frozenset[str](), frozenset[str]()
 
@@ -26,6 +26,7 @@ def explained(tenant_id: UUID, results: Sequence[SearchResult], gathered: Gather
     """
     found, lexemes = gathered.found, gathered.query.lexemes
     with database.tenant(tenant_id) as tx:
+        made = consolidation.summaries(tx, tenant_id, [result.id for result in results])
         said = words.said(tx, tenant_id, [result.id for result in results], list(lexemes))
     places = {candidate.memory_id: place for place, candidate in enumerate(found)}
     ranks = explaining.ranks(found)
@@ -37,6 +38,7 @@ def explained(tenant_id: UUID, results: Sequence[SearchResult], gathered: Gather
             "ranks": ranks[place] if place is not None else explaining.UNRANKED,
             "matched": explaining.spelled(own, gathered.asked, lexemes),
             "near": explaining.spelled(near, gathered.asked, lexemes),
+            "made_by": "consolidation" if result.id in made else "caller",
         }
         if place is not None:
             more["vitals"] = explaining.vitals(gathered.vitals, place)

@@ -302,3 +302,15 @@ FROM unnest(%(ids)s) AS id CROSS JOIN LATERAL (
   WHERE tenant_id = %(tenant)s AND memory_id = id AND deleted_at IS NULL OFFSET 0
 ) AS memory ORDER BY memory_id
 """  # noqa: S608 - constants alone
+
+
+def summaries(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> set[UUID]:
+    """Those of these memories that consolidation has made."""
+    found = driver(tx).execute(_SUMMARIES, {"tenant": tenant_id, "ids": Uuids(memory_ids)})
+    return {memory_id for (memory_id,) in found}
+
+
+_SUMMARIES: Final = """
+SELECT memory_id FROM memories
+WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s) AND made_by = 'consolidation'
+"""

@@ -58,6 +58,7 @@ class Stored:
     cross_domain_count: int
     promoted_at: datetime | None
     promoted_for: str | None
+    made_by: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +104,7 @@ _COLUMNS = """
     'topics', score.inferred_topics,
     'categories', CASE WHEN memory.categories = '{}' THEN score.inferred_categories ELSE '{}' END,
     'sensitivity', score.sensitivity) END AS inferred,
-  state.cross_domain_count, state.promoted_at, state.promoted_for
+  state.cross_domain_count, state.promoted_at, state.promoted_for, memory.made_by
 FROM memories AS memory
 LEFT JOIN scores AS score ON score.tenant_id = :tenant AND score.memory_id = memory.memory_id
   AND score.text_version = memory.text_version

@@ -16,7 +16,7 @@ ALTER TABLE memories ADD COLUMN made_by text NOT NULL DEFAULT 'caller'
   CHECK (made_by IN ('caller', 'consolidation'));
 ALTER TABLE memory_state DROP CONSTRAINT memory_state_salience_source_check;
 ALTER TABLE memory_state ADD CONSTRAINT memory_state_salience_source_check
-  CHECK (salience_source IN ('caller', 'llm', 'heuristic', 'consolidation')) NOT VALID;
+  CHECK (salience_source IN ('caller', 'llm', 'heuristic', 'consolidation'));
 CREATE INDEX memories_edited ON memories (tenant_id, updated_at, memory_id) WHERE updated_at IS NOT NULL;
 
 -- A group of memories that belong together and what became of them. Only `key_points` say something of them.
@@ -102,7 +102,7 @@ DROP INDEX memories_edited;
 UPDATE memory_state SET salience_source = 'heuristic' WHERE salience_source = 'consolidation';
 ALTER TABLE memory_state DROP CONSTRAINT memory_state_salience_source_check;
 ALTER TABLE memory_state ADD CONSTRAINT memory_state_salience_source_check
-  CHECK (salience_source IN ('caller', 'llm', 'heuristic')) NOT VALID;
+  CHECK (salience_source IN ('caller', 'llm', 'heuristic'));
 ALTER TABLE memories DROP COLUMN made_by;
 """
 

@@ -21,7 +21,7 @@ from tests.api.caller import Api, fields
 from tests.service import Service
 
 OPEN = "open"
-IDS = ("job_id", "letter_id", "hold_id", "erasure_id", "supersession_id")
+IDS = ("job_id", "letter_id", "hold_id", "merge_id", "erasure_id", "supersession_id")
 # Two memories of the caller's, once `path_of` has been asked for the path.
 LINKED = (str(UUID(int=1)), str(UUID(int=2)))
 
@@ -75,6 +75,15 @@ TABLE: dict[tuple[str, str], tuple[str, dict[str, Any], int]] = {
     ("POST", "/v1/maintenance/cold"): ("maintain", {"json": {"dry_run": True}}, 200),
     ("POST", "/v1/maintenance/rebase"): ("maintain", {"json": {"dry_run": True}}, 200),
     ("POST", "/v1/maintenance/delete"): ("maintain", {"json": {"dry_run": True}}, 200),
+    ("POST", "/v1/maintenance/consolidate"): ("maintain", {"json": {"dry_run": True}}, 200),
+    ("GET", "/v1/consolidation/runs"): ("maintain", {}, 200),
+    ("GET", "/v1/consolidation/merges"): ("maintain", {}, 200),
+    ("GET", "/v1/consolidation/merges/{merge_id}"): ("maintain", {}, 200),
+    ("GET", "/v1/consolidation/merges/{merge_id}/preview"): ("maintain", {}, 200),
+    ("POST", "/v1/consolidation/merges/{merge_id}/approve"): ("maintain", {}, 202),
+    ("POST", "/v1/consolidation/merges/{merge_id}/reject"): ("maintain", {}, 200),
+    ("POST", "/v1/consolidation/merges/{merge_id}/undo"): ("maintain", {}, 200),
+    ("GET", "/v1/memories/{memory_id}/lineage"): ("read", {}, 200),
     ("POST", "/v1/maintenance/selftest"): ("maintain", {"json": {"dry_run": True}}, 200),
     ("GET", "/v1/self-tests"): ("read", {}, 200),
     ("GET", "/v1/policy"): ("maintain", {}, 200),
@@ -123,6 +132,8 @@ def path_of(api: Api, path: str) -> str:
     for name, make in made.items():
         if f"{{{name}}}" in path:
             return path.format(**{name: make(api)})
+    if "{merge_id}" in path:
+        return path.format(merge_id=a_merge(api, "done" if path.endswith("undo") else "waiting"))
     if path == "/v1/links":
         name_two(api)
         return f"{path}?memory={LINKED[0]}"
@@ -167,6 +178,24 @@ def a_hold(api: Api) -> UUID:
 
 def an_erasure(api: Api) -> UUID:
     return erasures.request(api.tenant.tenant_id, Asked(Meant(subject="ann")), "y").erasure_id
+
+
+def a_merge(api: Api, status: str) -> UUID:
+    merge_id: UUID = api.service.one(
+        "INSERT INTO merges (tenant_id, merge_id, run_id, action, status, level, cohesion, sources, created_at) "
+        "VALUES (%s, gen_random_uuid(), gen_random_uuid(), %s, %s, 'medium', 0.8, 2, now()) RETURNING merge_id",
+        api.tenant.tenant_id,
+        "link" if status == "done" else "duplicates",
+        status,
+    )
+    for memory_id in api.remember("one", "another"):
+        api.service.rows(
+            "INSERT INTO lineage (tenant_id, merge_id, memory_id, text_version, part) VALUES (%s, %s, %s, 1, 'source')",
+            api.tenant.tenant_id,
+            merge_id,
+            memory_id,
+        )
+    return merge_id
 
 
 def key_with(api: Api, *scopes: str) -> str:

@@ -12,7 +12,7 @@ from uuid import UUID
 import pytest
 
 from app.domain.policy import Policy
-from app.services import consolidate, enrichment, rederiving
+from app.services import consolidate, enrichment, index, rederiving
 from app.store.work import NIL
 from tests.service import Service
 from tests.services import attic
@@ -39,6 +39,7 @@ class Alike:
             salience,
             ids,
         )
+        index.index(self.tenant_id, ids)  # their words have dates
         attic.swept(self.tenant_id)
         return sorted(ids)
 

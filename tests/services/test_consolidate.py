@@ -6,6 +6,7 @@ from datetime import timedelta
 
 from app.services import consolidate, counts, memories
 from app.store import database
+from app.store.memories import Stored
 from tests.services import attic, nights
 from tests.services.alike import BOATS, LIKE, Alike, alike
 
@@ -20,6 +21,8 @@ def test_a_large_group_becomes_one_summary_and_one_of_the_day_stays(alike: Alike
     assert sorted(alike.tiers(ids)) == ["active"] + ["archived"] * (len(ids) - 1)
     [summary_id] = alike.summaries()
     found = memories.get(alike.tenant_id, summary_id)
+    assert isinstance(found, Stored)
+    assert found.made_by == "consolidation"
     assert (found.subject, found.thread, found.tags, found.categories) == ("ann", "t", ["sea"], ["casual"])
     assert found.salience_source == "consolidation"
     assert attic.found(alike.tenant_id, "boat in the harbour")[0].id in {summary_id, *ids}
