@@ -30,7 +30,18 @@ import sys
 import obstore, zstandard
 from uuid import UUID
 from cryptography.hazmat.primitives.ciphers import aead
-from app.services import archive, cold, cold_restore, compaction, moves, removals, restores
+from app.services import (
+    archive,
+    cold,
+    cold_restore,
+    compaction,
+    consolidate,
+    moves,
+    rederiving,
+    removals,
+    restores,
+    undoing,
+)
 from app.store import database
 
 def work(what, tenant, *ids):
@@ -46,6 +57,14 @@ def work(what, tenant, *ids):
     elif what == "use":
         with database.tenant(UUID(tenant)) as tx:
             moves.note_restored(tx, UUID(tenant), restores.restore(tx, UUID(tenant), list(map(UUID, ids))), "archived")
+    elif what == "merge":
+        state = {}
+        while not (step := consolidate.carry_on(UUID(tenant), None, state, 0, by_hand=True)).finished:
+            state = step.state
+    elif what == "undo":
+        undoing.undo(UUID(tenant), UUID(ids[0]), "me")
+    elif what == "rederive":
+        rederiving.carry_on(UUID(tenant), None, UUID(int=0), 1e9)
     else:
         compaction.compact(UUID(tenant))
 
