@@ -118,7 +118,7 @@ def store(tenant_id: UUID, careful: Sequence[Arrival]) -> int:
         superseded = supersede.note(tx, tenant_id, _superseded(given, latest, written.aliases))
         new = written.changed - known.keys()
         work.add(tx, [work.INDEX], tenant_id, list(new))
-        rederiving.source_changed(tx, tenant_id, reworded)
+        rederiving.source_changed(tx, tenant_id, list(written.changed & known.keys()))
         work.add(tx, [work.SCORE], tenant_id, list(written.changed))
         work.add(tx, [work.EMBED], tenant_id, list({*new, *reworded, *later} - embedded))
         _hide(tx, tenant_id, list(written.changed))

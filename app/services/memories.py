@@ -50,6 +50,10 @@ PROTECTING_FIELDS = frozenset({"kind", "tags", "categories"})
 """What a decision about the memory's tier takes from what its caller said."""
 
 
+DERIVED_FIELDS = frozenset({"text", "speaker", "subject", "categories", "occurred_at"})
+"""What summaries take from a source."""
+
+
 @dataclass(frozen=True, slots=True)
 class Pending:
     """A memory that was accepted and isn't stored yet."""
@@ -123,8 +127,8 @@ def edit(tenant_id: UUID, memory_id: UUID, patch: MemoryPatch) -> Stored:
         supersessions.part(tx, tenant_id, [stored_id] if "subject" in changes else [])
         if again or SCORED_FIELDS & given.keys():
             work.add(tx, [work.SCORE], tenant_id, [stored_id])
+        rederiving.source_changed(tx, tenant_id, [stored_id] if DERIVED_FIELDS & changes.keys() else [])
         if before is not None:
-            rederiving.source_changed(tx, tenant_id, [stored_id])
             tenant_counts.add(tx, tenant_id, tenant_counts.of(tx, tenant_id, [stored_id]).less(before))
         moves.note_restored(tx, tenant_id, restored, "archived")
         edited = memories.get(tx, tenant_id, stored_id)

@@ -47,7 +47,7 @@ class _Case:
 
     Attributes:
         present: Its sources that are left, with what they say now.
-        gone: Those that are deleted.
+        gone: Those that are deleted, or about somebody else.
         version: Of its own text.
         tier: Where it is.
     """
@@ -141,12 +141,19 @@ def _read(tx: database.Transaction, tenant_id: UUID, merge_id: UUID) -> _Case | 
         return None
     ids = [each.memory_id for each in merges.ancestors(tx, tenant_id, [merge_id]) if each.part == "source"]
     own = consolidation.present(tx, tenant_id, [merge.summary_id])
-    present = consolidation.present(tx, tenant_id, ids)
+    present = _of_one_subject(consolidation.present(tx, tenant_id, ids), own)
     left = {each.memory_id for each in present}
     gone = [memory_id for memory_id in ids if memory_id not in left]
     if len(ids) < merge.sources and not gone:
         gone = [NIL]  # a source that was deleted for good isn't even named any more
     return _Case(merge, present, gone, own[0].text_version if own else None, own[0].tier if own else None)
+
+
+def _of_one_subject(present: list[Present], own: list[Present]) -> list[Present]:
+    """Without sources that are about somebody else by now: they count as gone."""
+    subjects = [each.subject for each in present]
+    about = own[0].subject if own and own[0].subject in subjects else next(iter(subjects), None)
+    return [each for each in present if each.subject == about]
 
 
 def _summary(tenant_id: UUID, case: _Case, form: Form) -> Summary:
@@ -176,7 +183,9 @@ def _write(
 def _rewrite(tx: database.Transaction, tenant_id: UUID, case: _Case, summary_id: UUID, summary: Summary) -> None:
     policy = policies.current(tx, tenant_id)
     embeddings.remove(tx, tenant_id, [summary_id])
-    memories.edit(tx, tenant_id, summary_id, {"text": summary.text})
+    categories = {label for each in case.present for label in each.categories}
+    strictest = sorted(categories.difference(policy.protection.never_forget_categories))
+    memories.edit(tx, tenant_id, summary_id, {"text": summary.text, "categories": strictest})
     words.index(tx, tenant_id, [summary_id], policy.language, policy.time_zone)
     columns = {
         "is_stale": False,

@@ -284,6 +284,8 @@ class Present:
     text: str = field(repr=False)
     text_version: int
     speaker: str | None
+    subject: str | None
+    categories: list[str]
     said_at: float
     tier: str
 
@@ -298,7 +300,8 @@ _PRESENT: Final = f"""
 SELECT memory.*, (
   SELECT tier FROM memory_state AS state WHERE state.tenant_id = %(tenant)s AND state.memory_id = memory.memory_id)
 FROM unnest(%(ids)s) AS id CROSS JOIN LATERAL (
-  SELECT memory_id, text, text_version, speaker, CAST(extract(epoch FROM {_SAID_AT}) AS float8) FROM memories
+  SELECT memory_id, text, text_version, speaker, subject, categories, CAST(extract(epoch FROM {_SAID_AT}) AS float8)
+  FROM memories
   WHERE tenant_id = %(tenant)s AND memory_id = id AND deleted_at IS NULL OFFSET 0
 ) AS memory ORDER BY memory_id
 """  # noqa: S608 - constants alone

@@ -12,7 +12,7 @@ SHAPE = {
     *("id", "text", "subject", "thread", "speaker", "external_id", "kind", "tags", "categories", "entities"),
     *("metadata", "occurred_at", "created_at", "updated_at", "accessed_at", "access_count", "tier", "strength"),
     *("importance", "multiplier", "salience", "inferred", "next_due_at", "next_review_at", "status"),
-    *("score", "decay_tier", "cross_domain_count", "promoted", "review", "summary"),
+    *("score", "decay_tier", "cross_domain_count", "promoted", "made_by", "review", "summary"),
     *("valid_from", "valid_to", "supersedes", "superseded_by"),
 }
 

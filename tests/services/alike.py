@@ -25,9 +25,9 @@ STATE = "to_jsonb(s) - 'next_due_at'"
 class Alike:
     """A tenant with groups of memories that say nearly the same."""
 
-    def __init__(self, service: Service, policy: Policy | None = None) -> None:
+    def __init__(self, service: Service, policy: Policy | None = None, tenant_id: UUID | None = None) -> None:
         self.service = service
-        self.tenant_id = service.tenant(policy).tenant_id
+        self.tenant_id = tenant_id or service.tenant(policy).tenant_id
 
     def remember(self, *texts: str, days: float = 20, salience: float = 0.1, **more: Any) -> list[UUID]:
         """Memories of some days ago, seen through all stages, and swept."""

@@ -137,6 +137,18 @@ def test_what_was_deleted_is_in_no_summary(alike: Alike) -> None:
     assert not any(counts.recount(alike.tenant_id))
 
 
+def test_what_is_about_somebody_else_by_now_leaves_the_summary(alike: Alike) -> None:
+    ids = alike.remember(*(text.replace("boat", f"boat of Quentin{n}") for n, text in enumerate(LIKE)), subject="ann")
+    alike.run()
+    [summary_id] = alike.summaries()
+    moved = next(each for each, tier in zip(ids, alike.tiers(ids), strict=True) if tier == "archived")
+    said = text_of(alike, moved).split("Quentin")[1][0]
+    memories.edit(alike.tenant_id, moved, MemoryPatch(subject="bob", categories=["health"]))
+    alike.rederive()
+    assert f"Quentin{said}" not in text_of(alike, summary_id)
+    assert alike.service.one("SELECT categories FROM memories WHERE memory_id = %s", summary_id) == []
+
+
 def test_what_somebody_has_written_into_a_summary_stays_until_a_source_is_deleted(alike: Alike) -> None:
     ids = alike.remember(*LIKE, subject="ann")
     alike.run()
