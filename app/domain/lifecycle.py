@@ -135,7 +135,7 @@ def never_forget(protection: Protection, standing: Standing, state: State, seen:
     semantic = standing.kinds == KINDS.index("semantic")
     return np.asarray(
         standing.is_marked
-        | _is_of(standing, protection.never_forget_kinds)
+        | is_of(standing, protection.never_forget_kinds)
         | (semantic & (seen.importance > protection.semantic_importance_above))
         | (state.access_count > protection.uses_above)
     )
@@ -144,11 +144,12 @@ def never_forget(protection: Protection, standing: Standing, state: State, seen:
 def _grace(protection: Protection, standing: Standing, now: Floats | float, seen: Seen) -> npt.NDArray[np.bool_]:
     young = now - standing.grace_from < protection.grace_days * DAY_SECONDS
     return np.asarray(
-        young | (seen.importance > protection.grace_importance_above) | _is_of(standing, protection.grace_kinds)
+        young | (seen.importance > protection.grace_importance_above) | is_of(standing, protection.grace_kinds)
     )
 
 
-def _is_of(standing: Standing, kinds: tuple[str, ...]) -> npt.NDArray[np.bool_]:
+def is_of(standing: Standing, kinds: tuple[str, ...]) -> npt.NDArray[np.bool_]:
+    """Whether each memory is of one of these kinds."""
     return np.isin(standing.kinds, [KINDS.index(kind) for kind in kinds])
 
 

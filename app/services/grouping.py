@@ -11,15 +11,18 @@ from datetime import datetime
 from uuid import UUID
 
 import numpy as np
+import numpy.typing as npt
 
 from app.domain import lifecycle
 from app.domain.consolidation import deciding
 from app.domain.consolidation.deciding import NO_THREAD, Members, Verdict
 from app.domain.consolidation.parameters import Consolidation, Level
 from app.domain.consolidation.records import Form, Group, Source
-from app.domain.dynamics.state import DAY_SECONDS
+from app.domain.dynamics.state import DAY_SECONDS, State
 from app.domain.dynamics.timeline import Era
+from app.domain.lifecycle import Standing
 from app.domain.policy import Policy
+from app.domain.protection import Protection
 from app.domain.tiers import Seen
 from app.services import strengths
 from app.store import consolidation as rows
@@ -145,7 +148,7 @@ def plan(
     held = strengths.brought(held, times, now)
     standing = standings.read(tx, tenant_id, held.ids, era.policy.protection)
     seen = strengths.look(era, held.state, now)
-    is_kept = ahead | standing.is_held | lifecycle.never_forget(era.policy.protection, standing, held.state, seen)
+    is_kept = ahead | _is_protected(era.policy.protection, standing, held.state, seen)
     ages = (now - standing.grace_from) / DAY_SECONDS
     on_day = rows.on_days(tx, tenant_id, {_day(fact) for fact in facts.values()}, era.policy.time_zone)
     on_day = {day: many - (fewer or {}).get(day, 0) for day, many in on_day.items()}
@@ -186,6 +189,16 @@ def plan(
     return era, plans
 
 
+def _is_protected(protection: Protection, standing: Standing, state: State, seen: Seen) -> npt.NDArray[np.bool_]:
+    """Whether something other than importance and days keeps a memory: a hold, an erasure, its marks, uses or kind."""
+    return np.asarray(
+        standing.is_held
+        | np.isfinite(standing.erase_at)
+        | lifecycle.never_forget(protection, standing, state, seen)
+        | lifecycle.is_of(standing, protection.grace_kinds)
+    )
+
+
 def _present(group: Group, facts: Mapping[UUID, Fact]) -> Group | None:
     """Those of a group that are still active; None where they are too few, or of different subjects."""
     ids = [memory_id for memory_id in group.ids if memory_id in facts]
@@ -198,7 +211,7 @@ def _day(fact: Fact) -> Day:
     return Day(fact.subject, fact.day)
 
 
-def _numbered(threads: Sequence[str | None]) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+def _numbered(threads: Sequence[str | None]) -> npt.NDArray[np.int64]:
     numbers: dict[str | None, int] = {None: NO_THREAD}
     return np.array([numbers.setdefault(thread, len(numbers)) for thread in threads], np.int64)
 

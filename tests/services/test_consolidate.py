@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from app.services import consolidate, counts, memories
+from app.domain.hold import Meant
+from app.services import consolidate, counts, holds, memories
 from app.store import database
 from app.store.memories import Stored
 from tests.services import attic, nights
@@ -93,9 +94,14 @@ def test_what_is_young_used_often_or_held_stays(alike: Alike) -> None:
     alike.service.rows("UPDATE memory_state SET access_count = 60 WHERE memory_id = %s", ids[0])
     alike.service.rows("UPDATE memories SET tags = '{decision}' WHERE memory_id = %s", ids[1])
     alike.service.rows("UPDATE memory_state SET restored_at = now() WHERE memory_id = %s", ids[2])
+    holds.place(alike.tenant_id, Meant(memory_ids=[ids[3]]), "case", "me")
     alike.run()
-    assert alike.tiers(ids[:3]) == ["active"] * 3
-    assert alike.tiers(ids[3:]).count("archived") == len(ids) - 3, "others of that day stay"
+    assert alike.tiers(ids) == ["active"] * 4 + ["archived"] * 2, "others of that day stay"
+
+
+def test_what_is_of_the_system_is_never_moved(alike: Alike) -> None:
+    alike.remember(*LIKE, subject="ann", kind="system")
+    assert not {"summaries", "linked"} & alike.run().keys()
 
 
 def test_as_of_an_earlier_moment_what_was_used_since_stays(alike: Alike) -> None:
