@@ -102,24 +102,24 @@ def _slice(tenant_id: UUID, run_id: UUID, terms: Terms, state: dict[str, Any], u
     tried = set(state.get("tried", ()))
     groups = [group for group in found.groups if group.ids[0].hex not in tried]
     chosen = archive.current_basis(tenant_id)
-    counts, done = Counter[str](), 0
+    counts = Counter[str]()
+    new = max(found.new, state.get("new", 0))  # what was merged isn't found again
     for made, among in _made(tenant_id, groups, terms):
         counts += merging.carry_out(tenant_id, run_id, terms, made, chosen) if made else Counter()
-        done += sum(len(group.ids) for group in among)
         tried |= {group.ids[0].hex for group in among}
         if time.monotonic() >= until and len(tried) < len(found.groups):
             _nudge(counts)
-            return Step(done, {**state, "tried": sorted(tried)}, finished=False, counts=dict(counts))
+            return Step(0, {**state, "tried": sorted(tried), "new": new}, finished=False, counts=dict(counts))
     failpoints.reach("merge.before_marks")
-    seen = Counter(looked_at=found.new, clusters=len(found.groups))
+    seen = Counter(looked_at=new, clusters=len(tried))
     with database.tenant(tenant_id) as tx:
         marks.write_marks(tx, tenant_id, found.marks)
         consolidation_runs.count(tx, tenant_id, run_id, seen)
         if found.finished:
             consolidation_runs.finish(tx, tenant_id, run_id)
     _nudge(counts)
-    left = {name: value for name, value in state.items() if name != "tried"}
-    return Step(found.new, left, finished=found.finished, counts=dict(counts + seen))
+    left = {name: value for name, value in state.items() if name not in ("tried", "new")}
+    return Step(new, left, finished=found.finished, counts=dict(counts + seen))
 
 
 def _nudge(counts: Counter[str]) -> None:

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import pytest
+
+from app.domain.consolidation.parameters import Consolidation
 from app.domain.hold import Meant
+from app.domain.policy import Policy
 from app.services import consolidate, counts, holds, memories
 from app.store import database
 from app.store.memories import Stored
+from tests.service import Service
 from tests.services import attic, nights
 from tests.services.alike import BOATS, LIKE, Alike, alike
 
@@ -110,3 +115,33 @@ def test_as_of_an_earlier_moment_what_was_used_since_stays(alike: Alike) -> None
         now = database.now(tx)
     alike.run(now - timedelta(hours=2))
     assert alike.tiers(ids) == ["active"] * len(ids)
+
+
+@pytest.mark.parametrize(("above", "trigger"), [(3, ["count"]), (10_000, [])])
+def test_a_night_that_is_not_for_it_does_it_where_there_is_much(
+    service: Service, above: int, trigger: list[str]
+) -> None:
+    alike = Alike(service, Policy(consolidation=Consolidation(at_night=False, memories_above=above)))
+    alike.remember(*LIKE, subject="ann")
+    nights.run(alike.tenant_id)
+    assert [by for (by,) in service.rows("SELECT started_by FROM consolidation_runs")] == trigger
+    assert len(alike.summaries()) == len(trigger)
+
+
+def test_a_level_by_hand_counts_instead_of_the_policys_and_the_ratio_is_recorded(alike: Alike) -> None:
+    alike.remember(*LIKE, subject="ann")
+    alike.run(level="light")
+    [(level, before, after)] = alike.service.rows(
+        "SELECT level, characters_before, characters_after FROM consolidation_runs"
+    )
+    assert level == alike.service.one("SELECT level FROM merges") == "light"
+    assert 0 < after < before
+
+
+def test_a_slice_that_is_left_in_the_middle_is_gone_on_with(alike: Alike, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(consolidate, "SOURCES", 1)
+    for subject in ("ann", "bob", "cat"):
+        alike.remember(*LIKE, subject=subject)
+    assert alike.run()["summaries"] == 3
+    assert alike.service.one("SELECT clusters FROM consolidation_runs") == 3
+    alike.check()

@@ -15,7 +15,6 @@ from app.domain.consolidation.parameters import Consolidation, Level
 from app.domain.dynamics.ops import Floats
 
 Action = Literal["link", "summary", "support", "narrative", "duplicates"]
-ACTIONS: Final = ("link", "summary", "support", "narrative", "duplicates")
 
 LINKED_MOST: Final = 3
 """Groups up to this size are linked; larger ones are summarised."""
