@@ -104,7 +104,7 @@ def _slice(tenant_id: UUID, run_id: UUID, terms: Terms, state: dict[str, Any], u
     chosen = archive.current_basis(tenant_id)
     counts = Counter[str]()
     new = max(found.new, state.get("new", 0))  # what was merged isn't found again
-    for made, among in _made(tenant_id, groups, terms):
+    for made, among in made_groups(tenant_id, groups, terms):
         counts += merging.carry_out(tenant_id, run_id, terms, made, chosen) if made else Counter()
         tried |= {group.ids[0].hex for group in among}
         if time.monotonic() >= until and len(tried) < len(found.groups):
@@ -135,7 +135,7 @@ def _found(tenant_id: UUID, terms: Terms, marked: candidates.Marks | None = None
     return candidates.next_slice(tenant_id, terms.as_of, marked, rules)
 
 
-def _made(tenant_id: UUID, groups: Sequence[Group], terms: Terms) -> Iterator[tuple[list[Made], Sequence[Group]]]:
+def made_groups(tenant_id: UUID, groups: Sequence[Group], terms: Terms) -> Iterator[tuple[list[Made], Sequence[Group]]]:
     """Groups with their summaries, a transaction's worth at a time, and the groups that were looked at for it."""
     for some in _pieces(groups):
         with database.tenant(tenant_id) as tx:

@@ -9,8 +9,11 @@ from functools import partial
 from typing import Any
 from uuid import UUID, uuid4
 
+from app.domain.consolidation.records import Group
 from app.domain.jobs import Job
-from app.services import archive, cold, cold_restore, night, tenants
+from app.services import archive, cold, cold_restore, consolidate, merging, night, tenants
+from app.services.grouping import Terms
+from app.store import consolidation_runs, database
 from ops.bench import aged
 from ops.bench.figures import Figure, Goal, Plan
 from ops.bench.place import Place
@@ -18,6 +21,7 @@ from ops.bench.search import fill
 
 MOVED = 5_000
 RESTORED = 20
+GROUP = 8
 NIGHT_ROWS, DUE_SHARE = 100_000, 0.01
 ARCHIVED_DAYS, COLD_DAYS = 27, 40
 """How old memories of salience ½ are that decay wants there."""
@@ -46,9 +50,32 @@ def measure(place: Place, plan: Plan) -> Iterator[Figure]:
     yield Figure("cold storage: objects for 1,000 memories", "", [objects * 1_000 / records])
     yield Figure("cold storage: KB for 1,000 memories", "KB", [sizes / records])
     yield Figure("restore of one out of cold storage", "ms", restored, goal=Goal(most=1_000))
+    size = plan.size(1_000, 200)
+    took = [_merged(place, size) for _ in range(rounds)]
+    yield Figure(f"merging {size:,} memories in groups of {GROUP}, without a model", "s", took, goal=Goal(most=1))
     place.empty()
     yield _night(place, plan)
     place.empty()
+
+
+def _merged(place: Place, size: int) -> float:
+    """Seconds to merge memories whose groups are known, extractive summaries included."""
+    place.empty()
+    tenant, _ = tenants.create("merging")
+    ids = fill(place, tenant.tenant_id, size)
+    _age(place, tenant.tenant_id, ARCHIVED_DAYS)
+    groups = [Group(sorted(ids[start : start + GROUP]), 0.9) for start in range(0, size, GROUP)]
+    terms, run_id = Terms(datetime.now(UTC), "medium"), uuid4()
+    with database.tenant(tenant.tenant_id) as tx:
+        consolidation_runs.begin(tx, tenant.tenant_id, run_id, "hand", terms.level, terms.as_of)
+    started = time.perf_counter()
+    merged = 0
+    for made, _ in consolidate.made_groups(tenant.tenant_id, groups, terms):
+        merged += merging.carry_out(tenant.tenant_id, run_id, terms, made, None)["merged"]
+    took = time.perf_counter() - started
+    if merged < size / 2:
+        raise RuntimeError(f"only {merged} of {size} were merged")
+    return took
 
 
 def _age(place: Place, tenant_id: UUID, days: int) -> None:
