@@ -269,9 +269,3 @@ def _fail(job: dict[str, Any], *, as_json: bool) -> NoReturn:
         raise typer.Exit(Code.FAILED)
     reason = f" ({plain(job['error'])})" if job.get("error") else ""
     raise Failure(f"the job {job['id']} is {job['status']}{reason}: what it has done stays")
-
-
-def _tiers(counts: dict[str, int]) -> str:
-    """How many memories have a new tier, by tier."""
-    found = [f"{counts[tier]:,} to {tier}" for tier in _TIERS if counts.get(tier)]
-    return f"; decay asks for {', '.join(found)}" if found else "; nothing changes its tier"

@@ -96,29 +96,28 @@ def store(tenant_id: UUID, careful: Sequence[Arrival]) -> int:
                 if row.given.kind is not None
             }
             memories.set_kinds(tx, tenant_id, kinds)
-            tiers.look_again(tx, tenant_id, list(written.changed & known.keys()))
-        thawed = list(cold.places(tx, tenant_id, list(written.changed & known.keys())))
+            updated = list(written.changed & known.keys())
+            tiers.look_again(tx, tenant_id, updated)
+        thawed = list(cold.places(tx, tenant_id, updated))
         cold_restore.come_back(tx, tenant_id, thawed)
         later |= embeddings.remove(tx, tenant_id, reworded)
-        back = restores.restore(tx, tenant_id, list(written.changed & known.keys()))
+        back = restores.restore(tx, tenant_id, updated)
         if reworded:
             policy = policies.current(tx, tenant_id)
             words.index(tx, tenant_id, [*reworded, *former], policy.language, policy.time_zone)
         cold_restore.discard(tx, tenant_id, thawed)
-        through = {row.memory_id: latest[key].memory_id for key, row in overtaken}
-        final = {row: written.aliases.get(stored, stored) for row, stored in through.items()}
-        memories.add_aliases(tx, tenant_id, {**written.aliases, **final})
+        _alias(tx, tenant_id, latest, overtaken, written.aliases)
         vectors = {
             written.aliases.get(row.memory_id, row.memory_id): row.given.embedding
             for row in latest.values()
             if row.given.embedding is not None
         }
         embedded = _write_vectors(tx, tenant_id, written.versions, vectors)
-        supersessions.part(tx, tenant_id, list(written.changed & known.keys()))
+        supersessions.part(tx, tenant_id, updated)
         superseded = supersede.note(tx, tenant_id, _superseded(given, latest, written.aliases))
         new = written.changed - known.keys()
         work.add(tx, [work.INDEX], tenant_id, list(new))
-        rederiving.source_changed(tx, tenant_id, list(written.changed & known.keys()))
+        rederiving.source_changed(tx, tenant_id, updated)
         work.add(tx, [work.SCORE], tenant_id, list(written.changed))
         work.add(tx, [work.EMBED], tenant_id, list({*new, *reworded, *later} - embedded))
         _hide(tx, tenant_id, list(written.changed))
@@ -128,6 +127,19 @@ def store(tenant_id: UUID, careful: Sequence[Arrival]) -> int:
         if thawed or back:
             audit.enter(tx, tenant_id, "memories_restored", ids=[*thawed, *back])
     return len(written.changed)
+
+
+def _alias(
+    tx: database.Transaction,
+    tenant_id: UUID,
+    latest: Mapping[str | UUID, NewMemory],
+    overtaken: Sequence[tuple[str | UUID, NewMemory]],
+    aliases: Mapping[UUID, UUID],
+) -> None:
+    """Let ids that were answered for repeats lead to the memories that these became."""
+    through = {row.memory_id: latest[key].memory_id for key, row in overtaken}
+    final = {row: aliases.get(stored, stored) for row, stored in through.items()}
+    memories.add_aliases(tx, tenant_id, {**aliases, **final})
 
 
 def _living(tx: database.Transaction, tenant_id: UUID, given: list[NewMemory]) -> list[NewMemory]:
