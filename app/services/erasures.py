@@ -16,7 +16,7 @@ from app.domain.jobs import Job, Step
 from app.domain.privacy import clocks
 from app.domain.privacy.clocks import Law
 from app.errors import Conflict, NotFound
-from app.services import audit
+from app.services import audit, rederiving
 from app.store import database, embeddings, erasures, hidden, holds, jobs, supersessions, tenant_counts, words, work
 from app.store.erasures import Erasure, Matching
 from app.store.tenant_counts import Counts
@@ -139,7 +139,7 @@ def _new(now: datetime, asked: Asked, requested_by: str) -> Erasure:
 
 
 def _hide(tx: database.Transaction, tenant_id: UUID, erasure_id: UUID, scope: Meant) -> tuple[int, Counts]:
-    """Hide what meets a scope, and the summaries that were made of it.
+    """Hide what meets a scope, and the summaries that were made of it, until they are made again of what remains.
 
     Returns:
         How many memories are hidden by this, summaries included; and what they take from the tenant's numbers.
@@ -147,6 +147,7 @@ def _hide(tx: database.Transaction, tenant_id: UUID, erasure_id: UUID, scope: Me
     found = erasures.hide(tx, tenant_id, erasure_id, scope)
     made_of = erasures.summaries_of(tx, tenant_id, found.ids)
     summaries = erasures.hide(tx, tenant_id, erasure_id, Meant(memory_ids=made_of))
+    rederiving.source_changed(tx, tenant_id, found.ids)
     gone = tenant_counts.NONE.less(found.counts).less(summaries.counts)
     return len(found.ids) + len(summaries.ids), gone
 

@@ -22,6 +22,7 @@ from app.store import (
     consolidation_runs,
     database,
     embeddings,
+    erasures,
     holds,
     jobs,
     memories,
@@ -60,13 +61,14 @@ class _Case:
 
     @property
     def stays(self) -> bool:
-        """Whether it is left stale: somebody has written it."""
-        return self.version is not None and self.version != self.merge.summary_version and not self.gone
+        """Whether it is left stale: somebody has written it, or it goes with the erasure that has hidden it."""
+        by_hand = self.version is not None and self.version != self.merge.summary_version and not self.gone
+        return by_hand or (self.tier == "hidden" and not self.present)
 
     @property
     def goes(self) -> bool:
         """Whether nothing can be made of it: no source is left, or its text isn't in the active indexes."""
-        return not self.present or self.tier != "active"
+        return not self.present or self.tier not in {"active", "hidden"}
 
 
 def source_changed(tx: database.Transaction, tenant_id: UUID, memory_ids: list[UUID]) -> None:
@@ -141,6 +143,7 @@ def _read(tx: database.Transaction, tenant_id: UUID, merge_id: UUID) -> _Case | 
         return None
     ids = [each.memory_id for each in merges.ancestors(tx, tenant_id, [merge_id]) if each.part == "source"]
     own = consolidation.present(tx, tenant_id, [merge.summary_id])
+    own = own or consolidation.hidden(tx, tenant_id, merge.summary_id)
     present = _of_one_subject(consolidation.present(tx, tenant_id, ids), own)
     left = {each.memory_id for each in present}
     gone = [memory_id for memory_id in ids if memory_id not in left]
@@ -167,6 +170,8 @@ def _write(
 ) -> Counter[str]:
     merge_id = case.merge.merge_id
     with tenant_counts.changing(tx, tenant_id, [summary_id]):
+        if case.tier == "hidden":  # by an erasure of what it says no longer
+            erasures.show_again(tx, tenant_id, among=[summary_id])
         if summary is None:
             removal.remove(tx, tenant_id, [summary_id])
             merges.change(tx, tenant_id, merge_id, {"is_stale": False})

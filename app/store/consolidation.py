@@ -307,6 +307,20 @@ FROM unnest(%(ids)s) AS id CROSS JOIN LATERAL (
 """  # noqa: S608 - constants alone
 
 
+def hidden(tx: Connection, tenant_id: UUID, summary_id: UUID) -> list[Present]:
+    """A summary that an open erasure has hidden; its tier is `hidden` where it was active, else that where it was."""
+    found = driver(tx).execute(_HIDDEN, {"tenant": tenant_id, "id": summary_id})
+    return [Present(*row) for row in found]
+
+
+_HIDDEN: Final = f"""
+SELECT memory_id, text, text_version, speaker, subject, categories, CAST(extract(epoch FROM {_SAID_AT}) AS float8),
+  CASE WHEN tier = 'active' THEN 'hidden' ELSE tier END
+FROM memories JOIN hidden_memories AS hidden USING (tenant_id, memory_id)
+WHERE tenant_id = %(tenant)s AND memory_id = %(id)s
+"""  # noqa: S608 - constants alone
+
+
 def summaries(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> set[UUID]:
     """Those of these memories that consolidation has made."""
     found = driver(tx).execute(_SUMMARIES, {"tenant": tenant_id, "ids": Uuids(memory_ids)})

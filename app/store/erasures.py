@@ -324,22 +324,27 @@ def _hidden(row: Row[Any]) -> Hidden:
     return Hidden(list(row.ids), Counts(row.active, row.archived, row.cold, row.text_bytes))
 
 
-def show_again(tx: Connection, tenant_id: UUID, erasure_id: UUID) -> Hidden:
-    """Let what an erasure has hidden be found again, each in the tier where it was.
+def show_again(
+    tx: Connection, tenant_id: UUID, erasure_id: UUID | None = None, among: Sequence[UUID] | None = None
+) -> Hidden:
+    """Let what an erasure has hidden, or these memories, be found again, each in the tier where it was.
 
     A memory whose external id another has by now comes back without it.
 
     Returns:
         Those that came back; what search finds them by is the caller's to see to.
     """
-    return _hidden(tx.execute(_SHOW_AGAIN, {"tenant": tenant_id, "erasure_id": erasure_id}).one())
+    return _hidden(
+        tx.execute(_SHOW_AGAIN, {"tenant": tenant_id, "erasure_id": erasure_id, "among": list(among or ())}).one()
+    )
 
 
 _SHOW_AGAIN: Final = text(f"""
 WITH locked AS MATERIALIZED (
   SELECT memory_id FROM memories
   WHERE tenant_id = :tenant AND memory_id = ANY (ARRAY(
-    SELECT memory_id FROM hidden_memories WHERE tenant_id = :tenant AND erasure_id = :erasure_id))
+    SELECT memory_id FROM hidden_memories
+    WHERE tenant_id = :tenant AND (erasure_id = :erasure_id OR memory_id = ANY (CAST(:among AS uuid[])))))
   ORDER BY memory_id FOR UPDATE
 ), back AS MATERIALIZED (
   DELETE FROM hidden_memories WHERE tenant_id = :tenant AND memory_id IN (SELECT memory_id FROM locked)

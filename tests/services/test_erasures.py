@@ -12,12 +12,13 @@ from app.domain.hold import Meant
 from app.domain.ids import new_base
 from app.domain.retrieval.request import SearchRequest
 from app.errors import Conflict, NotFound
-from app.services import audit, counts, erasures, holds, jobs, memories, search
+from app.services import audit, counts, erasures, holds, memories, search
 from app.services.erasures import Asked
 from app.store import database, tenant_counts
 from app.store.erasures import Erasure
 from app.store.memories import Filters
 from tests.service import Service
+from tests.services.grave import worked
 
 PEOPLE = (
     {"text": "Ann likes gooseberries", "subject": "ann", "thread": "t"},
@@ -42,18 +43,7 @@ class Household:
 
     def work(self) -> None:
         """Carry out the jobs that are due."""
-        for _ in range(50):
-            due = self.service.rows(
-                "SELECT job_id FROM jobs WHERE status IN ('queued', 'running') AND claimed_until <= now() "
-                "OR (status = 'queued' AND claim IS NOT NULL)"
-            )
-            if not due:
-                return
-            for (job_id,) in due:
-                self.service.rows("UPDATE jobs SET claim = gen_random_uuid() WHERE job_id = %s", job_id)
-                jobs.carry_on(job_id)
-            self.service.work()
-        raise AssertionError("jobs without an end")
+        worked(self.service)
 
     def found(self, query: str) -> list[str]:
         request = SearchRequest(query=query, tiers=("active", "archived"), reinforce=False)

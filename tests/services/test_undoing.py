@@ -14,10 +14,12 @@ from app.domain.jobs import Job
 from app.domain.memory import MemoryPatch
 from app.domain.policy import Policy
 from app.errors import Conflict, NotFound
-from app.services import approving, consolidate, counts, holds, memories, merges, undoing
+from app.services import approving, consolidate, counts, erasures, holds, memories, merges, undoing
+from app.services.erasures import Asked
 from tests.service import Service
 from tests.services import attic
 from tests.services.alike import LIKE, Alike, alike
+from tests.services.grave import erased, worked
 
 __all__ = ["alike"]
 
@@ -132,6 +134,9 @@ def test_what_was_deleted_is_in_no_summary(alike: Alike) -> None:
     for memory_id in gone[1:]:
         memories.delete(alike.tenant_id, memory_id)
     alike.rederive()
+    with pytest.raises(NotFound):
+        memories.get(alike.tenant_id, summary_id)
+    erased(alike.tenant_id)
     assert not alike.summaries()
     assert alike.merges()[0][1] == "gone"
     assert not any(counts.recount(alike.tenant_id))
@@ -223,3 +228,32 @@ def test_what_happens_while_a_summary_is_written_wins(alike: Alike, act: str, mo
     assert len(alike.summaries()) == 1
     assert not any(counts.recount(alike.tenant_id))
     alike.check()
+
+
+def test_an_erased_source_leaves_its_summary_which_says_nothing_of_it(alike: Alike) -> None:
+    ids = alike.remember(*LIKE, subject="ann")
+    alike.run()
+    [summary_id] = alike.summaries()
+    gone = next(each for each, tier in zip(ids, alike.tiers(ids), strict=True) if tier == "archived")
+    said = text_of(alike, gone)
+    asked = erasures.request(alike.tenant_id, Asked(Meant(memory_ids=[gone]), "gdpr", 0), "key")
+    with pytest.raises(NotFound):
+        memories.get(alike.tenant_id, summary_id)
+    worked(alike.service)
+    assert erasures.get(alike.tenant_id, asked.erasure_id).status == "verified"
+    assert alike.summaries() == [summary_id]
+    assert memories.get(alike.tenant_id, summary_id).memory_id == summary_id
+    assert said not in text_of(alike, summary_id)
+    assert alike.service.rows("SELECT FROM lineage WHERE memory_id = %s", gone) == []
+    assert not any(counts.recount(alike.tenant_id))
+    alike.check()
+
+
+def test_with_all_of_its_sources_a_summary_is_erased(alike: Alike) -> None:
+    alike.remember(*LIKE, subject="ann")
+    alike.run()
+    asked = erasures.request(alike.tenant_id, Asked(Meant(subject="ann"), "gdpr", 0), "key")
+    worked(alike.service)
+    assert erasures.get(alike.tenant_id, asked.erasure_id).status == "verified"
+    assert alike.service.rows("SELECT FROM memories") == []
+    assert alike.service.rows("SELECT FROM merges WHERE key_points <> '{}'") == []
