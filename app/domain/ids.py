@@ -52,6 +52,11 @@ def unix_ms_of(memory_id: UUID) -> int:
     return int.from_bytes(memory_id.bytes[:6], "big")
 
 
+def first_uuid(unix_ms: int) -> UUID:
+    """What no id of a memory that was accepted before this moment is above, and none from then on is below."""
+    return UUID(int=unix_ms << 80)
+
+
 def first_seq(entry_id: str) -> int:
     """The place in the order of speaking of an entry's first memory; memory `i` is this plus `i`.
 
