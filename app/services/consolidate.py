@@ -26,6 +26,7 @@ from app.services.rebase import STEP_SECONDS, moment_of
 from app.services.summaries import Wanted
 from app.store import candidates as marks
 from app.store import consolidation_runs, database, tenant_counts
+from app.store.candidates import Marks
 from app.store.consolidation import Day
 from app.store.consolidation_runs import Trigger
 
@@ -113,7 +114,7 @@ def _slice(tenant_id: UUID, run_id: UUID, terms: Terms, state: dict[str, Any], u
     failpoints.reach("merge.before_marks")
     seen = Counter(looked_at=new, clusters=len(tried))
     with database.tenant(tenant_id) as tx:
-        marks.write_marks(tx, tenant_id, found.marks)
+        marks.advance_marks(tx, tenant_id, found.marks)
         consolidation_runs.count(tx, tenant_id, run_id, seen)
         if found.finished:
             consolidation_runs.finish(tx, tenant_id, run_id)
@@ -127,7 +128,7 @@ def _nudge(counts: Counter[str]) -> None:
         queues.nudge(queues.EMBED_MEMORIES)
 
 
-def _found(tenant_id: UUID, terms: Terms, marked: candidates.Marks | None = None) -> Found:
+def _found(tenant_id: UUID, terms: Terms, marked: Marks | None = None) -> Found:
     rules = policies.current(tenant_id).consolidation
     if marked is None:
         with database.tenant(tenant_id) as tx:
