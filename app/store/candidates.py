@@ -54,7 +54,7 @@ WHERE tenant_id = :tenant
 """)
 
 
-def advance_marks(tx: Connection, tenant_id: UUID, marks: Marks) -> None:
+def write_marks(tx: Connection, tenant_id: UUID, marks: Marks) -> None:
     """Note how far they have been compared now, in the transaction that writes what came of it; never less far."""
     given: list[dict[str, Any]] = [{"age": "settled", "id": marks.settled, "at": None}]
     if marks.old is not None:

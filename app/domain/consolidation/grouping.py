@@ -227,7 +227,7 @@ def _linked(part: _Part, members: Places, rules: Consolidation) -> Iterator[Plac
 
 
 def _dense(part: _Part, members: Places, rules: Consolidation) -> Iterator[Places]:
-    """Cut by density; of very few there is none."""
+    """Cut by density, then as by linkage, since a chain is as dense as a ball; of very few there is no density."""
     if len(members) <= 3:
         yield from _linked(part, members, rules)
         return
@@ -238,7 +238,9 @@ def _dense(part: _Part, members: Places, rules: Consolidation) -> Iterator[Place
     np.fill_diagonal(distances, 0)
     model = HDBSCAN(min_cluster_size=2, metric="precomputed", allow_single_cluster=True, copy=False)
     labels = model.fit_predict(distances)
-    yield from (members[places] for places in _by_label(labels.tolist()) if labels[places[0]] >= 0 and len(places) > 1)
+    for places in _by_label(labels.tolist()):
+        if labels[places[0]] >= 0:
+            yield from _linked(part, members[places], rules)
 
 
 def _by_label(labels: Sequence[str | int | None]) -> list[Places]:
