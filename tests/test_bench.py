@@ -68,7 +68,18 @@ def test_help_has_examples_and_names_the_benchmarks() -> None:
     done = bench("--help")
     assert done.returncode == 0
     assert "make bench ARGS=" in done.stdout
-    for name in ("ingest", "drain", "stages", "search", "rating", "reembed", "strength", "upkeep", "startup"):
+    for name in (
+        "ingest",
+        "drain",
+        "stages",
+        "search",
+        "rating",
+        "reembed",
+        "strength",
+        "upkeep",
+        "consolidation",
+        "startup",
+    ):
         assert name in done.stdout
 
 

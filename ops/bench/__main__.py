@@ -13,7 +13,19 @@ from typing import NoReturn
 
 from rich.console import Console
 
-from ops.bench import drain, ingest, lifecycle, rating, reembed, search, stages, startup, strength, upkeep
+from ops.bench import (
+    consolidation,
+    drain,
+    ingest,
+    lifecycle,
+    rating,
+    reembed,
+    search,
+    stages,
+    startup,
+    strength,
+    upkeep,
+)
 from ops.bench.figures import Figure, Plan, result, show
 from ops.bench.place import Place
 
@@ -27,6 +39,7 @@ BENCHMARKS: dict[str, Callable[[Place, Plan], Iterator[Figure]]] = {
     "strength": strength.measure,
     "upkeep": upkeep.measure,
     "lifecycle": lifecycle.measure,
+    "consolidation": consolidation.measure,
     "startup": startup.measure,
 }
 

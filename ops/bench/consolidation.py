@@ -1,0 +1,165 @@
+"""Consolidation: finding what belongs together among what is new and what is old, without merging it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+from typing import Final
+from uuid import UUID
+
+import numpy as np
+import psycopg
+from numpy.typing import NDArray
+from psycopg import sql
+
+from app.domain.consolidation.parameters import Consolidation
+from app.domain.ids import first_uuid
+from app.services import candidates, tenants
+from app.services.candidates import Found
+from app.store import database, spaces
+from app.store.candidates import Marks
+from app.store.packed import Halfvecs, Uuids
+from ops.bench.figures import NO_GOAL, Figure, Goal, Plan
+from ops.bench.floors import statements
+from ops.bench.place import ROOT, Place
+
+NEW = 1_000
+OLD = (0, 1_000, 10_000, 100_000)
+DIMENSIONS = 256
+"""As the bundled embedder gives."""
+FLOOR: Final = "vectors read once + a product"
+NOTE = f"{DIMENSIONS} dimensions; half of the memories in groups of about ten, the others near to nobody"
+_AS_OF: Final = datetime(2026, 7, 1, tzinfo=UTC)
+_GROUP_SIZE: Final = 10
+_THREAD_SIZE: Final = 20
+_LOT: Final = 5_000
+_HEAD: Final = 19
+"""Bytes before the first row of a binary COPY."""
+_SQL = statements("consolidation")
+
+
+def measure(place: Place, plan: Plan) -> Iterator[Figure]:
+    """Seconds of a slice by what is old beside it, and the most memory that a process needs for it."""
+    place.empty()
+    each: dict[int, list[float]] = {}
+    new = plan.size(NEW, 100)
+    for whole in OLD[:3] if plan.quick else OLD:
+        old = plan.size(whole, whole // 10)
+        tenant_id, marks = _filled(place, old, new)
+        work = f"groups of {new:,} new memories" + (f" beside {old:,}" if old else "")
+        seconds = 2.5 if whole == OLD[-1] else 1 if not whole else None
+        with psycopg.connect(place.owner_url, autocommit=True) as connection:
+            ours, floor = partial(_timed, tenant_id, marks), partial(_floor, connection, tenant_id, new)
+            found, _ = _slice(tenant_id, marks), floor()
+            took, bare = plan.rounds(ours, floor)
+        if found.new != new or not found.groups:
+            raise RuntimeError(f"{found.new} memories were compared, {len(found.groups)} groups found")
+        each[old] = took
+        yield Figure(work, "s", took, FLOOR, bare, Goal(most=seconds) if seconds else NO_GOAL, note=NOTE)
+        least = _peak(tenant_id, None)
+        peaks = [_peak(tenant_id, marks) for _ in range(min(plan.repeats, 3))]
+        goal = Goal(most=500) if whole == OLD[-1] else NO_GOAL
+        yield Figure(f"{work}: peak memory", "MiB", peaks, "the process before it", [least] * len(peaks), goal)
+    *_, smaller, last = each
+    yield Figure(f"groups, growth: beside {last:,}", "s", each[last], f"beside {smaller:,}", each[smaller])
+    place.empty()
+
+
+def _filled(place: Place, old: int, new: int) -> tuple[UUID, Marks]:
+    """A tenant with so many memories, an id a minute, and marks after the old ones."""
+    tenant, _ = tenants.create(f"consolidation {old}")
+    with database.shared() as tx:
+        space = spaces.ensure(tx, "bench", DIMENSIONS, "local").space_id
+        spaces.adopt(tx, tenant.tenant_id, space)
+    count = old + new
+    rng = np.random.default_rng(count)
+    middles = rng.normal(size=(max(count // _GROUP_SIZE, 1), DIMENSIONS)).astype(np.float32)
+    newest = _AS_OF - timedelta(days=8)
+    ids = [first_uuid(int((newest - timedelta(minutes=count - n)).timestamp() * 1000)) for n in range(count)]
+    for start in range(0, count, _LOT):
+        lot = ids[start : start + _LOT]
+        vectors = middles[rng.integers(0, len(middles), len(lot))]
+        noise = rng.normal(size=vectors.shape).astype(np.float32)
+        vectors = vectors + noise * rng.choice(np.array([0.4, 2], np.float32), size=(len(lot), 1))
+        vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+        values = {"tenant": tenant.tenant_id, "ids": Uuids(lot), "space": space, "start": start}
+        place.owner.execute(_MEMORIES, values | {"thread": _THREAD_SIZE, "at": newest, "count": count})
+        place.owner.execute(_VECTORS, values | {"vectors": Halfvecs(vectors)})
+    place.owner.execute("VACUUM ANALYZE memories, memory_state, embeddings")
+    after = ids[old - 1] if old else UUID(int=0)
+    return tenant.tenant_id, Marks(after, ids[-1], _AS_OF)
+
+
+_MEMORIES: Final = """
+WITH
+  given AS (
+    SELECT memory_id, n, %(at)s - (%(count)s - %(start)s - n) * interval '1 minute' AS at
+    FROM unnest(%(ids)s) WITH ORDINALITY AS given (memory_id, n)
+  ),
+  states AS (
+    INSERT INTO memory_state (tenant_id, memory_id, created_at, accessed_at, anchored_at)
+    SELECT %(tenant)s, memory_id, at, at, at FROM given
+  )
+INSERT INTO memories (tenant_id, memory_id, seq, thread, text, entities, created_at)
+SELECT %(tenant)s, memory_id, %(start)s + n, 'thread ' || (%(start)s + n) / %(thread)s, repeat('what was said ', 9),
+  ARRAY['entity ' || n %% 97, 'entity ' || n %% 89], at
+FROM given
+"""
+_VECTORS: Final = """
+INSERT INTO embeddings (tenant_id, memory_id, space_id, text_version, embedding)
+SELECT %(tenant)s, memory_id, %(space)s, 1, vector
+FROM unnest(%(ids)s, CAST(%(vectors)s AS halfvec[])) AS given (memory_id, vector)
+"""
+
+
+def _slice(tenant_id: UUID, marks: Marks) -> Found:
+    return candidates.next_slice(tenant_id, _AS_OF, marks, Consolidation())
+
+
+def _timed(tenant_id: UUID, marks: Marks) -> float:
+    started = time.perf_counter()
+    _slice(tenant_id, marks)
+    return time.perf_counter() - started
+
+
+def _floor(connection: psycopg.Connection, tenant_id: UUID, new: int) -> float:
+    """Seconds of one read of all vectors, and one product of the new ones with them."""
+    started = time.perf_counter()
+    with database.shared() as tx:
+        there = spaces.of_tenant(tx, tenant_id)
+    if there is None:
+        raise RuntimeError("the tenant has no vectors")
+    query = sql.SQL(_SQL["vectors"].removesuffix(";")).format(
+        tenant=sql.Literal(tenant_id), space=sql.Literal(there.searched.space_id)
+    )
+    with connection.cursor() as cursor, cursor.copy(query) as copy:
+        sent = b"".join(copy)
+    row = np.dtype([("head", "V10"), ("values", ">f2", DIMENSIONS)])
+    vectors: NDArray[np.float32] = np.frombuffer(sent[_HEAD:-2], row)["values"].astype(np.float32)
+    np.matmul(vectors[-new:], vectors.T)
+    return time.perf_counter() - started
+
+
+def _peak(tenant_id: UUID, marks: Marks | None) -> float:
+    """MiB that a process of its own had at most; with None, for all but the slice."""
+    given = [] if marks is None else [str(marks.settled), str(marks.old)]
+    command = [sys.executable, "-m", "ops.bench.consolidation", str(tenant_id), *given]
+    done = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
+    return float(done.stdout)
+
+
+def _main(tenant_id: str, settled: str = "", old: str = "") -> None:
+    if settled:
+        _slice(UUID(tenant_id), Marks(UUID(settled), UUID(old), _AS_OF))
+    # Not `ru_maxrss`, which knows the process from before it was this program.
+    status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text(encoding="utf-8").splitlines())
+    print(int(status["VmHWM"].split()[0]) / 1024)
+
+
+if __name__ == "__main__":
+    _main(*sys.argv[1:])
