@@ -132,6 +132,14 @@ class Settings(BaseSettings):
         description="How long a tenant's night may last; what is left then is what the next one begins with.",
     )
 
+    # Privacy
+    backup_days: int = Field(
+        30,
+        ge=0,
+        le=3650,
+        description="How long you keep backups of the data, as reports of erasures say it. The service makes none.",
+    )
+
     # A provider of models: OpenAI, or any server that speaks its protocol. Only operators choose it.
     openai_api_key: SecretStr | None = Field(
         None, description="The provider's key. Without it and without `OPENAI_BASE_URL`, no model is asked."

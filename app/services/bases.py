@@ -56,6 +56,12 @@ def current(tenant_id: UUID, space: Space) -> Chosen | None:
     return None
 
 
+def shared_ids() -> list[int]:
+    """All bases that tenants share."""
+    with database.tenant(SHARED) as tx:
+        return bases.ids(tx, SHARED)
+
+
 def of(tenant_id: UUID, basis_ids: Iterable[int]) -> dict[int, Basis]:
     """Bases by id, a tenant's own or shared; what is missing is left out, with a warning."""
     found: dict[int, Basis] = {}
@@ -120,21 +126,33 @@ def _refit(tenant_id: UUID, space: Space, count: int) -> tuple[str, ...]:
     return told
 
 
+def fit_shared(space: Space) -> int | None:
+    """Fit a shared basis, whether it is time or not. Returns its id; None where there are too few vectors."""
+    with database.shared() as held:
+        sample = _shared_sample(held, space)
+    with database.tenant(SHARED) as tx:
+        basis = reduction.fit(sample)
+        return None if basis is None else bases.add(tx, SHARED, space.space_id, basis)
+
+
 def _refit_shared(space: Space) -> tuple[str, ...]:
     """The same from a few vectors of many tenants; one process at a time, and each tenant's in its own transaction."""
     with database.shared() as held:
         if not bases.lock_shared(held):
             return ()
-        owners = bases.tenants_in(held, space.space_id, reduction.SAMPLES_MAX // SHARE_EACH)
-        parts = []
-        for owner in owners:
-            with database.tenant(owner) as tx:
-                parts.append(bases.sample(tx, owner, space.space_id, SHARE_EACH))
-        sample = np.concatenate([part for part in parts if part.size] or [np.empty((0, space.dimensions), np.float32)])
+        sample = _shared_sample(held, space)
         with database.tenant(SHARED) as tx:
             if not _is_due(tx, SHARED, space, len(sample)):
                 return ()
             return _enter(tx, SHARED, space, reduction.fit(sample), len(sample))
+
+
+def _shared_sample(tx: database.Transaction, space: Space) -> reduction.Vectors:
+    parts = []
+    for owner in bases.tenants_in(tx, space.space_id, reduction.SAMPLES_MAX // SHARE_EACH):
+        with database.tenant(owner) as own:
+            parts.append(bases.sample(own, owner, space.space_id, SHARE_EACH))
+    return np.concatenate([part for part in parts if part.size] or [np.empty((0, space.dimensions), np.float32)])
 
 
 def _is_due(tx: database.Transaction, owner: UUID, space: Space, count: int) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
@@ -23,7 +23,7 @@ from app.domain.jobs import Job, Step
 from app.domain.segment import Damaged, Sealed, Segment
 from app.services import cold as moving
 from app.services.cold import SegmentLost
-from app.store import cold, database
+from app.store import cold, database, named
 from app.store.cold import Listed, Place
 
 KIND: Final = "compact"
@@ -108,7 +108,8 @@ def compact(tenant_id: UUID, spoilt: set[UUID] | frozenset[UUID] = frozenset()) 
         StoreFailed: The store is away or full, or refuses us; nothing has changed.
     """
     with database.tenant(tenant_id) as tx:
-        chosen = _chosen([each for each in cold.listed(tx, tenant_id) if each.segment_id not in spoilt])
+        marked = set(named.to_rewrite(tx, tenant_id))
+        chosen = _chosen([each for each in cold.listed(tx, tenant_id) if each.segment_id not in spoilt], marked)
         places = cold.places_in(tx, tenant_id, [each.segment_id for each in chosen], segment.RECORDS_MAX)
     if not chosen:
         return 0, {}
@@ -125,10 +126,10 @@ def compact(tenant_id: UUID, spoilt: set[UUID] | frozenset[UUID] = frozenset()) 
     return len(well), damaged
 
 
-def _chosen(listed: Sequence[Listed]) -> list[Listed]:
-    """Segments whose records are to be put together: as many as fit into one."""
+def _chosen(listed: Sequence[Listed], marked: Collection[UUID] = ()) -> list[Listed]:
+    """Segments whose records are to be put together: as many as fit into one. Those that an erasure has touched too."""
     written = [each for each in listed if each.status == "written"]
-    gaping = [each for each in written if each.live < LIVE_SHARE * each.records]
+    gaping = [each for each in written if each.live < LIVE_SHARE * each.records or each.segment_id in marked]
     small = [each for each in written if each not in gaping and each.live < SMALL_RECORDS]
     chosen: list[Listed] = []
     records, size = 0, 0

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
@@ -21,11 +20,13 @@ import structlog
 from app import failpoints, metrics, queues
 from app.clients import cut as cut_at
 from app.domain.jobs import Job, Step
-from app.domain.privacy.erasure import digest, is_whole
-from app.services import audit, key_store
+from app.domain.privacy.erasure import digest
+from app.services import audit, bases
+from app.services import erasure_reports as reports
 from app.services import erasures as erasures_of
-from app.services.erasures import ERASE, ROWS, STEP_SECONDS, found
-from app.store import database, erasures, holds, removal, residue, states, tenant_counts, tombstones
+from app.services.erasing_steps import STEPS, Overtaken, doing, following, names
+from app.services.erasures import ERASE, STEP_SECONDS, found
+from app.store import database, erasures, holds, residue, tombstones
 from app.store.erasures import Erasure
 
 TRIES: Final = 3
@@ -36,50 +37,43 @@ log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
-    """A step of erasing.
-
-    Attributes:
-        store: What it is erased from, for the report.
-        find: How much there is to do, asked when the plan is written.
-        erase: Does a piece of it from where it was left (0 at first) until a moment of the monotonic clock. Returns
-            where it was left, None once it is done, and how much it removed.
-    """
-
-    store: str
-    find: Callable[[database.Transaction, UUID, Erasure], int]
-    erase: Callable[[UUID, Erasure, int, float], tuple[int | None, int]]
-
-
-@dataclass
 class _Place:
-    """Where the steps are: which, where it left off, what it has removed; and how often all was done."""
+    """Where a step is: where it left off, what it has removed; and how often all was done."""
 
     phase: str
-    at: int
+    at: str
     removed: int
     tries: int
 
+    def as_state(self) -> dict[str, Any]:
+        """As a job keeps it."""
+        return {"phase": self.phase, "at": self.at, "removed": self.removed, "tries": self.tries}
+
 
 def step(job: Job) -> Step:
-    """A few seconds of erasing: the cut, what is still on its way, the plan, its steps, and another look."""
+    """A few seconds of erasing: the cut, what is still on its way, the plan, its steps, and another look.
+
+    How far it is says the erasure's row. The job's state tells only where in a step it was left, so that whoever goes
+    on, a job or a night, goes on from there.
+    """
     tenant_id, erasure_id = job.tenant_id, UUID(job.parameters["erasure_id"])
-    phase = job.state.get("phase", "cut")
-    if phase == "cut":
-        return _cut(tenant_id, erasure_id)
     with database.tenant(tenant_id) as tx:
         erasure = found(tx, tenant_id, erasure_id)
+    if erasure.status in ("grace", "held"):
+        return _cut(tenant_id, erasure_id)
     if erasure.status != "running":
         return Step(0, {}, finished=True, notes=(f"it is {erasure.status}",))
     tries = job.state.get("tries", 1)
-    if phase == "wait":
-        return _wait(tenant_id, erasure)
-    if phase == "plan":
+    if erasure.plan is None or job.state.get("phase") == "plan":
         return _plan(tenant_id, erasure, tries)
-    if phase == "verify":
+    name = following(erasure)
+    if name is None:
         return _verify(tenant_id, erasure, tries)
-    place = _Place(phase, job.state["at"], job.state["removed"], tries)
-    return _erase(tenant_id, erasure, place)
+    begun = job.state if job.state.get("phase") == name else {}
+    try:
+        return _erase(tenant_id, erasure, _Place(name, begun.get("at", ""), begun.get("removed", 0), tries))
+    except Overtaken:
+        return Step(0, {"tries": tries}, finished=False)
 
 
 def carry_on(tenant_id: UUID, as_of: datetime, state: dict[str, Any], until: float) -> Step:
@@ -127,159 +121,123 @@ def _cut(tenant_id: UUID, erasure_id: UUID) -> Step:
         erasure = found(tx, tenant_id, erasure_id, locked=True)
         if erasure.status in ("verified", "cancelled"):
             return Step(0, {}, finished=True, notes=(f"it is {erasure.status}",))
+        if erasure.status == "running":  # somebody else was quicker
+            return Step(0, {}, finished=False)
         cut = erasure.cut or cut  # a held one that goes on keeps its cut: who came back since is somebody new
-        tombstones.bury(tx, tenant_id, erasure_id, _names(tx, tenant_id, erasure), cut)
+        tombstones.bury(tx, tenant_id, erasure_id, _digests(tx, tenant_id, erasure), cut)
         started = erasure.started_at or database.now(tx)
         erasures.set_fields(tx, tenant_id, erasure_id, status="running", cut=cut, started_at=started)
         failpoints.reach("erasing.cut")
     queues.nudge(queues.DRAIN)
-    return Step(0, {"phase": "wait"}, finished=False)
+    return Step(0, {"phase": "plan"}, finished=False)
 
 
-def _names(tx: database.Transaction, tenant_id: UUID, erasure: Erasure) -> dict[str, bytes]:
+def _digests(tx: database.Transaction, tenant_id: UUID, erasure: Erasure) -> dict[str, bytes]:
     """Digests of whom, or which thread, it is of; none where it is of less."""
-    scope, key = erasure.scope, tombstones.digest_key(tx, tenant_id, os.urandom(32))
-    if scope.subject is not None and is_whole(scope, "subject"):
-        return {"subject": digest(key, "subject", scope.subject)}
-    if scope.thread is not None and is_whole(scope, "thread"):
-        return {"thread": digest(key, "thread", scope.thread)}
-    return {}
+    key = tombstones.digest_key(tx, tenant_id, os.urandom(32))
+    return {what: digest(key, what, name) for what, name in names(erasure).items()}
 
 
-def _wait(tenant_id: UUID, erasure: Erasure) -> Step:
-    """Until nothing up to the cut is on its way."""
+def _is_waiting(tenant_id: UUID, erasure: Erasure) -> bool:
+    """Whether something up to the cut is still on its way, after some seconds."""
     until = time.monotonic() + STEP_SECONDS
     while cut_at.is_waiting(tenant_id, erasure.cut or "0-0"):
         if time.monotonic() >= until:
             queues.nudge(queues.DRAIN)
-            return Step(0, {"phase": "wait"}, finished=False)
+            return True
         time.sleep(_POLL_SECONDS)
-    return Step(0, {"phase": "plan"}, finished=False)
+    return False
 
 
 def _plan(tenant_id: UUID, erasure: Erasure, tries: int) -> Step:
     """Write down what is to be erased, and in the ledger that a restore doesn't reach."""
+    again = {"phase": "plan", "tries": tries}
+    if _is_waiting(tenant_id, erasure):
+        return Step(0, again, finished=False)
     with database.tenant(tenant_id) as tx:
         holds.share(tx, tenant_id)
         erasures.lock(tx, tenant_id)
         erasure = found(tx, tenant_id, erasure.erasure_id, locked=True)
+        if erasure.status != "running":
+            return Step(0, {}, finished=False)
         ids = erasures.ids(tx, tenant_id, erasure)
+        # Summaries are erased with what they were made of. Once they can be made anew of the rest, this is the place.
         ids = sorted({*ids, *erasures.summaries_of(tx, tenant_id, ids)})
-        names = _names(tx, tenant_id, erasure)
-        tombstones.enter_in_ledger(tx, tenant_id, erasure.erasure_id, names, ids, erasure.cut or "")
-        plan = [
-            {"step": name, "store": work.store, "found": work.find(tx, tenant_id, erasure)}
-            for name, work in STEPS.items()
-        ]
+        digests = _digests(tx, tenant_id, erasure)
+        tombstones.enter_in_ledger(tx, tenant_id, erasure.erasure_id, digests, ids, erasure.cut or "")
+        failpoints.reach("erasing.entered")
+    ids = _erased(tenant_id, erasure)
+    asked = {name: work.find(tenant_id, erasure, ids) for name, work in STEPS.items()}
+    plan = [
+        {"step": name, "store": STEPS[name].store, "method": STEPS[name].method, "found": each.count} | each.more
+        for name, each in asked.items()
+    ]
+    with database.tenant(tenant_id) as tx:
+        there = found(tx, tenant_id, erasure.erasure_id, locked=True)
+        if there.status != "running" or (there.plan, there.executed) != (erasure.plan, erasure.executed):
+            return Step(0, {"tries": tries}, finished=False)  # somebody else was quicker
         erasures.set_fields(tx, tenant_id, erasure.erasure_id, plan=plan, executed=[])
         failpoints.reach("erasing.planned")
-    return Step(0, vars(_Place(next(iter(STEPS)), 0, 0, tries)), finished=False, total=len(ids))
+    return Step(0, {"tries": tries}, finished=False, total=len(ids))
+
+
+def _erased(tenant_id: UUID, erasure: Erasure) -> list[UUID]:
+    """What the ledger says that it erases."""
+    with database.tenant(tenant_id) as tx:
+        return tombstones.erased_ids(tx, tenant_id, erasure.erasure_id)
 
 
 def _erase(tenant_id: UUID, erasure: Erasure, place: _Place) -> Step:
-    """A piece of one of the steps; when it is done, on to the next."""
+    """A piece of one of the steps; when it is done, that is noted."""
     name = place.phase
     left, more = STEPS[name].erase(tenant_id, erasure, place.at, time.monotonic() + STEP_SECONDS)
     removed = place.removed + more
     if left is not None:
-        return Step(more, vars(_Place(name, left, removed, place.tries)), finished=False, counts={name: more})
-    with database.tenant(tenant_id) as tx:
-        there = found(tx, tenant_id, erasure.erasure_id, locked=True)
-        done = [each for each in there.executed if each["step"] != name]
-        done.append({"step": name, "removed": removed, "at": database.now(tx).isoformat()})
+        there = _Place(name, left, removed, place.tries)
+        return Step(more, there.as_state(), finished=False, counts={name: more})
+    failpoints.reach(f"erasing.{name}")
+    with doing(tenant_id, erasure, name) as tx:
+        executed = found(tx, tenant_id, erasure.erasure_id).executed
+        done = [*executed, {"step": name, "removed": removed, "at": database.now(tx).isoformat()}]
         erasures.set_fields(tx, tenant_id, erasure.erasure_id, executed=done)
-        failpoints.reach(f"erasing.{name}")
-    names = [*STEPS, "verify"]
-    following = names[names.index(name) + 1]
-    return Step(more, vars(_Place(following, 0, 0, place.tries)), finished=False, counts={name: more})
+    return Step(more, {"tries": place.tries}, finished=False, counts={name: more})
 
 
 def _verify(tenant_id: UUID, erasure: Erasure, tries: int) -> Step:
     """Look everywhere once more. What is left is told, and the steps are done again."""
+    if _is_waiting(tenant_id, erasure):
+        return Step(0, {"tries": tries}, finished=False)
+    with database.tenant(tenant_id) as tx:
+        held = erasures.ids(tx, tenant_id, erasure, held=True)
+        ids = tombstones.erased_ids(tx, tenant_id, erasure.erasure_id)
+    gone = sorted(set(ids).difference(held))
+    again = {name: work.find(tenant_id, erasure, gone).count for name, work in STEPS.items()}
+    shared = bases.shared_ids()
     with database.tenant(tenant_id) as tx:
         holds.share(tx, tenant_id)
         erasure = found(tx, tenant_id, erasure.erasure_id, locked=True)
+        if erasure.status != "running":
+            return Step(0, {}, finished=False)
         held = erasures.ids(tx, tenant_id, erasure, held=True)
-        ids = tombstones.erased_ids(tx, tenant_id, erasure.erasure_id)
-        left = residue.counts(tx, tenant_id, sorted(set(ids).difference(held)), erasure)
+        gone = sorted(set(ids).difference(held))
+        left = again | residue.counts(tx, tenant_id, gone, erasure, shared)
         planned, executed = [each["step"] for each in erasure.plan or ()], [each["step"] for each in erasure.executed]
         if sum(left.values()) or planned != executed:
             log.error("erasure_residue", tenant=str(tenant_id), erasure=str(erasure.erasure_id), left=left)
             metrics.count("erasures_unfinished")
             if tries >= TRIES:
                 return Step(0, {}, finished=True, failure="something is left of what was to be erased")
-            again = {"phase": "plan", "tries": tries + 1}
-            return Step(0, again, finished=False, notes=("something is left: it is done again",))
+            state = {"phase": "plan", "tries": tries + 1}
+            return Step(0, state, finished=False, notes=("something is left: it is done again",))
         now = database.now(tx)
+        report = reports.of(tx, tenant_id, erasure, ids=ids, left=left, held=held)
         if held:
-            erasures.set_fields(tx, tenant_id, erasure.erasure_id, status="held", finished_at=now)
+            erasures.set_fields(tx, tenant_id, erasure.erasure_id, status="held", finished_at=now, report=report)
             return Step(0, {}, finished=True, notes=(f"{len(held)} memories are under legal hold",))
-        report = {"left": left, "stores": _stores(erasure), "memories": len(ids), "cut": erasure.cut}
-        done: dict[str, Any] = {"status": "verified", "finished_at": now, "verified_at": now, "scope": {}}
-        erasures.set_fields(tx, tenant_id, erasure.erasure_id, **done, reason=None, report=report)
         details = {"erasure": str(erasure.erasure_id), "law": erasure.kind}
         subject = erasure.scope.subject
-        audit.enter(tx, tenant_id, "erasure_verified", ids=ids, subject=subject, details=details)
+        place = audit.enter(tx, tenant_id, "erasure_verified", ids=ids, subject=subject, details=details)
+        report["audit"] = {"entry": place.seq, "hash": place.hash.hex()}
+        done: dict[str, Any] = {"status": "verified", "finished_at": now, "verified_at": now, "scope": {}}
+        erasures.set_fields(tx, tenant_id, erasure.erasure_id, **done, reason=None, report=report)
     return Step(0, {}, finished=True, notes=("verified: nothing is left",))
-
-
-def _stores(erasure: Erasure) -> list[dict[str, Any]]:
-    """What was found in each store, and what was removed from it."""
-    removed = {each["step"]: each for each in erasure.executed}
-    return [planned | {"removed": removed[planned["step"]]["removed"]} for planned in erasure.plan or ()]
-
-
-# --- Steps ---
-
-
-def _find_memories(tx: database.Transaction, tenant_id: UUID, erasure: Erasure) -> int:
-    return len(tombstones.erased_ids(tx, tenant_id, erasure.erasure_id))
-
-
-def _erase_memories(tenant_id: UUID, erasure: Erasure, at: int, until: float) -> tuple[int | None, int]:
-    """Remove memories with all that is of them; those that came under a hold meanwhile stay."""
-    removed = 0
-    with database.tenant(tenant_id) as tx:
-        ids = tombstones.erased_ids(tx, tenant_id, erasure.erasure_id)
-    while at < len(ids):
-        with database.tenant(tenant_id) as tx:
-            holds.share(tx, tenant_id)
-            there = erasures.lock_rows(tx, tenant_id, ids[at : at + ROWS])
-            held = holds.on(tx, tenant_id, there)
-            gone = [memory_id for memory_id in there if memory_id not in held]
-            states.lock(tx, tenant_id, gone)
-            if gone:
-                with tenant_counts.changing(tx, tenant_id, gone):
-                    removal.remove(tx, tenant_id, gone)
-                details = {"erasure": str(erasure.erasure_id)}
-                audit.enter(tx, tenant_id, "memories_erased", ids=gone, details=details)
-            failpoints.reach("erasing.before_commit")
-        removed += len(gone)
-        at += ROWS
-        if time.monotonic() >= until:
-            break
-    queues.nudge(queues.EMBED_MEMORIES)
-    return (at if at < len(ids) else None), removed
-
-
-def _find_keys(tx: database.Transaction, tenant_id: UUID, erasure: Erasure) -> int:
-    del tx, tenant_id
-    return int(is_whole(erasure.scope, "subject"))
-
-
-def _erase_keys(tenant_id: UUID, erasure: Erasure, _at: int, _until: float) -> tuple[int | None, int]:
-    """Destroy the subject's key, unless something of it is held: then what is cold of that must stay readable."""
-    subject = erasure.scope.subject
-    if subject is None or not is_whole(erasure.scope, "subject"):
-        return None, 0
-    with database.tenant(tenant_id) as tx:
-        holds.share(tx, tenant_id)
-        if erasures.ids(tx, tenant_id, erasure, held=True):
-            return None, 0
-        return None, key_store.destroy(tx, tenant_id, subject)
-
-
-STEPS: Final[dict[str, Work]] = {
-    "memories": Work("memories, with words, vectors, links, reviews and histories", _find_memories, _erase_memories),
-    "keys": Work("keys of what is in cold storage", _find_keys, _erase_keys),
-}

@@ -89,6 +89,7 @@ def release(tenant_id: UUID, hold_id: UUID, released_by: str) -> Hold:
         Conflict: It was released before.
     """
     with database.tenant(tenant_id) as tx:
+        rows.lock(tx, tenant_id)  # else an erasure that has just seen it might wait for it for ever
         found = _found(tx, tenant_id, hold_id)
         if not rows.release(tx, tenant_id, hold_id, released_by):
             raise Conflict("this hold was released before")

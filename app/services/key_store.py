@@ -123,6 +123,19 @@ def opened(tx: database.Transaction, tenant_id: UUID, key_ids: Sequence[UUID]) -
     return found
 
 
+def has_key(tx: database.Transaction, tenant_id: UUID, subject: str) -> bool:
+    """Whether a subject has a key.
+
+    Raises:
+        Misconfigured: There is no master key, or another one than the tenant's keys were wrapped by.
+    """
+    found = rows.owners(tx, tenant_id, [TENANT])
+    if not found:
+        return False
+    owner = _owner(unwrapped(tenant_id, TENANT, found[TENANT]), subject)
+    return owner in rows.owners(tx, tenant_id, [owner])
+
+
 def destroy(tx: database.Transaction, tenant_id: UUID, subject: str) -> int:
     """Destroy a subject's key, and those of its records, in every copy of what they open. Returns how many there were.
 

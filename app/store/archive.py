@@ -251,3 +251,28 @@ UPDATE archived_memories AS archived SET vector = given.vector, basis_id = %(bas
 FROM unnest(%(ids)s, %(vectors)s::halfvec[]) AS given (memory_id, vector)
 WHERE archived.tenant_id = %(tenant)s AND archived.memory_id = given.memory_id
 """
+
+
+def lock_reduced(tx: Connection, tenant_id: UUID, basis_id: int, limit: int) -> Vectors:
+    """Vectors that were reduced by a basis, locked."""
+    values = {"tenant": tenant_id, "basis": basis_id, "limit": limit}
+    return _vectors(driver(tx).execute(_LOCK_REDUCED, values, binary=True).fetchone())
+
+
+_LOCK_REDUCED: Final = f"""
+SELECT {_SENT.format(vector="vector")} FROM (
+  SELECT memory_id, vector, by_caller FROM archived_memories
+  WHERE tenant_id = %(tenant)s AND basis_id = %(basis)s::bigint ORDER BY memory_id LIMIT %(limit)s FOR UPDATE
+) AS found
+"""  # noqa: S608 - a constant
+
+
+def forget_vectors(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> None:
+    """Delete archived vectors: their memories are found by their words alone."""
+    driver(tx).execute(_FORGET_VECTORS, {"tenant": tenant_id, "ids": Uuids(memory_ids)})
+
+
+_FORGET_VECTORS: Final = """
+UPDATE archived_memories SET vector = NULL, space_id = NULL, basis_id = NULL
+WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s)
+"""

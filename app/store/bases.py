@@ -117,6 +117,67 @@ DELETE FROM pca_bases AS basis WHERE tenant_id = %(tenant)s
 """
 
 
+def spoilt(tx: Connection, tenant_id: UUID, before: datetime) -> list[Known]:
+    """A tenant's own bases whose sample isn't whole any more; and from before a moment, those that aren't the newest.
+
+    What has no direction was never fitted on.
+    """
+    rows = driver(tx).execute(_SPOILT, {"tenant": tenant_id, "before": before}).fetchall()
+    return [Known(*row) for row in rows]
+
+
+_SPOILT: Final = """
+SELECT basis_id, space_id, variance_kept, samples, made_at FROM pca_bases AS basis
+WHERE tenant_id = %(tenant)s AND CASE
+  WHEN EXISTS (
+    SELECT FROM pca_bases AS newer WHERE newer.tenant_id = %(tenant)s AND newer.space_id = basis.space_id
+      AND newer.basis_id > basis.basis_id) THEN made_at < %(before)s
+  ELSE samples > (
+    SELECT count(*) FROM pca_samples AS sample
+    WHERE sample.tenant_id = %(tenant)s AND sample.space_id = basis.space_id AND l2_norm(vector) > 0) END
+ORDER BY basis_id
+"""
+
+
+def made_between(tx: Connection, tenant_id: UUID, space_id: int, first_seconds: float, before: datetime) -> list[Known]:
+    """A tenant's own bases of a space that were made after one moment, in seconds since 1970, and before another."""
+    values = {"tenant": tenant_id, "space": space_id, "first": first_seconds, "before": before}
+    return [Known(*row) for row in driver(tx).execute(_MADE_BETWEEN, values).fetchall()]
+
+
+_MADE_BETWEEN: Final = """
+SELECT basis_id, space_id, variance_kept, samples, made_at FROM pca_bases
+WHERE tenant_id = %(tenant)s AND space_id = %(space)s AND made_at >= to_timestamp(%(first)s) AND made_at < %(before)s
+ORDER BY basis_id
+"""
+
+
+def ids(tx: Connection, tenant_id: UUID) -> list[int]:
+    """A tenant's own bases."""
+    rows = driver(tx).execute(_IDS, {"tenant": tenant_id}).fetchall()
+    return [basis_id for (basis_id,) in rows]
+
+
+_IDS: Final = "SELECT basis_id FROM pca_bases WHERE tenant_id = %(tenant)s"
+
+
+def drop(tx: Connection, tenant_id: UUID, basis_ids: Sequence[int]) -> int:
+    """Delete a tenant's own among these bases. Returns how many."""
+    return driver(tx).execute(_DROP, {"tenant": tenant_id, "ids": list(basis_ids)}).rowcount
+
+
+_DROP: Final = "DELETE FROM pca_bases WHERE tenant_id = %(tenant)s AND basis_id = ANY (%(ids)s)"
+
+
+def count_sample(tx: Connection, tenant_id: UUID, space_id: int) -> int:
+    """How many vectors a tenant's sample of a space has."""
+    row = driver(tx).execute(_COUNT_SAMPLE, {"tenant": tenant_id, "space": space_id}).fetchone()
+    return int(row[0]) if row else 0
+
+
+_COUNT_SAMPLE: Final = "SELECT count(*) FROM pca_samples WHERE tenant_id = %(tenant)s AND space_id = %(space)s"
+
+
 def count_vectors(tx: Connection, tenant_id: UUID, space_id: int, most: int) -> int:
     """How many vectors a tenant has in a space, at most so many."""
     row = driver(tx).execute(_COUNT, {"tenant": tenant_id, "space": space_id, "most": most}).fetchone()
@@ -179,14 +240,14 @@ SELECT string_agg(halfvec_send(vector), '') FROM (
 """
 
 
-def tenants_in(tx: Connection, space_id: int, limit: int) -> list[UUID]:
-    """Tenants that are searched in a space, at random."""
+def tenants_in(tx: Connection, space_id: int, limit: int | None) -> list[UUID]:
+    """Tenants that are searched in a space, at random; all of them where there is no limit."""
     rows = driver(tx).execute(_TENANTS_IN, {"space": space_id, "limit": limit}, binary=True).fetchall()
     return [tenant_id for (tenant_id,) in rows]
 
 
 _TENANTS_IN: Final = """
-SELECT tenant_id FROM tenant_spaces WHERE space_id = %(space)s ORDER BY random() LIMIT %(limit)s
+SELECT tenant_id FROM tenant_spaces WHERE space_id = %(space)s ORDER BY random() LIMIT %(limit)s::bigint
 """
 
 

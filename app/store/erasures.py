@@ -169,9 +169,9 @@ SELECT coalesce(array_agg(memory_id ORDER BY memory_id), '{}') AS ids, max(delet
 
 
 def due(tx: Connection, tenant_id: UUID, as_of: datetime, failed: Sequence[UUID] = ()) -> UUID | None:
-    """The erasure whose grace was over first by a moment; one that waits for a hold only once none is on it.
+    """The erasure whose grace was over first by a moment, but those that a job is to carry out, and those that failed.
 
-    That of a person, which a job of its own carries out, is left to that for an hour; and those that have failed.
+    One that waits for a hold isn't due: the hold's release makes a job of it.
     """
     found: UUID | None = tx.execute(_DUE, {"tenant": tenant_id, "as_of": as_of, "failed": list(failed)}).scalar()
     return found
@@ -180,8 +180,10 @@ def due(tx: Connection, tenant_id: UUID, as_of: datetime, failed: Sequence[UUID]
 _DUE: Final = text("""
 SELECT erasure_id FROM erasures
 WHERE tenant_id = :tenant AND status IN ('grace', 'running') AND erasure_id <> ALL (CAST(:failed AS uuid[]))
-  AND erase_after <= CAST(:as_of AS timestamptz)
-    - make_interval(hours => CASE WHEN scope ? 'memory_ids' THEN 0 ELSE 1 END)
+  AND erase_after <= :as_of AND NOT EXISTS (
+    SELECT FROM jobs
+    WHERE jobs.tenant_id = :tenant AND status IN ('queued', 'running') AND kind = 'erase'
+      AND parameters->>'erasure_id' = CAST(erasures.erasure_id AS text))
 ORDER BY erase_after, erasure_id LIMIT 1
 """)
 

@@ -12,7 +12,7 @@ from uuid import UUID
 
 from sqlalchemy import Connection
 
-from app.store import cold, embeddings, key_store, supersessions, words, work
+from app.store import cold, embeddings, key_store, named, supersessions, words, work
 from app.store.packed import Uuids, driver
 
 MOST: Final = 500
@@ -77,6 +77,7 @@ def remove(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> None:
     words.remove(tx, tenant_id, memory_ids)
     key_store.remove_records(tx, tenant_id, cold.take_out(tx, tenant_id, memory_ids))  # segments after words
     supersessions.take_out(tx, tenant_id, memory_ids)
+    named.forget_context(tx, tenant_id, memory_ids)
     for statement in (*ELSEWHERE.values(), *_REMOVE_OWN):
         driver(tx).execute(statement.encode(), values)
     work.add(tx, [work.EMBED], tenant_id, _searched(tx, tenant_id, later))

@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from typing import Any, Final
 from uuid import UUID
 
+import msgspec
 from sqlalchemy import Connection
 
+from app.domain.privacy.erasure import is_whole
 from app.store import erasures, removal
 from app.store.erasures import Erasure
 from app.store.packed import Uuids, driver
@@ -23,8 +25,33 @@ SELECT count(*) FROM links WHERE tenant_id = %(tenant)s AND (memory_id = ANY (%(
     "merges": "SELECT count(*) FROM merges WHERE tenant_id = %(tenant)s AND summary_id = ANY (%(ids)s)",
 }
 
+# What could hold a name or words of somebody without the id of a memory.
+_BY_NAME: Final = {
+    "names in samples": """
+SELECT count(*) FROM pca_samples AS sample WHERE tenant_id = %(tenant)s AND subject = %(subject)s::text
+  AND NOT EXISTS (
+    SELECT FROM memories WHERE memories.tenant_id = %(tenant)s AND memories.memory_id = sample.memory_id)""",
+    "names in dead letters": """
+SELECT count(*) FROM dead_letters
+WHERE tenant_id = %(tenant)s AND payload IS NOT NULL AND position(%(member)s::bytea IN payload) > 0
+  AND CAST(split_part(entry_id, '-', 1) AS numeric) <= CAST(split_part(%(cut)s, '-', 1) AS numeric)""",
+    "words without a memory": "SELECT count(*) FROM words WHERE tenant_id = %(tenant)s AND documents <= 0",
+    "vectors by a basis that is gone": """
+SELECT count(*) FROM archived_memories AS archived WHERE tenant_id = %(tenant)s AND basis_id IS NOT NULL
+  AND basis_id <> ALL (%(shared)s::bigint[]) AND NOT EXISTS (
+    SELECT FROM pca_bases AS basis WHERE basis.tenant_id = %(tenant)s AND basis.basis_id = archived.basis_id)""",
+}
 
-def counts(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID], erasure: Erasure) -> dict[str, int]:
+
+def by_id(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> dict[str, int]:
+    """How many rows of each table have something of these memories."""
+    values: dict[str, Any] = {"tenant": tenant_id, "ids": Uuids(memory_ids)}
+    return {table: _count(tx, statement, values) for table, statement in _BY_ID.items()}
+
+
+def counts(
+    tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID], erasure: Erasure, shared: Sequence[int] = ()
+) -> dict[str, int]:
     """How many rows of each table still have something of memories that were erased, or meet what was to be erased.
 
     Args:
@@ -32,11 +59,22 @@ def counts(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID], erasure:
         tenant_id: The tenant.
         memory_ids: What was erased.
         erasure: What was to be erased; what a legal hold is on may be left, and what came after its cut.
+        shared: The bases that every tenant may use.
     """
-    values: dict[str, Any] = {"tenant": tenant_id, "ids": Uuids(memory_ids)}
-    left = {}
-    for table, statement in _BY_ID.items():
-        row = driver(tx).execute(statement.encode(), values).fetchone()
-        left[table] = int(row[0]) if row else 0
+    left = by_id(tx, tenant_id, memory_ids)
     left["memories"] = max(left["memories"], len(erasures.ids(tx, tenant_id, erasure)))
-    return left
+    subject = erasure.scope.subject if is_whole(erasure.scope, "subject") else None
+    member = b"\0" if subject is None else b'"subject":' + msgspec.json.encode(subject)
+    values: dict[str, Any] = {
+        "tenant": tenant_id,
+        "shared": list(shared),
+        "subject": subject,
+        "member": member,
+        "cut": erasure.cut,
+    }
+    return left | {name: _count(tx, statement, values) for name, statement in _BY_NAME.items()}
+
+
+def _count(tx: Connection, statement: str, values: dict[str, Any]) -> int:
+    row = driver(tx).execute(statement.encode(), values).fetchone()
+    return int(row[0]) if row else 0

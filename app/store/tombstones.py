@@ -104,3 +104,15 @@ def erased_ids(tx: Connection, tenant_id: UUID, erasure_id: UUID) -> list[UUID]:
 _ERASED_IDS: Final = text("""
 SELECT memory_ids FROM ebbing_keys.erasure_ledger WHERE tenant_id = :tenant AND erasure_id = :erasure_id
 """)
+
+
+def names_of(tx: Connection, tenant_id: UUID, erasure_id: UUID) -> dict[str, bytes]:
+    """The digests of whom an erasure is of, or of which thread, as its entry in the ledger has them."""
+    row = tx.execute(_NAMES_OF, {"tenant": tenant_id, "erasure_id": erasure_id}).one_or_none()
+    given = {} if row is None else {"subject": row.subject, "thread": row.thread}
+    return {what: bytes(digest) for what, digest in given.items() if digest is not None}
+
+
+_NAMES_OF: Final = text("""
+SELECT subject, thread FROM ebbing_keys.erasure_ledger WHERE tenant_id = :tenant AND erasure_id = :erasure_id
+""")

@@ -78,7 +78,7 @@ def test_a_basis_lasts_until_there_are_twice_as_many_vectors(service: Service) -
     archive_all(tenant.tenant_id)
     assert kept(service) == {(128, old), (128, new)}
     assert len(found(tenant.tenant_id, "teacup sunhouse", "archived")) == 2, "each is compared in its own basis"
-    memories.delete(tenant.tenant_id, first[0])
+    service.rows("DELETE FROM archived_memories WHERE memory_id = %s", first[0])
     service.rows("UPDATE pca_bases SET made_at = made_at - interval '91 days'")
     assert len(bases.refit(tenant.tenant_id)) == 1
     assert old not in {basis_id for (basis_id,) in service.rows("SELECT basis_id FROM pca_bases")}

@@ -62,8 +62,12 @@ def clocks(law: Law, received_at: datetime, grace_days: int | None = None) -> Cl
     after = received_at + timedelta(days=given)
     if due_at is not None:
         after = min(after, max(due_at - RESERVE, received_at))
-    confirm_by = _business_days_later(received_at, CCPA_CONFIRM_DAYS) if law == "ccpa" else None
-    return Clocks(confirm_by, due_at, after)
+    return Clocks(confirm_by(law, received_at), due_at, after)
+
+
+def confirm_by(law: Law, received_at: datetime) -> datetime | None:
+    """By when the person is to be told that a request has come; None where no law says."""
+    return _business_days_later(received_at, CCPA_CONFIRM_DAYS) if law == "ccpa" else None
 
 
 def _due_at(law: Law, received_at: datetime) -> datetime | None:
