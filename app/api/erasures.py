@@ -11,8 +11,9 @@ from app.api import shapes
 from app.api.auth import Caller, needs
 from app.api.body import body_of, decode
 from app.domain.privacy.erasure import NewErasure, scope_of
+from app.domain.privacy.report_page import page as page_of
 from app.errors import NotFound
-from app.services import erasures
+from app.services import erasure_reports, erasures
 from app.services.erasures import Asked
 from app.store.erasures import Erasure
 
@@ -21,6 +22,11 @@ router = APIRouter(prefix="/v1/privacy/erasures", tags=["privacy"])
 PAGE_MAX = 500
 
 Guardian = Annotated[Caller, Depends(needs("privacy"))]
+Form = Literal["json", "html"]
+_INERT = {
+    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+}
 StatusName = Literal["grace", "running", "held", "verified", "cancelled"]
 
 
@@ -37,7 +43,7 @@ def request(caller: Guardian, body: Annotated[bytes, Depends(body_of)]) -> Respo
         new, matching = erasures.preview(caller.tenant_id, asked)
         clocks = {"due_at": new.due_at, "erase_after": new.erase_after}
         return shapes.answer({"memories": matching.memories, "held": matching.held} | clocks)
-    return shapes.answer(_shown(erasures.request(caller.tenant_id, asked, caller.key_id)), 202)
+    return shapes.answer(shown(erasures.request(caller.tenant_id, asked, caller.key_id)), 202)
 
 
 @router.get("", summary="List erasures, those requested last first")
@@ -51,22 +57,35 @@ def page(
     """By cursor; of one status where it is given."""
     found = erasures.page(caller.tenant_id, status, shapes.place_in_cursor(cursor), limit)
     following = shapes.cursor_at(found[-1].requested_at, found[-1].erasure_id) if len(found) == limit else None
-    return shapes.answer({"erasures": [_shown(each) for each in found], "next_cursor": following})
+    return shapes.answer({"erasures": [shown(each) for each in found], "next_cursor": following})
 
 
 @router.get("/{erasure_id}", summary="One erasure")
 def get(caller: Guardian, erasure_id: str) -> Response:
     """How far it is: its plan and what is done of it, and its report once it is verified."""
-    return shapes.answer(_shown(erasures.get(caller.tenant_id, _id(erasure_id))))
+    return shapes.answer(shown(erasures.get(caller.tenant_id, _id(erasure_id))))
+
+
+@router.get("/{erasure_id}/report", summary="The report of an erasure")
+def report(caller: Guardian, erasure_id: str, as_form: Annotated[Form, Query(alias="format")] = "json") -> Response:
+    """Every store with what was found, removed and left, what was kept and why, both clocks, recipients and backups.
+
+    `format=html` gives a page to print. 409 until it is verified, or done but for what a legal hold is on.
+    """
+    found = erasure_reports.report(caller.tenant_id, _id(erasure_id))
+    if as_form == "json":
+        return shapes.answer(found)
+    return Response(page_of(found), media_type="text/html", headers=_INERT)
 
 
 @router.post("/{erasure_id}/cancel", summary="Cancel an erasure in its grace")
 def cancel(caller: Guardian, erasure_id: str) -> Response:
     """All that it has hidden comes back; 409 once its grace is over."""
-    return shapes.answer(_shown(erasures.cancel(caller.tenant_id, _id(erasure_id), caller.key_id)))
+    return shapes.answer(shown(erasures.cancel(caller.tenant_id, _id(erasure_id), caller.key_id)))
 
 
-def _shown(each: Erasure) -> dict[str, Any]:
+def shown(each: Erasure) -> dict[str, Any]:
+    """An erasure as callers see it."""
     by = each.scope.given()
     return {
         "erasure_id": each.erasure_id,

@@ -14,6 +14,7 @@ from app.cli import (
     dead_letters,
     demo,
     doctor,
+    erase,
     forecast,
     holds,
     ingest,
@@ -21,6 +22,7 @@ from app.cli import (
     links,
     maintain,
     policy,
+    privacy,
     processes,
     recall,
     reembed,
@@ -76,8 +78,10 @@ for module in (
     schedule,
     dead_letters,
     reembed,
+    erase,
     holds,
     consolidation,
+    privacy,
     supersede,
 ):
     app.add_typer(module.router)

@@ -131,6 +131,11 @@ class Api:
         """A page that needs no key, as it is; raises as `call` does."""
         return self._send(self._client.build_request("GET", path), repeatable=True).text
 
+    def page(self, path: str) -> str:
+        """A page that needs a key, as it is; raises as `call` does."""
+        given = {"Authorization": f"Bearer {self._key()}"}
+        return self._send(self._client.build_request("GET", path, headers=given), repeatable=True).text
+
     def _send(self, request: httpx.Request, *, repeatable: bool) -> httpx.Response:
         began, tries = time.monotonic(), 0
         while True:

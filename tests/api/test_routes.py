@@ -93,6 +93,9 @@ TABLE: dict[tuple[str, str], tuple[str, dict[str, Any], int]] = {
     ("GET", "/v1/privacy/erasures"): ("privacy", {}, 200),
     ("GET", "/v1/privacy/erasures/{erasure_id}"): ("privacy", {}, 200),
     ("POST", "/v1/privacy/erasures/{erasure_id}/cancel"): ("privacy", {}, 200),
+    ("GET", "/v1/privacy/erasures/{erasure_id}/report"): ("privacy", {}, 200),
+    ("GET", "/v1/subjects/{subject}"): ("privacy", {}, 200),
+    ("DELETE", "/v1/subjects/{subject}"): ("privacy", {}, 202),
     ("POST", "/v1/privacy/holds"): ("privacy", {"json": {"subject": "ann", "reason": "x"}}, 201),
     ("GET", "/v1/privacy/holds"): ("privacy", {}, 200),
     ("GET", "/v1/privacy/holds/{hold_id}"): ("privacy", {}, 200),
@@ -134,6 +137,8 @@ def path_of(api: Api, path: str) -> str:
             return path.format(**{name: make(api)})
     if "{merge_id}" in path:
         return path.format(merge_id=a_merge(api, "done" if path.endswith("undo") else "waiting"))
+    if "{subject}" in path:
+        return path.replace("{subject}", "ann/of/here")
     if path == "/v1/links":
         name_two(api)
         return f"{path}?memory={LINKED[0]}"
@@ -177,7 +182,9 @@ def a_hold(api: Api) -> UUID:
 
 
 def an_erasure(api: Api) -> UUID:
-    return erasures.request(api.tenant.tenant_id, Asked(Meant(subject="ann")), "y").erasure_id
+    made = erasures.request(api.tenant.tenant_id, Asked(Meant(subject="ann")), "y").erasure_id
+    api.service.rows("UPDATE erasures SET report = '{}'")  # as if it were done, for its report's route
+    return made
 
 
 def a_merge(api: Api, status: str) -> UUID:

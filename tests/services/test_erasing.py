@@ -13,9 +13,11 @@ from app.domain import reduction
 from app.domain.hold import Meant
 from app.domain.jobs import Job
 from app.domain.privacy.letters import thread_of
-from app.services import bases, compaction, dead_letters, erasing, erasing_steps, erasures, holds, jobs
+from app.services import bases, compaction, dead_letters, erasing, erasing_steps, erasures, holds
+from app.services.erasing_steps import STEPS
 from app.services.erasures import ERASE, Asked
 from app.store import database
+from app.store import jobs as rows
 from tests.service import Service
 from tests.services.attic import archive_all, fade
 from tests.services.chilled import LONG, Chilled, aged, chilled
@@ -154,7 +156,7 @@ def test_ended_jobs_and_released_holds_name_them_no_more(house: Household) -> No
     hold = holds.place(house.tenant_id, Meant(subject="ann"), "the case of ann", "key")
     holds.release(house.tenant_id, hold.hold_id, "key")
     with database.tenant(house.tenant_id) as tx:
-        jobs.rows.add(tx, uuid4(), house.tenant_id, "test", {"of": [{"subject": "ann"}]}, lone=False)
+        rows.add(tx, uuid4(), house.tenant_id, "test", {"of": [{"subject": "ann"}]}, lone=False)
     house.service.rows("UPDATE jobs SET status = 'done', finished_at = now() WHERE kind = 'test'")
     erasure_id = erase(house.tenant_id, subject="ann")
     assert carried_out(house.tenant_id, erasure_id) == "verified"
@@ -174,7 +176,7 @@ def test_two_who_work_at_one_do_no_step_twice(house: Household, steps: int) -> N
     carried_out(house.tenant_id, erasure_id, steps)
     assert carried_out(house.tenant_id, erasure_id) == "verified"
     done = erasures.get(house.tenant_id, erasure_id)
-    assert [each["step"] for each in done.executed] == [each["step"] for each in done.plan or ()] == [*erasing.STEPS]
+    assert [each["step"] for each in done.executed] == [each["step"] for each in done.plan or ()] == [*STEPS]
     assert house.service.one("SELECT count(*) FROM audit WHERE action = 'memories_erased'") == 1
 
 
@@ -184,7 +186,7 @@ def test_a_step_that_somebody_else_has_done_is_passed_over(house: Household) -> 
     stale = erasures.get(house.tenant_id, erasure_id)
     assert carried_out(house.tenant_id, erasure_id) == "verified"
     with pytest.raises(erasing_steps.Overtaken):
-        erasing.STEPS["memories"].erase(house.tenant_id, stale, "", time.monotonic() + 1)
+        STEPS["memories"].erase(house.tenant_id, stale, "", time.monotonic() + 1)
 
 
 def test_a_night_leaves_to_a_job_what_a_job_is_to_do(house: Household) -> None:
@@ -203,10 +205,10 @@ def test_what_is_left_is_told_and_done_again(house: Household, monkeypatch: pyte
         with erasing_steps.doing(tenant_id, erasure, "memories"):
             return erasing_steps.Piece(None, 0)
 
-    kept = erasing.STEPS["memories"]
+    kept = STEPS["memories"]
     erasure_id = erase(house.tenant_id, subject="ann")
     with monkeypatch.context() as patch:
-        patch.setitem(erasing.STEPS, "memories", _with(kept, leave_it))
+        patch.setitem(STEPS, "memories", _with(kept, leave_it))
         with pytest.raises(AssertionError, match="something is left"):
             carried_out(house.tenant_id, erasure_id)
     assert erasures.get(house.tenant_id, erasure_id).status == "running"

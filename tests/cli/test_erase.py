@@ -1,0 +1,97 @@
+"""`ebbing erase` and `ebbing privacy`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests.cli.conftest import Cli
+from tests.cli.stub import Reply, Stub
+
+PATH = "/v1/privacy/erasures"
+WOULD = {"memories": 3, "held": 1, "due_at": "2026-04-07T11:00:00Z", "erase_after": "2026-03-14T11:00:00Z"}
+ERASURE = {
+    "erasure_id": "e1",
+    "kind": "gdpr",
+    "status": "grace",
+    "subject": "ann\x1b[2J",
+    "ids": None,
+    "thread": None,
+    "filter": {"tags": ["a"]},
+    "hidden": 3,
+    "requested_at": "2026-03-07T11:00:00Z",
+    "erase_after": "2026-03-14T11:00:00Z",
+    "due_at": "2026-04-07T11:00:00Z",
+    "started_at": None,
+    "verified_at": None,
+    "cancelled_at": None,
+    "plan": [{"step": "memories", "store": "memories", "found": 3}],
+    "executed": [],
+}
+REPORT = {
+    "stores": [{"store": "memories", "found": 3, "removed": 3, "left": 0}],
+    "kept": [{"what": "entries of the audit", "count": None, "ground": "proof"}],
+    "recipients": [{"host": "api.example"}],
+    "backups": {"newest_affected_expires": "2026-05-01T00:00:00Z"},
+}
+
+
+def test_an_erasure_is_asked_about_with_numbers_and_dates(cli: Cli, api: Stub) -> None:
+    api.replies[f"POST {PATH}"] = Reply(200, WOULD)
+    refused = cli("erase", "ann", "--kind", "gdpr", "--tag", "a", given="n\n")
+    assert refused.code == 1
+    for said in ("3 memories (1 under legal hold", "from 2026-03-14 11:00 UTC on", "last day is 2026-04-07"):
+        assert said in refused.err
+    assert [asked.json.get("dry_run") for asked in api.asked] == [True]
+    assert api.asked[0].json["filter"] == {"tags": ["a"]}
+
+
+def test_it_is_done_without_a_question_where_that_is_wanted(cli: Cli, api: Stub) -> None:
+    api.replies[f"POST {PATH}"] = Reply(202, ERASURE)
+    done = cli("erase", "--id", "m1", "--id", "m2", "--grace-days", "0", "--yes")
+    assert "e1 has hidden 3 memories; it will erase for good from 2026-03-14 11:00 UTC on" in done.out
+    assert [asked.json for asked in api.asked] == [{"ids": ["m1", "m2"], "kind": "user", "grace_days": 0}]
+
+
+def test_a_dry_run_only_tells(cli: Cli, api: Stub) -> None:
+    api.replies[f"POST {PATH}"] = Reply(200, WOULD)
+    assert "Would hide 3 memories" in cli("erase", "--thread", "t", "--dry-run").out
+    assert json.loads(cli("erase", "--thread", "t", "--dry-run", "--json").out) == WOULD
+    assert all(asked.json["dry_run"] for asked in api.asked)
+
+
+def test_what_is_to_be_erased_must_be_said(cli: Cli, api: Stub) -> None:
+    done = cli("erase", "--yes")
+    assert (done.code, api.asked) == (2, [])
+
+
+def test_requests_are_listed_and_shown(cli: Cli, api: Stub) -> None:
+    api.replies[f"GET {PATH}"] = Reply(200, {"erasures": [ERASURE], "next_cursor": None})
+    api.replies[f"GET {PATH}/e1"] = Reply(200, ERASURE)
+    listed, shown = cli("privacy", "requests").out, cli("privacy", "show", "e1").out
+    for out in (listed, shown):
+        assert "tags a" in out
+        assert "2026-04-07" in out
+        assert "\x1b" not in out
+    assert "grace until   2026-03-14 11:00 UTC" in shown
+
+
+def test_a_cancellation_is_asked_about(cli: Cli, api: Stub) -> None:
+    api.replies[f"GET {PATH}/e1"] = Reply(200, ERASURE)
+    api.replies[f"POST {PATH}/e1/cancel"] = Reply(200, ERASURE | {"cancelled_at": "2026-03-08T09:30:00Z"})
+    asked = cli("privacy", "cancel", "e1", given="n\n")
+    assert asked.code == 1
+    assert "Bring back 3 memories, hidden since 2026-03-07 11:00 UTC?" in asked.err
+    assert "e1 is cancelled: 2026-03-08 09:30 UTC" in cli("privacy", "cancel", "e1", "--yes").out
+
+
+def test_a_report_is_shown_or_written_as_a_page(cli: Cli, api: Stub, tmp_path: Path) -> None:
+    api.replies[f"GET {PATH}/e1/report"] = Reply(200, REPORT)
+    shown = cli("privacy", "report", "e1").out
+    assert "recipients: api.example" in shown
+    assert "expires 2026-05-01 00:00 UTC" in shown
+    page = tmp_path / "report.html"
+    assert cli("privacy", "report", "e1", "--html", str(page)).code == 0
+    assert api.asked[-1].path == f"{PATH}/e1/report?format=html"
+    assert api.asked[-1].headers["authorization"].startswith("Bearer ")
+    assert page.read_text()
