@@ -13,6 +13,7 @@ from app import logs, queues
 from app.api import (
     admin,
     audit,
+    categories,
     consolidation,
     dead_letters,
     erasures,
@@ -94,6 +95,7 @@ def build() -> ASGIApp:
         reviews,
         self_tests,
         policy,
+        categories,
         erasures,
         subjects,
         holds,

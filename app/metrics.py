@@ -54,6 +54,7 @@ WORK: Final[dict[str, str]] = {
     "summaries_without_model": "Summaries of memories' own sentences, where a model was to be asked and wasn't heard.",
     "archived_memories": "Memories moved to the archive.",
     "reduced_vectors": "Vectors of archived memories that were reduced.",
+    "expired_memories": "Memories removed since privacy allows them no longer, with the summaries made of them.",
     "cold_moved": "Memories moved into cold storage.",
     "cold_restored": "Memories brought back from cold storage.",
     "cold_damaged": "Memories in cold storage found missing or damaged, each time that one is.",

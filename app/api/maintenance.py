@@ -16,7 +16,7 @@ from app.api import shapes
 from app.api.auth import Caller, needs
 from app.api.body import body_of, decode
 from app.errors import NotAllowed
-from app.services import archive, cold, jobs, rebase, reembed, removals, self_tests, spaces, sweep
+from app.services import archive, cold, expiry, jobs, rebase, reembed, removals, self_tests, spaces, sweep
 from app.services.previews import Preview
 
 router = APIRouter(prefix="/v1/maintenance", tags=["maintenance"])
@@ -157,12 +157,21 @@ def start_selftest(
     return shapes.answer({"changes": changes, "counts": Counter(one.kind for one in asked), "next_cursor": None})
 
 
+@router.post("/expire", summary="Remove what has expired", status_code=202, responses=_ANSWERS)
+def start_expire(
+    caller: Annotated[Caller, Depends(needs("maintain"))], body: Annotated[bytes, Depends(body_of)]
+) -> Response:
+    """A job that sweeps, and removes what privacy allows no longer, from any tier; it can't be undone."""
+    return _started(caller, expiry.KIND, decode(body, Due))
+
+
 _PREVIEWS: Final[dict[str, Callable[[UUID, datetime | None, UUID | None, int], Preview]]] = {
     sweep.KIND: sweep.preview,
     rebase.KIND: partial(sweep.preview, only_rebase=True),
     archive.KIND: archive.preview,
     cold.KIND: cold.preview,
     removals.KIND: removals.preview,
+    expiry.KIND: expiry.preview,
 }
 
 

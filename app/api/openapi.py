@@ -41,6 +41,7 @@ _BODIES = {
     ("/v1/maintenance/cold", "post"): Due,
     ("/v1/maintenance/rebase", "post"): Due,
     ("/v1/maintenance/delete", "post"): Due,
+    ("/v1/maintenance/expire", "post"): Due,
     ("/v1/maintenance/consolidate", "post"): Consolidate,
     ("/v1/schedule/{name}/run", "post"): Due,
     ("/v1/maintenance/selftest", "post"): SelfTest,

@@ -26,7 +26,7 @@ _TIERS: Final = ("active", "archived", "cold", "deleted")
 router = typer.Typer()
 maintain = typer.Typer(
     cls=Commands,
-    help="Look after all memories: sweep, consolidate, rebase, archive, cold, delete, selftest.",
+    help="Look after all memories: sweep, consolidate, rebase, archive, cold, delete, expire, selftest.",
     no_args_is_help=True,
 )
 router.add_typer(
@@ -103,6 +103,22 @@ def delete(
     if not dry_run and not yes:
         typer.confirm("Delete for good what `--dry-run` lists? It can't be undone.", abort=True, err=True)
     _run("delete", dry_run=dry_run, as_of=as_of, wait=wait, url=url, as_json=as_json)
+
+
+@maintain.command(epilog=examples("ebbing maintain expire --dry-run", "ebbing maintain expire --wait --yes"))
+def expire(
+    *,
+    dry_run: DryRun = False,
+    as_of: AsOf = None,
+    wait: Wait = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Don't ask.")] = False,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Delete for good what the policy's privacy allows no longer, as each night does. It can't be undone."""
+    if not dry_run and not yes:
+        typer.confirm("Delete for good what `--dry-run` lists? It can't be undone.", abort=True, err=True)
+    _run("expire", dry_run=dry_run, as_of=as_of, wait=wait, url=url, as_json=as_json)
 
 
 @maintain.command(epilog=examples("ebbing maintain selftest --wait", "ebbing maintain selftest --dry-run"))

@@ -39,6 +39,8 @@ Action = Literal[
     "memories_merged",
     "merge_undone",
     "merge_rejected",
+    "expiry_noticed",
+    "memories_expired",
 ]
 
 SYSTEM: Final = "system"

@@ -15,13 +15,15 @@ import numpy.typing as npt
 from app.domain.dynamics.ops import Floats
 from app.domain.dynamics.state import DAY_SECONDS, DUE_MARGIN_SECONDS, State
 from app.domain.memory import KINDS
+from app.domain.privacy.parameters import Privacy
+from app.domain.privacy.retention import Expiry, never
 from app.domain.protection import Protection
 from app.domain.tiers import DECAY_TIERS, Seen, Tiers, decay_tier
 
 RULES: Final = ("hold", "erasure", "expiry", "never_forget", "grace", "decay")
 """What can decide, the strongest first; a decision's rule is a place in it."""
 DELETED: Final = DECAY_TIERS.index("deleted")
-_HOLD, _ERASURE, _EXPIRY, _NEVER, _GRACE, _DECAY = range(len(RULES))
+_HOLD, _ERASURE, EXPIRY, _NEVER, _GRACE, _DECAY = range(len(RULES))
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +37,7 @@ class Standing:
         kinds: The caller's, as places in `KINDS`; -1 where it gave none.
         accepted_at: When each was accepted.
         restored_at: When it was brought back the last time; minus infinity for never.
-        expires_at: When privacy lets it go; infinite for never.
+        expiry: When privacy lets it go, and why.
         erase_at: When an erasure that was asked for does; infinite for none.
         is_held: Whether a legal hold is on it.
         is_marked: Whether a tag or category of the caller's says never forget.
@@ -45,7 +47,7 @@ class Standing:
     kinds: npt.NDArray[np.int8]
     accepted_at: Floats
     restored_at: Floats
-    expires_at: Floats
+    expiry: Expiry
     erase_at: Floats
     is_held: npt.NDArray[np.bool_]
     is_marked: npt.NDArray[np.bool_]
@@ -53,6 +55,11 @@ class Standing:
     def take(self, rows: npt.NDArray[np.integer[Any]]) -> Standing:
         """These rows alone."""
         return Standing(*(getattr(self, field.name)[rows] for field in fields(self)))
+
+    @property
+    def expires_at(self) -> Floats:
+        """When privacy lets each go; infinite for never."""
+        return self.expiry.at
 
     @property
     def grace_from(self) -> Floats:
@@ -68,7 +75,7 @@ def fresh(accepted_at: Floats) -> Standing:
         kinds=np.full(count, -1, np.int8),
         accepted_at=accepted_at,
         restored_at=np.full(count, -np.inf),
-        expires_at=np.full(count, np.inf),
+        expiry=never(accepted_at.size),
         erase_at=np.full(count, np.inf),
         is_held=np.zeros(count, np.bool_),
         is_marked=np.zeros(count, np.bool_),
@@ -80,6 +87,7 @@ class Rules(NamedTuple):
 
     tiers: Tiers
     protection: Protection
+    privacy: Privacy = Privacy()
 
 
 class Decision(NamedTuple):
@@ -112,11 +120,11 @@ def decide(rules: Rules, standing: Standing, state: State, now: Floats | float, 
             never_forget(rules.protection, standing, state, seen),
             _grace(rules.protection, standing, now, seen),
         ],
-        [_HOLD, _ERASURE, _EXPIRY, _NEVER, _GRACE],
+        [_HOLD, _ERASURE, EXPIRY, _NEVER, _GRACE],
         _DECAY,
     ).astype(np.int8)
     asked = np.maximum(standing.tiers, decay_tier(rules.tiers, state, now, seen, standing.accepted_at))
-    gone = (decided == _ERASURE) | (decided == _EXPIRY)
+    gone = (decided == _ERASURE) | (decided == EXPIRY)
     kept = np.where(decided == _DECAY, asked, standing.tiers)
     return Decision(np.where(gone, DELETED, kept).astype(np.int8), decided)
 

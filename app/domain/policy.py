@@ -15,6 +15,7 @@ from app.domain.dynamics.protocol import Dynamics
 from app.domain.importance import Importance
 from app.domain.lifecycle import Rules
 from app.domain.night import Night
+from app.domain.privacy.parameters import Privacy
 from app.domain.protection import Protection
 from app.domain.recall.parameters import Recall
 from app.domain.retrieval.ranking import Ranking
@@ -99,6 +100,8 @@ class Policy(BaseModel):
     """Where the tiers begin."""
     protection: Protection = Protection()
     """What is never forgotten, or not yet."""
+    privacy: Privacy = Privacy()
+    """How long personal memories are kept."""
     consolidation: Consolidation = Consolidation()
     """When memories that belong together become one."""
     reinforcement: Reinforcement = Reinforcement()
@@ -126,7 +129,7 @@ class Policy(BaseModel):
     @property
     def rules(self) -> Rules:
         """What decides where a memory is kept."""
-        return Rules(self.tiers, self.protection)
+        return Rules(self.tiers, self.protection, self.privacy)
 
     @cached_property
     def model(self) -> Dynamics:

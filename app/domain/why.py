@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
+import numpy as np
+
+from app.domain.dynamics.ops import Floats
 from app.domain.dynamics.state import DAY_SECONDS, State
 from app.domain.lifecycle import RULES, Decision, Rules, Standing
 from app.domain.memory import KINDS
+from app.domain.privacy import retention
 from app.domain.protection import Protection
 from app.domain.tiers import Seen, Tiers
 
@@ -25,6 +29,10 @@ class Case:
         age_days: Since it was accepted.
         back_days: Since it was accepted or brought back.
         is_marked: Whether a tag or category of the caller's says never forget.
+        privacy_risk: How bad it is to keep it, 0 to 1.
+        expires_as: The category by whose limit it expires; None where it doesn't, or by the days of no category.
+        expires_after_days: That limit, from its acceptance on; None where it doesn't expire.
+        expires_by_risk: Whether the limit counts since the risk is too high, and not by itself.
     """
 
     kind: str | None
@@ -34,24 +42,38 @@ class Case:
     age_days: float
     back_days: float
     is_marked: bool
+    privacy_risk: float
+    expires_as: str | None
+    expires_after_days: float | None
+    expires_by_risk: bool
 
 
-def cases(standing: Standing, state: State, now: float, seen: Seen) -> list[Case]:
+def cases(rules: Rules, standing: Standing, state: State, now: float, seen: Seen) -> list[Case]:
     """Memories one by one; arguments as those of `lifecycle.decide`."""
     ages = (now - standing.accepted_at) / DAY_SECONDS
     back = (now - standing.grace_from) / DAY_SECONDS
     columns = (standing.kinds, seen.strength, seen.importance, state.access_count, ages, back, standing.is_marked)
+    rows = zip(*(column.tolist() for column in columns), _expiries(rules, standing, ages), strict=True)
     return [
-        Case(KINDS[kind] if kind >= 0 else None, strength, importance, int(uses), age, since, marked)
-        for kind, strength, importance, uses, age, since, marked in zip(
-            *(column.tolist() for column in columns), strict=True
-        )
+        Case(KINDS[kind] if kind >= 0 else None, strength, importance, int(uses), age, since, marked, *expiry)
+        for kind, strength, importance, uses, age, since, marked, expiry in rows
     ]
+
+
+def _expiries(rules: Rules, standing: Standing, ages: Floats) -> Iterator[tuple[float, str | None, float | None, bool]]:
+    privacy, found = rules.privacy, standing.expiry
+    risks = retention.privacy_risk(privacy, found.pii, found.sensitivity, ages)
+    columns = (np.isfinite(found.at), risks, found.category, found.by_risk)
+    for ends, risk, category, by_risk in zip(*(column.tolist() for column in columns), strict=True):
+        if ends:
+            yield risk, retention.name_of(privacy, category), retention.days_of(privacy, category), by_risk
+        else:
+            yield risk, None, None, False
 
 
 def reasons(rules: Rules, standing: Standing, state: State, now: float, seen: Seen, decision: Decision) -> list[str]:
     """A line for each memory; arguments as `lifecycle.decide`'s, and its answer."""
-    found = zip(decision.rules, cases(standing, state, now, seen), strict=True)
+    found = zip(decision.rules, cases(rules, standing, state, now, seen), strict=True)
     return [_WORDS[RULES[rule]](rules, case) for rule, case in found]
 
 
@@ -61,6 +83,15 @@ def _compared(name: str, value: float, side: str, threshold: float) -> str:
     return (
         f"{name} is just {side} {shown}" if shown == f"{threshold:.4g}" else f"{name} {shown} is {side} {threshold:g}"
     )
+
+
+def _expiry(rules: Rules, case: Case) -> str:
+    days = case.expires_after_days or 0
+    whose = f"memories of the category {case.expires_as}" if case.expires_as else "those without a category"
+    kept = f"{whose} are kept for {days:g} days, and this one is {case.age_days:.4g} days old"
+    if not case.expires_by_risk:
+        return kept
+    return f"{_compared('privacy risk', case.privacy_risk, 'above', rules.privacy.risk_above)}: {kept}"
 
 
 def _never_forget(rules: Rules, case: Case) -> str:
@@ -108,7 +139,7 @@ def _decay(rules: Rules, case: Case) -> str:
 _WORDS: Final[dict[str, Callable[[Rules, Case], str]]] = {
     "hold": lambda _rules, _case: "under a legal hold",
     "erasure": lambda _rules, _case: "its erasure was asked for, and the time to cancel it is over",
-    "expiry": lambda _rules, _case: "kept as long as its category allows",
+    "expiry": _expiry,
     "never_forget": _never_forget,
     "grace": _grace,
     "decay": _decay,

@@ -28,7 +28,8 @@ from app.services.previews import Preview, Tiers, Work
 from app.store import archive as rows
 from app.store import database, spaces, words
 from app.store.archive import Vectors
-from app.store.states import Held, Wanted
+from app.store.pages import Wanted
+from app.store.states import Held
 
 KIND: Final = "archive"
 ROWS: Final = 500

@@ -114,7 +114,7 @@ def _slice(tenant_id: UUID, run_id: UUID, terms: Terms, state: dict[str, Any], u
     failpoints.reach("merge.before_marks")
     seen = Counter(looked_at=new, clusters=len(tried))
     with database.tenant(tenant_id) as tx:
-        marks.advance_marks(tx, tenant_id, found.marks)
+        marks.write_marks(tx, tenant_id, found.marks)
         consolidation_runs.count(tx, tenant_id, run_id, seen)
         if found.finished:
             consolidation_runs.finish(tx, tenant_id, run_id)

@@ -153,7 +153,7 @@ def _propose(tenant_id: UUID, pairs: list[Pair], policy: Policy, accepted_until:
 def _unprotected(tx: database.Transaction, tenant_id: UUID, pairs: list[Pair], policy: Policy) -> list[Pair]:
     """Those whose older memory neither a legal hold nor its caller's words protect."""
     ids = sorted({pair.superseded_id for pair in pairs})
-    standing = standings.read(tx, tenant_id, ids, policy.protection)
+    standing = standings.read(tx, tenant_id, ids, policy.rules)
     kinds = [KINDS.index(kind) for kind in policy.protection.never_forget_kinds]
     protected = standing.is_held | standing.is_marked | np.isin(standing.kinds, kinds)
     free = {memory_id for memory_id, is_protected in zip(ids, protected, strict=True) if not is_protected}

@@ -71,7 +71,7 @@ def of(tenant_id: UUID, times: Timeline, era: Era) -> Effects:
     effects, began = Effects(era.since), time.monotonic()
     later = effects.at + LATER_DAYS * DAY_SECONDS
     eras = [each.at(moment) for moment in (effects.at, later) for each in (times, changed)]
-    for held, standings in strengths.pages(tenant_id, PAGE_ROWS, [each.policy.protection for each in eras]):
+    for held, standings in strengths.pages(tenant_id, PAGE_ROWS, [each.policy.rules for each in eras]):
         if effects.memories and time.monotonic() - began > SECONDS_MAX:
             effects.complete = False
             break

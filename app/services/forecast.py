@@ -111,7 +111,7 @@ def of_tenant(tenant_id: UUID, wish: Wish) -> Outlook:
     eras = [times.at(now), *(era for era in times.after(now) if era.since <= moments[-1])]
     as_is, as_changed = np.zeros((2, len(dates), len(DECAY_TIERS)), np.int64)
     moves: dict[tuple[int, int], Move] = {}
-    looked_at = [era.policy.protection for era in eras] + ([] if changed is None else [changed.protection])
+    looked_at = [era.policy.rules for era in eras] + ([] if changed is None else [changed.rules])
     for held, standings in strengths.pages(tenant_id, PAGE_ROWS, looked_at, wish.subject):
         state = strengths.brought(held, times, now).state
         as_is += _counts(eras, state, standings[: len(eras)], moments, check)

@@ -146,7 +146,7 @@ def plan(
     held = held.only(np.flatnonzero([memory_id in facts for memory_id in held.ids]))
     ahead = (held.versions > era.version) | (held.state.anchored_at > now)
     held = strengths.brought(held, times, now)
-    standing = standings.read(tx, tenant_id, held.ids, era.policy.protection)
+    standing = standings.read(tx, tenant_id, held.ids, era.policy.rules)
     seen = strengths.look(era, held.state, now)
     is_kept = ahead | _is_protected(era.policy.protection, standing, held.state, seen)
     ages = (now - standing.grace_from) / DAY_SECONDS

@@ -1,4 +1,4 @@
-"""Index memories by their words, so that search finds them before any model has run."""
+"""Index memories by their words, so that search finds them before any model has run; and find what is personal."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from uuid import UUID
 
 from app.domain.policy import Policy
+from app.services import personal
 from app.store import database, words
 
 
@@ -19,4 +20,5 @@ def index(tenant_id: UUID, ids: Sequence[UUID], policy: Policy | None = None) ->
     """
     policy = policy or Policy()
     with database.tenant(tenant_id) as tx:
+        personal.note(tx, tenant_id, ids, policy)
         return words.index(tx, tenant_id, ids, policy.language, policy.time_zone)

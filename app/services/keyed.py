@@ -18,9 +18,10 @@ from msgspec.structs import replace
 from app import metrics
 from app.clients.resilience import ProviderFailed
 from app.domain.ids import first_seq, memory_uuids
+from app.domain.memory import Kind
 from app.domain.privacy.arriving import is_buried
 from app.errors import Misconfigured
-from app.services import audit, cold_restore, rederiving, restores, spaces, strengths, supersede
+from app.services import audit, cold_restore, personal, rederiving, restores, spaces, strengths, supersede
 from app.store import (
     arrivals,
     cold,
@@ -90,12 +91,7 @@ def store(tenant_id: UUID, careful: Sequence[Arrival]) -> int:
         before = tenant_counts.of(tx, tenant_id, list(known))
         with strengths.changing(tx, tenant_id, list(known)):
             written = memories.upsert(tx, tenant_id, list(latest.values()))
-            kinds = {
-                written.aliases.get(row.memory_id, row.memory_id): row.given.kind
-                for row in latest.values()
-                if row.given.kind is not None
-            }
-            memories.set_kinds(tx, tenant_id, kinds)
+            memories.set_kinds(tx, tenant_id, _kinds(latest, written.aliases))
             updated = list(written.changed & known.keys())
             tiers.look_again(tx, tenant_id, updated)
         thawed = list(cold.places(tx, tenant_id, updated))
@@ -104,6 +100,7 @@ def store(tenant_id: UUID, careful: Sequence[Arrival]) -> int:
         back = restores.restore(tx, tenant_id, updated)
         if reworded:
             policy = policies.current(tx, tenant_id)
+            personal.note(tx, tenant_id, reworded, policy)
             words.index(tx, tenant_id, [*reworded, *former], policy.language, policy.time_zone)
         cold_restore.discard(tx, tenant_id, thawed)
         _alias(tx, tenant_id, latest, overtaken, written.aliases)
@@ -127,6 +124,15 @@ def store(tenant_id: UUID, careful: Sequence[Arrival]) -> int:
         if thawed or back:
             audit.enter(tx, tenant_id, "memories_restored", ids=[*thawed, *back])
     return len(written.changed)
+
+
+def _kinds(latest: Mapping[str | UUID, NewMemory], aliases: Mapping[UUID, UUID]) -> dict[UUID, Kind]:
+    """Those that callers gave, by the ids under which memories are kept."""
+    return {
+        aliases.get(row.memory_id, row.memory_id): row.given.kind
+        for row in latest.values()
+        if row.given.kind is not None
+    }
 
 
 def _alias(

@@ -75,7 +75,7 @@ def look(tenant_id: UUID, stored: Sequence[Stored], as_of: datetime | None = Non
         reviewed = reviews.read(tx, tenant_id, ids)
         around = supersessions.around(tx, tenant_id, ids)
         times = strengths.timeline(tx, tenant_id)  # after the rows, which may be of a policy that has just come
-        standing = standings.read(tx, tenant_id, held.ids, times.at(database.now(tx).timestamp()).policy.protection)
+        standing = standings.read(tx, tenant_id, held.ids, times.at(database.now(tx).timestamp()).policy.rules)
         now = (as_of or database.now(tx)).timestamp()
     # One that fades from long ago may be anchored before its policy came.
     moments = np.maximum(np.maximum(held.state.anchored_at, times.since(held.versions)), now)

@@ -18,7 +18,7 @@ from app.domain.ids import base_of, place_of, unix_ms_of
 from app.domain.memory import KINDS, MemoryIn, MemoryPatch, decode
 from app.errors import Conflict, EbbingError, NotFound, Unavailable
 from app.services import erasures as erasing
-from app.services import moves, policies, rederiving, restores, strengths
+from app.services import moves, personal, policies, rederiving, restores, strengths
 from app.services.holds import check_free
 from app.store import (
     arrivals,
@@ -120,6 +120,7 @@ def edit(tenant_id: UUID, memory_id: UUID, patch: MemoryPatch) -> Stored:
             if PROTECTING_FIELDS & changes.keys():
                 tiers.look_again(tx, tenant_id, [stored_id])
         if again:
+            personal.note(tx, tenant_id, [stored_id], policy)
             words.index(tx, tenant_id, [stored_id, *former], policy.language, policy.time_zone)
             if "thread" in changes:
                 later |= embeddings.remove(tx, tenant_id, [stored_id])

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from app.domain.audit import SYSTEM, Detail
 from app.domain.dynamics.timeline import Era
-from app.domain.lifecycle import Decision, Standing
+from app.domain.lifecycle import EXPIRY, Decision, Standing
 from app.domain.tiers import DECAY_TIERS, Seen
 from app.services import audit, strengths
 from app.store import cold, database, events, holds, standings, states, tenant_counts, tiers
@@ -76,6 +76,35 @@ def take(tx: database.Transaction, tenant_id: UUID, source: str, limit: int, as_
     return _decided(tx, tenant_id, states.lock_unmoved(tx, tenant_id, source, limit), as_of)
 
 
+def take_expired(
+    tx: database.Transaction, tenant_id: UUID, after: UUID, limit: int, as_of: datetime | None = None
+) -> tuple[Due, UUID | None]:
+    """Lock memories that were wanted gone, in any tier, and give those that have expired; the others are left as noted.
+
+    Those that somebody else has locked are passed over.
+
+    Args:
+        tx: The tenant's transaction.
+        tenant_id: The tenant.
+        after: Where the page before has ended.
+        limit: Most that are looked at.
+        as_of: Up to now; None for now.
+
+    Returns:
+        Those, and where this page has ended; None where it was the last.
+    """
+    holds.share(tx, tenant_id)
+    held = states.lock_ending(tx, tenant_id, after, limit)
+    due = _judged(tx, tenant_id, held, as_of)
+    return due.only(np.flatnonzero(due.decision.rules == EXPIRY)), held.ids[-1] if len(held) == limit else None
+
+
+def judge(tx: database.Transaction, tenant_id: UUID, memory_ids: Sequence[UUID], as_of: datetime | None = None) -> Due:
+    """The decision about these memories, whatever it is, with their rows locked in the order of locks."""
+    there = cold.lock(tx, tenant_id, memory_ids, wait=True)
+    return _judged(tx, tenant_id, states.lock(tx, tenant_id, there), as_of)
+
+
 def retake(
     tx: database.Transaction, tenant_id: UUID, memory_ids: Sequence[UUID], source: str, as_of: datetime | None = None
 ) -> Due:
@@ -97,16 +126,26 @@ def retake(
 
 
 def _decided(tx: database.Transaction, tenant_id: UUID, held: Held, as_of: datetime | None) -> Due:
+    due = _judged(tx, tenant_id, held, as_of)
+    goes: npt.NDArray[np.bool_] = (due.decision.tiers > due.standing.tiers) & ~_later(due)
+    _let_go(tx, tenant_id, due.only(np.flatnonzero(~goes)))
+    return due.only(np.flatnonzero(goes))
+
+
+def _judged(tx: database.Transaction, tenant_id: UUID, held: Held, as_of: datetime | None) -> Due:
     times = strengths.timeline(tx, tenant_id)  # after the locks: what came meanwhile counts
     now = (as_of or database.now(tx)).timestamp()
     era = times.at(now)
     held = strengths.brought(held, times, now)
-    standing = standings.read(tx, tenant_id, held.ids, era.policy.protection)
+    standing = standings.read(tx, tenant_id, held.ids, era.policy.rules)
     seen, decision = strengths.decided(era, held.state, now, standing)
-    due = Due(held, standing, seen, decision, era, now, len(held))
-    goes: npt.NDArray[np.bool_] = (decision.tiers > standing.tiers) & ~_ahead(due)
-    _let_go(tx, tenant_id, due.only(np.flatnonzero(~goes)))
-    return due.only(np.flatnonzero(goes))
+    return Due(held, standing, seen, decision, era, now, len(held))
+
+
+def _later(due: Due) -> npt.NDArray[np.bool_]:
+    """Which aren't moved now: those ahead of that moment, and what has expired, which goes by the step of its own."""
+    later: npt.NDArray[np.bool_] = _ahead(due) | (due.decision.rules == EXPIRY)
+    return later
 
 
 def _ahead(due: Due) -> npt.NDArray[np.bool_]:
@@ -118,7 +157,7 @@ def _ahead(due: Due) -> npt.NDArray[np.bool_]:
 def _let_go(tx: database.Transaction, tenant_id: UUID, staying: Due) -> None:
     if staying.held.ids:
         when = strengths.due_at(staying.era, staying.held.state, staying.now, staying.seen, staying.standing)
-        when[_ahead(staying)] = -np.inf  # the next sweep looks at it again
+        when[_later(staying)] = -np.inf  # the next sweep looks at it again
         states.write_looks(tx, tenant_id, staying.held.ids, Looks(staying.standing.tiers, when))
 
 

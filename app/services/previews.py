@@ -18,8 +18,9 @@ from app.domain.dynamics.state import take
 from app.domain.lifecycle import RULES, Decision, Standing
 from app.domain.tiers import DECAY_TIERS, Seen
 from app.services import strengths
-from app.store import database, standings, states
-from app.store.states import Held, Wanted
+from app.store import database, pages, standings
+from app.store.pages import Wanted
+from app.store.states import Held
 from app.store.work import NIL
 
 ROWS: Final = 5000
@@ -117,8 +118,8 @@ def _slice(
         times = strengths.timeline(tx, tenant_id)
         era = times.at(now)
         among: Wanted = "unsettled" if behind else work.among(tx, tenant_id, era.version)
-        held = states.page_of(tx, tenant_id, among, now, era.version, after=after, limit=ROWS)
-        standing = standings.read(tx, tenant_id, held.ids, era.policy.protection)
+        held = pages.page_of(tx, tenant_id, among, now, era.version, after=after, limit=ROWS)
+        standing = standings.read(tx, tenant_id, held.ids, era.policy.rules)
     state = strengths.brought(held, times, now).state
     seen, decision = strengths.decided(era, state, now, standing)
     for each in behind:

@@ -13,7 +13,7 @@ from uuid import UUID
 
 from app.domain.jobs import Job, Step
 from app.services import strengths
-from app.store import database, policies, states
+from app.store import database, pages, policies, states
 from app.store.work import NIL
 
 KIND: Final = "rebase"
@@ -56,7 +56,7 @@ def carry_on(tenant_id: UUID, as_of: datetime | None, state: dict[str, Any], unt
             era = times.at(now)
             if version != era.version:  # at first, or a new policy has come into force meanwhile
                 after, version = NIL, era.version
-                total = before + done + states.count_of(tx, tenant_id, "older", now, version)
+                total = before + done + pages.count_of(tx, tenant_id, "older", now, version)
             held = states.lock_older(tx, tenant_id, version, after, ROWS)
             for tier, moved in strengths.settle(tx, tenant_id, held, times, now).items():
                 counts[tier] = counts.get(tier, 0) + moved

@@ -218,7 +218,7 @@ class _Life:
     def tiers(self) -> dict[int, str]:
         """Tier of each memory that is left, by its place in the year."""
         found_in = {}
-        for held, [standing] in strengths.pages(self._tenant_id, _PAGE, [self._policy.protection]):
+        for held, [standing] in strengths.pages(self._tenant_id, _PAGE, [self._policy.rules]):
             for memory_id, tier in zip(held.ids, standing.tiers.tolist(), strict=True):
                 if memory_id in self._places:
                     found_in[self._places[memory_id]] = DECAY_TIERS[tier]

@@ -22,6 +22,7 @@ from app.services import (
     contradictions,
     counts,
     erasing,
+    expiry,
     graphs,
     previews,
     quota,
@@ -66,6 +67,7 @@ def _figures(tenant_id: UUID, _as_of: datetime, state: dict[str, Any], _until: f
 STEPS: Final[dict[str, CarryOn]] = {
     "sweep": sweep.carry_on,
     "erasures": erasing.carry_on,
+    "expire": expiry.carry_on,
     "consolidate": consolidate.carry_on,
     "contradictions": contradictions.carry_on,
     "archive": archive.carry_on,
@@ -90,6 +92,7 @@ def foreseen() -> Mapping[str, Foresee | str]:
         "archive": archive.preview,
         "cold": partial(previews.preview, cold.WORK, behind=(archive.WORK,)) if key else NO_MASTER_KEY,
         "delete": partial(previews.preview, removals.WORK, behind=lower),
+        "expire": expiry.preview,
         "consolidate": "moves sources of summaries: `POST /v1/maintenance/consolidate` has a dry run of its own",
         "erasures": "erases what was asked for: `POST /v1/privacy/erasures` has a dry run of its own",
         "contradictions": "asks a model, and moves no memory to another tier",

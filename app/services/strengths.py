@@ -19,9 +19,8 @@ from app.domain.dynamics.ops import Floats
 from app.domain.dynamics.profiles import rebase
 from app.domain.dynamics.state import State
 from app.domain.dynamics.timeline import Era, Timeline
-from app.domain.lifecycle import Decision, Standing
+from app.domain.lifecycle import Decision, Rules, Standing
 from app.domain.policy import Policy
-from app.domain.protection import Protection
 from app.domain.tiers import DECAY_TIERS, Seen, next_due_at
 from app.store import database, events, policies, standings, states
 from app.store.events import Change, EventKind
@@ -51,7 +50,7 @@ def eras(tx: database.Transaction, tenant_id: UUID) -> list[Era]:
 
 
 def pages(
-    tenant_id: UUID, rows: int, protections: Sequence[Protection], subject: str | None = None
+    tenant_id: UUID, rows: int, rules: Sequence[Rules], subject: str | None = None
 ) -> Iterator[tuple[Held, list[Standing]]]:
     """All of a tenant's memories, or those about a subject, so many at a time by id; each with its standings.
 
@@ -60,16 +59,16 @@ def pages(
     Args:
         tenant_id: The tenant.
         rows: Memories in a page.
-        protections: Of the policies that they are looked at under; a standing for each.
+        rules: Of the policies that they are looked at under; a standing for each.
         subject: Only memories about this subject.
     """
     after, full = UUID(int=0), True
     while full:
         with database.tenant(tenant_id) as tx:
             held = states.page(tx, tenant_id, after, rows, subject)
-            found = {each: standings.read(tx, tenant_id, held.ids, each) for each in dict.fromkeys(protections)}
+            found = {each: standings.read(tx, tenant_id, held.ids, each) for each in dict.fromkeys(rules)}
         if held.ids:
-            yield held, [found[each] for each in protections]
+            yield held, [found[each] for each in rules]
             after = held.ids[-1]
         full = len(held) == rows
 
@@ -144,7 +143,7 @@ def settle(tx: database.Transaction, tenant_id: UUID, held: Held, times: Timelin
         told_by = now - _TOLD_LATE * era.dynamics.refresh_seconds
         after = replace(after, state=era.dynamics.advance(after.state, told_by))
         is_stale[:] = True
-    standing = standings.read(tx, tenant_id, held.ids, era.policy.protection)
+    standing = standings.read(tx, tenant_id, held.ids, era.policy.rules)
     seen, decision = decided(era, after.state, now, standing)
     looks = Looks(decision.tiers, due_at(era, after.state, now, seen, standing))
     stale, fresh = np.flatnonzero(is_stale), np.flatnonzero(~is_stale)

@@ -18,8 +18,9 @@ from app.domain.tiers import DECAY_TIERS
 from app.errors import FieldError, Invalid
 from app.services import previews, rebase, strengths
 from app.services.previews import Preview, Tiers, Work
-from app.store import database, states
-from app.store.states import Held, Wanted
+from app.store import database, pages, states
+from app.store.pages import Wanted
+from app.store.states import Held
 
 KIND: Final = "sweep"
 ROWS: Final = 5000
@@ -109,5 +110,5 @@ def _begun(tenant_id: UUID, as_of: datetime | None) -> Step:
         now = as_of.timestamp()
         version = strengths.timeline(tx, tenant_id).at(now).version
         is_due = rebase.is_due(tx, tenant_id, version)
-        total = states.count_of(tx, tenant_id, "due or older" if is_due else "due", now, version)
+        total = pages.count_of(tx, tenant_id, "due or older" if is_due else "due", now, version)
     return Step(0, {"as_of": as_of.isoformat()} | ({"rebase": {}} if is_due else {}), finished=False, total=total)

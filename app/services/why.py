@@ -13,8 +13,7 @@ import numpy as np
 from app.domain import why
 from app.domain.dynamics.state import FAR_SECONDS, State
 from app.domain.dynamics.timeline import Era, Timeline
-from app.domain.lifecycle import RULES, Standing
-from app.domain.protection import Protection
+from app.domain.lifecycle import RULES, Rules, Standing
 from app.domain.tiers import DECAY_TIERS
 from app.domain.why import Case
 from app.errors import Unavailable
@@ -88,7 +87,7 @@ def of(tenant_id: UUID, memory_id: UUID, as_of: datetime | None = None) -> Expla
         asked = as_of or database.now(tx)
         now = max(asked.timestamp(), float(held.state.anchored_at[0]), float(times.since(held.versions)[0]))
         eras = [times.at(now), *times.after(now)]
-        standing = {each: standings.read(tx, tenant_id, held.ids, each) for each in {_protection(era) for era in eras}}
+        standing = {each: standings.read(tx, tenant_id, held.ids, each) for each in {era.policy.rules for era in eras}}
         holders = holds.on(tx, tenant_id, held.ids).get(held.ids[0], [])
     life = _Life(times, standing, strengths.brought(held, times, now).state, now)
     verdict, case = life.judged()
@@ -97,22 +96,18 @@ def of(tenant_id: UUID, memory_id: UUID, as_of: datetime | None = None) -> Expla
     return Explained(found.memory_id, moment, tier, verdict, case, *life.next(verdict.tier), holders)
 
 
-def _protection(era: Era) -> Protection:
-    return era.policy.protection
-
-
 @dataclass(slots=True)
 class _Life:
     """A memory at a moment, to be followed from there on as if nothing happened to it.
 
     Attributes:
-        standings: By what the policies protect.
+        standings: By the policies' rules.
         state: Brought to the policy of the moment.
         now: Seconds since 1970.
     """
 
     times: Timeline
-    standings: Mapping[Protection, Standing]
+    standings: Mapping[Rules, Standing]
     state: State
     now: float
 
@@ -126,13 +121,13 @@ class _Life:
 
     @property
     def standing(self) -> Standing:
-        return self.standings[_protection(self.era)]
+        return self.standings[self.era.policy.rules]
 
     def judged(self) -> tuple[Verdict, Case]:
         """The decision, and what it was made of."""
         seen, decision = strengths.decided(self.era, self.state, self.now, self.standing)
         [words] = why.reasons(self.era.policy.rules, self.standing, self.state, self.now, seen, decision)
-        [case] = why.cases(self.standing, self.state, self.now, seen)
+        [case] = why.cases(self.era.policy.rules, self.standing, self.state, self.now, seen)
         return Verdict(DECAY_TIERS[decision.tiers[0]], RULES[decision.rules[0]], words), case
 
     def next(self, tier: str) -> tuple[datetime | None, Verdict | None]:

@@ -19,7 +19,7 @@ MOST: Final = 500
 """Memories in a call, each of which shall be a transaction of its own."""
 
 OWN: Final = (
-    *("memory_aliases", "links", "lineage", "reviews", "scores", "memory_events", "self_tests"),
+    *("memory_aliases", "links", "lineage", "reviews", "scores", "memory_events", "self_tests", "privacy_findings"),
     *("hidden_memories", "hidden_vectors", "archived_memories", "pca_samples", "memory_state", "memories"),
 )
 """Tables whose rows with a memory's id in `memory_id` are of it alone."""

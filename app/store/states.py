@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 import numpy as np
@@ -97,7 +97,7 @@ class Unnamed(NamedTuple):
 
 def read(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> Held:
     """These memories, without those that were deleted or never were."""
-    return _held(tx, _READ, {"tenant": tenant_id, "ids": Uuids(memory_ids)})
+    return fetched(tx, _READ, {"tenant": tenant_id, "ids": Uuids(memory_ids)})
 
 
 def read_unnamed(tx: Connection, tenant_id: UUID, memory_ids: bytes) -> Unnamed:
@@ -108,7 +108,7 @@ def read_unnamed(tx: Connection, tenant_id: UUID, memory_ids: bytes) -> Unnamed:
 
 def lock(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> Held:
     """The same, locked in id order until the transaction ends."""
-    return _held(tx, _LOCK, {"tenant": tenant_id, "ids": Uuids(memory_ids)})
+    return fetched(tx, _LOCK, {"tenant": tenant_id, "ids": Uuids(memory_ids)})
 
 
 def lock_due(tx: Connection, tenant_id: UUID, as_of: float, version: int, limit: int) -> Held:
@@ -124,13 +124,13 @@ def lock_due(tx: Connection, tenant_id: UUID, as_of: float, version: int, limit:
         version: Of the policy that holds then.
         limit: Most of them.
     """
-    return _held(tx, _LOCK_DUE, {"tenant": tenant_id, "as_of": as_of, "version": version, "limit": limit})
+    return fetched(tx, _LOCK_DUE, {"tenant": tenant_id, "as_of": as_of, "version": version, "limit": limit})
 
 
 def lock_older(tx: Connection, tenant_id: UUID, version: int, after: UUID, limit: int) -> Held:
     """Memories that are anchored under an older policy, in pages by id, locked; the deleted ones left out."""
     values = {"tenant": tenant_id, "version": version, "after": after, "limit": limit}
-    return _held(tx, _LOCK_OLDER, values)
+    return fetched(tx, _LOCK_OLDER, values)
 
 
 def lock_unmoved(tx: Connection, tenant_id: UUID, tier: str, limit: int) -> Held:
@@ -138,31 +138,21 @@ def lock_unmoved(tx: Connection, tenant_id: UUID, tier: str, limit: int) -> Held
 
     Those that somebody else has locked are passed over.
     """
-    return _held(tx, _LOCK_UNMOVED, {"tenant": tenant_id, "tier": tier, "limit": limit})
+    return fetched(tx, _LOCK_UNMOVED, {"tenant": tenant_id, "tier": tier, "limit": limit})
 
 
-Wanted = Literal["due", "older", "due or older", "falling", "falling or older", "archived", "cold", "unsettled"]
-"""What `lock_due` gives, `lock_older`, or both; of them the active; all of a tier; or what may move in a night."""
+def lock_ending(tx: Connection, tenant_id: UUID, after: UUID, limit: int) -> Held:
+    """Memories of any tier that shall be deleted, in pages by id, locked with their rows in `memories`.
 
-
-def page_of(
-    tx: Connection, tenant_id: UUID, wanted: Wanted, as_of: float, version: int, *, after: UUID, limit: int
-) -> Held:
-    """The same memories in pages by id, not locked."""
-    values = {"tenant": tenant_id, "as_of": as_of, "version": version, "after": after, "limit": limit}
-    return _held(tx, _PAGES[wanted], values)
-
-
-def count_of(tx: Connection, tenant_id: UUID, wanted: Wanted, as_of: float, version: int) -> int:
-    """How many they are."""
-    row = driver(tx).execute(_COUNTS[wanted], {"tenant": tenant_id, "as_of": as_of, "version": version}).fetchone()
-    return int(row[0]) if row else 0
+    Those that somebody else has locked are passed over.
+    """
+    return fetched(tx, _LOCK_ENDING, {"tenant": tenant_id, "after": after, "limit": limit})
 
 
 def page(tx: Connection, tenant_id: UUID, after: UUID, limit: int, subject: str | None = None) -> Held:
     """All of a tenant's memories in pages by id, or those about a subject; the deleted ones left out."""
     values = {"tenant": tenant_id, "after": after, "limit": limit, "subject": subject}
-    return _held(tx, _PAGE if subject is None else _PAGE_OF_SUBJECT, values)
+    return fetched(tx, _PAGE if subject is None else _PAGE_OF_SUBJECT, values)
 
 
 def held(records: bytes) -> Held:
@@ -178,8 +168,9 @@ def held(records: bytes) -> Held:
     )
 
 
-def _held(tx: Connection, statement: str, values: dict[str, Any]) -> Held:
-    return held(_sent(tx, statement, values))
+def fetched(tx: Connection, asked: str, values: dict[str, Any]) -> Held:
+    """The memories that a `statement` asks for."""
+    return held(_sent(tx, asked, values))
 
 
 def _sent(tx: Connection, statement: str, values: dict[str, Any]) -> bytes:
@@ -205,10 +196,11 @@ _FREE: Final = """EXISTS (
       SELECT FROM memories AS memory WHERE memory.tenant_id = %(tenant)s AND memory.memory_id = memory_state.memory_id
       FOR UPDATE SKIP LOCKED)"""
 # By a column of the row itself, so that who has waited for its lock sees what happened meanwhile.
-_ALIVE: Final = "tier <> 'deleted'"
+ALIVE: Final = "tier <> 'deleted'"
 
 
-def _statement(where: str, sort: str = "") -> str:
+def statement(where: str, sort: str = "") -> str:
+    """SQL of the rows that meet conditions, with their order and limit; and the order of the result."""
     return f"""
 SELECT string_agg({RECORD}, '')
 FROM (
@@ -217,45 +209,32 @@ FROM (
 """  # noqa: S608 - constants alone
 
 
-_READ: Final = _statement(f"memory_id = ANY (%(ids)s) AND {_ALIVE} ORDER BY memory_id")
-_LOCK: Final = _statement(f"memory_id = ANY (%(ids)s) AND {_ALIVE} ORDER BY memory_id FOR UPDATE")
-_DUE: Final = "next_due_at <= to_timestamp(%(as_of)s) AND next_due_at < 'infinity'"
-_NOT_AHEAD: Final = "anchored_at <= to_timestamp(%(as_of)s) AND policy_version <= %(version)s"
+_READ: Final = statement(f"memory_id = ANY (%(ids)s) AND {ALIVE} ORDER BY memory_id")
+_LOCK: Final = statement(f"memory_id = ANY (%(ids)s) AND {ALIVE} ORDER BY memory_id FOR UPDATE")
+DUE: Final = "next_due_at <= to_timestamp(%(as_of)s) AND next_due_at < 'infinity'"
+NOT_AHEAD: Final = "anchored_at <= to_timestamp(%(as_of)s) AND policy_version <= %(version)s"
 # A sum, of which the planner knows no statistics: expecting few rows, it would read the whole table for each page.
-_OLDER: Final = "policy_version + 0 < %(version)s"
-_PAGE: Final = _statement(f"memory_id > %(after)s AND {_ALIVE} ORDER BY memory_id LIMIT %(limit)s")
-_PAGE_OF_SUBJECT: Final = _statement("""memory_id > %(after)s AND EXISTS (
+OLDER: Final = "policy_version + 0 < %(version)s"
+_PAGE: Final = statement(f"memory_id > %(after)s AND {ALIVE} ORDER BY memory_id LIMIT %(limit)s")
+_PAGE_OF_SUBJECT: Final = statement("""memory_id > %(after)s AND EXISTS (
       SELECT FROM memories AS memory WHERE memory.tenant_id = %(tenant)s AND memory.memory_id = memory_state.memory_id
         AND memory.subject = %(subject)s AND memory.deleted_at IS NULL) ORDER BY memory_id LIMIT %(limit)s""")
-_LOCK_DUE: Final = _statement(
-    f"{_ALIVE} AND {_DUE} AND {_NOT_AHEAD} ORDER BY next_due_at LIMIT %(limit)s FOR UPDATE SKIP LOCKED",
+_LOCK_DUE: Final = statement(
+    f"{ALIVE} AND {DUE} AND {NOT_AHEAD} ORDER BY next_due_at LIMIT %(limit)s FOR UPDATE SKIP LOCKED",
     "ORDER BY memory_id",
 )
-_LOCK_UNMOVED: Final = _statement(
-    f"wanted_tier <> tier AND tier = %(tier)s AND {_ALIVE} AND {_FREE} "
+_LOCK_UNMOVED: Final = statement(
+    f"wanted_tier <> tier AND tier = %(tier)s AND {ALIVE} AND {_FREE} "
     "ORDER BY memory_id LIMIT %(limit)s FOR UPDATE SKIP LOCKED"
 )
-_LOCK_OLDER: Final = _statement(
-    f"memory_id > %(after)s AND {_ALIVE} AND {_OLDER} ORDER BY memory_id LIMIT %(limit)s FOR UPDATE"
+ENDING: Final = "wanted_tier <> tier AND wanted_tier = 'deleted'"
+_LOCK_ENDING: Final = statement(
+    f"memory_id > %(after)s AND {ENDING} AND {ALIVE} AND {_FREE} "
+    "ORDER BY memory_id LIMIT %(limit)s FOR UPDATE SKIP LOCKED"
 )
-_WANTED: Final[dict[Wanted, str]] = {
-    "due": f"{_ALIVE} AND {_DUE} AND {_NOT_AHEAD}",
-    "older": f"{_ALIVE} AND {_OLDER}",
-    "due or older": f"{_ALIVE} AND ({_DUE} AND {_NOT_AHEAD} OR {_OLDER})",
-    "falling": f"tier = 'active' AND (wanted_tier <> tier OR ({_NOT_AHEAD} AND {_DUE}))",
-    "falling or older": f"tier = 'active' AND (wanted_tier <> tier OR ({_NOT_AHEAD} AND {_DUE} OR {_OLDER}))",
-    "unsettled": f"{_ALIVE} AND {_NOT_AHEAD} AND (wanted_tier <> tier OR {_DUE} OR {_OLDER})",
-    "archived": "tier <> 'active' AND tier = 'archived'",  # the first by an index of few rows
-    "cold": "tier <> 'active' AND tier = 'cold'",
-}
-_PAGES: Final = {
-    wanted: _statement(f"memory_id > %(after)s AND {where} ORDER BY memory_id LIMIT %(limit)s")
-    for wanted, where in _WANTED.items()
-}
-_COUNTS: Final = {
-    wanted: f"SELECT count(*) FROM memory_state WHERE tenant_id = %(tenant)s AND {where}"  # noqa: S608 - as above
-    for wanted, where in _WANTED.items()
-}
+_LOCK_OLDER: Final = statement(
+    f"memory_id > %(after)s AND {ALIVE} AND {OLDER} ORDER BY memory_id LIMIT %(limit)s FOR UPDATE"
+)
 
 
 class Looks(NamedTuple):

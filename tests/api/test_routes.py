@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -75,6 +76,8 @@ TABLE: dict[tuple[str, str], tuple[str, dict[str, Any], int]] = {
     ("POST", "/v1/maintenance/cold"): ("maintain", {"json": {"dry_run": True}}, 200),
     ("POST", "/v1/maintenance/rebase"): ("maintain", {"json": {"dry_run": True}}, 200),
     ("POST", "/v1/maintenance/delete"): ("maintain", {"json": {"dry_run": True}}, 200),
+    ("POST", "/v1/maintenance/expire"): ("maintain", {"json": {"dry_run": True}}, 200),
+    ("GET", "/v1/privacy/categories"): ("privacy", {}, 200),
     ("POST", "/v1/maintenance/consolidate"): ("maintain", {"json": {"dry_run": True}}, 200),
     ("GET", "/v1/consolidation/runs"): ("maintain", {}, 200),
     ("GET", "/v1/consolidation/merges"): ("maintain", {}, 200),
@@ -115,30 +118,23 @@ GUARDED_NAMES = [" ".join(route) for route in GUARDED]
 
 def path_of(api: Api, path: str) -> str:
     """The path with ids of things that are there, of the caller's tenant."""
-    if "{memory_id}" in path:
-        [memory_id] = api.remember("mine")
-        return path.format(memory_id=memory_id)
-    if "{key_id}" in path:
-        read = keys.parse(tenants.issue_key(api.tenant.tenant_id, "another"))
-        assert read is not None
-        return path.format(key_id=read.key_id)
     if path == "/v1/supersessions":
         name_two(api)
-    made = {
+    made: dict[str, Callable[[Api], object]] = {
+        "memory_id": lambda api: api.remember("mine")[0],
+        "key_id": a_key,
         "job_id": a_job,
         "letter_id": a_letter,
         "hold_id": a_hold,
         "erasure_id": an_erasure,
         "supersession_id": a_proposal,
+        "merge_id": lambda api: a_merge(api, "done" if path.endswith("undo") else "waiting"),
+        "subject": lambda _: "ann/of/here",
         "name": a_schedule,
     }
     for name, make in made.items():
         if f"{{{name}}}" in path:
             return path.format(**{name: make(api)})
-    if "{merge_id}" in path:
-        return path.format(merge_id=a_merge(api, "done" if path.endswith("undo") else "waiting"))
-    if "{subject}" in path:
-        return path.replace("{subject}", "ann/of/here")
     if path == "/v1/links":
         name_two(api)
         return f"{path}?memory={LINKED[0]}"
@@ -149,6 +145,12 @@ def name_two(api: Api) -> None:
     statement = "INSERT INTO memory_aliases (tenant_id, alias_id, memory_id) VALUES (%s, %s, %s) ON CONFLICT DO NOTHING"
     for alias_id, memory_id in zip(LINKED, api.remember("one", "another"), strict=True):
         api.service.rows(statement, api.tenant.tenant_id, alias_id, memory_id)
+
+
+def a_key(api: Api) -> str:
+    read = keys.parse(tenants.issue_key(api.tenant.tenant_id, "another"))
+    assert read is not None
+    return read.key_id
 
 
 def a_job(api: Api) -> UUID:

@@ -18,6 +18,7 @@ from app.domain.forecast import DAYS_MAX, counts, seconds_max, tiers_at
 from app.domain.importance import Importance
 from app.domain.lifecycle import Standing, fresh
 from app.domain.policy import Forgetting, Policy
+from app.domain.privacy.retention import never
 from app.domain.tiers import DECAY_TIERS, Tiers
 from tests.domain.dynamics.batches import ALL, BATCHES, GAPS, START, YEAR_SECONDS, batch, many
 
@@ -86,7 +87,9 @@ def test_what_protects_counts_as_each_look_would(dynamics: Dynamics) -> None:
         kinds=chance.integers(-1, 5, 400).astype(np.int8),
         accepted_at=state.created_at,
         restored_at=np.where(chance.random(400) < 0.3, chance.uniform(moments[0], moments[30], 400), -np.inf),
-        expires_at=np.where(chance.random(400) < 0.1, chance.uniform(moments[0], moments[35], 400), np.inf),
+        expiry=replace(
+            never(400), at=np.where(chance.random(400) < 0.1, chance.uniform(moments[0], moments[35], 400), np.inf)
+        ),
         erase_at=np.where(chance.random(400) < 0.1, chance.uniform(moments[0], moments[35], 400), np.inf),
         is_held=chance.random(400) < 0.1,
         is_marked=chance.random(400) < 0.1,

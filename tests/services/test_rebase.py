@@ -13,7 +13,7 @@ from app.domain.policy import Forgetting, Policy
 from app.domain.protection import Protection
 from app.domain.tiers import Tiers
 from app.services import jobs, memories, rebase, sweep
-from app.store import database, states, tiers
+from app.store import database, pages, states, tiers
 from app.store.work import NIL
 from tests.service import Service
 from tests.services import nights
@@ -163,7 +163,7 @@ def test_one_that_is_deleted_while_the_rebase_waits_for_it_stays_deleted(many: A
     with database.tenant(many.tenant_id) as tx:
         tiers.retire(tx, many.tenant_id, [memory_id])
         with database.tenant(many.tenant_id) as other:
-            held = states.page_of(other, many.tenant_id, "older", 0, 2, after=NIL, limit=5)
+            held = pages.page_of(other, many.tenant_id, "older", 0, 2, after=NIL, limit=5)
             assert memory_id in held.ids, "not known yet to who doesn't wait"
     with database.tenant(many.tenant_id) as tx:
         assert memory_id not in states.lock_older(tx, many.tenant_id, 2, NIL, 5).ids

@@ -98,6 +98,11 @@ def fill(service: Service, tenant_id: UUID) -> tuple[list[UUID], UUID]:
         ("dead_letters", "letter_id, stage, reason, attempts, memory_ids", [uuid4(), "embed", "x", 1, [gone, before]]),
         ("tenant_work", "stage, memory_ids", ["score", [gone]]),
         ("tenant_work", "stage, memory_ids", ["score", [before, gone]]),
+        (
+            "privacy_findings",
+            "memory_id, text_version, kinds, categories, pii, sensitivity",
+            [gone, 1, ["email"], ["pii"], 1, 1],
+        ),
         ("hidden_memories", "memory_id, erasure_id, tier", [gone, UUID(int=6), "active"]),
         ("hidden_vectors", "memory_id, space_id, text_version, vector", [gone, 1, 1, "[1,2]"]),
         ("ebbing_keys.erasure_ledger", "erasure_id, memory_ids, cut", [UUID(int=6), [gone], "0-0"]),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pgvector.sqlalchemy import HALFVEC
 from sqlalchemy import (
     ARRAY,
+    REAL,
     BigInteger,
     Boolean,
     Column,
@@ -91,6 +92,26 @@ ledger_mark = Table(
     metadata,
     Column("only_row", Boolean, primary_key=True, server_default=text("true")),
     Column("seq", BigInteger, nullable=False),
+)
+
+privacy_findings = Table(
+    "privacy_findings",
+    metadata,
+    tenant(),
+    Column("memory_id", Uuid, primary_key=True),
+    Column("text_version", Integer, nullable=False),
+    Column("kinds", ARRAY(Text), nullable=False),
+    Column("categories", ARRAY(Text), nullable=False),
+    Column("pii", REAL, nullable=False),
+    Column("sensitivity", REAL, nullable=False),
+)
+
+expiry_notices = Table(
+    "expiry_notices",
+    metadata,
+    tenant(),
+    moment("noticed_at", needed=True),
+    Column("memories", Integer, nullable=False),
 )
 
 digest_keys = Table(

@@ -1,0 +1,42 @@
+"""`GET /v1/privacy/categories`: how long personal memories are kept, as it is in force."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Response
+
+from app.api import shapes
+from app.api.auth import Caller, needs
+from app.services import categories
+
+router = APIRouter(prefix="/v1/privacy", tags=["privacy"])
+
+
+@router.get("/categories", summary="How long each category is kept")
+def get(caller: Annotated[Caller, Depends(needs("privacy"))]) -> Response:
+    """Each category with its limit, how many memories it has, and when the first of them goes by it."""
+    found = categories.running(caller.tenant_id)
+    shown = [
+        {
+            "category": each.name,
+            "max_days": each.max_days,
+            "memories": each.memories,
+            "next_expiry_at": each.next_expiry_at,
+        }
+        for each in found.categories
+    ]
+    return shapes.answer(
+        {
+            "categories": shown,
+            "risk": {
+                "above": found.privacy.risk_above,
+                "weights": {
+                    "pii": found.privacy.pii_weight,
+                    "sensitivity": found.privacy.sensitivity_weight,
+                    "age": found.privacy.age_weight,
+                },
+            },
+            "complete": found.complete,
+        }
+    )
