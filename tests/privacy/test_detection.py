@@ -12,11 +12,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.domain.privacy.detection import CATEGORY, KINDS, MAYBE, REPORTED_FROM, detect
+from app.domain.privacy.detection import CATEGORY, KINDS, MAYBE, REPORTED_FROM, detect, may_be
 
-LABELLED: list[dict[str, Any]] = [
-    json.loads(line) for line in (Path(__file__).parent / "labelled.jsonl").read_text(encoding="utf8").splitlines()
-]
+
+def rows(name: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (Path(__file__).parent / name).read_text(encoding="utf8").splitlines()]
+
+
+LABELLED = rows("labelled.jsonl")
+HELD_OUT = rows("held_out.jsonl")
+"""Written before its author had seen a pattern; what it has shown was then mended (ops/privacy.md)."""
 
 
 def found(row: dict[str, Any]) -> Counter[tuple[str, str]]:
@@ -33,10 +38,11 @@ def test_the_set_has_enough_of_each_kind_and_of_what_only_looks_like_it() -> Non
     assert sum(not row["findings"] for row in LABELLED) >= 70
 
 
-def test_precision_and_recall() -> None:
-    right = sum((found(row) & wanted(row)).total() for row in LABELLED)
-    assert right / sum(found(row).total() for row in LABELLED) >= 0.95
-    assert right / sum(wanted(row).total() for row in LABELLED) >= 0.95
+@pytest.mark.parametrize("labelled", [LABELLED, HELD_OUT], ids=["labelled", "held out"])
+def test_precision_and_recall(labelled: list[dict[str, Any]]) -> None:
+    right = sum((found(row) & wanted(row)).total() for row in labelled)
+    assert right / sum(found(row).total() for row in labelled) >= 0.95
+    assert right / sum(wanted(row).total() for row in labelled) >= 0.95
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -48,7 +54,8 @@ def test_every_kind_is_found(kind: str) -> None:
 def test_what_a_quick_look_passes_over_has_nothing() -> None:
     quick = re.compile(MAYBE, re.IGNORECASE)
     assert all(quick.search(row["text"]) for row in LABELLED if row["findings"])
-    assert sum(quick.search(row["text"]) is None for row in LABELLED) > 10, "else it spares nothing"
+    assert all(may_be(row["text"]) for row in LABELLED + HELD_OUT if quick.search(row["text"]))
+    assert sum(not may_be(row["text"]) for row in LABELLED) > 10, "else it spares nothing"
 
 
 @given(st.text(max_size=200), st.sampled_from([(), ("DE",), ("US", "GB")]))

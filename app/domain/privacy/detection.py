@@ -40,7 +40,25 @@ MAYBE: Final = (
     "|pass|pwd|pin|kennwort|mot +de|contrase|key|token|secret|bearer|code"
 )
 """A pattern that any text with a finding matches, case ignored; PostgreSQL reads it as Python does."""
-_MAYBE: Final = re.compile(MAYBE, re.IGNORECASE)
+_SIGNS: Final = (
+    *("@", "\uff20", "://", "::", "----", "born", "birth", "dob", "d.ob", "do.b", "d.o.b", "gebor", "geburt"),
+    *(
+        "naissance",
+        "anniversaire",
+        "né le",
+        "ne le",
+        "née le",
+        "nee le",
+        "naci",
+        "nací",
+        "cumplea",
+        "nato il",
+        "nata il",
+    ),
+    *("pass", "pwd", "pin", "kennwort", "mot ", "contrase", "key", "token", "secret", "bearer", "code"),
+)
+_DIGITS: Final = re.compile(r"[0-9].{0,3}[0-9].{0,3}[0-9].{0,3}[0-9]")
+_LONG: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +86,21 @@ def detect(text: str, regions: Sequence[str] = ()) -> list[Finding]:
         regions: Countries, as ISO 3166 codes, whose ways of writing telephone numbers are to be understood; those
             with the country's prefix (`+49 …`) are in any case.
     """
-    if _MAYBE.search(text) is None:
+    if not may_be(text):
         return []
     found = [finding for find in _FINDERS for finding in find(text, regions) if finding.confidence >= REPORTED_FROM]
     return _apart(found)
+
+
+def may_be(text: str) -> bool:
+    """Whether `MAYBE` may match: the same, nearly, at a tenth of its cost, since each text is asked."""
+    lower = text.lower()
+    return (
+        any(sign in lower for sign in _SIGNS)
+        or _DIGITS.search(text) is not None
+        or lower.count(":") + lower.count("-") > 1
+        or max(map(len, lower.split()), default=0) >= _LONG
+    )
 
 
 def _apart(found: Sequence[Finding]) -> list[Finding]:
@@ -87,6 +116,8 @@ def _apart(found: Sequence[Finding]) -> list[Finding]:
 _EMAIL: Final = re.compile(
     r"(?<![\w.+%-])[\w.!#$%&'*+/=?^`{|}~-]{1,64}[@\uff20](?:[^\W_](?:[\w-]{0,61}[^\W_])?\.)+(?:[^\W\d_]{2,63}|xn--[\w-]{2,59})(?!\w)"
 )
+# Scripts that are written without a space before it.
+_RUN_ON: Final = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]+(?=[A-Za-z0-9])")
 _EXAMPLE: Final = re.compile(
     r"@(?:[\w-]+\.)*example\.(?:com|org|net)$|\.(?:png|jpe?g|gif|svg|js|css|py)$", re.IGNORECASE
 )
@@ -95,7 +126,8 @@ _EXAMPLE: Final = re.compile(
 def _emails(text: str, _: Sequence[str]) -> Iterator[Finding]:
     for match in _EMAIL.finditer(text):
         sure = 0.6 if _EXAMPLE.search(match[0]) else 0.99
-        yield Finding("email", match.start(), match.end(), sure)
+        before = _RUN_ON.match(match[0])
+        yield Finding("email", match.start() + (before.end() if before else 0), match.end(), sure)
 
 
 # --- Telephone numbers ---
@@ -131,7 +163,7 @@ def _beside(text: str, start: int, word: re.Pattern[str]) -> bool:
 
 # --- Cards and accounts ---
 
-_CARD: Final = re.compile(r"(?<![\d.,-])(?:\d[ -]?){12,18}\d(?![\d]|[.,-]\d)")
+_CARD: Final = re.compile(r"(?<![\d.,-])(?:\d[ -]?){12,18}\d(?!\w|[.,-]\d)")
 # First digits and lengths of Visa, Mastercard, American Express, Discover, Diners Club, JCB, Maestro, UnionPay.
 _CARD_FORM: Final = re.compile(
     r"4\d{12}(?:\d{3}){0,2}|(?:5[1-5]\d\d|222[1-9]|22[3-9]\d|2[3-6]\d\d|27[01]\d|2720)\d{12}|3[47]\d{13}"
@@ -207,8 +239,13 @@ _BORN: Final = re.compile(
 )
 
 
+_BEFORE_BORN: Final = re.compile(
+    rf"\b(?:am|op)\s+(?P<date>{_DATE})(?P<between>[^.!?\n\d]{{0,24}}?)\bgeboren\b", re.IGNORECASE
+)
+
+
 def _births(text: str, _: Sequence[str]) -> Iterator[Finding]:
-    for match in _BORN.finditer(text):
+    for match in (*_BORN.finditer(text), *_BEFORE_BORN.finditer(text)):
         whole = re.search(r"\d{4}|\d[-/.]\s?\d{1,2}[-/.]\s?\d{2}$", match["date"]) is not None
         yield Finding("birth_date", match.start("date"), match.end("date"), 0.95 if whole else 0.7)
 

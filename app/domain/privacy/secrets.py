@@ -27,7 +27,7 @@ _TOLD: Final = re.compile(
     r"|api[\s_-]?key|access[\s_-]?(?:key|token)|auth(?:orization)?[\s_-]?token|secret(?:[\s_-]?key)?|client[\s_-]?secret"
     r"|bearer|token|recovery\s+code)s?)\b"
     r"(?:\s+(?:for|to|of|vom|für|de|du)\s+(?:[\w'’-]+\s+){1,4}?)?"
-    r"\s*(?:(?:is|was|ist|est|es|to)\b\s*(?:now\s+)?[:=]?|[:=]|(?=\s[\"'`]))\s*[\"'`]?(?P<word>[^\s\"'`,;]{4,128})",
+    r"\s*(?:(?:is|was|ist|lautet|war|est|es|è|to)\b\s*(?:now\s+)?[:=]?|[:=]|(?=\s[\"'`]))\s*[\"'`]?(?P<word>[^\s\"'`,;]{4,128})",
     re.IGNORECASE,
 )
 _ORDINARY: Final = re.compile(r"[A-Za-zÀ-ÿ]+(?:['’-][A-Za-zÀ-ÿ]+)*[.!?)]*", re.UNICODE)

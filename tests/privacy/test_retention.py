@@ -1,0 +1,104 @@
+"""When memories expire is what a plain reading of the rules, one memory at a time, says."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from app.domain.dynamics.state import DAY_SECONDS
+from app.domain.policy import Policy
+from app.domain.privacy.parameters import KNOWN, Category, Privacy
+from app.domain.privacy.retention import ROUNDING, Personal, days_of, expiry, name_of, never, privacy_risk
+
+ACCEPTED = 1_767_225_600.0
+LIMITS = {"pii": 30.0, "financial": 90.0, "casual": 180.0, "work": 365.0, "mine": 3.0}
+SENSITIVITIES = {
+    "pii": 0.7,
+    "financial": 1.0,
+    "casual": 0.1,
+    "work": 0.3,
+    "health": 1.0,
+    "credentials": 1.0,
+    "mine": 0.5,
+}
+NAMES = (*KNOWN, "mine")
+POLICY = Privacy(further=(Category("Mine", 3, 0.5),))
+
+
+@dataclass(frozen=True)
+class Memory:
+    given: frozenset[str]
+    found: frozenset[str]
+    pii: float
+    rated: float | None
+    is_talk: bool
+
+
+SURE = st.sampled_from([0.0, 0.25, 0.5, 0.6, 0.75, 0.9, 0.99, 1.0])
+CATEGORIES = st.frozensets(st.sampled_from(NAMES), max_size=3)
+MEMORIES = st.builds(Memory, CATEGORIES, CATEGORIES, SURE, st.none() | SURE, st.booleans())
+
+
+def reference(memory: Memory) -> float:
+    """Days after which it expires; the rules of ops/decisions/0026, one after another."""
+    of = memory.given or memory.found
+    shortest = min((LIMITS[name] for name in of if name in LIMITS), default=None)
+    table = max((SENSITIVITIES[name] for name in of), default=0.0)
+    sensitivity = table if memory.given or memory.rated is None else memory.rated
+    pii = 1.0 if "pii" in memory.given else memory.pii
+    ends = []
+    if memory.given and shortest is not None:
+        ends.append(shortest)
+    missing = 0.7 - 0.4 * pii - 0.4 * sensitivity
+    if missing < 0.2 - ROUNDING and not ("health" in of and (memory.found is of or shortest is None)):
+        days = 30.0 if shortest is None else shortest
+        ends.append(max(days, 0.0 if missing < -ROUNDING else missing / 0.2 * 365))
+    if memory.is_talk and not memory.given and "health" not in of:
+        ends.append(730.0)
+    return min(ends, default=math.inf)
+
+
+def bits(names: frozenset[str]) -> int:
+    return sum(1 << NAMES.index(name) for name in names)
+
+
+@given(st.lists(MEMORIES, max_size=30))
+def test_a_batch_expires_as_each_memory_by_itself(memories: list[Memory]) -> None:
+    personal = Personal(
+        np.array([bits(each.given) for each in memories], np.int64),
+        np.array([bits(each.found) for each in memories], np.int64),
+        np.array([each.pii for each in memories], float),
+        np.array([np.nan if each.rated is None else each.rated for each in memories], float),
+        np.array([each.is_talk for each in memories], bool),
+    )
+    told = expiry(POLICY, personal, np.full(len(memories), ACCEPTED))
+    wanted = [ACCEPTED + reference(each) * DAY_SECONDS for each in memories]
+    np.testing.assert_allclose(told.at, wanted, atol=0.5, rtol=0)
+    for row in np.flatnonzero(np.isfinite(told.at)):
+        limit = days_of(POLICY, told.category[row])
+        assert limit is not None
+        assert told.at[row] >= ACCEPTED + limit * DAY_SECONDS, name_of(POLICY, told.category[row])
+        age = (told.at[row] - ACCEPTED) / DAY_SECONDS + 1
+        risk = privacy_risk(POLICY, told.pii[row], told.sensitivity[row], np.array(age))
+        assert not told.by_risk[row] or risk > POLICY.risk_above
+
+
+def test_nothing_known_never_expires() -> None:
+    assert np.isinf(never(3).at).all()
+
+
+@pytest.mark.parametrize("name", ["pii", "PII", "archived_conversations"])
+def test_a_category_has_one_limit(name: str) -> None:
+    with pytest.raises(ValidationError, match="there already"):
+        Policy(privacy=Privacy(further=(Category(name, 3),)))
+
+
+def test_a_name_is_given_once() -> None:
+    with pytest.raises(ValidationError, match="there already"):
+        Privacy(further=(Category("a", 3), Category("A", 4)))
