@@ -248,6 +248,7 @@ class Settings(BaseSettings):
         description="What the keys of cold storage are wrapped by, a random text; `ebbing run` makes "
         "`HOME/master-key`. Keep a copy apart: without it, what is cold is lost.",
     )
+    export_days: float = Field(7, gt=0, le=30, description="How long an export of somebody's data can be fetched.")
 
     # Models of forgetting of one's own. Only operators choose them: they are code.
     dynamics_files: Annotated[dict[str, Path], NoDecode] = Field(

@@ -20,6 +20,8 @@ from app.api.reviews import Review
 from app.domain.hold import NewHold
 from app.domain.memory import MemoryIn, MemoryPatch
 from app.domain.privacy.erasure import NewErasure
+from app.domain.privacy.export import NewExport
+from app.domain.privacy.requests import Denial, NewRequest
 from app.domain.recall.request import Recalled, RecallRequest
 from app.domain.retrieval.request import SearchRequest, SearchResult
 from app.domain.supersession import NewSupersession
@@ -47,6 +49,9 @@ _BODIES = {
     ("/v1/maintenance/selftest", "post"): SelfTest,
     ("/v1/privacy/erasures", "post"): NewErasure,
     ("/v1/privacy/holds", "post"): NewHold,
+    ("/v1/privacy/exports", "post"): NewExport,
+    ("/v1/privacy/requests", "post"): NewRequest,
+    ("/v1/privacy/requests/{request_id}/deny", "post"): Denial,
     ("/v1/policy", "put"): PolicyChange,
     ("/v1/admin/tenants", "post"): NewTenant,
     ("/v1/admin/keys", "post"): NewKey,

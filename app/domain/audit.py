@@ -41,6 +41,10 @@ Action = Literal[
     "merge_rejected",
     "expiry_noticed",
     "memories_expired",
+    "export_requested",
+    "export_fetched",
+    "export_removed",
+    "request_answered",
 ]
 
 SYSTEM: Final = "system"

@@ -101,7 +101,7 @@ def restore(tenant_id: UUID, memory_ids: Sequence[UUID]) -> Outcome:
         with database.tenant(tenant_id) as tx:
             places = cold.places(tx, tenant_id, left)
             opened = key_store.opened(tx, tenant_id, [place.entry.key_id for place in places.values()])
-        bodies, failed = _fetched(tenant_id, places, opened)
+        bodies, failed = fetched(tenant_id, places, opened)
         failpoints.reach("restore.after_fetch")
         restored |= set(_write_back(tenant_id, bodies, places))
         with database.tenant(tenant_id) as tx:
@@ -122,7 +122,7 @@ def restore(tenant_id: UUID, memory_ids: Sequence[UUID]) -> Outcome:
     return Outcome(sorted(restored), failed)
 
 
-def _fetched(
+def fetched(
     tenant_id: UUID, places: Mapping[UUID, Place], opened: Mapping[UUID, bytes]
 ) -> tuple[dict[UUID, str], dict[UUID, str]]:
     """The contents of records by memory, and why there is none of some."""

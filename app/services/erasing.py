@@ -26,7 +26,7 @@ from app.services import erasure_reports as reports
 from app.services import erasures as erasures_of
 from app.services.erasing_steps import STEPS, Overtaken, doing, following, names
 from app.services.erasures import ERASE, STEP_SECONDS, found
-from app.store import database, erasures, holds, residue, tombstones
+from app.store import database, erasures, holds, privacy_requests, residue, tombstones
 from app.store.erasures import Erasure
 
 TRIES: Final = 3
@@ -234,6 +234,7 @@ def _verify(tenant_id: UUID, erasure: Erasure, tries: int) -> Step:
         if held:
             erasures.set_fields(tx, tenant_id, erasure.erasure_id, status="held", finished_at=now, report=report)
             return Step(0, {}, finished=True, notes=(f"{len(held)} memories are under legal hold",))
+        privacy_requests.answer(tx, tenant_id, erasure.erasure_id, "done")
         details = {"erasure": str(erasure.erasure_id), "law": erasure.kind}
         subject = erasure.scope.subject
         place = audit.enter(tx, tenant_id, "erasure_verified", ids=ids, subject=subject, details=details)

@@ -15,9 +15,22 @@ from app.domain.hold import IDS_MAX, Meant
 from app.domain.jobs import Job, Step
 from app.domain.privacy import clocks
 from app.domain.privacy.clocks import Law
+from app.domain.privacy.requests import Request
 from app.errors import Conflict, NotFound
 from app.services import audit, rederiving
-from app.store import database, embeddings, erasures, hidden, holds, jobs, supersessions, tenant_counts, words, work
+from app.store import (
+    database,
+    embeddings,
+    erasures,
+    hidden,
+    holds,
+    jobs,
+    privacy_requests,
+    supersessions,
+    tenant_counts,
+    words,
+    work,
+)
 from app.store.erasures import Erasure, Matching
 from app.store.tenant_counts import Counts
 from app.store.work import NIL
@@ -77,11 +90,17 @@ def request(tenant_id: UUID, asked: Asked, requested_by: str) -> Erasure:
         parameters = {"erasure_id": str(new.erasure_id)}
         jobs.add(tx, uuid4(), tenant_id, HIDE, parameters, lone=False)
         jobs.add(tx, uuid4(), tenant_id, ERASE, parameters, lone=False, not_before=new.erase_after)
+        privacy_requests.add(tx, tenant_id, _logged(new))
         tenant_counts.add(tx, tenant_id, counts)
         _enter(tx, tenant_id, new)
         failpoints.reach("erasure.before_commit")
     queues.nudge(queues.TICK)
     return new
+
+
+def _logged(new: Erasure) -> Request:
+    confirm_by = clocks.clocks(new.kind, new.requested_at).confirm_by
+    return Request(new.erasure_id, "erasure", new.kind, "api", new.requested_at, confirm_by, new.due_at)
 
 
 def delete(tx: database.Transaction, tenant_id: UUID, memory_id: UUID, requested_by: str) -> None:
@@ -230,6 +249,7 @@ def cancel(tenant_id: UUID, erasure_id: UUID, cancelled_by: str) -> Erasure:
         fields: dict[str, Any] = {"status": "cancelled", "cancelled_at": now, "scope": {}, "reason": None}
         erasures.set_fields(tx, tenant_id, erasure_id, **fields)
         tenant_counts.add(tx, tenant_id, back.counts)
+        privacy_requests.answer(tx, tenant_id, erasure_id, "cancelled")
         details = {"erasure": str(erasure_id)}
         subject = there.scope.subject
         audit.enter(

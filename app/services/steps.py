@@ -23,6 +23,7 @@ from app.services import (
     counts,
     erasing,
     expiry,
+    exports,
     graphs,
     previews,
     quota,
@@ -76,6 +77,7 @@ STEPS: Final[dict[str, CarryOn]] = {
     "self_tests": self_tests.carry_on_when_due,
     "segments": _segments,
     "retention": retention.carry_on,
+    "exports": exports.carry_on,
     "figures": _figures,
     "graphs": graphs.carry_on,
 }
@@ -97,6 +99,7 @@ def foreseen() -> Mapping[str, Foresee | str]:
         "erasures": "erases what was asked for: `POST /v1/privacy/erasures` has a dry run of its own",
         "contradictions": "asks a model, and moves no memory to another tier",
         "self_tests": "asks memories about themselves: `POST /v1/maintenance/selftest` has a dry run of its own",
+        "exports": _ELSEWHERE,
         "segments": _ELSEWHERE,
         "retention": _ELSEWHERE,
         "figures": _ELSEWHERE,

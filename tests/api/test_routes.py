@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -10,19 +11,25 @@ import pytest
 from fastapi.openapi.models import OpenAPI
 
 from app.clients.answers import Usage
+from app.clients.cold_store import cold_store
 from app.domain import keys
 from app.domain.hold import Meant
 from app.domain.jobs import Step
 from app.domain.keys import SCOPES
+from app.domain.privacy.export import NewExport
+from app.domain.privacy.requests import NewRequest
 from app.domain.supersession import Pair
-from app.services import budget, erasures, holds, ingest, jobs, schedule, supersede, tenants
+from app.services import budget, erasures, exports, holds, ingest, jobs, privacy_requests, schedule, supersede, tenants
 from app.services.erasures import Asked
 from app.store import database
 from tests.api.caller import Api, fields
 from tests.service import Service
 
 OPEN = "open"
-IDS = ("job_id", "letter_id", "hold_id", "merge_id", "erasure_id", "supersession_id")
+IDS = (
+    *("job_id", "letter_id", "hold_id", "merge_id", "erasure_id", "supersession_id"),
+    *("export_id", "request_id"),
+)
 # Two memories of the caller's, once `path_of` has been asked for the path.
 LINKED = (str(UUID(int=1)), str(UUID(int=2)))
 
@@ -99,6 +106,16 @@ TABLE: dict[tuple[str, str], tuple[str, dict[str, Any], int]] = {
     ("GET", "/v1/privacy/erasures/{erasure_id}/report"): ("privacy", {}, 200),
     ("GET", "/v1/subjects/{subject}"): ("privacy", {}, 200),
     ("DELETE", "/v1/subjects/{subject}"): ("privacy", {}, 202),
+    ("POST", "/v1/privacy/exports"): ("privacy", {"json": {"subject": "ann"}}, 202),
+    ("GET", "/v1/privacy/exports"): ("privacy", {}, 200),
+    ("GET", "/v1/privacy/exports/{export_id}"): ("privacy", {}, 200),
+    ("GET", "/v1/privacy/exports/{export_id}/file"): ("privacy", {}, 200),
+    ("POST", "/v1/privacy/requests"): ("privacy", {"json": {"nature": "correction"}}, 201),
+    ("GET", "/v1/privacy/requests"): ("privacy", {}, 200),
+    ("GET", "/v1/privacy/requests/summary"): ("privacy", {}, 200),
+    ("POST", "/v1/privacy/requests/{request_id}/confirm"): ("privacy", {}, 200),
+    ("POST", "/v1/privacy/requests/{request_id}/deny"): ("privacy", {"json": {"basis": "none of ours"}}, 200),
+    ("POST", "/v1/privacy/requests/{request_id}/complete"): ("privacy", {}, 200),
     ("POST", "/v1/privacy/holds"): ("privacy", {"json": {"subject": "ann", "reason": "x"}}, 201),
     ("GET", "/v1/privacy/holds"): ("privacy", {}, 200),
     ("GET", "/v1/privacy/holds/{hold_id}"): ("privacy", {}, 200),
@@ -127,6 +144,8 @@ def path_of(api: Api, path: str) -> str:
         "letter_id": a_letter,
         "hold_id": a_hold,
         "erasure_id": an_erasure,
+        "export_id": an_export,
+        "request_id": a_request,
         "supersession_id": a_proposal,
         "merge_id": lambda api: a_merge(api, "done" if path.endswith("undo") else "waiting"),
         "subject": lambda _: "ann/of/here",
@@ -205,6 +224,25 @@ def a_merge(api: Api, status: str) -> UUID:
             memory_id,
         )
     return merge_id
+
+
+def an_export(api: Api) -> UUID:
+    made = exports.request(api.tenant.tenant_id, NewExport("ann"), "y")
+    api.service.rows("UPDATE jobs SET claim = gen_random_uuid() WHERE job_id = %s", made.job_id)
+    jobs.carry_on(made.job_id)
+    return made.export_id
+
+
+def a_request(api: Api) -> UUID:
+    return privacy_requests.enter(api.tenant.tenant_id, NewRequest("correction")).request_id
+
+
+@pytest.fixture(autouse=True)
+def cold_folder(service: Service, tmp_path: Path) -> Iterator[None]:
+    service.configure(cold_url=tmp_path.as_uri(), master_key="a master key of tests, as long as it must be")
+    cold_store.cache_clear()
+    yield
+    cold_store.cache_clear()
 
 
 def key_with(api: Api, *scopes: str) -> str:

@@ -44,7 +44,8 @@ def guarded(service: Service) -> list[str]:
     """The tables that hold rows of tenants."""
     found = service.rows(
         f"SELECT {named('table_schema', 'table_name')} FROM information_schema.columns "  # noqa: S608 - constants
-        "WHERE table_schema IN ('public', 'ebbing_keys') AND column_name = 'tenant_id' ORDER BY 1"
+        "WHERE table_schema IN ('public', 'ebbing_keys') AND column_name = 'tenant_id' "
+        "AND (table_schema, table_name) IN (SELECT schemaname, tablename FROM pg_tables) ORDER BY 1"
     )
     return [table for (table,) in found if table not in SHARED]
 
@@ -63,6 +64,13 @@ def test_every_table_is_guarded_or_known_to_be_shared(service: Service, guarded:
     )
     security = {table: (enabled, forced) for table, enabled, forced in found}
     assert {table for table in guarded if security[table] != (True, True)} == set()
+
+
+def test_a_view_shows_no_more_than_its_reader_may_see(service: Service) -> None:
+    found = service.rows("SELECT relname, reloptions FROM pg_class WHERE relkind = 'v' AND relnamespace = "
+                         "'public'::regnamespace")  # fmt: skip
+    assert found
+    assert [name for name, options in found if options != ["security_invoker=true"]] == []
 
 
 def test_every_policy_is_for_all_commands_and_checks_what_is_written(service: Service, guarded: list[str]) -> None:
@@ -182,6 +190,16 @@ OTHERS = (
     ("expiry_notices", "noticed_at, memories", "now(), 0"),
     ("tombstones", "what, digest, cut, cut_ms, erasure_id", "'subject', sha256(''), '0-0', 0, gen_random_uuid()"),
     ("ebbing_keys.digest_keys", "key", "sha256('')"),
+    (
+        "exports",
+        "export_id, kind, status, law, requested_at, requested_by, job_id, expires_at",
+        "gen_random_uuid(), 'access', 'running', 'user', now(), 'x', gen_random_uuid(), now()",
+    ),
+    (
+        "privacy_requests",
+        "request_id, nature, law, manner, received_at",
+        "gen_random_uuid(), 'access', 'user', 'api', now()",
+    ),
     ("segments", "segment_id, path, bytes, checksum, records", "gen_random_uuid(), 'x', 1, '', 1"),
     ("self_test_runs", "run_id, as_of, seed, target_ms", "gen_random_uuid(), now(), 1, 50"),
     ("supersessions", "memory_id, named, status, source", "gen_random_uuid(), 'x', 'waiting', 'caller'"),

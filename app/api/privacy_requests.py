@@ -1,0 +1,92 @@
+"""`/v1/privacy/requests`: the log of requests about somebody's data, kept 24 months, and its numbers."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from datetime import MAXYEAR, MINYEAR, UTC, datetime, timedelta
+from typing import Annotated
+from uuid import UUID
+
+from fastapi import APIRouter, Depends, Query, Response
+
+from app.api import shapes
+from app.api.auth import Caller, needs
+from app.api.body import body_of, decode
+from app.domain.privacy.requests import Denial, NewRequest
+from app.errors import FieldError, Invalid, NotFound
+from app.services import privacy_requests
+
+router = APIRouter(prefix="/v1/privacy/requests", tags=["privacy"])
+
+PAGE_MAX = 500
+YEAR = timedelta(days=365)
+
+Guardian = Annotated[Caller, Depends(needs("privacy"))]
+
+
+@router.post("", summary="Enter a request that came by another way", status_code=201)
+def enter(caller: Guardian, body: Annotated[bytes, Depends(body_of)]) -> Response:
+    """Such as a correction asked for by mail. Erasures and exports of the API are entered by themselves."""
+    return shapes.answer(privacy_requests.enter(caller.tenant_id, decode(body, NewRequest)), 201)
+
+
+@router.get("", summary="List requests, those received last first")
+def page(
+    caller: Guardian,
+    *,
+    only_open: bool = False,
+    limit: Annotated[int, Query(ge=1, le=PAGE_MAX)] = 50,
+    cursor: str | None = None,
+) -> Response:
+    """By cursor; with `only_open` those that aren't answered. Nothing says whom they are about."""
+    found = privacy_requests.page(caller.tenant_id, shapes.place_in_cursor(cursor), limit, is_open=only_open)
+    following = shapes.cursor_at(found[-1].received_at, found[-1].request_id) if len(found) == limit else None
+    return shapes.answer({"requests": found, "next_cursor": following})
+
+
+@router.get("/summary", summary="Numbers of requests, by nature and law")
+def summary(caller: Guardian, *, after: datetime | None = None, before: datetime | None = None) -> Response:
+    """How many were received, done, denied and late, and the median and mean days until the answer.
+
+    Of those received from `after` (a year ago where left out) until `before` (now); and the categories of what is held.
+    """
+    until = _zoned("before", before) or datetime.now(UTC)
+    since = _zoned("after", after) or until - YEAR
+    return shapes.answer(asdict(privacy_requests.summary(caller.tenant_id, since, until)))
+
+
+@router.post("/{request_id}/confirm", summary="Note that a request was confirmed")
+def confirm(caller: Guardian, request_id: str) -> Response:
+    """That whoever asked was told that it has come; the first time counts."""
+    return shapes.answer(privacy_requests.confirm(caller.tenant_id, _id(request_id)))
+
+
+@router.post("/{request_id}/deny", summary="Deny a request")
+def deny(caller: Guardian, request_id: str, body: Annotated[bytes, Depends(body_of)]) -> Response:
+    """With the ground, which is kept. 409 where it is answered, or is an erasure that goes on."""
+    given = decode(body, Denial)
+    answered = privacy_requests.answer(caller.tenant_id, _id(request_id), "denied", given.basis, caller.key_id)
+    return shapes.answer(answered)
+
+
+@router.post("/{request_id}/complete", summary="Note that a request is done")
+def complete(caller: Guardian, request_id: str) -> Response:
+    """409 where it is answered, or is an erasure that goes on."""
+    return shapes.answer(privacy_requests.answer(caller.tenant_id, _id(request_id), "done", None, caller.key_id))
+
+
+def _zoned(name: str, given: datetime | None) -> datetime | None:
+    """A moment with its zone, UTC where it says none, far enough from the calendar's ends to be counted from."""
+    if given is None:
+        return None
+    if not MINYEAR + 2 <= given.year < MAXYEAR:
+        raise Invalid(errors=[FieldError(name, "is out of range")])
+    return given if given.tzinfo else given.replace(tzinfo=UTC)
+
+
+def _id(text: str) -> UUID:
+    """What isn't an id names no request."""
+    try:
+        return UUID(text)
+    except ValueError:
+        raise NotFound("this tenant has no such request") from None

@@ -1,0 +1,123 @@
+"""The log of requests about somebody's data: nothing in it says about whom. It isn't part of the audit's chain."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Final
+from uuid import UUID
+
+from sqlalchemy import Connection, text
+
+from app.domain.privacy.requests import Answer, Request, Tally
+
+_COLUMNS: Final = """request_id, nature, law, manner, received_at, confirm_by, due_at, confirmed_at, answered_at,
+  answer, basis"""
+
+
+def add(tx: Connection, tenant_id: UUID, new: Request) -> None:
+    """Enter a request."""
+    tx.execute(_ADD, {"tenant": tenant_id} | {name: getattr(new, name) for name in new.__slots__})
+
+
+_ADD: Final = text(f"""
+INSERT INTO privacy_requests (tenant_id, {_COLUMNS})
+VALUES (:tenant, :request_id, :nature, :law, :manner, :received_at, :confirm_by, :due_at, :confirmed_at, :answered_at,
+  :answer, :basis)
+""")  # noqa: S608 - constants alone
+
+
+def get(tx: Connection, tenant_id: UUID, request_id: UUID, *, locked: bool = False) -> Request | None:
+    """A request by its id, which is that of its erasure or export where it has one; None where there is none."""
+    row = tx.execute(_GET_LOCKED if locked else _GET, {"tenant": tenant_id, "request_id": request_id}).one_or_none()
+    return None if row is None else Request(*row)
+
+
+_GET: Final = text(f"SELECT {_COLUMNS} FROM privacy_requests WHERE tenant_id = :tenant AND request_id = :request_id")  # noqa: S608
+_GET_LOCKED: Final = text(f"{_GET.text} FOR UPDATE")
+
+
+def page(
+    tx: Connection, tenant_id: UUID, older_than: tuple[datetime, UUID] | None, limit: int, *, is_open: bool
+) -> list[Request]:
+    """Requests, those received last first, after the one given by when it was and its id; the open ones alone."""
+    received_at, request_id = older_than or (None, None)
+    values = {"tenant": tenant_id, "received_at": received_at, "request_id": request_id, "limit": limit}
+    return [Request(*row) for row in tx.execute(_PAGE, values | {"is_open": is_open})]
+
+
+_PAGE: Final = text(f"""
+SELECT {_COLUMNS} FROM privacy_requests
+WHERE tenant_id = :tenant AND (answer IS NULL OR NOT :is_open) AND (CAST(:received_at AS timestamptz) IS NULL OR
+  (received_at, request_id) < (:received_at, CAST(:request_id AS uuid)))
+ORDER BY received_at DESC, request_id DESC LIMIT :limit
+""")  # noqa: S608 - constants alone
+
+
+def answer(tx: Connection, tenant_id: UUID, request_id: UUID, answer: Answer, basis: str | None = None) -> None:
+    """Enter what became of a request; one that is answered stays as it is, and one that isn't in the log is none.
+
+    What was answered needs no confirmation any more: it counts as confirmed then.
+    """
+    tx.execute(_ANSWER, {"tenant": tenant_id, "request_id": request_id, "answer": answer, "basis": basis})
+
+
+_ANSWER: Final = text("""
+UPDATE privacy_requests SET answer = :answer, basis = :basis, answered_at = now(),
+  confirmed_at = coalesce(confirmed_at, now())
+WHERE tenant_id = :tenant AND request_id = :request_id AND answer IS NULL
+""")
+
+
+def confirm(tx: Connection, tenant_id: UUID, request_id: UUID) -> None:
+    """Enter that whoever asked was told that the request has come; the first time counts."""
+    tx.execute(_CONFIRM, {"tenant": tenant_id, "request_id": request_id})
+
+
+_CONFIRM: Final = text("""
+UPDATE privacy_requests SET confirmed_at = coalesce(confirmed_at, now())
+WHERE tenant_id = :tenant AND request_id = :request_id
+""")
+
+
+def purge(tx: Connection, tenant_id: UUID, before: datetime, limit: int) -> int:
+    """Delete requests that were answered before a moment. Returns how many."""
+    return int(tx.execute(_PURGE, {"tenant": tenant_id, "before": before, "limit": limit}).rowcount)
+
+
+_PURGE: Final = text("""
+DELETE FROM privacy_requests WHERE tenant_id = :tenant AND request_id IN (
+  SELECT request_id FROM privacy_requests WHERE tenant_id = :tenant AND answered_at < :before LIMIT :limit)
+""")
+
+
+def tallies(tx: Connection, tenant_id: UUID, after: datetime, before: datetime) -> list[Tally]:
+    """Numbers of the requests that were received in a period, by nature and law."""
+    return [Tally(*row) for row in tx.execute(_TALLIES, {"tenant": tenant_id, "after": after, "before": before})]
+
+
+_TALLIES: Final = text("""
+SELECT nature, law, count(*), count(*) FILTER (WHERE answer IS NULL), count(*) FILTER (WHERE answer = 'done'),
+  count(*) FILTER (WHERE answer = 'denied'), count(*) FILTER (WHERE answer = 'cancelled'),
+  count(*) FILTER (WHERE late), count(*) FILTER (WHERE confirmed_late),
+  percentile_cont(0.5) WITHIN GROUP (ORDER BY days), avg(days),
+  percentile_cont(0.5) WITHIN GROUP (ORDER BY days_to_confirm)
+FROM privacy_request_days
+WHERE tenant_id = :tenant AND received_at >= :after AND received_at < :before
+GROUP BY nature, law ORDER BY nature, law
+""")
+
+
+def categories(tx: Connection, tenant_id: UUID) -> dict[str, int]:
+    """Categories of what is held, as callers have named them or as was inferred, and of how many memories."""
+    return {row.category: row.memories for row in tx.execute(_CATEGORIES, {"tenant": tenant_id})}
+
+
+_CATEGORIES: Final = text("""
+SELECT category, count(*) AS memories FROM memories AS memory
+LEFT JOIN scores AS score ON score.tenant_id = :tenant AND score.memory_id = memory.memory_id
+CROSS JOIN LATERAL unnest(
+  CASE WHEN memory.categories = '{}' THEN coalesce(score.inferred_categories, '{}') ELSE memory.categories END
+) AS category
+WHERE memory.tenant_id = :tenant AND memory.deleted_at IS NULL
+GROUP BY category ORDER BY memories DESC, category LIMIT 500
+""")
