@@ -15,6 +15,7 @@ from app.cli import (
     demo,
     doctor,
     erase,
+    export,
     forecast,
     holds,
     ingest,
@@ -23,6 +24,7 @@ from app.cli import (
     maintain,
     policy,
     privacy,
+    privacy_requests,
     processes,
     recall,
     reembed,
@@ -81,7 +83,9 @@ for module in (
     erase,
     holds,
     consolidation,
+    export,
     privacy,
+    privacy_requests,
     supersede,
 ):
     app.add_typer(module.router)

@@ -19,7 +19,7 @@ from app import failpoints, queues
 from app.domain.ids import unix_ms_of
 from app.domain.privacy import letters
 from app.domain.privacy.erasure import Named, digest, is_whole
-from app.services import audit, key_store, renewed_bases
+from app.services import audit, exports, key_store, renewed_bases
 from app.services.erasures import ROWS, found
 from app.store import database, erasures, holds, named, removal, residue, states, tenant_counts, tombstones
 from app.store.bases import Known
@@ -269,7 +269,22 @@ def _erase_keys(tenant_id: UUID, erasure: Erasure, _at: str, _until: float) -> P
         return Piece(None, key_store.destroy(tx, tenant_id, subject))
 
 
+# --- Exports ---
+
+
+def _find_exports(tenant_id: UUID, erasure: Erasure, memory_ids: Sequence[UUID]) -> Found:
+    with database.tenant(tenant_id) as tx:
+        return Found(exports.left(tx, tenant_id, erasure.scope.subject, memory_ids))
+
+
+def _erase_exports(tenant_id: UUID, erasure: Erasure, _at: str, _until: float) -> Piece:
+    with doing(tenant_id, erasure, "exports"):
+        pass  # the store of exports isn't asked within a transaction; to remove one twice does no harm
+    return Piece(None, exports.forget(tenant_id, erasure.scope.subject, _erased(tenant_id, erasure)))
+
+
 STEPS: Final[dict[str, Work]] = {
+    "exports": Work("exports of those whom it is of", "deleted", _find_exports, _erase_exports),
     "letters": Work(
         "dead letters", "rewritten without it, deleted where nothing is left", _find_letters, _erase_letters
     ),

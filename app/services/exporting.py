@@ -177,7 +177,7 @@ def _live(tx: database.Transaction, tenant_id: UUID, ids: Sequence[UUID]) -> dic
     latest = max(float(np.max(held.state.anchored_at)), float(np.max(times.since(held.versions))))
     now = max(database.now(tx).timestamp(), latest)
     era = times.at(now)
-    standing = standings.read(tx, tenant_id, held.ids, era.policy.protection)
+    standing = standings.read(tx, tenant_id, held.ids, era.policy.rules)
     state = strengths.brought(held, times, now).state
     seen, decision = strengths.decided(era, state, now, standing)
     words = why.reasons(era.policy.rules, standing, state, now, seen, decision)

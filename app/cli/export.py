@@ -1,0 +1,76 @@
+"""`ebbing export`: what is held on somebody, as a zip."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from app.cli.failures import Code, Failure
+from app.cli.jobs import follow
+from app.cli.output import AsJson, Url, examples, plain, print_json
+from app.cli.place import find
+
+if TYPE_CHECKING:
+    from app.cli.client import Api
+
+PATH: Final = "/v1/privacy/exports"
+PATIENCE_SECONDS: Final = 60.0
+
+router = typer.Typer()
+
+
+@router.command(
+    epilog=examples(
+        "ebbing export ann --output ann.zip",
+        "ebbing export ann --kind portable --law gdpr --output ann.zip",
+        "ebbing export ann --output ann.zip --json",
+    )
+)
+def export(
+    subject: Annotated[str, typer.Argument(help="On whom.", metavar="SUBJECT")],
+    *,
+    output: Annotated[Path, typer.Option("--output", "-o", help="The zip to write; it mustn't be there.")],
+    kind: Annotated[
+        str, typer.Option("--kind", help="access: all that is held; portable: what was given, to be taken elsewhere.")
+    ] = "access",
+    law: Annotated[str, typer.Option("--law", help="Asked under: user, gdpr or ccpa.")] = "user",
+    reason: Annotated[str | None, typer.Option("--reason", help="Why; kept until the export expires.")] = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Export what is held on somebody: wait until it is made, and save it.
+
+    The file isn't encrypted any more. To stop waiting doesn't stop the export: it can be fetched for some days.
+    """
+    from app.cli.client import Api
+
+    if output.exists():
+        raise Failure(f"{output} is there already: name another file", Code.USAGE)
+    body: dict[str, Any] = {"subject": subject, "kind": kind, "law": law} | ({"reason": reason} if reason else {})
+    with Api(find(url), patience_seconds=PATIENCE_SECONDS) as api:
+        asked = api.call("POST", PATH, json=body).body
+        follow(api, asked["job_id"], quiet=as_json)
+        made = api.call("GET", f"{PATH}/{asked['id']}").body
+        if made["status"] != "ready":
+            raise Failure(f"the export is {plain(made['status'])}: see `ebbing jobs show {plain(made['job_id'])}`")
+        size = _save(api, f"{PATH}/{asked['id']}/file", output)
+    if as_json:
+        print_json(made | {"output": str(output), "bytes": size})
+        return
+    counts = ", ".join(f"{lines} {plain(name.removesuffix('.jsonl'))}" for name, lines in made["counts"].items())
+    typer.echo(f"{output}: {size:,} bytes ({counts or 'nothing is held'})")
+
+
+def _save(api: Api, path: str, output: Path) -> int:
+    """Write a file that its owner alone may read; none is left where it fails."""
+    try:
+        with os.fdopen(os.open(output, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            return api.save(path, file)
+    except BaseException as error:
+        output.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            raise Failure(f"{output} can't be written: {error.strerror}") from None
+        raise

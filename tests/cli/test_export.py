@@ -1,0 +1,91 @@
+"""`ebbing export`, and the log of requests on the command line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from tests.cli.conftest import Cli
+from tests.cli.stub import Reply, Stub, problem
+
+EXPORT: dict[str, Any] = {
+    "id": "e1",
+    "kind": "portable",
+    "status": "running",
+    "job_id": "j1",
+    "expires_at": "2026-03-14T11:00:00Z",
+    "counts": {"given.jsonl": 3},
+}
+JOB = {"id": "j1", "kind": "export", "status": "done", "done": 3, "total": None}
+REQUEST = {
+    "request_id": "r1",
+    "nature": "access",
+    "law": "ccpa",
+    "received_at": "2026-03-07T11:00:00Z",
+    "confirm_by": "2026-03-21T11:00:00Z",
+    "confirmed_at": None,
+    "due_at": "2026-04-21T11:00:00Z",
+    "answered_at": None,
+    "answer": None,
+    "basis": None,
+}
+
+
+def ready(api: Stub, status: str = "ready") -> None:
+    api.replies["POST /v1/privacy/exports"] = Reply(202, EXPORT)
+    api.replies["GET /v1/jobs/j1"] = Reply(200, JOB)
+    api.replies["GET /v1/privacy/exports/e1"] = Reply(200, EXPORT | {"status": status})
+    api.replies["GET /v1/privacy/exports/e1/file"] = Reply(200, b"PK zip")
+
+
+def test_an_export_is_waited_for_and_saved_for_its_owner_alone(cli: Cli, api: Stub, tmp_path: Path) -> None:
+    ready(api)
+    file = tmp_path / "ann.zip"
+    done = cli("export", "ann", "--kind", "portable", "--law", "gdpr", "--output", str(file))
+    assert "6 bytes (3 given)" in done.out
+    assert api.asked[0].json == {"subject": "ann", "kind": "portable", "law": "gdpr"}
+    assert (file.read_bytes(), file.stat().st_mode & 0o777) == (b"PK zip", 0o600)
+    told = json.loads(cli("export", "ann", "--output", str(tmp_path / "b.zip"), "--json").out)
+    assert (told["id"], told["status"], told["bytes"]) == ("e1", "ready", 6)
+
+
+def test_a_file_that_is_there_isnt_overwritten(cli: Cli, api: Stub, tmp_path: Path) -> None:
+    file = tmp_path / "ann.zip"
+    file.write_text("mine")
+    done = cli("export", "ann", "--output", str(file))
+    assert done.code == 2
+    assert "is there already" in done.err
+    assert (file.read_text(), api.asked) == ("mine", [])
+
+
+def test_an_export_that_fails_leaves_no_file_and_an_exit_code(cli: Cli, api: Stub, tmp_path: Path) -> None:
+    ready(api, "failed")
+    file = tmp_path / "ann.zip"
+    done = cli("export", "ann", "--output", str(file))
+    assert (done.code, "the export is failed" in done.err) == (1, True)
+    ready(api)
+    api.replies["GET /v1/privacy/exports/e1/file"] = Reply(409, problem(409, "conflict", detail="has expired"))
+    done = cli("export", "ann", "--output", str(file))
+    assert (done.code, "has expired" in done.err) == (1, True)
+    assert not file.exists()
+
+
+def test_the_log_is_listed_counted_and_denied(cli: Cli, api: Stub) -> None:
+    path = "/v1/privacy/requests"
+    api.replies[f"GET {path}"] = Reply(200, {"requests": [REQUEST], "next_cursor": None})
+    shown = cli("privacy", "log", "--open").out
+    assert "only_open=true" in api.asked[-1].path
+    for word in ("r1", "access", "2026-03-21", "2026-04-21", "open"):
+        assert word in shown
+    counts = dict.fromkeys(("received", "open", "done", "denied", "cancelled", "late"), 4)
+    tally = counts | {"nature": "access", "law": "ccpa", "median_days": 2.04, "mean_days": None}
+    summary = {"after": "2025-01-01T", "before": "2026-01-01T", "tallies": [tally], "categories": {"work": 2}}
+    api.replies[f"GET {path}/summary"] = Reply(200, summary)
+    shown = cli("privacy", "summary", "--after", "2025-01-01").out
+    assert "received from 2025-01-01 until 2026-01-01" in shown
+    assert "2.0" in shown
+    assert "categories held: work (2)" in shown
+    api.replies[f"POST {path}/r1/deny"] = Reply(200, REQUEST | {"answer": "denied", "basis": "GDPR"})
+    assert "r1 is denied: GDPR" in cli("privacy", "deny", "r1", "--basis", "GDPR", "--yes").out
+    assert api.asked[-1].json == {"basis": "GDPR"}
