@@ -90,6 +90,12 @@ class Unavailable(EbbingError):
     status, type, title, retryable = 503, "unavailable", "Not possible right now", True
 
 
+class NotReplayed(EbbingError):
+    """The data is an older copy, in which persons are who were erased: nobody sees it until they are gone again."""
+
+    status, type, title, retryable = 503, "not-replayed", "Erasures are to be replayed first", True
+
+
 class ProfileMissing(EbbingError):
     """A tenant's policy names a model of forgetting that isn't installed; its memories are left as they are."""
 

@@ -12,7 +12,8 @@ from typing import Any
 import structlog
 
 from app import queues
-from app.services import health
+from app.errors import NotReplayed
+from app.services import health, replays
 from app.services.passing import is_passing
 from workers.celery_app import celery
 
@@ -30,7 +31,11 @@ def task(name: str) -> Callable[[Callable[..., None]], Any]:
         def run(*arguments: str) -> None:
             try:
                 health.beat(queue)  # a busy lane lets its heartbeat tasks expire unread
+                if name not in queues.HEARTBEATS.values():
+                    replays.check()
                 function(*arguments)
+            except NotReplayed as error:
+                log.warning("task_waits", task=name, reason=error.detail)
             except Exception as error:  # noqa: BLE001 - logged; beat takes the work up again
                 passing = is_passing(error)
                 say = log.warning if passing else log.error

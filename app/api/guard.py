@@ -6,12 +6,18 @@ import re
 from uuid import uuid4
 
 import structlog
+from starlette.concurrency import run_in_threadpool
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app import metrics
 from app.api.body import header
+from app.api.problems import respond
+from app.errors import NotReplayed
+from app.services import replays
+from app.services.passing import is_passing
 
 INGEST_PATH = "/v1/memories"
+_OURS = "/v1/"
 _GIVEN_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _HEADERS = [
     (b"x-content-type-options", b"nosniff"),
@@ -46,8 +52,25 @@ class Guard:
                 message["headers"] = [*message["headers"], *_HEADERS, (b"x-request-id", request_id.encode())]
             await send(message)
 
+        if scope["path"].startswith(_OURS) and not replays.is_clear():
+            refusal = await _refusal()
+            if refusal is not None:
+                await respond(refusal, request_id, "any route")(scope, receive, answered)
+                return
         is_ingest = scope["path"] == INGEST_PATH and scope["method"] == "POST"
         try:
             await (self._ingest if is_ingest else self._inner)(scope, receive, answered)
         except Exception as error:  # noqa: BLE001 - answered already; the server's log would quote its message
             log.info("request_failed", request_id=request_id, error=type(error).__name__)
+
+
+async def _refusal() -> NotReplayed | None:
+    """Why nobody may be served yet, if so; whether a database that is away knows, whoever needs it will see."""
+    try:
+        await run_in_threadpool(replays.check)
+    except NotReplayed as error:
+        return error
+    except Exception as error:
+        if not is_passing(error):
+            raise
+    return None

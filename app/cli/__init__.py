@@ -24,6 +24,7 @@ from app.cli import (
     maintain,
     policy,
     privacy,
+    privacy_replay,
     privacy_requests,
     processes,
     recall,
@@ -85,6 +86,7 @@ for module in (
     consolidation,
     export,
     privacy,
+    privacy_replay,
     privacy_requests,
     supersede,
 ):

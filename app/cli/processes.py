@@ -130,17 +130,36 @@ def migrate(
     first_key: Annotated[bool, typer.Option("--first-key", hidden=True)] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Bring the database to this version's schema, with EBBING_OWNER_DATABASE_URL where that is set."""
+    """Bring the database to this version's schema, with EBBING_OWNER_DATABASE_URL where that is set.
+
+    Where the data is an older copy, what was erased since is erased again, as by `ebbing privacy replay`.
+    """
     from app.cli.bootstrap import keep_key
     from app.services import schema
 
     before, after = schema.upgrade(revision)
+    if revision == "head":
+        _replay()
     if first_key:  # `ebbing run` asks for it, in this process because another would take half a second to start
         keep_key(configuration().home / "api-key")
     if as_json:
         print_json({"from": before, "to": after})
     else:
         typer.echo(f"schema: {before or 'empty'} → {after or 'empty'}")
+
+
+def _replay() -> None:
+    """Replay erasures where the service's own settings are here; else its readiness says what to do."""
+    config = configuration()
+    if config.database_url is None or config.redis_url is None:
+        return
+    from app.services import replays
+
+    standing = replays.standing()
+    if standing is None or not standing.waiting:
+        return
+    replayed = sum(1 for _ in replays.replay())
+    typer.echo(f"erasures replayed: {replayed}", err=True)
 
 
 def _become_celery(*arguments: str) -> NoReturn:

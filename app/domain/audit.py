@@ -45,6 +45,7 @@ Action = Literal[
     "export_fetched",
     "export_removed",
     "request_answered",
+    "erasure_replayed",
 ]
 
 SYSTEM: Final = "system"

@@ -10,11 +10,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import datetime
+from itertools import count
 from typing import Literal
 from uuid import UUID
 
 import psycopg
-from sqlalchemy import Connection, Engine, create_engine, make_url, text
+from sqlalchemy import Connection, Engine, create_engine, event, make_url, text
 from sqlalchemy.exc import DBAPIError, InterfaceError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
@@ -24,6 +25,8 @@ from app.settings import settings
 Role = Literal["ebbing_app", "ebbing_drain"]
 
 _engines: dict[Role, Engine] = {}
+_numbers = count(1)
+_opened = 0
 _BIND = text("SELECT set_config('ebbing.tenant', :tenant, true)")
 _SIMULATED = "ebbing_simulated_now"
 
@@ -88,6 +91,16 @@ def engine(role: Role) -> Engine:
     if role not in _engines:
         _engines[role] = _open(role)
     return _engines[role]
+
+
+def opened() -> int:
+    """Grows with each connection that this process opens: what was known of the database may be of another one now."""
+    return _opened
+
+
+def _note_opened(*_: object) -> None:
+    global _opened  # noqa: PLW0603 - a number of the process
+    _opened = next(_numbers)
 
 
 def now(tx: Connection) -> datetime:
@@ -162,7 +175,7 @@ def _open(role: Role) -> Engine:
         f"-c role={role} -c jit=off -c plan_cache_mode=force_custom_plan -c statement_timeout={milliseconds} "
         f"-c idle_in_transaction_session_timeout={milliseconds} -c timezone=UTC"
     )
-    return create_engine(
+    made = create_engine(
         driver_url(database_url()),
         pool_size=config.database_pool_size,
         max_overflow=2,
@@ -176,6 +189,8 @@ def _open(role: Role) -> Engine:
             "connect_timeout": 5,
         },
     )
+    event.listen(made, "connect", _note_opened)
+    return made
 
 
 def _forget_after_fork() -> None:

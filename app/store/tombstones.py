@@ -48,6 +48,7 @@ INSERT INTO tombstones AS known (tenant_id, what, digest, cut, cut_ms, erasure_i
 VALUES (:tenant, :what, :digest, :cut, :cut_ms, :erasure_id)
 ON CONFLICT (tenant_id, what, digest) DO UPDATE
 SET cut = excluded.cut, cut_ms = excluded.cut_ms, erasure_id = excluded.erasure_id, made_at = excluded.made_at
+WHERE known.cut_ms <= excluded.cut_ms
 """)
 
 
@@ -70,7 +71,8 @@ def enter_in_ledger(
 ) -> None:
     """Enter what is about to be erased where a restore of the data doesn't reach, and that this database knows it.
 
-    Entered again, what is new of it is added: what a hold kept until then.
+    Entered again, what is new of it is added, such as what a hold kept until then, and the entry becomes the newest:
+    a copy of the data made between the two has to follow it again.
     """
     values: dict[str, Any] = {
         "tenant": tenant_id,
@@ -80,18 +82,27 @@ def enter_in_ledger(
         "ids": Uuids(memory_ids),
         "cut": cut,
     }
+    driver(tx).execute(_LOCK_MARK)
     driver(tx).execute(_LEDGER, values)
-    driver(tx).execute(_MARK)
+    driver(tx).execute(_MARK, values)
 
 
+# Else a dump could see the mark of a later entry and not the work of an earlier one, which is yet to commit.
+_LOCK_MARK: Final = "SELECT FROM ledger_mark FOR UPDATE"
 _LEDGER: Final = """
 INSERT INTO ebbing_keys.erasure_ledger AS known (tenant_id, erasure_id, subject, thread, memory_ids, cut)
 VALUES (%(tenant)s, %(erasure_id)s, %(subject)s, %(thread)s, %(ids)s, %(cut)s)
 ON CONFLICT (tenant_id, erasure_id) DO UPDATE
-SET memory_ids = ARRAY(SELECT DISTINCT id FROM unnest(known.memory_ids || excluded.memory_ids) AS id ORDER BY id)
+SET seq = DEFAULT,
+  memory_ids = ARRAY(SELECT DISTINCT id FROM unnest(known.memory_ids || excluded.memory_ids) AS id ORDER BY id)
+WHERE NOT known.memory_ids @> excluded.memory_ids
 """
+# What came before it and waits to be replayed isn't done by this.
 _MARK: Final = """
-UPDATE ledger_mark SET seq = greatest(seq, (SELECT coalesce(max(seq), 0) FROM ebbing_keys.erasure_ledger))
+UPDATE ledger_mark AS mark SET seq = greatest(mark.seq, own.seq)
+FROM ebbing_keys.erasure_ledger AS own
+WHERE own.tenant_id = %(tenant)s AND own.erasure_id = %(erasure_id)s AND NOT EXISTS (
+  SELECT FROM ebbing_keys.erasure_ledger AS other WHERE other.seq > mark.seq AND other.seq < own.seq)
 """
 
 

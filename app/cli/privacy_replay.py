@@ -1,0 +1,71 @@
+"""`ebbing privacy replay`: erasures that an older copy of the data does not know, done once more on this machine."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Annotated
+
+import typer
+
+from app.cli.failures import Failure
+from app.cli.output import AsJson, examples, print_json, print_table
+from app.cli.place import configuration
+from app.cli.privacy import privacy
+
+router = typer.Typer()  # its commands are those of `ebbing privacy`
+
+
+@privacy.command(
+    epilog=examples(
+        "ebbing privacy replay --dry-run", "ebbing privacy replay", "ebbing privacy replay --json | jq .replayed"
+    )
+)
+def replay(
+    *,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list what would be erased again.")] = False,
+    accept_key_store: Annotated[
+        bool,
+        typer.Option(
+            "--accept-key-store",
+            help="Go on with a key store that is older than the data, since there is no newer one.",
+        ),
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Erase again what an older copy of the data has brought back, as the ledger in the key store says.
+
+    It speaks to the database itself (EBBING_DATABASE_URL, EBBING_REDIS_URL): until it is done, the service answers
+    nobody. What is under a legal hold stays hidden, and goes when that is released.
+    """
+    from app.services import replays
+
+    config = configuration()
+    for name in ("database_url", "redis_url"):
+        if getattr(config, name) is None:
+            raise Failure(f"EBBING_{name.upper()} isn't set: `ebbing run` replays by itself when it starts")
+    if accept_key_store and not dry_run:
+        replays.accept_key_store()
+    done = list(replays.due() if dry_run else replays.replay())
+    if as_json:
+        shown = [
+            {
+                "seq": one.seq,
+                "tenant_id": str(one.tenant_id),
+                "erasure_id": str(one.erasure_id),
+                "memories": one.memories,
+                "outcome": one.outcome,
+            }
+            for one in done
+        ]
+        print_json({"dry_run": dry_run, "replayed": shown})
+        return
+    if not done:
+        typer.echo("nothing to replay: the data knows every erasure of the ledger")
+        return
+    print_table(
+        ["seq", "tenant", "erasure", "memories", "outcome"],
+        [(one.seq, str(one.tenant_id), str(one.erasure_id), one.memories, one.outcome) for one in done],
+        right=["seq", "memories"],
+    )
+    outcomes = Counter(one.outcome for one in done)
+    typer.echo(", ".join(f"{many} {outcome}" for outcome, many in outcomes.items()))

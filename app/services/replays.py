@@ -1,0 +1,240 @@
+"""Replaying the ledger of erasures: what an older copy of the data has brought back goes again before anyone sees it.
+
+While entries of the ledger wait, every request is refused and every worker waits; what was accepted stays in the
+stream. Whether any wait is asked once for each connection that the process opens, since a restored database is another
+one: on the hot path it costs a comparison.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Final
+from uuid import UUID
+
+import msgspec
+import structlog
+
+from app import failpoints
+from app.domain.audit import CLI, Detail
+from app.domain.hold import Meant
+from app.domain.jobs import Job
+from app.domain.privacy.erasure import Named, digest
+from app.errors import EbbingError, NotReplayed
+from app.services import audit, erasing
+from app.services import erasures as erasures_of
+from app.store import database, erasures, holds, ledger, tenants, tombstones
+from app.store.erasures import Erasure
+from app.store.ledger import Entered, Standing
+
+RETRY_SECONDS: Final = 10
+_OPEN: Final = ("grace", "running", "held")
+NO_KEY_STORE: Final = (
+    "the key store is missing (schema ebbing_keys): restore its newest dump, as ops/runbook.md says; nothing else "
+    "tells which erasures this copy of the data must follow, and opens what is in cold storage"
+)
+
+log = structlog.get_logger(__name__)
+_known_clear = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """What an entry of the ledger came to.
+
+    Attributes:
+        memories: Memories in this copy of the data that it is of.
+        outcome: `due` (a dry run), `erased`, `held` (a legal hold keeps some of it), `nothing` that it is of is here.
+    """
+
+    seq: int
+    tenant_id: UUID
+    erasure_id: UUID
+    memories: int
+    outcome: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What of an entry is in this copy of the data."""
+
+    scope: Meant
+    ids: list[UUID]
+    there: Erasure | None
+
+    @property
+    def is_nothing(self) -> bool:
+        is_of_ids = self.scope.given().keys() <= {"memory_ids"}
+        return is_of_ids and not self.ids and (self.there is None or self.there.status not in _OPEN)
+
+
+def standing() -> Standing | None:
+    """How far the data has followed the ledger; None where either isn't there."""
+    with database.shared() as tx:
+        return ledger.standing(tx)
+
+
+def remedy(found: Standing | None) -> str | None:
+    """What is wrong with it, and what to do; None where all is well."""
+    if found is None:
+        return NO_KEY_STORE
+    if found.waiting:
+        return f"erasures to replay: {found.waiting}: the data is an older copy: run `ebbing privacy replay`"
+    if found.mark > found.newest:
+        return (
+            f"the key store is older than the data: its ledger ends at {found.newest}, the data knows {found.mark}: "
+            "restore its newest dump; where there is none, run `ebbing privacy replay --accept-key-store`"
+        )
+    return None
+
+
+def is_clear() -> bool:
+    """Whether it is known that nothing waits; asks nobody."""
+    return _known_clear == database.opened()
+
+
+def check() -> None:
+    """See that nothing waits.
+
+    Raises:
+        NotReplayed: Something does; says what to do.
+    """
+    global _known_clear  # noqa: PLW0603 - what the process knows
+    if is_clear():
+        return
+    before = database.opened()
+    wrong = remedy(standing())
+    if wrong is not None:
+        raise NotReplayed(wrong, retry_after_seconds=RETRY_SECONDS)
+    _known_clear = before
+
+
+def accept_key_store() -> None:
+    """Let the data follow a key store that is older than itself, since there is no newer one."""
+    with database.shared() as tx:
+        ledger.set_back(tx)
+
+
+def due() -> Iterator[Replayed]:
+    """What a replay would erase; nothing is written."""
+    for entry in _entries(lambda seq: seq):
+        with database.tenant(entry.tenant_id) as tx:
+            found = _find(tx, entry)
+        yield Replayed(entry.seq, entry.tenant_id, entry.erasure_id, len(found.ids), "due")
+
+
+def replay() -> Iterator[Replayed]:
+    """Do what each entry of the ledger says that the data doesn't know, the first first; and note it with each.
+
+    It may be broken off, and be done twice at once.
+
+    Raises:
+        EbbingError: Something is left that can't be erased; what comes after it waits too.
+    """
+    for entry in _entries(lambda _: (standing() or Standing(0, 0, 0)).mark):
+        found = _hide(entry)
+        outcome = "nothing" if found.is_nothing else _erase(entry)
+        failpoints.reach("replay.before_mark")
+        with database.shared() as tx:
+            ledger.advance(tx, entry.seq)
+        log.info("erasure_replayed", tenant=str(entry.tenant_id), seq=entry.seq, outcome=outcome)
+        yield Replayed(entry.seq, entry.tenant_id, entry.erasure_id, len(found.ids), outcome)
+
+
+def _entries(done: Callable[[int], int]) -> Iterator[Entered]:
+    """The entries that wait; `done` tells up to which they are done with, given the last."""
+    there = standing()
+    if there is None:
+        raise NotReplayed(NO_KEY_STORE)
+    seq = there.mark
+    while True:
+        with database.shared() as tx:
+            entry = ledger.following(tx, seq)
+        if entry is None:
+            return
+        yield entry
+        seq = done(entry.seq)
+
+
+def _hide(entry: Entered) -> _Found:
+    """Put up its tombstones, and hide what it is of, as an erasure that runs."""
+    with database.tenant(entry.tenant_id) as tx:
+        if tenants.get(tx, entry.tenant_id) is None:
+            return _Found(Meant(), [], None)  # it was made after this copy of the data
+        holds.share(tx, entry.tenant_id)
+        erasures.lock(tx, entry.tenant_id)
+        found = _find(tx, entry)
+        names: dict[str, bytes] = dict(entry.digests.items())
+        tombstones.bury(tx, entry.tenant_id, entry.erasure_id, names, entry.cut)
+        if found.is_nothing:
+            return found
+        now = database.now(tx)
+        if found.there is None:
+            new = Erasure(entry.erasure_id, "user", "running", found.scope, None, now, CLI, None, now)
+            erasures.add(tx, entry.tenant_id, new)
+        hidden = erasures_of.hide(tx, entry.tenant_id, entry.erasure_id, Meant(memory_ids=found.ids))
+        runs: dict[str, Any] = {"status": "running", "scope": found.scope.given(), "cut": entry.cut, "started_at": now}
+        erasures.set_fields(tx, entry.tenant_id, entry.erasure_id, **runs)
+        details: dict[str, Detail] = {"erasure": str(entry.erasure_id), "ledger": entry.seq}
+        audit.enter(tx, entry.tenant_id, "erasure_replayed", CLI, ids=found.ids, items=hidden, details=details)
+        failpoints.reach("replay.hidden")
+    return found
+
+
+def _erase(entry: Entered) -> str:
+    """Carry the erasure out, from its plan to its verification. Returns what it came to."""
+    state: dict[str, Any] = {"phase": "plan"}
+    job = Job(UUID(int=0), entry.tenant_id, erasures_of.ERASE, {"erasure_id": str(entry.erasure_id)}, state, None, 0)
+    while not (did := erasing.step(job)).finished:
+        job = replace(job, state=did.state)
+    if did.failure is not None:
+        raise EbbingError(f"entry {entry.seq} of the ledger: {did.failure}")
+    status = erasures_of.get(entry.tenant_id, entry.erasure_id).status
+    return "held" if status == "held" else "erased"
+
+
+def _find(tx: database.Transaction, entry: Entered) -> _Found:
+    """What of an entry this copy of the data has, hidden and deleted ones included; up to its cut."""
+    there = erasures.get(tx, entry.tenant_id, entry.erasure_id, locked=True)
+    ids = set(ledger.still_there(tx, entry.tenant_id, entry.memory_ids))
+    if there is not None and there.status in _OPEN:
+        scope = there.scope  # which says more than the ledger: what was asked for
+    else:
+        scope = _named(tx, entry) or Meant(memory_ids=sorted(ids))
+    meant = Erasure(entry.erasure_id, "user", "running", scope, None, database.now(tx), CLI, None, database.now(tx))
+    meant = replace(meant, cut=entry.cut)
+    for held in (False, True):
+        ids.update(erasures.ids(tx, entry.tenant_id, meant, held=held))
+    ids.update(erasures.summaries_of(tx, entry.tenant_id, sorted(ids)))
+    return _Found(scope, sorted(ids), there)
+
+
+def _named(tx: database.Transaction, entry: Entered) -> Meant | None:
+    """Whom, or which thread, an entry's digest is of, among those that this copy of the data knows."""
+    key = ledger.digest_key(tx, entry.tenant_id)
+    if key is None:
+        return None
+    for what, wanted in entry.digests.items():
+        for name in _names(tx, entry.tenant_id, what):
+            if digest(key, what, name) == wanted:
+                return Meant(subject=name) if what == "subject" else Meant(thread=name)
+    return None
+
+
+def _names(tx: database.Transaction, tenant_id: UUID, what: Named) -> Iterator[str]:
+    yield from ledger.names(tx, tenant_id, what)
+    for payload in ledger.letters(tx, tenant_id):
+        yield from _said(payload, what)
+
+
+def _said(payload: bytes, what: Named) -> Iterator[str]:
+    """The names in a body that could not be stored, whatever it is."""
+    for lines in ([payload], payload.splitlines()):
+        for line in lines:
+            try:
+                given = msgspec.json.decode(line)
+            except (msgspec.DecodeError, UnicodeError, RecursionError):
+                continue
+            for each in given if isinstance(given, list) else [given]:
+                if isinstance(each, dict) and isinstance(each.get(what), str):
+                    yield each[what]
