@@ -83,8 +83,8 @@ def enter_in_ledger(
         "cut": cut,
     }
     driver(tx).execute(_LOCK_MARK)
-    driver(tx).execute(_LEDGER, values)
-    driver(tx).execute(_MARK, values)
+    if driver(tx).execute(_LEDGER, values).rowcount:
+        driver(tx).execute(_MARK, values)
 
 
 # Else a dump could see the mark of a later entry and not the work of an earlier one, which is yet to commit.

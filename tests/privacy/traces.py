@@ -1,0 +1,91 @@
+"""Where a word still is: every table and index of the database, every key of Redis, every object of cold storage."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, cast
+from uuid import UUID
+
+import redis
+
+from app.domain import segment
+from app.domain.sealing import bound_to, unseal
+from app.services import key_store
+from app.store import database
+from tests.service import Service
+
+SCHEMAS = ("public", "ebbing_keys")
+
+
+def in_tables(service: Service, word: str) -> list[str]:
+    """Tables with the word in any column, bytes and vectors of words included."""
+    found = service.rows(
+        "SELECT format('%%I.%%I', schemaname, tablename) FROM pg_tables WHERE schemaname = ANY (%s) ORDER BY 1",
+        list(SCHEMAS),
+    )
+    like, as_bytes = f"%{word}%", f"%{word.encode().hex()}%"
+    return [
+        table
+        for (table,) in found
+        if service.one(
+            f"SELECT EXISTS (SELECT FROM {table} AS one WHERE one::text ILIKE %s OR one::text LIKE %s)",  # noqa: S608 - a table's name
+            like,
+            as_bytes,
+        )
+    ]
+
+
+def in_redis(client: redis.Redis, word: str) -> list[str]:
+    """Keys with the word in their name or in anything that they hold."""
+    wanted = word.encode().lower()
+    return [name.decode() for name in client.scan_iter() if any(wanted in each.lower() for each in _held(client, name))]
+
+
+def _held(client: redis.Redis, name: bytes) -> Iterator[bytes]:
+    yield name
+    asked = cast("Any", client)
+    match client.type(name):
+        case b"string":
+            held = asked.get(name)
+        case b"hash":
+            held = asked.hgetall(name)
+        case b"list":
+            held = asked.lrange(name, 0, -1)
+        case b"set":
+            held = asked.smembers(name)
+        case b"zset":
+            held = asked.zrange(name, 0, -1)
+        case b"stream":
+            held = asked.xrange(name)
+        case b"none":
+            return
+        case other:
+            raise AssertionError(f"{name!r} is a {other!r}: look into those too")
+    yield repr(held).encode()
+
+
+def in_cold(tenant_id: UUID, folder: Path, word: str) -> list[str]:
+    """Objects that have the word as they are, or once decrypted with any key that is still held."""
+    wanted, found = word.encode(), []
+    for path in sorted(each for each in folder.rglob("*") if each.is_file()):
+        data = path.read_bytes()
+        if wanted in data or any(wanted in each for each in opened(tenant_id, data)):
+            found.append(path.name)
+    return found
+
+
+def opened(tenant_id: UUID, data: bytes) -> list[bytes]:
+    """What of a segment can still be read."""
+    entries = segment.decode(tenant_id, data)
+    with database.tenant(tenant_id) as tx:
+        keys = key_store.opened(tx, tenant_id, [entry.key_id for entry in entries])
+    return [
+        unseal(
+            keys[entry.key_id],
+            segment.body(data, entry),
+            bound_to(tenant_id, entry.memory_id, entry.text_version),
+        )
+        for entry in entries
+        if entry.key_id in keys
+    ]
