@@ -1,4 +1,4 @@
-"""`ebbing privacy replay`: erasures that an older copy of the data does not know, done once more on this machine."""
+"""`ebbing privacy replay`: erasures that an older copy of the data doesn't know, done once more on this machine."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ def request(tenant_id: UUID, asked: Asked, requested_by: str) -> Erasure:
         erasures.lock(tx, tenant_id)
         new = _new(database.now(tx), asked, requested_by)
         erasures.add(tx, tenant_id, new)
-        hidden_now, counts = _hide(tx, tenant_id, new.erasure_id, asked.scope)
+        hidden_now, counts = hide(tx, tenant_id, new.erasure_id, asked.scope)
         new = replace(new, hidden=hidden_now)
         parameters = {"erasure_id": str(new.erasure_id)}
         jobs.add(tx, uuid4(), tenant_id, HIDE, parameters, lone=False)
@@ -116,7 +116,7 @@ def delete(tx: database.Transaction, tenant_id: UUID, memory_id: UUID, requested
     """
     new = _new(database.now(tx), Asked(Meant(memory_ids=[memory_id])), requested_by)
     erasures.add(tx, tenant_id, new)
-    hidden_now, counts = _hide(tx, tenant_id, new.erasure_id, new.scope)
+    hidden_now, counts = hide(tx, tenant_id, new.erasure_id, new.scope)
     _take_out(tx, tenant_id, [memory_id])
     supersessions.take_out(tx, tenant_id, [memory_id])
     tenant_counts.add(tx, tenant_id, counts)
@@ -157,7 +157,7 @@ def _new(now: datetime, asked: Asked, requested_by: str) -> Erasure:
     )
 
 
-def _hide(tx: database.Transaction, tenant_id: UUID, erasure_id: UUID, scope: Meant) -> tuple[int, Counts]:
+def hide(tx: database.Transaction, tenant_id: UUID, erasure_id: UUID, scope: Meant) -> tuple[int, Counts]:
     """Hide what meets a scope, and the summaries that were made of it, until they are made again of what remains.
 
     Returns:

@@ -23,7 +23,7 @@ from app.domain.privacy.erasure import Named, digest
 from app.errors import EbbingError, NotReplayed
 from app.services import audit, erasing
 from app.services import erasures as erasures_of
-from app.store import database, erasures, holds, ledger, tenants, tombstones
+from app.store import database, erasures, holds, ledger, tenant_counts, tenants, tombstones
 from app.store.erasures import Erasure
 from app.store.ledger import Entered, Standing
 
@@ -172,9 +172,10 @@ def _hide(entry: Entered) -> _Found:
         if found.there is None:
             new = Erasure(entry.erasure_id, "user", "running", found.scope, None, now, CLI, None, now)
             erasures.add(tx, entry.tenant_id, new)
-        hidden = erasures_of.hide(tx, entry.tenant_id, entry.erasure_id, Meant(memory_ids=found.ids))
+        hidden, counts = erasures_of.hide(tx, entry.tenant_id, entry.erasure_id, Meant(memory_ids=found.ids))
         runs: dict[str, Any] = {"status": "running", "scope": found.scope.given(), "cut": entry.cut, "started_at": now}
         erasures.set_fields(tx, entry.tenant_id, entry.erasure_id, **runs)
+        tenant_counts.add(tx, entry.tenant_id, counts)
         details: dict[str, Detail] = {"erasure": str(entry.erasure_id), "ledger": entry.seq}
         audit.enter(tx, entry.tenant_id, "erasure_replayed", CLI, ids=found.ids, items=hidden, details=details)
         failpoints.reach("replay.hidden")

@@ -1,6 +1,6 @@
 """Exports of what is held on somebody, and the log of requests about somebody's data.
 
-Revision: 0017, after 0015
+Revision: 0017, after 0016
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from alembic import op
 
 revision = "0017"
-down_revision = "0015"
+down_revision = "0016"
 
 UP = """
 -- What was asked for, and how far it is. Whose it is stands here until it expires, or they are erased.

@@ -262,7 +262,7 @@ class Lived:
         tenant_id = self.aged.tenant_id
         with database.tenant(tenant_id) as tx:
             held = states.lock(tx, tenant_id, ids)
-            here = held.only(np.flatnonzero(standings.read(tx, tenant_id, held.ids, Protection()).tiers == 0))
+            here = held.only(np.flatnonzero(standings.read(tx, tenant_id, held.ids, Policy().rules).tiers == 0))
             used, era, now = restores.use(tx, tenant_id, here)
             restores.come_back(tx, tenant_id, used, "active", era, now)
             back = restores.restore(tx, tenant_id, sorted({*ids}.difference(here.ids)))

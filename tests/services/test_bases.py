@@ -145,7 +145,7 @@ def test_vectors_of_another_space_are_never_compared_or_reduced_by_a_basis(mover
     tenant = service.tenant()
     ids = crowd(service, tenant, 301)
     bases.refit(tenant.tenant_id)
-    old = archive._chosen(tenant.tenant_id)
+    old = archive.current_basis(tenant.tenant_id)
     fade(service, ids[:1])
     archive_all(tenant.tenant_id)
     held = service.rows("SELECT * FROM archived_memories")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
@@ -82,14 +83,14 @@ def test_what_was_restored_while_it_was_rewritten_stays_restored(
 def test_a_restore_finds_what_was_rewritten_under_its_hands(chilled: Chilled, monkeypatch: pytest.MonkeyPatch) -> None:
     ids = cooled(chilled, *"abcde")
     cold_restore.restore(chilled.tenant_id, ids[:3])
-    fetched = cold_restore._fetched
+    fetched = cold_restore.fetched
 
-    def late(*given: object) -> object:
-        monkeypatch.setattr(cold_restore, "_fetched", fetched)
+    def late(*given: Any) -> Any:
+        monkeypatch.setattr(cold_restore, "fetched", fetched)
         assert compaction.compact(chilled.tenant_id) == (1, {})
-        return fetched(*given)  # type: ignore[arg-type]
+        return fetched(*given)
 
-    monkeypatch.setattr(cold_restore, "_fetched", late)
+    monkeypatch.setattr(cold_restore, "fetched", late)
     assert restored(chilled, ids[3:]) == ["d", "e"]
 
 

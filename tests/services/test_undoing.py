@@ -148,7 +148,7 @@ def test_what_is_about_somebody_else_by_now_leaves_the_summary(alike: Alike) -> 
     [summary_id] = alike.summaries()
     moved = next(each for each, tier in zip(ids, alike.tiers(ids), strict=True) if tier == "archived")
     said = text_of(alike, moved).split("Quentin")[1][0]
-    memories.edit(alike.tenant_id, moved, MemoryPatch(subject="bob", categories=["health"]))
+    memories.edit(alike.tenant_id, moved, MemoryPatch(subject="bob", categories=("health",)))
     alike.rederive()
     assert f"Quentin{said}" not in text_of(alike, summary_id)
     assert alike.service.one("SELECT categories FROM memories WHERE memory_id = %s", summary_id) == []

@@ -88,8 +88,3 @@ def _business_days_later(moment: datetime, days: int) -> datetime:
         moment += timedelta(days=1)
         days -= moment.weekday() < _SATURDAY
     return moment
-
-
-def days_left(due_at: datetime, now: datetime) -> int:
-    """Whole days until a moment, less than 0 after it."""
-    return (due_at - now) // timedelta(days=1)
