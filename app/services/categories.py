@@ -14,7 +14,7 @@ from app.domain.lifecycle import DELETED, Standing
 from app.domain.privacy.parameters import ARCHIVED_CONVERSATIONS, Privacy
 from app.domain.privacy.retention import CONVERSATION, NO_CATEGORY
 from app.services import strengths
-from app.store import database, findings, standings
+from app.store import database, expiring, standings
 from app.store.work import NIL
 
 ROWS: Final = 5000
@@ -76,7 +76,7 @@ def running(tenant_id: UUID) -> Running:
     full = True
     while full and time.monotonic() < until:
         with database.tenant(tenant_id) as tx:
-            ids = findings.personal_ids(tx, tenant_id, after, ROWS)
+            ids = expiring.personal_ids(tx, tenant_id, after, ROWS)
             standing = standings.read(tx, tenant_id, ids, rules)
         sums.add(rules.privacy, standing)
         full = len(ids) == ROWS

@@ -23,8 +23,7 @@ from app.domain.privacy.retention import CONVERSATION, NO_CATEGORY
 from app.services import audit, moves, previews, rebase, sweep
 from app.services.moves import Due
 from app.services.previews import Preview, Tiers, Work
-from app.store import database, erasures, findings, removal, tenant_counts
-from app.store.pages import Wanted
+from app.store import database, erasures, expiring, removal, tenant_counts
 from app.store.states import Held
 from app.store.work import NIL
 
@@ -85,15 +84,11 @@ def _known(category: int) -> str:
     return "none" if category == NO_CATEGORY else KNOWN[category] if category < len(KNOWN) else "others"
 
 
-def _looked_at(tx: database.Transaction, tenant_id: UUID, version: int) -> Wanted:
-    return "ending or older" if rebase.is_due(tx, tenant_id, version) else "ending"
-
-
 def _gone(_: Held, standing: Standing, decision: Decision) -> tuple[Tiers, Tiers]:
     return standing.tiers, np.where(decision.rules == EXPIRY, np.int8(DELETED), standing.tiers)
 
 
-_WORK: Final = Work(("deleted",), _looked_at, _gone)
+_WORK: Final = Work(("deleted",), lambda _tx, _tenant_id, _version: "ending", _gone)
 
 
 def preview(tenant_id: UUID, as_of: datetime | None, after: UUID | None, limit: int) -> Preview:
@@ -126,8 +121,8 @@ def _carried_on(tenant_id: UUID, as_of: datetime | None, state: dict[str, Any], 
 def _after_sweep(tenant_id: UUID, *, by_hand: bool) -> str:
     with database.tenant(tenant_id) as tx:
         if by_hand:
-            findings.note_expiry(tx, tenant_id, 0)
-        return "expire" if by_hand or findings.is_noticed(tx, tenant_id) else "look"
+            expiring.note_expiry(tx, tenant_id, 0)
+        return "expire" if by_hand or expiring.is_noticed(tx, tenant_id) else "look"
 
 
 def _looked(tenant_id: UUID, state: dict[str, Any], until: float) -> Step:
@@ -138,7 +133,7 @@ def _looked(tenant_id: UUID, state: dict[str, Any], until: float) -> Step:
             due, following = moves.take_expired(tx, tenant_id, after, ROWS, moment)
             count += len(due.held)
             if following is None and count:
-                findings.note_expiry(tx, tenant_id, count)
+                expiring.note_expiry(tx, tenant_id, count)
                 audit.enter(tx, tenant_id, "expiry_noticed", details={"memories": count})
         if following is None:
             notes = (NOTICE.format(count=count),) if count else ()

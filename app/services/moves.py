@@ -19,7 +19,7 @@ from app.domain.dynamics.timeline import Era
 from app.domain.lifecycle import EXPIRY, Decision, Standing
 from app.domain.tiers import DECAY_TIERS, Seen
 from app.services import audit, strengths
-from app.store import cold, database, events, holds, standings, states, tenant_counts, tiers
+from app.store import cold, database, events, expiring, holds, standings, states, tenant_counts, tiers
 from app.store.events import Change
 from app.store.states import Held, Looks
 from app.store.tenant_counts import Counts
@@ -94,7 +94,7 @@ def take_expired(
         Those, and where this page has ended; None where it was the last.
     """
     holds.share(tx, tenant_id)
-    held = states.lock_ending(tx, tenant_id, after, limit)
+    held = expiring.lock(tx, tenant_id, after, limit)
     due = _judged(tx, tenant_id, held, as_of)
     return due.only(np.flatnonzero(due.decision.rules == EXPIRY)), held.ids[-1] if len(held) == limit else None
 

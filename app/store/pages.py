@@ -8,7 +8,7 @@ from uuid import UUID
 from sqlalchemy import Connection
 
 from app.store.packed import driver
-from app.store.states import ALIVE, DUE, ENDING, NOT_AHEAD, OLDER, Held, fetched, statement
+from app.store.states import ALIVE, DUE, NOT_AHEAD, OLDER, Held, fetched, statement
 
 Wanted = Literal[
     "due",
@@ -17,7 +17,6 @@ Wanted = Literal[
     "falling",
     "falling or older",
     "ending",
-    "ending or older",
     "archived",
     "cold",
     "unsettled",
@@ -45,8 +44,7 @@ _WANTED: Final[dict[Wanted, str]] = {
     "due or older": f"{ALIVE} AND ({DUE} AND {NOT_AHEAD} OR {OLDER})",
     "falling": f"tier = 'active' AND (wanted_tier <> tier OR ({NOT_AHEAD} AND {DUE}))",
     "falling or older": f"tier = 'active' AND (wanted_tier <> tier OR ({NOT_AHEAD} AND {DUE} OR {OLDER}))",
-    "ending": f"{ALIVE} AND ({ENDING} OR {DUE} AND {NOT_AHEAD})",
-    "ending or older": f"{ALIVE} AND ({ENDING} OR {DUE} AND {NOT_AHEAD} OR {OLDER})",
+    "ending": f"{ALIVE} AND (wanted_tier <> tier AND wanted_tier = 'deleted' OR {DUE} AND {NOT_AHEAD} OR {OLDER})",
     "unsettled": f"{ALIVE} AND {NOT_AHEAD} AND (wanted_tier <> tier OR {DUE} OR {OLDER})",
     "archived": "tier <> 'active' AND tier = 'archived'",  # the first by an index of few rows
     "cold": "tier <> 'active' AND tier = 'cold'",

@@ -141,12 +141,6 @@ def lock_unmoved(tx: Connection, tenant_id: UUID, tier: str, limit: int) -> Held
     return fetched(tx, _LOCK_UNMOVED, {"tenant": tenant_id, "tier": tier, "limit": limit})
 
 
-def lock_ending(tx: Connection, tenant_id: UUID, after: UUID, limit: int) -> Held:
-    """Memories of any tier that shall be deleted, in pages by id, locked with their rows in `memories`.
-
-    Those that somebody else has locked are passed over.
-    """
-    return fetched(tx, _LOCK_ENDING, {"tenant": tenant_id, "after": after, "limit": limit})
 
 
 def page(tx: Connection, tenant_id: UUID, after: UUID, limit: int, subject: str | None = None) -> Held:
@@ -225,11 +219,6 @@ _LOCK_DUE: Final = statement(
 )
 _LOCK_UNMOVED: Final = statement(
     f"wanted_tier <> tier AND tier = %(tier)s AND {ALIVE} AND {_FREE} "
-    "ORDER BY memory_id LIMIT %(limit)s FOR UPDATE SKIP LOCKED"
-)
-ENDING: Final = "wanted_tier <> tier AND wanted_tier = 'deleted'"
-_LOCK_ENDING: Final = statement(
-    f"memory_id > %(after)s AND {ENDING} AND {ALIVE} AND {_FREE} "
     "ORDER BY memory_id LIMIT %(limit)s FOR UPDATE SKIP LOCKED"
 )
 _LOCK_OLDER: Final = statement(

@@ -14,14 +14,17 @@ from app.store.packed import Uuids, driver
 def write(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID], tier: str) -> None:
     """Enter where memories are kept from now on, of rows that are locked.
 
-    Those archived are looked at again: turns of a thread aren't kept there for ever.
+    Turns of a thread that are archived are looked at again: they aren't kept there for ever.
     """
     driver(tx).execute(_WRITE, {"tenant": tenant_id, "ids": Uuids(memory_ids), "tier": tier})
 
 
 _WRITE: Final = """
 UPDATE memory_state SET tier = %(tier)s,
-  next_due_at = CASE WHEN %(tier)s = 'archived' THEN '-infinity' ELSE next_due_at END
+  next_due_at = CASE WHEN %(tier)s = 'archived' AND (
+    SELECT thread IS NOT NULL FROM memories AS memory
+    WHERE memory.tenant_id = %(tenant)s AND memory.memory_id = memory_state.memory_id
+  ) THEN '-infinity' ELSE next_due_at END
 WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s)
 """
 

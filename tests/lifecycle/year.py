@@ -13,6 +13,7 @@ import numpy as np
 
 from app.domain.memory import KINDS
 from app.domain.policy import Forgetting, Policy
+from app.domain.privacy.parameters import Privacy
 from app.domain.protection import Protection
 from app.domain.tiers import DECAY_TIERS, Tiers
 from app.services import cold_restore, moves, restores
@@ -69,6 +70,7 @@ def policy(numbers: Numbers) -> Policy:
             semantic_importance_above=numbers.semantic_importance_above,
             uses_above=numbers.uses_above,
         ),
+        privacy=Privacy(work_days=None),  # expiry has a reference of its own
     )
 
 

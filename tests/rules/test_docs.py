@@ -17,7 +17,10 @@ from ops.checks import dynamics_page
 from ops.checks.settings_page import PAGE, page
 
 ROOT = Path(__file__).resolve().parents[2]
-DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", dynamics_page.PAGE, ROOT / "ops" / "runbook.md"]
+DOCUMENTS = [
+    *(ROOT / "README.md", ROOT / "CONTRIBUTING.md", dynamics_page.PAGE),
+    *(ROOT / "ops" / "privacy.md", ROOT / "ops" / "runbook.md"),
+]
 BLOCK = re.compile(r"^```(bash|console|sh)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 TARGET = re.compile(r"^([a-z][a-z-]*):.*## ", re.MULTILINE)
 
