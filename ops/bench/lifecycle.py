@@ -11,7 +11,7 @@ from uuid import UUID, uuid4
 
 from app.domain.consolidation.records import Group
 from app.domain.jobs import Job
-from app.services import archive, cold, cold_restore, consolidate, merging, night, tenants
+from app.services import archive, cold, cold_restore, consolidate, expiry, merging, night, tenants
 from app.services.grouping import Terms
 from app.store import consolidation_runs, database
 from ops.bench import aged
@@ -23,6 +23,7 @@ MOVED = 5_000
 RESTORED = 20
 GROUP = 8
 NIGHT_ROWS, DUE_SHARE = 100_000, 0.01
+EXPIRED = 100_000
 ARCHIVED_DAYS, COLD_DAYS = 27, 40
 """How old memories of salience ½ are that decay wants there."""
 FASTEST = Goal(least=2_000)
@@ -54,6 +55,8 @@ def measure(place: Place, plan: Plan) -> Iterator[Figure]:
     took = [_merged(place, size) for _ in range(rounds)]
     yield Figure(f"merging {size:,} memories in groups of {GROUP}, without a model", "s", took, goal=Goal(most=1))
     place.empty()
+    yield _expiry(place, plan.size(EXPIRED, 1_000))
+    place.empty()
     yield _night(place, plan)
     place.empty()
 
@@ -76,6 +79,25 @@ def _merged(place: Place, size: int) -> float:
     if merged < size / 2:
         raise RuntimeError(f"only {merged} of {size} were merged")
     return took
+
+
+def _expiry(place: Place, size: int) -> Figure:
+    """Memories of a category whose days are over, all due at once."""
+    tenant, _ = tenants.create("expiry")
+    fill(place, tenant.tenant_id, size)
+    _age(place, tenant.tenant_id, COLD_DAYS)
+    place.owner.execute("UPDATE memories SET categories = '{pii}' WHERE tenant_id = %s", (tenant.tenant_id,))
+    state: dict[str, Any] = {}
+    finished = False
+    started = time.perf_counter()
+    while not finished:
+        step = expiry.step(Job(uuid4(), tenant.tenant_id, expiry.KIND, {}, state, None, 0))
+        state, finished = step.state, step.finished
+    took = time.perf_counter() - started
+    left = place.owner.execute("SELECT count(*) FROM memories WHERE tenant_id = %s", (tenant.tenant_id,)).fetchall()
+    if left != [(0,)]:
+        raise RuntimeError(left)
+    return Figure(f"expiry of {size:,} due", "/s", [size / took], goal=Goal(least=1_000))
 
 
 def _age(place: Place, tenant_id: UUID, days: int) -> None:
