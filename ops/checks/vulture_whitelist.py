@@ -4,7 +4,7 @@ from app.api.status import _Shared
 from app.domain import importance, review
 from app.domain.dynamics import cmm, mnemex, profiles, state
 from app.domain.dynamics.protocol import Dynamics
-from app.services import associates
+from app.services import associates, bundles
 from app.store import states
 from ops.bench.recall import factory
 from ops.checks.arrows import OnlyContract
@@ -35,7 +35,5 @@ states.write_uses
 # gains along links, complete before the uses that call them
 associates.reached
 associates.strengthen
-# what is kept on a legal ground without naming anybody, complete before the erasure that calls it
-anonymising.anonymised
 # called by zipfile
 bundles.writable
