@@ -108,6 +108,7 @@ def build() -> ASGIApp:
         supersessions,
     ):
         app.include_router(module.router)
+    app.include_router(privacy_requests.keeping)
     app.state.door, app.state.nudger = Door(redis), nudger
     problems.install(app)
     openapi.install(app)

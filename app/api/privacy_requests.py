@@ -14,9 +14,10 @@ from app.api.auth import Caller, needs
 from app.api.body import body_of, decode
 from app.domain.privacy.requests import Denial, NewRequest
 from app.errors import FieldError, Invalid, NotFound
-from app.services import privacy_requests
+from app.services import anonymising, privacy_requests
 
 router = APIRouter(prefix="/v1/privacy/requests", tags=["privacy"])
+keeping = APIRouter(prefix="/v1/privacy/memories", tags=["privacy"])
 
 PAGE_MAX = 500
 YEAR = timedelta(days=365)
@@ -75,6 +76,17 @@ def complete(caller: Guardian, request_id: str) -> Response:
     return shapes.answer(privacy_requests.answer(caller.tenant_id, _id(request_id), "done", None, caller.key_id))
 
 
+@keeping.post("/{memory_id}/anonymise", summary="Make a memory anonymous that a legal ground keeps")
+def anonymise(caller: Guardian, memory_id: str) -> Response:
+    """Its labels are emptied, and what is personal in its text is replaced by `[kind]`; an erasure then leaves it.
+
+    It can't be undone. 409 where it is under a legal hold, or in cold storage. What no pattern and no label names isn't
+    found: read the answer.
+    """
+    done = anonymising.anonymise(caller.tenant_id, _id(memory_id, "memory"), caller.key_id)
+    return shapes.answer({"id": memory_id, "text": done.text, "removed": done.removed})
+
+
 def _zoned(name: str, given: datetime | None) -> datetime | None:
     """A moment with its zone, UTC where it says none, far enough from the calendar's ends to be counted from."""
     if given is None:
@@ -84,9 +96,9 @@ def _zoned(name: str, given: datetime | None) -> datetime | None:
     return given if given.tzinfo else given.replace(tzinfo=UTC)
 
 
-def _id(text: str) -> UUID:
-    """What isn't an id names no request."""
+def _id(text: str, noun: str = "request") -> UUID:
+    """What isn't an id names nothing."""
     try:
         return UUID(text)
     except ValueError:
-        raise NotFound("this tenant has no such request") from None
+        raise NotFound(f"this tenant has no such {noun}") from None

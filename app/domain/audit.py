@@ -46,6 +46,7 @@ Action = Literal[
     "export_removed",
     "request_answered",
     "erasure_replayed",
+    "memory_anonymised",
 ]
 
 SYSTEM: Final = "system"

@@ -38,9 +38,6 @@ class _Sink(io.RawIOBase):
     def __init__(self) -> None:
         self._held = bytearray()
 
-    def writable(self) -> bool:
-        return True
-
     def write(self, data: Any) -> int:
         self._held += data
         return len(data)

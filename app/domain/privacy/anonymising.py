@@ -36,13 +36,6 @@ class Anonymous:
     removed: dict[str, int]
 
 
-EMPTIED: Final = {
-    **dict.fromkeys(("subject", "speaker", "thread", "external_id", "metadata")),
-    **dict.fromkeys(("entities", "tags"), ()),
-}
-"""The other columns of a memory, as they are then; its categories and kind stay, since retention hangs on them."""
-
-
 def anonymised(text: str, spans: Iterable[Span], names: Sequence[str] = ()) -> Anonymous:
     """A text with `[kind]` where something personal was found, and `[name]` where one of the names is.
 

@@ -1,0 +1,54 @@
+"""Memories that a legal ground keeps, made anonymous before the person is erased: then they are nobody's.
+
+A memory under a legal hold is kept as it is; once that is released, it can be made anonymous, or goes with the rest.
+"""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from app.domain.memory import MemoryPatch
+from app.domain.privacy.anonymising import Anonymous, Span, anonymised
+from app.domain.privacy.detection import detect
+from app.errors import Unavailable
+from app.services import audit, memories
+from app.services.memories import Pending
+from app.store import anonymous, database
+
+
+class _Emptied(MemoryPatch, frozen=True, forbid_unknown_fields=True):
+    external_id: None = None
+
+
+def anonymise(tenant_id: UUID, memory_id: UUID, actor: str) -> Anonymous:
+    """Take out of a memory whose it is: its labels, and of its text what detection finds, and the names in it.
+
+    It can't be undone. Summaries that it went into are another matter: they are erased with the person.
+
+    Args:
+        tenant_id: The tenant.
+        memory_id: A stored memory, which isn't in cold storage.
+        actor: Id of the caller's key.
+
+    Returns:
+        Its text as it is now, and what was replaced.
+
+    Raises:
+        NotFound: This tenant has no such memory.
+        Unavailable: It is still in the queue.
+        Conflict: It is under a legal hold, or in cold storage.
+    """
+    found = memories.get(tenant_id, memory_id)
+    if isinstance(found, Pending):
+        raise Unavailable("this memory is still in the queue", retry_after_seconds=1)
+    inferred = (found.inferred or {}).get("entities") or ()
+    names = [name for name in (found.subject, found.speaker, *found.entities, *inferred) if name]
+    spans = [Span(each.start, each.end, each.kind) for each in detect(found.text)]
+    done = anonymised(found.text, spans, names)
+    emptied = {"subject": None, "speaker": None, "thread": None, "metadata": None, "entities": (), "tags": ()}
+    memories.edit(tenant_id, found.memory_id, _Emptied(text=done.text, **emptied))  # type: ignore[arg-type]  # by name
+    with database.tenant(tenant_id) as tx:
+        anonymous.forget(tx, tenant_id, found.memory_id)
+        details = {f"removed_{kind}": times for kind, times in sorted(done.removed.items())}
+        audit.enter(tx, tenant_id, "memory_anonymised", actor, ids=[found.memory_id], details=details)
+    return done
