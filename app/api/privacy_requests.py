@@ -12,6 +12,7 @@ from fastapi import APIRouter, Depends, Query, Response
 from app.api import shapes
 from app.api.auth import Caller, needs
 from app.api.body import body_of, decode
+from app.api.memories import Moment
 from app.domain.privacy.requests import Denial, NewRequest
 from app.errors import FieldError, Invalid, NotFound
 from app.services import anonymising, privacy_requests
@@ -46,13 +47,16 @@ def page(
 
 
 @router.get("/summary", summary="Numbers of requests, by nature and law")
-def summary(caller: Guardian, *, after: datetime | None = None, before: datetime | None = None) -> Response:
+def summary(caller: Guardian, *, after: Moment | None = None, before: Moment | None = None) -> Response:
     """How many were received, done, denied and late, and the median and mean days until the answer.
 
     Of those received from `after` (a year ago where left out) until `before` (now); and the categories of what is held.
     """
-    until = _zoned("before", before) or datetime.now(UTC)
-    since = _zoned("after", after) or until - YEAR
+    for name, given in (("after", after), ("before", before)):
+        if given is not None and not MINYEAR + 2 <= given.year < MAXYEAR:
+            raise Invalid(errors=[FieldError(name, "is out of range")])
+    until = before or datetime.now(UTC)
+    since = after or until - YEAR
     return shapes.answer(asdict(privacy_requests.summary(caller.tenant_id, since, until)))
 
 
@@ -85,15 +89,6 @@ def anonymise(caller: Guardian, memory_id: str) -> Response:
     """
     done = anonymising.anonymise(caller.tenant_id, _id(memory_id, "memory"), caller.key_id)
     return shapes.answer({"id": memory_id, "text": done.text, "removed": done.removed})
-
-
-def _zoned(name: str, given: datetime | None) -> datetime | None:
-    """A moment with its zone, UTC where it says none, far enough from the calendar's ends to be counted from."""
-    if given is None:
-        return None
-    if not MINYEAR + 2 <= given.year < MAXYEAR:
-        raise Invalid(errors=[FieldError(name, "is out of range")])
-    return given if given.tzinfo else given.replace(tzinfo=UTC)
 
 
 def _id(text: str, noun: str = "request") -> UUID:

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from app.clients.cold_store import cold_store
 from tests.api.caller import Api
 from tests.service import Service
 
+MASTER_KEY = "a master key of tests, as long as it must be"
+
 
 @pytest.fixture
-def api(service: Service) -> Iterator[Api]:
-    """The application, started, with a tenant of its own."""
+def api(service: Service, tmp_path: Path) -> Iterator[Api]:
+    """The application, started, with a tenant of its own and a folder for cold storage and exports."""
+    service.configure(cold_url=(tmp_path / "cold").as_uri(), master_key=MASTER_KEY)
+    cold_store.cache_clear()
     with Api(service) as started:
         yield started
+    cold_store.cache_clear()

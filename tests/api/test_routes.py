@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -11,7 +10,6 @@ import pytest
 from fastapi.openapi.models import OpenAPI
 
 from app.clients.answers import Usage
-from app.clients.cold_store import cold_store
 from app.domain import keys
 from app.domain.hold import Meant
 from app.domain.jobs import Step
@@ -236,14 +234,6 @@ def an_export(api: Api) -> UUID:
 
 def a_request(api: Api) -> UUID:
     return privacy_requests.enter(api.tenant.tenant_id, NewRequest("correction")).request_id
-
-
-@pytest.fixture(autouse=True)
-def cold_folder(service: Service, tmp_path: Path) -> Iterator[None]:
-    service.configure(cold_url=tmp_path.as_uri(), master_key="a master key of tests, as long as it must be")
-    cold_store.cache_clear()
-    yield
-    cold_store.cache_clear()
 
 
 def key_with(api: Api, *scopes: str) -> str:
