@@ -30,8 +30,8 @@ from app.store.ledger import Entered, Standing
 RETRY_SECONDS: Final = 10
 _OPEN: Final = ("grace", "running", "held")
 NO_KEY_STORE: Final = (
-    "the key store is missing (schema ebbing_keys): restore its newest dump, as ops/runbook.md says; nothing else "
-    "tells which erasures this copy of the data must follow, and opens what is in cold storage"
+    "the key store is missing (schema ebbing_keys): after a restore, restore its newest dump too, as ops/runbook.md "
+    "says, since it alone tells which erasures this copy of the data must follow; a new database needs `ebbing migrate`"
 )
 
 log = structlog.get_logger(__name__)

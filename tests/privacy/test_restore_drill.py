@@ -20,7 +20,9 @@ from urllib.parse import urlsplit, urlunsplit
 import psycopg
 import pytest
 from psycopg import sql
+from typer.testing import CliRunner
 
+from app.cli import app
 from app.clients.cold_store import cold_store
 from app.domain.hold import Meant
 from app.domain.retrieval.request import SearchRequest
@@ -30,6 +32,7 @@ from app.services import erasures, health, holds, jobs, key_store, replays, sear
 from app.services.erasures import Asked
 from app.settings import settings
 from app.store import database
+from app.store import erasures as rows
 from tests.api.caller import Api
 from tests.privacy import traces
 from tests.service import Service, forget, inside
@@ -207,8 +210,6 @@ def test_what_comes_late_about_them_is_dropped_as_before(drill: Drill) -> None:
     list(replays.replay())
     [(cut,)] = drill.service.rows("SELECT cut FROM tombstones")
     with database.drain() as tx:
-        from app.store import erasures as rows  # noqa: PLC0415
-
         assert rows.coming(tx, drill.tenant_id).last_cut_ms == int(cut.partition("-")[0])
 
 
@@ -279,11 +280,49 @@ def test_an_older_key_store_is_said_to_be_one(drill: Drill) -> None:
     assert drill.unwell() == {}
 
 
+def test_what_was_erased_in_two_goes_is_replayed_to_a_copy_from_between(drill: Drill) -> None:
+    hold = holds.place(drill.tenant_id, Meant(memory_ids=[drill.cold_id]), "court", "key")
+    drill.erase(subject="ann")
+    assert drill.people() == ["ann", "bob"]
+    drill.dump()
+    holds.release(drill.tenant_id, hold.hold_id, "key")
+    drill.work()
+    assert drill.people() == ["bob"]
+    drill.dump_keys()
+    drill.restore()
+    assert drill.people() == ["ann", "bob"]
+    assert drill.unwell()["erasures"].startswith("erasures to replay: 1")
+    assert [done.outcome for done in replays.replay()] == ["held"], "the hold is back with the copy"
+    holds.release(drill.tenant_id, hold.hold_id, "key")
+    drill.work()
+    assert drill.people() == ["bob"]
+    assert drill.unwell() == {}
+
+
+def test_what_another_tenant_has_stays(drill: Drill) -> None:
+    other = drill.service.tenant().tenant_id
+    drill.service.send(other, {"text": "another Ann", "subject": "ann"})
+    drill.service.work()
+    drill.dump()
+    drill.erase(subject="ann")
+    drill.dump_keys()
+    drill.restore()
+    list(replays.replay())
+    assert drill.service.texts(other) == ["another Ann"]
+
+
+def test_migrating_replays_so_that_a_start_does(drill: Drill) -> None:
+    drill.dump()
+    drill.erase(subject="ann")
+    drill.dump_keys()
+    drill.restore()
+    done = CliRunner().invoke(app, ["migrate"])
+    assert "erasures replayed: 1" in done.stderr, done.output
+    assert drill.people() == ["bob"]
+    assert drill.unwell() == {}
+
+
 def test_the_command_tells_what_it_has_done(drill: Drill) -> None:
-    from typer.testing import CliRunner  # noqa: PLC0415 - this test alone has need of it
-
-    from app.cli import app  # noqa: PLC0415
-
     drill.dump()
     drill.erase(subject="ann")
     drill.dump_keys()
