@@ -13,7 +13,7 @@ import structlog
 
 from app import queues
 from app.errors import NotReplayed
-from app.services import health, replays
+from app.services import health, ledger
 from app.services.passing import is_passing
 from workers.celery_app import celery
 
@@ -32,7 +32,7 @@ def task(name: str) -> Callable[[Callable[..., None]], Any]:
             try:
                 health.beat(queue)  # a busy lane lets its heartbeat tasks expire unread
                 if name not in queues.HEARTBEATS.values():
-                    replays.check()
+                    ledger.check()
                 function(*arguments)
             except NotReplayed as error:
                 log.warning("task_waits", task=name, reason=error.detail)

@@ -13,7 +13,7 @@ from app import metrics
 from app.api.body import header
 from app.api.problems import respond
 from app.errors import NotReplayed
-from app.services import replays
+from app.services import ledger
 from app.services.passing import is_passing
 
 INGEST_PATH = "/v1/memories"
@@ -52,7 +52,7 @@ class Guard:
                 message["headers"] = [*message["headers"], *_HEADERS, (b"x-request-id", request_id.encode())]
             await send(message)
 
-        if scope["path"].startswith(_OURS) and not replays.is_clear():
+        if scope["path"].startswith(_OURS) and not ledger.is_clear():
             refusal = await _refusal()
             if refusal is not None:
                 await respond(refusal, request_id, "any route")(scope, receive, answered)
@@ -67,7 +67,7 @@ class Guard:
 async def _refusal() -> NotReplayed | None:
     """Why nobody may be served yet, if so; whether a database that is away knows, whoever needs it will see."""
     try:
-        await run_in_threadpool(replays.check)
+        await run_in_threadpool(ledger.check)
     except NotReplayed as error:
         return error
     except Exception as error:

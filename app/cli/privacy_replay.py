@@ -37,14 +37,14 @@ def replay(
     It speaks to the database itself (EBBING_DATABASE_URL, EBBING_REDIS_URL): until it is done, the service answers
     nobody. What is under a legal hold stays hidden, and goes when that is released.
     """
-    from app.services import replays
+    from app.services import ledger, replays
 
     config = configuration()
     for name in ("database_url", "redis_url"):
         if getattr(config, name) is None:
             raise Failure(f"EBBING_{name.upper()} isn't set: `ebbing run` replays by itself when it starts")
     if accept_key_store and not dry_run:
-        replays.accept_key_store()
+        ledger.accept_key_store()
     done = list(replays.due() if dry_run else replays.replay())
     if as_json:
         shown = [

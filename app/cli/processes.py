@@ -153,11 +153,13 @@ def _replay() -> None:
     config = configuration()
     if config.database_url is None or config.redis_url is None:
         return
-    from app.services import replays
+    from app.services import ledger
 
-    standing = replays.standing()
+    standing = ledger.standing()
     if standing is None or not standing.waiting:
         return
+    from app.services import replays
+
     replayed = sum(1 for _ in replays.replay())
     typer.echo(f"erasures replayed: {replayed}", err=True)
 

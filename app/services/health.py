@@ -10,7 +10,7 @@ from app import queues
 from app.clients.redis import HEARTBEATS, RedisError, check_settings, connect
 from app.clients.stream import backlog, client
 from app.errors import Misconfigured
-from app.services import replays
+from app.services import ledger
 from app.store import database
 
 log = structlog.get_logger(__name__)
@@ -77,7 +77,7 @@ def _database() -> list[Dependency]:
         found.append(Dependency("schema", well=False, detail=detail))
     else:
         found.append(Dependency("schema", well=True, detail=f"revision {revision}"))
-        wrong = replays.remedy(replays.standing())
+        wrong = ledger.remedy(ledger.standing())
         found.append(Dependency("erasures", well=wrong is None, detail=wrong or "none to replay"))
     if bypasses:
         detail = "the service's role can bypass row-level security: tenants aren't kept apart"

@@ -1,9 +1,4 @@
-"""Replaying the ledger of erasures: what an older copy of the data has brought back goes again before anyone sees it.
-
-While entries of the ledger wait, every request is refused and every worker waits; what was accepted stays in the
-stream. Whether any wait is asked once for each connection that the process opens, since a restored database is another
-one: on the hot path it costs a comparison.
-"""
+"""Replaying the ledger of erasures: what an older copy of the data has brought back goes again before it is seen."""
 
 from __future__ import annotations
 
@@ -23,19 +18,14 @@ from app.domain.privacy.erasure import Named, digest
 from app.errors import EbbingError, NotReplayed
 from app.services import audit, erasing
 from app.services import erasures as erasures_of
+from app.services.ledger import NO_KEY_STORE, standing
 from app.store import database, erasures, holds, ledger, tenant_counts, tenants, tombstones
 from app.store.erasures import Erasure
 from app.store.ledger import Entered, Standing
 
-RETRY_SECONDS: Final = 10
+_NONE: Final = Standing(0, 0, 0)
 _OPEN: Final = ("grace", "running", "held")
-NO_KEY_STORE: Final = (
-    "the key store is missing (schema ebbing_keys): after a restore, restore its newest dump too, as ops/runbook.md "
-    "says, since it alone tells which erasures this copy of the data must follow; a new database needs `ebbing migrate`"
-)
-
 log = structlog.get_logger(__name__)
-_known_clear = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,53 +58,6 @@ class _Found:
         return is_of_ids and not self.ids and (self.there is None or self.there.status not in _OPEN)
 
 
-def standing() -> Standing | None:
-    """How far the data has followed the ledger; None where either isn't there."""
-    with database.shared() as tx:
-        return ledger.standing(tx)
-
-
-def remedy(found: Standing | None) -> str | None:
-    """What is wrong with it, and what to do; None where all is well."""
-    if found is None:
-        return NO_KEY_STORE
-    if found.waiting:
-        return f"erasures to replay: {found.waiting}: the data is an older copy: run `ebbing privacy replay`"
-    if found.mark > found.newest:
-        return (
-            f"the key store is older than the data: its ledger ends at {found.newest}, the data knows {found.mark}: "
-            "restore its newest dump; where there is none, run `ebbing privacy replay --accept-key-store`"
-        )
-    return None
-
-
-def is_clear() -> bool:
-    """Whether it is known that nothing waits; asks nobody."""
-    return _known_clear == database.opened()
-
-
-def check() -> None:
-    """See that nothing waits.
-
-    Raises:
-        NotReplayed: Something does; says what to do.
-    """
-    global _known_clear  # noqa: PLW0603 - what the process knows
-    if is_clear():
-        return
-    before = database.opened()
-    wrong = remedy(standing())
-    if wrong is not None:
-        raise NotReplayed(wrong, retry_after_seconds=RETRY_SECONDS)
-    _known_clear = before
-
-
-def accept_key_store() -> None:
-    """Let the data follow a key store that is older than itself, since there is no newer one."""
-    with database.shared() as tx:
-        ledger.set_back(tx)
-
-
 def due() -> Iterator[Replayed]:
     """What a replay would erase; nothing is written."""
     for entry in _entries(lambda seq: seq):
@@ -131,7 +74,7 @@ def replay() -> Iterator[Replayed]:
     Raises:
         EbbingError: Something is left that can't be erased; what comes after it waits too.
     """
-    for entry in _entries(lambda _: (standing() or Standing(0, 0, 0)).mark):
+    for entry in _entries(lambda _: (standing() or _NONE).mark):
         found = _hide(entry)
         outcome = "nothing" if found.is_nothing else _erase(entry)
         failpoints.reach("replay.before_mark")

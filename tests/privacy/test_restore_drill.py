@@ -28,7 +28,7 @@ from app.domain.hold import Meant
 from app.domain.retrieval.request import SearchRequest
 from app.embedded.binaries import postgres_programs
 from app.errors import NotReplayed
-from app.services import erasures, health, holds, jobs, key_store, replays, search
+from app.services import erasures, health, holds, jobs, key_store, ledger, replays, search
 from app.services.erasures import Asked
 from app.settings import settings
 from app.store import database
@@ -265,7 +265,7 @@ def test_without_the_key_store_it_says_so_and_serves_nobody(drill: Drill) -> Non
     forget()
     assert "the key store is missing" in drill.unwell()["erasures"]
     with pytest.raises(NotReplayed):
-        replays.check()
+        ledger.check()
 
 
 def test_an_older_key_store_is_said_to_be_one(drill: Drill) -> None:
@@ -276,7 +276,7 @@ def test_an_older_key_store_is_said_to_be_one(drill: Drill) -> None:
     (drill.folder / "keys.dump").write_bytes(older)
     drill.restore()
     assert "the key store is older than the data" in drill.unwell()["erasures"]
-    replays.accept_key_store()
+    ledger.accept_key_store()
     assert drill.unwell() == {}
 
 
