@@ -26,6 +26,8 @@ from app.store import database, spaces
 from app.store.candidates import Marks
 from app.store.database import Transaction
 
+__all__ = ["Found", "Marks", "among", "next_slice"]
+
 SLICE: Final = 1000
 """New memories that are compared at a time."""
 PIECE: Final = 4096
