@@ -83,10 +83,10 @@ class Service:
         [[value]] = self.rows(statement, *values)
         return value
 
-    def send(self, tenant_id: UUID, *memories: str | dict[str, Any], days_ago: float = 0) -> list[UUID]:
-        """Put one request's memories into the tenant's stream, as the door does, with ids of that day. Returns them."""
+    def send(self, tenant_id: UUID, *memories: str | dict[str, Any], days: float = 0) -> list[UUID]:
+        """Put one request's memories into the tenant's stream, as the door did so many days ago. Returns their ids."""
         bodies = [{"text": memory} if isinstance(memory, str) else memory for memory in memories]
-        base = new_base(time.time_ns() // 1_000_000 - round(days_ago * 86_400_000), os.urandom(RANDOM_BYTES))
+        base = new_base(time.time_ns() // 1_000_000 - int(days * 86_400_000), os.urandom(RANDOM_BYTES))
         self.post(tenant_id, msgspec.json.encode(bodies), memories=len(bodies), base=base)
         return [UUID(memory_id) for memory_id in memory_uuids(base, len(bodies))]
 

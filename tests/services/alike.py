@@ -31,7 +31,7 @@ class Alike:
 
     def remember(self, *texts: str, days: float = 20, salience: float = 0.1, **more: Any) -> list[UUID]:
         """Memories of some days ago, seen through all stages, and swept."""
-        ids = attic.remember(self.service, self.tenant_id, *({"text": text, **more} for text in texts), days_ago=days)
+        ids = attic.remember(self.service, self.tenant_id, *({"text": text, **more} for text in texts), days=days)
         attic.fade(self.service, ids, days)
         self.service.rows(
             "UPDATE memory_state SET salience = %s, accessed_at = now() - interval '1 hour', "

@@ -27,9 +27,9 @@ LONG_AGO_DAYS = 20
 """Long enough for the archive, and not for cold storage."""
 
 
-def remember(service: Service, tenant_id: UUID, *memories: str | dict[str, Any], days_ago: float = 0) -> list[UUID]:
-    """Memories that were stored and seen through all stages."""
-    ids = service.send(tenant_id, *memories, days_ago=days_ago)
+def remember(service: Service, tenant_id: UUID, *memories: str | dict[str, Any], days: float = 0) -> list[UUID]:
+    """Memories that were stored and seen through all stages, with ids of so many days ago."""
+    ids = service.send(tenant_id, *memories, days=days)
     service.work()
     return ids
 
