@@ -14,8 +14,6 @@ from uuid import UUID
 
 import numpy as np
 import psycopg
-from numpy.typing import NDArray
-from psycopg import sql
 
 from app.domain.consolidation.parameters import Consolidation
 from app.domain.ids import first_uuid
@@ -23,7 +21,7 @@ from app.services import candidates, tenants
 from app.services.candidates import Found
 from app.store import database, spaces
 from app.store.candidates import Marks
-from app.store.packed import Halfvecs, Uuids
+from app.store.packed import Halfvecs, Uuids, vectors
 from ops.bench.figures import NO_GOAL, Figure, Goal, Plan
 from ops.bench.floors import statements
 from ops.bench.place import ROOT, Place
@@ -38,8 +36,6 @@ _AS_OF: Final = datetime(2026, 7, 1, tzinfo=UTC)
 _GROUP_SIZE: Final = 10
 _THREAD_SIZE: Final = 20
 _LOT: Final = 5_000
-_HEAD: Final = 19
-"""Bytes before the first row of a binary COPY."""
 _SQL = statements("consolidation")
 
 
@@ -83,13 +79,13 @@ def _filled(place: Place, old: int, new: int) -> tuple[UUID, Marks]:
     ids = [first_uuid(int((newest - timedelta(minutes=count - n)).timestamp() * 1000)) for n in range(count)]
     for start in range(0, count, _LOT):
         lot = ids[start : start + _LOT]
-        vectors = middles[rng.integers(0, len(middles), len(lot))]
-        noise = rng.normal(size=vectors.shape).astype(np.float32)
-        vectors = vectors + noise * rng.choice(np.array([0.4, 2], np.float32), size=(len(lot), 1))
-        vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+        noise = rng.normal(size=(len(lot), DIMENSIONS)).astype(np.float32)
+        noise *= rng.choice(np.array([0.4, 2], np.float32), size=(len(lot), 1))
+        made = middles[rng.integers(0, len(middles), len(lot))] + noise
+        made /= np.linalg.norm(made, axis=1, keepdims=True)
         values = {"tenant": tenant.tenant_id, "ids": Uuids(lot), "space": space, "start": start}
         place.owner.execute(_MEMORIES, values | {"thread": _THREAD_SIZE, "at": newest, "count": count})
-        place.owner.execute(_VECTORS, values | {"vectors": Halfvecs(vectors)})
+        place.owner.execute(_VECTORS, values | {"vectors": Halfvecs(made)})
     place.owner.execute("VACUUM ANALYZE memories, memory_state, embeddings")
     after = ids[old - 1] if old else UUID(int=0)
     return tenant.tenant_id, Marks(after, ids[-1], _AS_OF)
@@ -128,21 +124,20 @@ def _timed(tenant_id: UUID, marks: Marks) -> float:
 
 
 def _floor(connection: psycopg.Connection, tenant_id: UUID, new: int) -> float:
-    """Seconds of one read of all vectors, and one product of the new ones with them."""
-    started = time.perf_counter()
+    """Seconds of one read of all vectors, and of one product of as many as are new with each page of them."""
     with database.shared() as tx:
         there = spaces.of_tenant(tx, tenant_id)
     if there is None:
         raise RuntimeError("the tenant has no vectors")
-    query = sql.SQL(_SQL["vectors"].removesuffix(";")).format(
-        tenant=sql.Literal(tenant_id), space=sql.Literal(there.searched.space_id)
-    )
-    with connection.cursor() as cursor, cursor.copy(query) as copy:
-        sent = b"".join(copy)
-    row = np.dtype([("head", "V10"), ("values", ">f2", DIMENSIONS)])
-    vectors: NDArray[np.float32] = np.frombuffer(sent[_HEAD:-2], row)["values"].astype(np.float32)
-    np.matmul(vectors[-new:], vectors.T)
-    return time.perf_counter() - started
+    asked = np.ones((new, DIMENSIONS), np.float32)
+    values = {"tenant": tenant_id, "space": there.searched.space_id, "after": UUID(int=0)}
+    started = time.perf_counter()
+    while True:
+        page = connection.execute(_SQL["vectors"], values, binary=True).fetchone()
+        if page is None or page[0] is None:
+            return time.perf_counter() - started
+        values["after"] = page[0]
+        np.matmul(asked, vectors(page[1]).T)
 
 
 def _peak(tenant_id: UUID, marks: Marks | None) -> float:

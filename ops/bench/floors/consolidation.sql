@@ -1,4 +1,7 @@
--- The floor of finding what belongs together: the same vectors read once, in the order in which they lie.
+-- The floor of finding what belongs together: the same vectors read once, in pages, in the order of their key.
 
 -- name: vectors
-COPY (SELECT embedding FROM embeddings WHERE tenant_id = {tenant} AND space_id = {space}) TO STDOUT (FORMAT binary);
+SELECT (array_agg(memory_id ORDER BY memory_id DESC))[1], string_agg(halfvec_send(embedding), '') FROM (
+  SELECT memory_id, embedding FROM embeddings
+  WHERE tenant_id = %(tenant)s AND space_id = %(space)s AND memory_id > %(after)s ORDER BY memory_id LIMIT 4096
+) AS page;
