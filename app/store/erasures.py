@@ -331,7 +331,7 @@ def show_again(
 ) -> Hidden:
     """Let what an erasure has hidden, or these memories, be found again, each in the tier where it was.
 
-    A memory whose external id another has by now comes back without it.
+    A memory whose external id another has by now comes back without it; of several that come back, the last has it.
 
     Returns:
         Those that came back; what search finds them by is the caller's to see to.
@@ -354,7 +354,10 @@ WITH locked AS MATERIALIZED (
 ), shown AS (
   UPDATE memories AS memory SET deleted_at = NULL, external_id = CASE WHEN EXISTS (
       SELECT FROM memories AS other WHERE other.tenant_id = :tenant AND other.external_id = memory.external_id
-        AND other.deleted_at IS NULL) THEN NULL ELSE external_id END
+        AND other.deleted_at IS NULL) OR EXISTS (
+      SELECT FROM memories AS later WHERE later.tenant_id = :tenant AND later.external_id = memory.external_id
+        AND later.memory_id = ANY (ARRAY(SELECT memory_id FROM back))
+        AND (later.seq, later.memory_id) > (memory.seq, memory.memory_id)) THEN NULL ELSE external_id END
   WHERE tenant_id = :tenant AND memory_id = ANY (ARRAY(SELECT memory_id FROM back))
 ), stands AS (
   UPDATE memory_state AS state SET tier = back.tier, wanted_tier = back.tier, next_due_at = '-infinity'

@@ -18,6 +18,7 @@ from ops.bench import (
     drain,
     ingest,
     lifecycle,
+    privacy,
     rating,
     reembed,
     search,
@@ -40,6 +41,7 @@ BENCHMARKS: dict[str, Callable[[Place, Plan], Iterator[Figure]]] = {
     "upkeep": upkeep.measure,
     "lifecycle": lifecycle.measure,
     "consolidation": consolidation.measure,
+    "privacy": privacy.measure,
     "startup": startup.measure,
 }
 

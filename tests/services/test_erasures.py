@@ -114,6 +114,16 @@ def test_a_memory_whose_external_id_was_taken_comes_back_without_it(house: House
     assert {"A new home", "Ann moved to Wroclaw"} <= set(house.listed())
 
 
+def test_of_several_hidden_with_one_external_id_the_last_has_it(house: Household) -> None:
+    asked = house.ask(subject="ann")
+    [late] = house.service.send(house.tenant_id, {"text": "Ann again", "subject": "ann", "external_id": "home"})
+    house.service.work()
+    erasures.cancel(house.tenant_id, asked.erasure_id, "key")
+    kept = house.service.rows("SELECT memory_id FROM memories WHERE external_id = 'home' AND deleted_at IS NULL")
+    assert kept == [(late,)]
+    assert {"Ann again", "Ann moved to Wroclaw"} <= set(house.listed())
+
+
 @pytest.mark.parametrize(
     ("scope", "gone"),
     [({"subject": "ann"}, {0, 2}), ({"thread": "t"}, {0, 1}), ({"subject": "ann", "thread": "t"}, {0})],

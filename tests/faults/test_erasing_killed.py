@@ -1,0 +1,55 @@
+"""F22 in rounds: erasures that are killed anywhere, while what they are of comes in, is edited, moved and restored."""
+
+from __future__ import annotations
+
+import os
+import random
+from contextlib import suppress
+from signal import SIGKILL
+from uuid import UUID
+
+from app.domain.memory import MemoryPatch
+from app.errors import EbbingError
+from app.services import archive, memories, sweep
+from tests.service import Service
+from tests.services.attic import act_on, fade, remember
+from tests.services.test_cold_killed import Workers
+from tests.services.test_erasing_killed import PLACES, asked, finish, said, workers
+
+__all__ = ["workers"]
+
+MEANWHILE = ("send", "edit", "archive", "use", "kill", "kill", "kill")
+
+
+def test_rounds_of_killing(service: Service, workers: Workers, rounds: int) -> None:
+    seed = os.environ.get("EBBING_TEST_SEED") or str(random.randrange(2**32))
+    chance = random.Random(seed)
+    ended = []
+    for _ in range(max(rounds, 2)):
+        tenant_id = service.tenant().tenant_id
+        ids = remember(service, tenant_id, *map(said, range(8)))
+        fade(service, chance.sample(ids, 4))
+        erasure_id = asked(tenant_id)
+        for what in chance.sample(MEANWHILE, len(MEANWHILE)):
+            if what == "kill":
+                ended.append(workers.ended(chance.choice(PLACES), tenant_id, erasure_id))
+            else:
+                happen(service, tenant_id, what, chance.choice(ids))
+        finish(service, tenant_id, erasure_id, seed)
+    assert set(ended) <= {-SIGKILL, 0}, seed
+    assert -SIGKILL in ended, seed
+
+
+def happen(service: Service, tenant_id: UUID, what: str, memory_id: UUID) -> None:
+    """Something else that happens to the same people's memories; what is hidden refuses it."""
+    if what == "send":
+        service.send(tenant_id, *map(said, range(2)))
+    elif what == "archive":
+        sweep.sweep(tenant_id)
+        archive.move(tenant_id, None, None)
+    elif what == "use":
+        with suppress(EbbingError):
+            act_on(tenant_id, memory_id, "use")
+    else:
+        with suppress(EbbingError):
+            memories.edit(tenant_id, memory_id, MemoryPatch(text="Bob has other pears"))
