@@ -130,7 +130,7 @@ def _asked(request: Request) -> str:
 
 def _methods(request: Request) -> str:
     """The methods of the request's path; a route knows only its own, and none knows the hot path."""
-    path = getattr(request.scope.get("route"), "path", None)
+    path = getattr(request.scope.get("route"), "path_format", None)
     return ", ".join(sorted(method.upper() for method in request.app.openapi()["paths"].get(path, ())))
 
 
