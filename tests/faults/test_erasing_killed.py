@@ -25,7 +25,7 @@ def test_rounds_of_killing(service: Service, workers: Workers, rounds: int) -> N
     seed = os.environ.get("EBBING_TEST_SEED") or str(random.randrange(2**32))
     chance = random.Random(seed)
     ended = []
-    for _ in range(max(rounds, 2)):
+    for _ in range(max(rounds // 3, 2)):
         tenant_id = service.tenant().tenant_id
         ids = remember(service, tenant_id, *map(said, range(8)))
         fade(service, chance.sample(ids, 4))
