@@ -141,8 +141,6 @@ def lock_unmoved(tx: Connection, tenant_id: UUID, tier: str, limit: int) -> Held
     return fetched(tx, _LOCK_UNMOVED, {"tenant": tenant_id, "tier": tier, "limit": limit})
 
 
-
-
 def page(tx: Connection, tenant_id: UUID, after: UUID, limit: int, subject: str | None = None) -> Held:
     """All of a tenant's memories in pages by id, or those about a subject; the deleted ones left out."""
     values = {"tenant": tenant_id, "after": after, "limit": limit, "subject": subject}

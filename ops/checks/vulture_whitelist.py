@@ -4,7 +4,8 @@ from app.api.status import _Shared
 from app.domain import importance, review
 from app.domain.dynamics import cmm, mnemex, profiles, state
 from app.domain.dynamics.protocol import Dynamics
-from app.services import associates, bundles
+from app.services import associates
+from app.services.bundles import _Sink
 from app.store import states
 from ops.bench.recall import factory
 from ops.checks.arrows import OnlyContract
@@ -36,4 +37,4 @@ states.write_uses
 associates.reached
 associates.strengthen
 # called by zipfile
-bundles.writable
+_Sink.writable
