@@ -225,7 +225,6 @@ def test_what_waited_in_the_queue_and_was_tried_again_is_gone_too(everywhere: Ev
     assert everywhere.left() == {}
 
 
-@pytest.mark.xfail(strict=True, reason="the step of dead letters isn't here yet")
 @pytest.mark.parametrize("is_json", [True, False])
 def test_dead_letters_are_gone_too(everywhere: Everywhere, is_json: bool) -> None:
     wrong = [everywhere.about(f"{WORD} can't be stored"), {"text": "nor can this", "kind": "unknown"}]
@@ -237,7 +236,6 @@ def test_dead_letters_are_gone_too(everywhere: Everywhere, is_json: bool) -> Non
     assert everywhere.left() == {}
 
 
-@pytest.mark.xfail(strict=True, reason="the step of holds isn't here yet")
 def test_a_released_hold_that_named_them_names_nobody(everywhere: Everywhere) -> None:
     hold = holds.place(everywhere.tenant_id, Meant(subject=SUBJECT), f"case of {WORD}", "key")
     holds.release(everywhere.tenant_id, hold.hold_id, "key")
