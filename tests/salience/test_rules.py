@@ -325,12 +325,14 @@ def test_the_rules_rank_the_texts_they_were_built_on(with_kind: bool, floors: di
 @pytest.mark.parametrize(
     ("with_kind", "floors"),
     [
-        (False, {"emotional": 0.75, "novelty": 0.75, "actionable": 0.755, "personal": 0.825, "sum": 0.825}),
-        (True, {"emotional": 0.77, "novelty": 0.745, "actionable": 0.76, "personal": 0.83, "sum": 0.82}),
+        (False, {"emotional": 0.75, "novelty": 0.738, "actionable": 0.75, "personal": 0.81, "sum": 0.825}),
+        (True, {"emotional": 0.77, "novelty": 0.737, "actionable": 0.758, "personal": 0.815, "sum": 0.82}),
     ],
 )
 def test_the_rules_rank_the_texts_they_have_never_seen(with_kind: bool, floors: dict[str, float]) -> None:
-    # scored once, when the rules were done: .761 .760 .765 .835, sum .836; with kinds .779 .754 .771 .838, sum .832.
+    # scored once, when the rules were done: .761 .760 .765 .835, sum .836; with kinds .779 .754 .771 .838, sum .832;
+    # and again when they had learnt what lasts and what is over tomorrow, of which the
+    # guide's calm private facts are few: .762 .748 .761 .822, sum .834; with kinds .778 .747 .768 .825, sum .829.
     # Nobody may look at these texts to raise it: who changes the rules for another reason sets the new floor
     reached = rank_correlations(half("check"), with_kind=with_kind)
     assert {name: value for name, value in reached.items() if value < floors[name]} == {}
@@ -340,3 +342,29 @@ def test_the_rank_correlation_is_spearman_s() -> None:
     # ranks 0, 1.5, 1.5, 3
     assert ranks(np.array([1.0, 2.0, 2.0, 5.0])).tolist() == [0, 1.5, 1.5, 3]
     assert math.isclose(np.corrcoef(ranks(np.array([1.0, 2, 3])), ranks(np.array([1.0, 9, 4])))[0, 1], 0.5)
+
+
+# --- what lasts ---
+
+
+@pytest.mark.parametrize(
+    ("lasts", "over"),
+    [
+        ("I work night shifts every weekend", "I worked on the slides"),
+        ("Our landlord lives upstairs", "Our tram was late"),
+        ("I have moved to my aunt's cottage", "I saw a cottage in a documentary"),
+        ("We cook vegetables from our garden", "The canteen had vegetables"),
+        ("I no longer smoke", "Somebody smoked at the bus stop"),
+    ],
+)
+def test_how_somebody_lives_weighs_more_than_what_is_over_tomorrow(lasts: str, over: str) -> None:
+    assert judged(lasts).salience > 1.5 * judged(over).salience
+
+
+def test_the_rules_are_on_the_scale_of_the_labels() -> None:
+    """So a threshold means the same whether rules or a model rate: no curve is needed between them."""
+    items = half("dev")
+    ours = [each.salience for each in judge([Evidence(i["text"], i.get("speaker"), i["kind"]) for i in items])]
+    theirs = [sum(item[name] for name in CRITERIA) / 40 for item in items]
+    apart = np.quantile(ours, (0.1, 0.25, 0.5, 0.75, 0.9)) - np.quantile(theirs, (0.1, 0.25, 0.5, 0.75, 0.9))
+    assert np.abs(apart).max() < 0.05

@@ -46,3 +46,25 @@ ORDERS = re.compile(
     re.IGNORECASE,
 )
 """A sentence that gives orders to whoever scores, keeps or sums up memories says nothing of what it means."""
+_ADVERBS = """
+    always only usually often never still also just really now mostly mainly rarely sometimes already finally not
+"""
+ADVERBS = frozenset(_ADVERBS.split())
+"""What may stand between a subject, or "have", and its verb."""
+_NOT_A_HABIT = """
+    am was were is are be been being had have has do did does will would could should can might may must shall cannot
+    can't couldn't wouldn't didn't wasn't weren't haven't hadn't need want think guess mean hope know see hear wonder
+    suppose feel bet swear wish agree and or to a the my our you he she it they them that this so but if who what all
+    came went saw took got told gave said made found left put knew thought felt kept let met paid ran sat sent set slept
+    spoke spent stood taught tore understood woke wore won wrote ate began bought brought built caught chose cut did
+    drank drove fell flew forgot held hid hit hurt laid lay lost read rode rang rose sang shook shot shut sold swam
+    threw broke became grew heard led lent
+"""
+NOT_A_HABIT = frozenset(_NOT_A_HABIT.split())
+"""After "I" or "we", what is neither a verb in the present nor says what somebody does as a rule."""
+_DONE = """
+    been come gone made put told got had done found bought sold left kept met paid read sent set taught won lost held
+    let cut built brought caught thought understood begun become run hurt quit split
+"""
+DONE = frozenset(_DONE.split())
+"""Participles that don't end in -ed, -en or -wn."""

@@ -9,14 +9,18 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from app.domain.salience import english, feelings, grammar, tongues
+from app.domain.salience import english, feelings, grammar, living, tongues
 from app.domain.salience.criteria import Evidence
 
 Floats = npt.NDArray[np.float64]
 
-LISTED = {**feelings.FEATURES, **english.FEATURES}
-FOUND = (*LISTED, "text", "plain", "number", "denial", "loss", "emotional_kind", "procedural_kind", "tagged")
-_SHAPES = "impersonal machine assistant code question thin greets unreal jests plays repeats of_others worn near_copy"
+LISTED = {**feelings.FEATURES, **english.FEATURES, **living.FEATURES}
+_OTHERS = "text plain number denial loss habit perfect emotional_kind procedural_kind tagged"
+FOUND = (*LISTED, *_OTHERS.split())
+_SHAPES = """
+    impersonal machine assistant code question thin greets unreal jests plays repeats of_others worn near_copy fleeting
+    watched
+"""
 FORMS = tuple(_SHAPES.split())
 """FOUND add to a criterion, FORMS take away from it; each is 0 where absent and about 1 where plain."""
 FACTS = ("foreign", "unknown", "long", "told")
@@ -144,6 +148,9 @@ _TELLING = tuple(
 )
 
 
+_WE = frozenset({"i", "we"})
+_IS_DONE = frozenset({"have", "has", "i've", "we've", "haven't", "hasn't", "is", "are"})
+_HABIT, _PERFECT = PLACE["habit"], PLACE["perfect"]
 _MILD, _DENIAL, _SELF = PLACE["mild"], PLACE["denial"], PLACE["self"]
 
 
@@ -188,6 +195,7 @@ def _row(evidence: Evidence) -> list[float]:
         _find_stems(tokens, row)
     else:
         _find(tokens, row, _ENGLISH, grammar.NEGATIONS)
+        _weigh_grammar(tokens, row)
     if foreign:  # these languages may leave out the one who speaks
         row[_SELF] = max(row[_SELF], 0.7)
         row[PLACE["foreign"]] = 1.0
@@ -267,6 +275,28 @@ def _follows(tokens: list[str], start: int, tail: tuple[str, ...]) -> bool:
     return True
 
 
+def _weigh_grammar(tokens: list[str], row: list[float]) -> None:
+    """What somebody does as a rule, and what has come about and holds."""
+    for at, token in enumerate(tokens):
+        if token in _WE and _is_habit(_verb(tokens, at + 1)):
+            _add(row, _HABIT, 1.0)
+        elif token in _IS_DONE and _is_done(_verb(tokens, at + 1)):
+            _add(row, _PERFECT, 1.0)
+
+
+def _verb(tokens: list[str], at: int) -> str:
+    """What comes next that is no adverb; "don't" is as good as one."""
+    return next((token for token in tokens[at : at + 3] if token not in grammar.ADVERBS and token != "don't"), "")
+
+
+def _is_habit(verb: str) -> bool:
+    return verb.isalpha() and verb not in grammar.NOT_A_HABIT and not verb.endswith(("ed", "ing"))
+
+
+def _is_done(verb: str) -> bool:
+    return verb in grammar.DONE or verb.endswith(("ed", "en", "wn"))
+
+
 def _weigh_form(text: str, tokens: list[str], row: list[float], content: float) -> None:
     """What kind of text it is, by its shape."""
     digits = _DIGIT.search(text) is not None
@@ -321,6 +351,9 @@ def _weigh_circumstances(evidence: Evidence, row: list[float]) -> None:
     row[PLACE["plays"]] = row[PLACE["game"]]
     row[PLACE["of_others"]] = row[PLACE["others"]]
     row[PLACE["repeats"]] = row[PLACE["again"]]
+    brief = _ramp(len(evidence.text), 240, 120)  # beside more, it says nothing of the rest
+    row[PLACE["fleeting"]] = min(1.0, row[PLACE["passing"]]) * max(0.0, 1 - told / 2.5) * brief
+    row[PLACE["watched"]] = row[PLACE["screen"]] * brief
     if evidence.rarity is not None:
         row[PLACE["worn"]] = _ramp(evidence.rarity, 0.6, 0.2)
     if (

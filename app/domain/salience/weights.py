@@ -36,6 +36,12 @@ POINTS: dict[str, Weights] = {
     "again": (0, 0, 0, 0),  # only takes away
     "filler": (0, 0, 0, 0),  # only takes away
     "self": (1, 0.5, 0.5, 2),  # somebody speaks of themselves
+    "habit": (0, 0, 0, 2.5),  # what they do as a rule
+    "perfect": (0, 1, 0, 1),  # what has come about, and holds
+    "life": (0, 1.5, 0.5, 2),  # how they live: home, work, money, animals, the body
+    "lasting": (0, 0, 0.5, 2),  # what goes on
+    "passing": (0, 0, 0, 0),  # only takes away
+    "screen": (0, 0, 0, 0),  # only takes away
     "when": (0.5, 0.5, 2, 0.5),  # a day or an hour turns a plan into an appointment
     "text": (0.5, 1.5, 1, 0.5),  # more words, more that is new
     "plain": (0, 1.5, 0.5, 0.5),  # every text: an ordinary new detail
@@ -62,6 +68,8 @@ KEPT: dict[str, Weights] = {
     "repeats": (0.9, 0.6, 0.9, 0.9),  # was said before, by its own words
     "of_others": (0.7, 0.9, 0.9, 0.45),  # a customer's or a stranger's matter
     "worn": (1, 0.5, 1, 1),  # made of the tenant's commonest words
+    "fleeting": (0.6, 0.45, 0.6, 0.4),  # weather, queues, lunch, what is on: over tomorrow
+    "watched": (0.7, 0.7, 0.5, 0.5),  # what is on happens to nobody
     "near_copy": (1, 0.3, 1, 1),  # was said before, by its vector
 }
 """Share of a criterion that a form at strength 1 leaves."""
