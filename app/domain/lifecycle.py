@@ -1,7 +1,7 @@
 """What happens to a memory at a moment, and why: the one decision that sweeps, moves, forecasts and `why` share.
 
-In order of precedence: a legal hold, an erasure, the end of what privacy allows, never forget, grace, decay. Tiers only
-go down here; a use, a restore or an undo brings a memory back up.
+In order of precedence: a legal hold, an erasure, the end of what privacy allows, never forget, grace, salience, decay.
+Tiers only go down here; a use, a restore or an undo brings a memory back up.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from app.domain.privacy.retention import Expiry, never
 from app.domain.protection import Protection
 from app.domain.tiers import DECAY_TIERS, Seen, Tiers, decay_tier
 
-RULES: Final = ("hold", "erasure", "expiry", "never_forget", "grace", "decay")
+RULES: Final = ("hold", "erasure", "expiry", "never_forget", "grace", "salience", "decay")
 """What can decide, the strongest first; a decision's rule is a place in it."""
 DELETED: Final = DECAY_TIERS.index("deleted")
-_HOLD, _ERASURE, EXPIRY, _NEVER, _GRACE, _DECAY = range(len(RULES))
+_HOLD, _ERASURE, EXPIRY, _NEVER, _GRACE, _SALIENCE, _DECAY = range(len(RULES))
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,8 +119,9 @@ def decide(rules: Rules, standing: Standing, state: State, now: Floats | float, 
             standing.expires_at <= now,
             never_forget(rules.protection, standing, state, seen),
             _grace(rules.protection, standing, now, seen),
+            _salience(rules.protection, state),
         ],
-        [_HOLD, _ERASURE, EXPIRY, _NEVER, _GRACE],
+        [_HOLD, _ERASURE, EXPIRY, _NEVER, _GRACE, _SALIENCE],
         _DECAY,
     ).astype(np.int8)
     asked = np.maximum(standing.tiers, decay_tier(rules.tiers, state, now, seen, standing.accepted_at))
@@ -135,6 +136,7 @@ def may_move(rules: Rules, standing: Standing, state: State, now: Floats | float
         ~standing.is_held
         & ~never_forget(rules.protection, standing, state, seen)
         & ~_grace(rules.protection, standing, now, seen)
+        & ~_salience(rules.protection, state)
     )
 
 
@@ -154,6 +156,11 @@ def _grace(protection: Protection, standing: Standing, now: Floats | float, seen
     return np.asarray(
         young | (seen.importance > protection.grace_importance_above) | is_of(standing, protection.grace_kinds)
     )
+
+
+def _salience(protection: Protection, state: State) -> npt.NDArray[np.bool_]:
+    """What time alone doesn't take: salience only changes with the text, or with who judges it."""
+    return np.asarray(state.salience > protection.salience_above)
 
 
 def is_of(standing: Standing, kinds: tuple[str, ...]) -> npt.NDArray[np.bool_]:

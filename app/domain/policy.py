@@ -10,6 +10,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator, model_validator
 
 from app.domain.consolidation.parameters import Consolidation
+from app.domain.dynamics.parameters import Share
 from app.domain.dynamics.profiles import PROFILES, profile
 from app.domain.dynamics.protocol import Dynamics
 from app.domain.importance import Importance
@@ -71,6 +72,8 @@ class Reinforcement(BaseModel):
 
     by_search: bool = True
     """Whether being found by a search counts as a use, unless the search says otherwise."""
+    by_search_share: Share = 0.8
+    """Share of the best result's score that a result must reach for that: what is merely listed along isn't used."""
     refractory_seconds: Annotated[float, Field(ge=0, le=86_400, allow_inf_nan=False)] = 60.0
     """A memory is reinforced at most once in this time by one session."""
 

@@ -40,7 +40,7 @@ NEVER_FORGET_CATEGORIES: Final = (
 
 @dataclass(frozen=True, config=STRICT)
 class Protection:
-    """Which memories are never forgotten, and which not yet; the defaults are seed 004's.
+    """Which memories are never forgotten, and which not yet; the defaults are seed 004's, but for `salience_above`.
 
     Tags, categories and kinds count where the caller gave them: what was inferred protects nothing.
     """
@@ -61,3 +61,5 @@ class Protection:
     """Nor does it while importance is above this."""
     grace_kinds: tuple[Kind, ...] = ("system",)
     """Nor those of these kinds."""
+    salience_above: Share = 0.15
+    """Nor those whose salience, 0 to 1, is above this, however long they aren't used; 1 for none."""

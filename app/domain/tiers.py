@@ -23,20 +23,23 @@ DECAY_TIERS: Final = ("active", "archived", "cold", "deleted")
 
 @dataclass(frozen=True, config=STRICT)
 class Tiers:
-    """Where the tiers begin; the defaults are seed 004's (§3)."""
+    """Where the tiers begin; the defaults are seed 004's (§3), but for salience."""
 
     archived_below: Share = 0.30
     """Strength below which decay asks for the archive."""
     cold_below: Share = 0.15
     """Strength below which it asks for cold storage."""
     deleted_below: Share = 0.05
-    """Strength below which a memory may be deleted, where the other three agree."""
+    """Strength below which a memory may be deleted, where the others agree."""
     deleted_after_days: Days = 90.0
     """Age that it must have, in days since acceptance."""
     deleted_importance_below: Share = 0.2
     """Importance that it must be below."""
     deleted_uses_below: Annotated[int, Field(ge=0, le=1_000_000)] = 2
     """Uses that it must have fewer of."""
+
+    deleted_salience_below: Share = 0.15
+    """Salience that it must be below: what is deleted doesn't come back. Not the seed's."""
 
     @model_validator(mode="after")
     def _in_order(self) -> Tiers:
@@ -71,6 +74,7 @@ def decay_tier(
         & (now - accepted_at > tiers.deleted_after_days * DAY_SECONDS)
         & (seen.importance < tiers.deleted_importance_below)
         & (state.access_count < tiers.deleted_uses_below)
+        & (state.salience < tiers.deleted_salience_below)
     )
     place = (strength < tiers.archived_below).astype(np.int8) + (strength < tiers.cold_below)
     return np.where(deletable, 3, place).astype(np.int8)

@@ -29,6 +29,7 @@ class Case:
         age_days: Since it was accepted.
         back_days: Since it was accepted or brought back.
         is_marked: Whether a tag or category of the caller's says never forget.
+        salience: 0 to 1, the caller's, a model's or the rules'.
         privacy_risk: How bad it is to keep it, 0 to 1.
         expires_as: The category by whose limit it expires; None where it doesn't, or by the days of no category.
         expires_after_days: That limit, from its acceptance on; None where it doesn't expire.
@@ -42,6 +43,7 @@ class Case:
     age_days: float
     back_days: float
     is_marked: bool
+    salience: float
     privacy_risk: float
     expires_as: str | None
     expires_after_days: float | None
@@ -52,11 +54,12 @@ def cases(rules: Rules, standing: Standing, state: State, now: float, seen: Seen
     """Memories one by one; arguments as those of `lifecycle.decide`."""
     ages = (now - standing.accepted_at) / DAY_SECONDS
     back = (now - standing.grace_from) / DAY_SECONDS
-    columns = (standing.kinds, seen.strength, seen.importance, state.access_count, ages, back, standing.is_marked)
+    ours = (seen.strength, seen.importance, state.access_count, ages, back)
+    columns = (standing.kinds, *ours, standing.is_marked, state.salience)
     rows = zip(*(column.tolist() for column in columns), _expiries(rules, standing, ages), strict=True)
     return [
-        Case(KINDS[kind] if kind >= 0 else None, strength, importance, int(uses), age, since, marked, *expiry)
-        for kind, strength, importance, uses, age, since, marked, expiry in rows
+        Case(KINDS[kind] if kind >= 0 else None, strength, importance, int(uses), age, since, marked, salience, *expiry)
+        for kind, strength, importance, uses, age, since, marked, salience, expiry in rows
     ]
 
 
@@ -115,6 +118,10 @@ def _grace(rules: Rules, case: Case) -> str:
     return f"kind {case.kind} is left as it is"
 
 
+def _salience(rules: Rules, case: Case) -> str:
+    return _compared("salience", case.salience, "above", rules.protection.salience_above)
+
+
 def _decay(rules: Rules, case: Case) -> str:
     tiers: Tiers = rules.tiers
     if case.strength >= tiers.archived_below:
@@ -126,13 +133,15 @@ def _decay(rules: Rules, case: Case) -> str:
         and case.age_days > tiers.deleted_after_days
         and case.importance < tiers.deleted_importance_below
         and case.uses < tiers.deleted_uses_below
+        and case.salience < tiers.deleted_salience_below
     )
     if not deletable:
         return _compared("strength", case.strength, "below", tiers.cold_below)
     return (
         f"strength {case.strength:.4g} is below {tiers.deleted_below:g}, importance {case.importance:.4g} below "
         f"{tiers.deleted_importance_below:g}, {case.age_days:.4g} days old, over {tiers.deleted_after_days:g}, "
-        f"uses {case.uses}, fewer than {tiers.deleted_uses_below}"
+        f"uses {case.uses}, fewer than {tiers.deleted_uses_below}, salience {case.salience:.4g} below "
+        f"{tiers.deleted_salience_below:g}"
     )
 
 
@@ -142,5 +151,6 @@ _WORDS: Final[dict[str, Callable[[Rules, Case], str]]] = {
     "expiry": _expiry,
     "never_forget": _never_forget,
     "grace": _grace,
+    "salience": _salience,
     "decay": _decay,
 }

@@ -78,7 +78,7 @@ def step(job: Job) -> Step:
 
 
 def _begun(tx: database.Transaction, job: Job, now: datetime) -> _Place:
-    names = list(STEPS)
+    names = list(job.parameters.get("steps", STEPS))
     cut_short = schedules.cut_short(tx, job.tenant_id, KIND)
     if cut_short in names[1:]:  # else a step that takes whole nights would keep those behind it from ever being done
         names = names[names.index(cut_short) :] + names

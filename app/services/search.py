@@ -76,9 +76,14 @@ def find(tenant_id: UUID, request: SearchRequest, policy: Policy | None = None) 
     priming.activate(tenant_id, results, request, policy)
     reinforces = policy.reinforcement.by_search if request.reinforce is None else request.reinforce
     reinforces = reinforces and request.as_of is None
-    # To be listed doesn't bring back what is archived.
-    used = [result for result in results if result.tier == "active"] if reinforces else []
+    used = _wanted(results, policy.reinforcement.by_search_share) if reinforces else []
     return Found(results, rank.uses(used, gathered.found), reranked)
+
+
+def _wanted(results: list[SearchResult], share: float) -> list[SearchResult]:
+    """The results near the best one. To be listed doesn't bring back what is archived."""
+    least = share * max((result.score for result in results), default=0.0)
+    return [result for result in results if result.tier == "active" and result.score >= least]
 
 
 def gather(

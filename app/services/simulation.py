@@ -30,6 +30,7 @@ from app.domain.tiers import DECAY_TIERS
 from app.domain.touch import Use, found
 from app.services import embed, index, night, reinforce, score, search, strengths, tenants
 from app.services.reinforce import Touched
+from app.services.steps import STEPS
 from app.store import arrivals, database, tenant_counts, work
 from app.store.copying import Arrival
 
@@ -43,6 +44,8 @@ RANKED: Final = 100
 """Results of a search from which baselines take the first that they still have."""
 _NIGHT, _TOLD, _ASKED, _END = timedelta(hours=2), timedelta(hours=9), timedelta(hours=10), timedelta(hours=3)
 _HOURS_OF_QUESTIONS: Final = timedelta(hours=12)
+_NIGHTLY: Final = ("sweep", "archive", "cold", "delete")
+"""Steps that move memories; the others find nothing to do on most nights, and are only taken each seventh."""
 _PAGE: Final = 5000
 _CLAIM: Final = 1000
 _LEASE_SECONDS: Final = 600.0
@@ -230,7 +233,8 @@ class _Life:
             state: dict[str, Any] = {}
             finished = False
             while not finished:
-                parameters = {"as_of": moment.isoformat()}
+                steps = list(STEPS) if day % 7 == 0 else list(_NIGHTLY)
+                parameters = {"as_of": moment.isoformat(), "steps": steps}
                 step = night.step(Job(uuid4(), self._tenant_id, night.KIND, parameters, state, None, 0))
                 state, finished = step.state, step.finished
                 if step.failure is not None:

@@ -19,6 +19,7 @@ RULES: dict[str, tuple[dict[str, Any], str, str]] = {
     "category": ({"categories": ["consent"]}, "never_forget", "a tag or category says never forget"),
     "kind": ({"kind": "procedural"}, "never_forget", "kind procedural is never forgotten"),
     "system": ({"kind": "system"}, "grace", "kind system is left as it is"),
+    "salience": ({"salience": 0.5}, "salience", "salience 0.5 is above 0.15"),
     "decay": ({}, "decay", "strength "),
 }
 
@@ -49,7 +50,7 @@ def test_each_rule_is_told_over_http_and_on_the_command_line(api: Api, name: str
 
 
 def test_a_fresh_memory_is_in_its_grace_and_its_next_change_is_dated(api: Api) -> None:
-    [memory_id] = api.remember({"text": "x", "salience": 0.5})
+    [memory_id] = api.remember(OLD)
     found = api.get(f"/v1/memories/{memory_id}/why").json()
     assert (found["rule"], found["wanted"]) == ("grace", "active")
     assert found["why"].startswith("accepted ")

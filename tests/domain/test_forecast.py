@@ -19,6 +19,7 @@ from app.domain.importance import Importance
 from app.domain.lifecycle import Standing, fresh
 from app.domain.policy import Forgetting, Policy
 from app.domain.privacy.retention import never
+from app.domain.protection import Protection
 from app.domain.tiers import DECAY_TIERS, Tiers
 from tests.domain.dynamics.batches import ALL, BATCHES, GAPS, START, YEAR_SECONDS, batch, many
 
@@ -100,10 +101,12 @@ def test_what_protects_counts_as_each_look_would(dynamics: Dynamics) -> None:
 
 def test_an_unused_memory_goes_down_tier_by_tier() -> None:
     """Seed 004 §2.4: below .30 after 22.5 days, .15 after 31.9; below .05 after 45.5, but deleted from 90 days on."""
-    found = told(Policy(), new(np.array([START]), salience=0.5), days(100))
+    by_decay = Policy(protection=Protection(salience_above=1))
+    found = told(by_decay, new(np.array([START]), salience=0.5), days(100))
     tier = [DECAY_TIERS[place] for place in found.argmax(axis=1)]
     assert [tier.index(name) for name in DECAY_TIERS[:3]] == [0, 23, 32]
     assert "deleted" not in tier, "its salience alone makes it important enough"
+    assert told(Policy(), new(np.array([START]), salience=0.5), days(100))[-1].tolist() == [1, 0, 0, 0]
     little = told(Policy(), new(np.array([START]), salience=0.1), days(100))
     assert little[:, 3].tolist() == [0] * 91 + [1] * 10, "older than 90 days, not as old as that"
 

@@ -185,9 +185,12 @@ def test_stronger_memories_are_given_less(before: float, after: float) -> None:
 def test_tiers_begin_below_their_thresholds(
     strength: float, days: float, importance: float, uses: int, tier: str
 ) -> None:
-    """Seed 004 §2.4 and §5.1: .30, .15, .05; the last only when over 90 days old, importance < .2, under 2 uses."""
+    """Seed 004 §2.4 and §5.1: .30, .15, .05; the last only when over 90 days old, importance < .2, under 2 uses.
+
+    What salience adds to that isn't the seed's.
+    """
     seen = Seen(np.array([strength]), np.array([importance]))
-    state = memory(uses)
+    state = memory(uses, salience=0.1)
     found = decay_tier(Tiers(), state, START + days * DAY_SECONDS, seen, state.created_at)[0]
     assert DECAY_TIERS[found] == tier
 

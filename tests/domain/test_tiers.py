@@ -82,6 +82,13 @@ def test_deleted_is_what_fulfils_all_four_conditions() -> None:
     assert "deleted" not in names(Tiers(), aged(91), Seen(STRENGTHS, np.full(6, 0.2)))
 
 
+def test_what_was_judged_to_matter_is_never_deleted() -> None:
+    weak = Seen(STRENGTHS, np.zeros(6))
+    state = replace(aged(200), salience=np.array([0, 0, 0, 0, 0.14, 0.15]))
+    assert names(Tiers(), state, weak)[-2:] == ["cold", "cold"]
+    assert names(Tiers(deleted_salience_below=0.2), state, weak)[-2:] == ["cold", "deleted"]
+
+
 def test_a_policy_has_its_own_thresholds() -> None:
     mild = Tiers(archived_below=0.1, cold_below=0.05, deleted_below=0.01)
     assert names(mild, aged(1), Seen(STRENGTHS, np.zeros(6))) == ["active"] * 5 + ["cold"]

@@ -53,8 +53,10 @@ class Numbers:
     deleted_after_days: float = 90
     deleted_importance_below: float = 0.2
     deleted_uses_below: int = 2
+    deleted_salience_below: float = 0.15
     grace_days: float = 7
     grace_importance_above: float = 0.7
+    salience_above: float = 0.15
     semantic_importance_above: float = 0.8
     uses_above: int = 50
     never_tags: set[str] = field(default_factory=lambda: set(NEVER_TAGS))
@@ -196,10 +198,8 @@ def decide(numbers: Numbers, memory: Memory, now: float) -> tuple[str, str]:
     weight = importance(memory, now)
     if memory.holds:
         return memory.tier, "hold"
-    if memory.erase <= now:
-        return "deleted", "erasure"
-    if memory.expires <= now:
-        return "deleted", "expiry"
+    if min(memory.erase, memory.expires) <= now:
+        return "deleted", "erasure" if memory.erase <= now else "expiry"
     if (
         memory.tags & numbers.never_tags
         or memory.categories & numbers.never_categories
@@ -211,6 +211,8 @@ def decide(numbers: Numbers, memory: Memory, now: float) -> tuple[str, str]:
     young = now - max(memory.accepted, memory.restored) < numbers.grace_days
     if young or weight > numbers.grace_importance_above or memory.kind == "system":
         return memory.tier, "grace"
+    if memory.salience > numbers.salience_above:
+        return memory.tier, "salience"
     left = strength(numbers, memory, now)
     asked = "active" if left >= numbers.archived_below else "archived" if left >= numbers.cold_below else "cold"
     if (
@@ -218,6 +220,7 @@ def decide(numbers: Numbers, memory: Memory, now: float) -> tuple[str, str]:
         and now - memory.accepted > numbers.deleted_after_days
         and weight < numbers.deleted_importance_below
         and memory.uses < numbers.deleted_uses_below
+        and memory.salience < numbers.deleted_salience_below
     ):
         asked = "deleted"
     return max(asked, memory.tier, key=TIERS.index), "decay"

@@ -39,9 +39,9 @@ def lived(service: Service, monkeypatch: pytest.MonkeyPatch, year: Year) -> Live
 
 
 def test_the_reference_has_the_defaults_of_the_policy() -> None:
-    found, expected = policy(year(SOME).numbers), Policy()
+    found, expected = policy(Numbers()), Policy()
     assert found.tiers == expected.tiers
-    for name in ("grace_days", "grace_importance_above", "semantic_importance_above", "uses_above"):
+    for name in ("grace_days", "grace_importance_above", "semantic_importance_above", "uses_above", "salience_above"):
         assert getattr(found.protection, name) == getattr(expected.protection, name)
     for name in ("never_forget_tags", "never_forget_categories"):
         assert set(getattr(found.protection, name)) == set(getattr(expected.protection, name))

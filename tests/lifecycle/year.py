@@ -40,6 +40,8 @@ _HARSH: Final[dict[str, dict[str, Any]]] = {
         "uses_above": 30,
         "grace_importance_above": 0.5,
         "semantic_importance_above": 0.55,
+        "salience_above": 0.7,
+        "deleted_salience_below": 0.4,
     },
 }
 """What changes on day 120: weak memories are protected by the importance that is left, and by nothing else."""
@@ -61,6 +63,7 @@ def policy(numbers: Numbers) -> Policy:
             deleted_after_days=numbers.deleted_after_days,
             deleted_importance_below=numbers.deleted_importance_below,
             deleted_uses_below=numbers.deleted_uses_below,
+            deleted_salience_below=numbers.deleted_salience_below,
         ),
         protection=Protection(
             never_forget_tags=tuple(sorted(numbers.never_tags)),
@@ -69,6 +72,7 @@ def policy(numbers: Numbers) -> Policy:
             grace_importance_above=numbers.grace_importance_above,
             semantic_importance_above=numbers.semantic_importance_above,
             uses_above=numbers.uses_above,
+            salience_above=numbers.salience_above,
         ),
         privacy=Privacy(work_days=None),  # expiry has a reference of its own
     )
@@ -98,7 +102,7 @@ class Year:
     def __init__(self, memories: int, profile: str = "spec", seed: int = 1, last: int = 365) -> None:
         """Generate it and live through it, up to the night of a day."""
         self._chance = random.Random(seed)
-        self.numbers = Numbers(profile=profile)
+        self.numbers = Numbers(profile=profile, salience_above=0.9, deleted_salience_below=0.8)
         self.given = [self._memory() for _ in range(memories)]
         self.happenings: list[Happening] = []
         self.lived = [replace(memory) for memory in self.given]
@@ -157,7 +161,9 @@ class Year:
             self._happen(day + 16 / 24, "policy", list(range(count)), changed)
         if day == 235:
             tags = self.numbers.never_tags - {"decision"} | {"holiday"}
-            changed = replace(self.numbers_now, law="product", archived_below=0.25, never_tags=tags, grace_days=14)
+            changed = replace(
+                self.numbers_now, law="product", archived_below=0.25, salience_above=1, never_tags=tags, grace_days=14
+            )
             self._happen(day + 16 / 24, "policy", list(range(count)), changed)
 
     def _happen(self, day: float, what: str, places: list[int], value: Any = None) -> None:

@@ -14,7 +14,8 @@ import pytest
 from app.domain.dynamics.ops import Floats
 from app.domain.dynamics.state import Event
 from app.domain.policy import Policy
-from app.domain.tiers import DECAY_TIERS
+from app.domain.protection import Protection
+from app.domain.tiers import DECAY_TIERS, Tiers
 from app.services import strengths
 from app.store import database, states
 from app.store.packed import driver
@@ -28,12 +29,22 @@ def days(number: float) -> datetime:
     return START + timedelta(days=number)
 
 
+def fading(policy: Policy) -> Policy:
+    """The same policy, but that where it has the default, salience protects nothing: what is tested is decay."""
+    protection, tiers = policy.protection, policy.tiers
+    if protection.salience_above == Protection().salience_above:
+        protection = replace(protection, salience_above=1.0)
+    if tiers.deleted_salience_below == Tiers().deleted_salience_below:
+        tiers = replace(tiers, deleted_salience_below=1.0)
+    return policy.model_copy(update={"protection": protection, "tiers": tiers})
+
+
 class Aged:
     """What tests of strengths and sweeps start from. The clock stands at `START`."""
 
     def __init__(self, service: Service, monkeypatch: pytest.MonkeyPatch, policy: Policy | None = None) -> None:
         self.service = service
-        self.tenant_id = service.tenant(policy).tenant_id
+        self.tenant_id = service.tenant(fading(policy or Policy())).tenant_id
         self.now = START
         self._given = 0
         service.rows("UPDATE policies SET effective_at = %s", START - timedelta(days=10_000))
@@ -79,7 +90,7 @@ class Aged:
             "INSERT INTO policies (tenant_id, version, body, effective_at) "
             "SELECT tenant_id, max(version) + 1, %s, %s FROM policies WHERE tenant_id = %s GROUP BY tenant_id "
             "RETURNING version",
-            policy.model_dump_json(),
+            fading(policy).model_dump_json(),
             days(day),
             self.tenant_id,
         )

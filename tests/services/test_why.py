@@ -7,6 +7,8 @@ from uuid import UUID, uuid4
 
 import pytest
 
+from app.domain.policy import Policy
+from app.domain.protection import Protection
 from app.errors import NotFound
 from app.services import why
 from app.services.why import Explained
@@ -27,6 +29,18 @@ def explained(aged: Aged, memory_id: UUID, day: float | None = None) -> Explaine
 def mark(aged: Aged, memory_id: UUID, **columns: object) -> None:
     for name, value in columns.items():
         aged.service.rows(f"UPDATE memories SET {name} = %s WHERE memory_id = %s", value, memory_id)  # noqa: S608
+
+
+def test_salience_protects_for_as_long_as_it_is_above_the_policys(aged: Aged) -> None:
+    [mattering, idle] = aged.remember(-25, -25, salience=[0.5, 0.1])
+    aged.decide(Policy(protection=Protection(salience_above=0.4)), -1)
+    found = explained(aged, mattering)
+    assert (found.verdict.tier, found.verdict.rule) == ("active", "salience")
+    assert found.verdict.why == "salience 0.5 is above 0.4"
+    assert found.change_at is None
+    assert explained(aged, idle).verdict.rule == "decay"
+    aged.change([mattering], salience=0.4)
+    assert explained(aged, mattering).verdict.rule == "decay"
 
 
 def test_decay_decides_where_nothing_protects(aged: Aged) -> None:

@@ -46,10 +46,11 @@ ORDERS = re.compile(
     re.IGNORECASE,
 )
 """A sentence that gives orders to whoever scores, keeps or sums up memories says nothing of what it means."""
-_ADVERBS = """
+_BETWEEN = """
     always only usually often never still also just really now mostly mainly rarely sometimes already finally not
+    don't
 """
-ADVERBS = frozenset(_ADVERBS.split())
+BETWEEN = frozenset(_BETWEEN.split())
 """What may stand between a subject, or "have", and its verb."""
 _NOT_A_HABIT = """
     am was were is are be been being had have has do did does will would could should can might may must shall cannot

@@ -286,7 +286,7 @@ def _weigh_grammar(tokens: list[str], row: list[float]) -> None:
 
 def _verb(tokens: list[str], at: int) -> str:
     """What comes next that is no adverb; "don't" is as good as one."""
-    return next((token for token in tokens[at : at + 3] if token not in grammar.ADVERBS and token != "don't"), "")
+    return next((word for word in tokens[at : at + 3] if word not in grammar.BETWEEN), "")
 
 
 def _is_habit(verb: str) -> bool:
