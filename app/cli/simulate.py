@@ -48,7 +48,7 @@ first."""
         "ebbing simulate --short",
         "ebbing simulate --profile mnemex --seed 7",
         "ebbing simulate --profile all --plot year.svg",
-        "ebbing simulate --set reinforcement.by_search=false --set protection.grace_importance_above=0.1",
+        "ebbing simulate --set reinforcement.by_search=false --set protection.salience_above=0.3",
     )
 )
 def simulate(

@@ -126,7 +126,7 @@ def test_a_search_reinforces_what_it_finds_once(api: Api) -> None:
     assert search(api, limit=1) == [tea]
     assert counts(api, *ids) == [1, 0, 0]
     search(api, limit=2, session="another")
-    assert counts(api, *ids) == [2, 1, 0]
+    assert counts(api, *ids) == [2, 0, 0], "what is listed far behind the best isn't used"
     kinds = api.service.rows("SELECT DISTINCT kind FROM memory_events")
     assert kinds == [("use",)]
 
@@ -147,6 +147,14 @@ def test_the_policy_decides_where_the_search_does_not(service: Service) -> None:
         assert counts(api, *ids) == [0]
         search(api, reinforce=True)
         assert counts(api, *ids) == [1]
+
+
+def test_the_policy_says_how_near_the_best_a_result_is_used(service: Service) -> None:
+    with Api(service) as api:
+        api.tenant = service.tenant(Policy(reinforcement=Reinforcement(by_search_share=0)))
+        ids = api.remember("mint tea", "green tea", "a bicycle")
+        assert search(api, limit=2) == ids[:2]
+        assert counts(api, *ids) == [1, 1, 0]
 
 
 def test_what_finds_nothing_puts_nothing_into_the_queue(api: Api) -> None:

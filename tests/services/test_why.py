@@ -39,7 +39,7 @@ def test_salience_protects_for_as_long_as_it_is_above_the_policys(aged: Aged) ->
     assert found.verdict.why == "salience 0.5 is above 0.4"
     assert found.change_at is None
     assert explained(aged, idle).verdict.rule == "decay"
-    aged.change([mattering], salience=0.4)
+    aged.change([mattering], salience=0.3)
     assert explained(aged, mattering).verdict.rule == "decay"
 
 
