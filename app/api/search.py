@@ -23,10 +23,10 @@ router = APIRouter(prefix="/v1", tags=["search"])
 def search(
     caller: Annotated[Caller, Depends(needs("read"))], body: Annotated[bytes, Depends(body_of)], http: Request
 ) -> Response:
-    """The best memories for a query, best first. What is near the best becomes stronger, unless `reinforce` is
-    false.
+    """The best memories for a query, best first.
 
-    `reranked` says whether a reranker has had its say in their order.
+    What is near the best becomes stronger, unless `reinforce` is false. `reranked` says whether a reranker has had
+    its say in their order.
     """
     request = decode(body, SearchRequest)
     started = time.perf_counter()

@@ -40,7 +40,7 @@ _HARSH: Final[dict[str, dict[str, Any]]] = {
         "uses_above": 30,
         "grace_importance_above": 0.5,
         "semantic_importance_above": 0.55,
-        "salience_above": 0.7,
+        "salience_above": 0.8,
         "deleted_salience_below": 0.4,
     },
 }
@@ -102,7 +102,7 @@ class Year:
     def __init__(self, memories: int, profile: str = "spec", seed: int = 1, last: int = 365) -> None:
         """Generate it and live through it, up to the night of a day."""
         self._chance = random.Random(seed)
-        self.numbers = Numbers(profile=profile, salience_above=0.9, deleted_salience_below=0.8)
+        self.numbers = Numbers(profile=profile, salience_above=0.95, deleted_salience_below=0.8)
         self.given = [self._memory() for _ in range(memories)]
         self.happenings: list[Happening] = []
         self.lived = [replace(memory) for memory in self.given]
