@@ -103,7 +103,7 @@ def test_a_hit_is_listed_and_not_used(service: Service, tenant: Tenant) -> None:
     kettle, teapot = remember(service, tenant.tenant_id, KETTLE, "The red teapot stands on the shelf")
     fade(service, [kettle])
     archive_all(tenant.tenant_id)
-    request = SearchRequest("red kettle", tiers=("active", "archived"), reinforce=True)
+    request = SearchRequest("red teapot", tiers=("active", "archived"), reinforce=True)
     hits = find(tenant.tenant_id, request)
     assert len(hits.results) == 2
     assert [use.id for use in hits.uses] == [teapot]
