@@ -99,7 +99,14 @@ def test_forecasts_and_policy_diffs_are_by_the_same_decision(service: Service, m
     found, year = lived(service, monkeypatch, "spec", 110)
     aged, before = found.aged, year.numbers_now
     aged.now = days(110 + NIGHT)
-    harsher = reference.Numbers(archived_below=0.6, cold_below=0.4, never_tags={"holiday"}, grace_days=1)
+    harsher = reference.Numbers(
+        archived_below=0.6,
+        cold_below=0.4,
+        salience_above=0.9,
+        deleted_salience_below=0.8,
+        never_tags={"holiday"},
+        grace_days=1,
+    )
     waiting = policy(harsher)
     version = aged.decide(waiting, 125.5)
     for memory, tier in zip(year.lived, found.tiers(), strict=True):

@@ -23,6 +23,7 @@ from app.services import forecast, memories, strengths
 from app.services.forecast import Outlook, Wish, of_tenant
 from app.store import database, states
 from tests.service import Service, Tenant
+from tests.services.aged import fading
 
 EXPONENTIAL = {"forgetting": {"profile": "mnemex", "parameters": {"half_life_days": 1, "curve": "exponential"}}}
 MNEMEX = {"forgetting": {"profile": "mnemex", "parameters": {"half_life_days": 1}}}
@@ -55,7 +56,7 @@ def row(outlook: Outlook, day: int) -> dict[str, int]:
 
 
 def test_each_day_is_what_a_look_at_its_beginning_would_find(service: Service) -> None:
-    tenant = service.tenant(Policy(time_zone="Asia/Kolkata"))
+    tenant = service.tenant(fading(Policy(time_zone="Asia/Kolkata")))
     remember(service, tenant, 0, 10, 25, 33, 50, 120)
     remember(service, tenant, 200, 300, salience=0.0)
     found = look(tenant, 40)
@@ -66,7 +67,9 @@ def test_each_day_is_what_a_look_at_its_beginning_would_find(service: Service) -
     for day in (0, 1, 17, 40):
         start = datetime.combine(found.dates[day], datetime.min.time(), zone)
         moment = (start if day else found.as_of).timestamp()
-        expected = np.bincount(tiers_at(Policy(), held.state, fresh(held.state.created_at), moment), minlength=4)
+        expected = np.bincount(
+            tiers_at(fading(Policy()), held.state, fresh(held.state.created_at), moment), minlength=4
+        )
         assert found.counts[day].tolist() == expected.tolist()
     assert row(found, 0) == {"active": 2, "archived": 1, "cold": 3, "deleted": 2}
     assert (found.changed, found.moves) == (None, [])
@@ -79,12 +82,12 @@ def test_dates_follow_one_another_through_the_end_of_summer_time(service: Servic
 
 
 def test_another_policy_starts_from_the_strengths_of_now(service: Service) -> None:
-    tenant = service.tenant()
+    tenant = service.tenant(fading(Policy()))
     ids = remember(service, tenant, *range(40))
     found = look(tenant, 30, changes=MNEMEX)
     with database.tenant(tenant.tenant_id) as tx:
         state = states.page(tx, tenant.tenant_id, UUID(int=0), 100).state
-    changed = Policy.model_validate(MNEMEX)
+    changed = fading(Policy.model_validate(MNEMEX))
     now = found.as_of.timestamp()
     converted = rebase(state, now, Policy().model, changed.model)
     last = datetime.combine(found.dates[30], datetime.min.time(), UTC).timestamp()
@@ -101,7 +104,7 @@ def test_another_policy_starts_from_the_strengths_of_now(service: Service) -> No
 
 def test_memories_that_a_change_moves_at_once_are_named(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(forecast, "PAGE_ROWS", 7)
-    tenant = service.tenant()
+    tenant = service.tenant(fading(Policy()))
     young = remember(service, tenant, *[8.0] * 25)
     old = remember(service, tenant, *[25.0] * 3)
     found = look(tenant, changes={"tiers": {"archived_below": 0.99, "cold_below": 0.28}})
@@ -118,7 +121,7 @@ def test_memories_under_older_policies_are_brought_to_the_one_in_force(service: 
     service.rows(
         "INSERT INTO policies (tenant_id, version, body, effective_at) VALUES (%s, 2, %s, now() - interval '5 days')",
         tenant.tenant_id,
-        Policy.model_validate(EXPONENTIAL).model_dump_json(),
+        fading(Policy.model_validate(EXPONENTIAL)).model_dump_json(),
     )
     found = look(tenant)
     now = found.as_of.timestamp()

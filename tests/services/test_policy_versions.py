@@ -200,11 +200,14 @@ def tier_by_hand(times: Timeline, held: states.Held, row: int, moment: float) ->
     young = moment - one.created_at[0] < protection.grace_days * DAY_SECONDS
     if young or worth > protection.grace_importance_above or one.access_count[0] > protection.uses_above:
         return "active"
+    if one.salience[0] > protection.salience_above:
+        return "active"
     if (
         strength < tiers.deleted_below
         and moment - one.created_at[0] > tiers.deleted_after_days * DAY_SECONDS
         and worth < tiers.deleted_importance_below
         and one.access_count[0] < tiers.deleted_uses_below
+        and one.salience[0] < tiers.deleted_salience_below
     ):
         return "deleted"
     if strength < tiers.cold_below:
