@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import cached_property
 from typing import Annotated, Any, Final, Literal
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -34,6 +34,8 @@ turkish yiddish simple
 """
 LANGUAGES = frozenset(_LANGUAGES.split())
 
+CMM_SALIENCE: Final = 0.5
+"""What `cmm` gives any text: its salience says that something matters from above there on."""
 _STORED: Final = {"is_stored": True}
 
 
@@ -132,7 +134,10 @@ class Policy(BaseModel):
     @property
     def rules(self) -> Rules:
         """What decides where a memory is kept."""
-        return Rules(self.tiers, self.protection, self.privacy)
+        if self.forgetting.profile != "cmm":
+            return Rules(self.tiers, self.protection, self.privacy)
+        least = max(self.protection.salience_above, CMM_SALIENCE)
+        return Rules(self.tiers, replace(self.protection, salience_above=least), self.privacy)
 
     @cached_property
     def model(self) -> Dynamics:
