@@ -40,7 +40,7 @@ _HARSH: Final[dict[str, dict[str, Any]]] = {
         "uses_above": 30,
         "grace_importance_above": 0.5,
         "semantic_importance_above": 0.55,
-        "salience_above": 0.8,
+        "salience_above": 0.95,
         "deleted_salience_below": 0.4,
     },
 }
