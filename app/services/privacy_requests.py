@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID, uuid4
 
+from app.domain.memory import check_moment
 from app.domain.privacy.clocks import clocks
 from app.domain.privacy.requests import Answer, NewRequest, Request, Tally
 from app.errors import Conflict, FieldError, Invalid, NotFound
@@ -37,6 +38,7 @@ def enter(tenant_id: UUID, given: NewRequest) -> Request:
     with database.tenant(tenant_id) as tx:
         now = database.now(tx)
         received_at = given.received_at or now
+        check_moment(received_at, "received_at")
         if received_at > now:
             raise Invalid(errors=[FieldError("received_at", "is in the future")])
         times = clocks(given.law, received_at)

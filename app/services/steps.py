@@ -91,17 +91,17 @@ def foreseen() -> Mapping[str, Foresee | str]:
     lower = (archive.WORK, cold.WORK) if key else (archive.WORK,)
     return {
         "sweep": sweep.preview,
+        "erasures": "erases what was asked for: `POST /v1/privacy/erasures` has a dry run of its own",
+        "expire": expiry.preview,
+        "consolidate": "moves sources of summaries: `POST /v1/maintenance/consolidate` has a dry run of its own",
+        "contradictions": "asks a model, and moves no memory to another tier",
         "archive": archive.preview,
         "cold": partial(previews.preview, cold.WORK, behind=(archive.WORK,)) if key else NO_MASTER_KEY,
         "delete": partial(previews.preview, removals.WORK, behind=lower),
-        "expire": expiry.preview,
-        "consolidate": "moves sources of summaries: `POST /v1/maintenance/consolidate` has a dry run of its own",
-        "erasures": "erases what was asked for: `POST /v1/privacy/erasures` has a dry run of its own",
-        "contradictions": "asks a model, and moves no memory to another tier",
         "self_tests": "asks memories about themselves: `POST /v1/maintenance/selftest` has a dry run of its own",
-        "exports": _ELSEWHERE,
         "segments": _ELSEWHERE,
         "retention": _ELSEWHERE,
+        "exports": _ELSEWHERE,
         "figures": _ELSEWHERE,
         "graphs": _ELSEWHERE,
     }

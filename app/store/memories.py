@@ -375,7 +375,7 @@ def as_json(row: NewMemory) -> dict[str, object]:
         "categories": given.categories,
         "entities": given.entities,
         "metadata": given.metadata,
-        "occurred_at": given.occurred_at,
+        "occurred_at": given.occurred_at and given.occurred_at.astimezone(UTC),  # offsets of 16 hours are refused there
         "created_at": datetime.fromtimestamp(row.accepted_ms / 1000, UTC),
         "salience": _real(given.salience),
         "multiplier": _real(given.multiplier),

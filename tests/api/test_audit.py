@@ -28,7 +28,7 @@ ACTIONS = {
     "letters_discarded",
     "job_started",
     "hold_placed",
-    "memories_deleted",
+    "erasure_requested",
 }
 
 
@@ -87,7 +87,7 @@ def test_an_entry_says_which_key_asked_for_what(api: Api) -> None:
         "letters_discarded": [mine],
         "job_started": [mine],
         "hold_placed": ["system"],
-        "memories_deleted": [mine],
+        "erasure_requested": [mine],
     }
     assert api.service.one("SELECT count(*) FROM audit WHERE action = 'key_revoked'") == 1
 

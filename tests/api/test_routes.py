@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 from uuid import UUID, uuid4
@@ -254,7 +255,7 @@ def test_every_route_is_in_the_table(api: Api) -> None:
 
 def test_no_route_is_left_out_of_the_description(api: Api) -> None:
     shown = {path for _, path in TABLE} | {"/docs", "/docs/oauth2-redirect", "/openapi.json"}
-    assert set(api.paths()) <= shown
+    assert {re.sub(r":\w+}", "}", path) for path in api.paths()} <= shown
 
 
 @pytest.mark.parametrize(("method", "path"), TABLE, ids=NAMES)

@@ -7,6 +7,7 @@ import pytest
 from app.domain.night import Night
 from app.domain.policy import Policy
 from app.services import jobs, schedule
+from app.settings import settings
 from tests.api.caller import Api, fields
 from tests.service import Tenant
 
@@ -91,6 +92,8 @@ def test_a_night_that_cannot_be_is_refused(api: Api, night: dict[str, object]) -
 
 
 def test_a_dry_run_of_a_night_lists_what_each_step_would_do(api: Api, tenant: Tenant) -> None:
+    api.service.monkeypatch.delenv("EBBING_MASTER_KEY")
+    settings.cache_clear()
     path, then = "/v1/schedule/night/run", "2099-01-01T00:00:00Z"
     ids = api.remember("one", "two", key=tenant.key)
     page = api.post(path, json={"dry_run": True, "as_of": then, "limit": 3}, key=tenant.key).json()

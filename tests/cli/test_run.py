@@ -190,7 +190,7 @@ def try_the_readme(run: Run, folder: Path) -> None:
         )
         assert done.returncode == 0, done
         answers.append(done.stdout)
-    by_command, over_http, finding, forgetting = answers
+    by_command, over_http, finding, forgetting, consolidation, people = answers
     assert "Ann likes her tea green" in by_command
     assert '"ids":[' in over_http
     assert "We ship on Friday" in over_http
@@ -198,6 +198,8 @@ def try_the_readme(run: Run, folder: Path) -> None:
     assert "<memories>\n" in finding
     assert "accepted: 1 use" in finding
     assert "mnemex" in forgetting
+    assert "lru" in consolidation
+    assert "of 0 memories" in people or "0 memories" in people
 
 
 def kill_a_second_api(run: Run) -> None:

@@ -18,7 +18,7 @@ from tests.service import Service
 from tests.services import nights
 from tests.services.aged import Aged, days
 
-MOVING = ("sweep", "archive", "cold", "delete")
+MOVING = ("sweep", "expire", "archive", "cold", "delete")
 
 
 def lived(service: Service, monkeypatch: pytest.MonkeyPatch, until: int, last: int) -> Lived:

@@ -11,9 +11,10 @@ import pytest
 from app.domain.hold import Meant
 from app.domain.privacy.requests import NewRequest, Tally
 from app.errors import Conflict, Invalid, NotFound
-from app.services import erasing, erasures, exports, privacy_requests
+from app.services import erasures, exports, privacy_requests
 from app.services.erasures import Asked
 from tests.service import Service
+from tests.services.grave import worked
 from tests.services.vault import Vault, vault
 
 __all__ = ["vault"]
@@ -45,13 +46,7 @@ def test_acceptance_19_erasures_and_exports_are_entered_and_answered_by_themselv
     waiting = found[asked[0].erasure_id]
     assert waiting.due_at == asked[0].due_at
     assert waiting.confirm_by > waiting.received_at + timedelta(days=13)  # ten business days
-    state: dict[str, Any] = {}
-    for _ in range(100):
-        step = erasing.carry_on(vault.tenant_id, FAR, state, 0)
-        state = step.state
-        vault.service.work()
-        if step.finished:
-            break
+    worked(vault.service)
     assert logged(vault)[waiting.request_id].answer == "done"
 
 

@@ -19,6 +19,7 @@ from app.domain.scoring import PROMPT_VERSION, Unscored
 from app.services import budget, enrichment, memories, rate, stats
 from app.services import score as scoring
 from tests.service import Service
+from tests.services.grave import erased
 from tests.services.rated import Rated, rated
 
 __all__ = ["rated"]
@@ -159,6 +160,8 @@ def test_a_memory_deleted_meanwhile_keeps_no_score(rated: Rated, monkeypatch: py
     [memory_id] = rated.send(DOCTOR)
     during(monkeypatch, lambda: memories.delete(rated.tenant.tenant_id, memory_id))
     assert rate.rate() == 0
+    assert rated.service.one("SELECT count(*) FROM scores WHERE scorer = 'llm'") == 0
+    erased(rated.tenant.tenant_id)
     assert rated.service.one("SELECT count(*) FROM scores") == 0
 
 

@@ -14,6 +14,7 @@ from app.services import enrichment, ingest, memories
 from app.services import score as scoring
 from app.store.memories import Stored
 from tests.service import Service, Tenant
+from tests.services.grave import erased
 
 DECISION = "We decided: from Monday on, all backups go to the second site, and Ines signs off each week."
 CHATTER = "haha ok"
@@ -133,6 +134,7 @@ def test_every_time_the_rules_have_scored_the_tenant_wants_a_rating(service: Ser
 def test_a_deleted_memory_keeps_no_score(service: Service, tenant: Tenant) -> None:
     [memory] = scored(service, tenant, DECISION)
     memories.delete(tenant.tenant_id, memory.memory_id)
+    erased(tenant.tenant_id)
     assert service.one("SELECT count(*) FROM scores") == 0
     assert scoring.score(tenant.tenant_id, [memory.memory_id]) == 0
 
