@@ -14,6 +14,7 @@ from app.api.auth import Caller, needs
 from app.api.body import body_of, decode
 from app.api.memories import id_of
 from app.domain.consolidation.parameters import Level
+from app.domain.memory import check_moment
 from app.errors import NotFound
 from app.services import approving, consolidate, jobs, merges, sweep, undoing
 from app.services.grouping import Plan
@@ -59,6 +60,8 @@ def start(caller: Keeper, body: Annotated[bytes, Depends(body_of)]) -> Response:
     Important memories, those never forgotten, held ones, those of the last days and one of each day stay as they are.
     """
     wanted = decode(body, Consolidate)
+    if wanted.as_of is not None:
+        check_moment(wanted.as_of, "as_of")
     if not wanted.dry_run:
         parameters = sweep.parameters(wanted.as_of) | ({} if wanted.level is None else {"level": wanted.level})
         job_id = jobs.create(caller.tenant_id, consolidate.KIND, parameters, actor=caller.key_id)

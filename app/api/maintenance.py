@@ -15,6 +15,7 @@ from fastapi import APIRouter, Depends, Response
 from app.api import shapes
 from app.api.auth import Caller, needs
 from app.api.body import body_of, decode
+from app.domain.memory import check_moment
 from app.errors import NotAllowed
 from app.services import archive, cold, expiry, jobs, rebase, reembed, removals, self_tests, spaces, sweep
 from app.services.previews import Preview
@@ -147,6 +148,8 @@ def start_selftest(
     memories by kind; `from` is the one that a connection leads from.
     """
     wanted = decode(body, SelfTest)
+    if wanted.as_of is not None:
+        check_moment(wanted.as_of, "as_of")
     if not wanted.dry_run:
         parameters = sweep.parameters(wanted.as_of)
         return shapes.answer(

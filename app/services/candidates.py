@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Final
 from uuid import UUID
 
@@ -34,6 +34,7 @@ PIECE: Final = 4096
 """Memories whose vectors are held in memory at a time, to be compared with these."""
 BREADTH: Final = 2
 """Times as many of the nearest by cosine are looked at as are wanted by distance, which knows more."""
+_FIRST: Final = datetime(1970, 1, 2, tzinfo=UTC)  # ids know of no moment before
 EDIT_SETTLES: Final = timedelta(hours=1)
 """By then an edit is committed, and its memory embedded again."""
 
@@ -70,6 +71,7 @@ def next_slice(tenant_id: UUID, as_of: datetime, marks: Marks, rules: Consolidat
         marks: How far they have been compared.
         rules: The policy's.
     """
+    as_of = max(as_of, _FIRST)
     young = _before(as_of, rules.keep_days)
     until = as_of - EDIT_SETTLES
     if marks.old is None or marks.edited_at is None:  # whatever is old or edited now comes as settled

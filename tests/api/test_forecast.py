@@ -20,6 +20,8 @@ def ask(api: Api, **wanted: Any) -> dict[str, Any]:
 
 
 def test_ninety_days_are_told_by_date_and_tier(api: Api) -> None:
+    fading = {"protection": {"salience_above": 1}}
+    assert api.request("PUT", "/v1/policy", json={"policy": fading}).status_code == 200
     api.remember({"text": "x", "salience": 0.5}, {"text": "y", "salience": 0.5})
     found = ask(api)
     assert found.keys() == {"as_of", "days"}

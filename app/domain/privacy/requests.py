@@ -43,7 +43,9 @@ class Denial(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
         basis: The ground, such as `GDPR Art. 17(3)(b)`; it is kept 24 months, and must say nothing of anybody.
     """
 
-    basis: Annotated[str, msgspec.Meta(min_length=1, max_length=BASIS_MAX_CHARACTERS, pattern=r"^[^\x00]*[^\s\x00][^\x00]*$")]
+    basis: Annotated[
+        str, msgspec.Meta(min_length=1, max_length=BASIS_MAX_CHARACTERS, pattern=r"^[^\x00]*[^\s\x00][^\x00]*$")
+    ]
 
 
 @dataclass(frozen=True, slots=True)
