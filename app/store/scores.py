@@ -82,7 +82,7 @@ SELECT given.memory_id, text_version, text, speaker, kind, tags,
   CASE WHEN categories = '{}' THEN coalesce(inferred_categories, '{}') ELSE categories END AS categories,
   salience_source IS DISTINCT FROM 'caller' AS is_open,
   CAST(least(greatest(rarity, 0), 1) AS double precision) AS rarity
-FROM unnest(CAST(:memory_ids AS uuid[])) AS given (memory_id)
+FROM (SELECT DISTINCT unnest(CAST(:memory_ids AS uuid[]))) AS given (memory_id)
 CROSS JOIN LATERAL (
   SELECT text_version, text, speaker, kind, tags, categories FROM memories
   WHERE tenant_id = :tenant AND memories.memory_id = given.memory_id AND deleted_at IS NULL OFFSET 0

@@ -131,6 +131,12 @@ def test_every_time_the_rules_have_scored_the_tenant_wants_a_rating(service: Ser
     assert service.rows("SELECT * FROM rating_turns") == []
 
 
+def test_one_that_was_queued_twice_is_scored_once(service: Service, tenant: Tenant) -> None:
+    [memory_id] = service.send(tenant.tenant_id, DECISION)
+    ingest.drain()
+    assert scoring.score(tenant.tenant_id, [memory_id, memory_id]) == 1
+
+
 def test_a_deleted_memory_keeps_no_score(service: Service, tenant: Tenant) -> None:
     [memory] = scored(service, tenant, DECISION)
     memories.delete(tenant.tenant_id, memory.memory_id)
