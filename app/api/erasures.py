@@ -30,7 +30,12 @@ _INERT = {
 StatusName = Literal["grace", "running", "held", "verified", "cancelled"]
 
 
-@router.post("", summary="Erase a person's data, or some of it", status_code=202)
+@router.post(
+    "",
+    summary="Erase a person's data, or some of it",
+    status_code=202,
+    responses={200: {"description": "With `dry_run`: how many memories it would be of, and its dates"}},
+)
 def request(caller: Guardian, body: Annotated[bytes, Depends(body_of)]) -> Response:
     """It is in no search, list or read any more when this is answered, and can be cancelled until `erase_after`.
 
