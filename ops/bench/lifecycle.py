@@ -11,6 +11,8 @@ from uuid import UUID, uuid4
 
 from app.domain.consolidation.records import Group
 from app.domain.jobs import Job
+from app.domain.policy import Policy
+from app.domain.protection import Protection
 from app.services import archive, cold, cold_restore, consolidate, expiry, merging, night, tenants
 from app.services.grouping import Terms
 from app.store import consolidation_runs, database
@@ -27,6 +29,8 @@ EXPIRED = 100_000
 ARCHIVED_DAYS, COLD_DAYS = 27, 40
 """How old memories of salience ½ are that decay wants there."""
 FASTEST = Goal(least=2_000)
+FADING = Policy(protection=Protection(salience_above=1))
+"""What matters fades as well, so that all of a benchmark's memories move."""
 
 
 def measure(place: Place, plan: Plan) -> Iterator[Figure]:
@@ -36,7 +40,7 @@ def measure(place: Place, plan: Plan) -> Iterator[Figure]:
     stored: list[tuple[int, int, int]] = []
     for number in range(rounds):
         place.empty()
-        tenant, _ = tenants.create(f"lifecycle {number}")
+        tenant, _ = tenants.create(f"lifecycle {number}", FADING)
         ids = fill(place, tenant.tenant_id, size)
         _age(place, tenant.tenant_id, ARCHIVED_DAYS)
         archived.append(_rate(place, tenant.tenant_id, "archived", partial(archive.carry_on, tenant.tenant_id, None)))
@@ -64,7 +68,7 @@ def measure(place: Place, plan: Plan) -> Iterator[Figure]:
 def _merged(place: Place, size: int) -> float:
     """Seconds to merge memories whose groups are known, extractive summaries included."""
     place.empty()
-    tenant, _ = tenants.create("merging")
+    tenant, _ = tenants.create(f"merging {uuid4()}", FADING)
     ids = fill(place, tenant.tenant_id, size)
     _age(place, tenant.tenant_id, ARCHIVED_DAYS)
     groups = [Group(sorted(ids[start : start + GROUP]), 0.9) for start in range(0, size, GROUP)]
@@ -83,7 +87,7 @@ def _merged(place: Place, size: int) -> float:
 
 def _expiry(place: Place, size: int) -> Figure:
     """Memories of a category whose days are over, all due at once."""
-    tenant, _ = tenants.create("expiry")
+    tenant, _ = tenants.create("expiry", FADING)
     fill(place, tenant.tenant_id, size)
     _age(place, tenant.tenant_id, COLD_DAYS)
     place.owner.execute("UPDATE memories SET categories = '{pii}' WHERE tenant_id = %s", (tenant.tenant_id,))
@@ -141,7 +145,7 @@ def _restored(tenant_id: UUID, memory_id: UUID) -> float:
 def _night(place: Place, plan: Plan) -> Figure:
     """A night of many memories of which few are due: none of them has words or vectors."""
     rows = plan.size(NIGHT_ROWS, 5_000)
-    tenant, _ = tenants.create("night")
+    tenant, _ = tenants.create("night", FADING)
     aged.fill(place, tenant.tenant_id, rows, version=0)
     took = []
     for _ in range(plan.size(3, 1)):
