@@ -7,14 +7,16 @@ MAKEFLAGS += --no-print-directory
 VENV  := .venv
 BIN   := $(VENV)/bin
 READY := $(VENV)/.ready
+UI_READY := $(VENV)/.ready-ui
 QUIET_PIP := --quiet --disable-pip-version-check --no-input
 UV    := .cache/uv/bin/uv
 COMPILE := $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header
 
 # Extra arguments: make test ARGS="tests/domain -k decay", make run ARGS="--port 9000", make lock ARGS=--upgrade
 ARGS ?=
+COVERAGE :=
 
-.PHONY: help venv run demo test test-faults bench bench-recall bench-lifecycle bench-summaries check format docs lock clean
+.PHONY: help venv run demo test coverage test-faults test-ui bench bench-recall bench-lifecycle bench-summaries check format docs lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -39,19 +41,29 @@ run: venv ## start the whole service on this machine
 demo: venv ## a guided tour with sample memories
 	@$(BIN)/ebbing demo $(ARGS)
 
-test: venv ## all tests, with branch coverage
+test: venv ## all tests
 	@alone=0; together=0; \
-	$(BIN)/python -m pytest --part=alone --cov --cov-report= $(ARGS) || alone=$$?; \
-	$(BIN)/python -m pytest --part=together -n auto --dist=loadgroup --cov --cov-append --cov-report=term $(ARGS) \
-	    || together=$$?; \
+	$(BIN)/python -m pytest --part=alone $(ARGS) || alone=$$?; \
+	$(BIN)/python -m pytest --part=together -n auto --dist=loadgroup $(COVERAGE) $(ARGS) || together=$$?; \
 	case "$$alone $$together" in \
 	    "0 0" | "0 5" | "5 0") ;; \
 	    "0 "*) exit $$together ;; \
 	    *) echo "pytest ended with $$alone for the tests that run alone (above), with $$together for the others"; exit 1 ;; \
 	esac
 
+coverage: COVERAGE := --cov --cov-report=term
+coverage: test ## all tests, with branch coverage, which takes a third more time
+
 test-faults: venv ## many rounds of killing processes under load
 	@$(BIN)/python -m pytest tests/faults --rounds=60 $(ARGS)
+
+test-ui: $(UI_READY) ## every page of the dashboard in a browser, which it installs (pictures in .cache/pages)
+	@browser=$$(sh ops/checks/find_chromium.sh $(BIN)/python) || exit 1; \
+	EBBING_TEST_BROWSER="$$browser" $(BIN)/python -m pytest tests/ui --ui $(ARGS)
+
+$(UI_READY): $(READY) ops/locks/ui.txt
+	@$(BIN)/python -m pip install $(QUIET_PIP) --require-hashes -r ops/locks/ui.txt
+	@touch $(UI_READY)
 
 bench: venv ## speed, as ratios to the bare cost of the same work
 	@$(BIN)/python -m ops.bench $(ARGS)
@@ -75,6 +87,9 @@ format: venv ## put the code in the house style
 docs: venv ## write the generated pages again
 	@$(BIN)/python -m ops.checks.settings_page
 	@$(BIN)/python -m ops.checks.dynamics_page
+	@$(BIN)/python -m ops.checks.metrics_page
+	@$(BIN)/python -m ops.checks.kubernetes_pages
+	@$(BIN)/python -m ops.checks.architecture_picture
 
 lock: $(UV) ## resolve the dependencies again (ARGS=--upgrade for newer ones)
 	@mkdir -p ops/locks
@@ -82,7 +97,8 @@ lock: $(UV) ## resolve the dependencies again (ARGS=--upgrade for newer ones)
 	@$(COMPILE) pyproject.toml --extra embedded -c ops/locks/dev.txt -o ops/locks/run.txt >/dev/null
 	@$(COMPILE) pyproject.toml -c ops/locks/dev.txt -o ops/locks/service.txt >/dev/null
 	@$(COMPILE) --group build -c ops/locks/dev.txt -o ops/locks/build.txt >/dev/null
-	@echo "Written: ops/locks/{dev,run,service,build}.txt"
+	@$(COMPILE) --group ui -c ops/locks/dev.txt $(ARGS) -o ops/locks/ui.txt >/dev/null
+	@echo "Written: ops/locks/{dev,run,service,build,ui}.txt"
 
 $(UV):
 	@set -e; python=$$(sh ops/checks/find_python.sh); \

@@ -9,7 +9,7 @@ from fastapi import FastAPI
 from starlette.concurrency import run_in_threadpool
 from starlette.types import ASGIApp
 
-from app import logs, queues
+from app import logs, queues, tracing
 from app.api import (
     admin,
     audit,
@@ -45,6 +45,8 @@ from app.clients import stream
 from app.clients.embedder import embedder
 from app.clients.redis import connect_async
 from app.clients.stream import Door
+from app.dashboard import app as dashboard
+from app.dashboard.pages import PREFIX
 from app.services import budget, health, plugins, rerank, spaces
 from app.settings import settings
 from app.store import database
@@ -54,6 +56,7 @@ def build() -> ASGIApp:
     """The application, with everything that it needs opened when it starts and closed when it stops."""
     logs.configure("api")
     plugins.check()
+    tracing.check()
     redis = connect_async()
     nudger = queues.Nudger(queues.DRAIN)
 
@@ -61,11 +64,13 @@ def build() -> ASGIApp:
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         await run_in_threadpool(health.check_redis)
         budget.check()
+        tracing.start("api")
         await run_in_threadpool(embedder)  # loaded now, so that the first search needn't wait
         await run_in_threadpool(rerank.check)
         await run_in_threadpool(spaces.announce)
         await run_in_threadpool(plugins.announce)
         yield
+        await run_in_threadpool(tracing.stop)
         nudger.close()
         await redis.aclose()
         stream.close()
@@ -109,6 +114,7 @@ def build() -> ASGIApp:
     ):
         app.include_router(module.router)
     app.include_router(privacy_requests.keeping)
+    app.mount(PREFIX, dashboard.build())
     app.state.door, app.state.nudger = Door(redis), nudger
     problems.install(app)
     openapi.install(app)

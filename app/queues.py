@@ -19,14 +19,16 @@ from app.clients.stream import NUDGE_MILLISECONDS, client
 INGEST: Final = "ingest"
 EMBED: Final = "embed"
 SCORE: Final = "score"
+RIGHTS: Final = "rights"
 MAINTAIN: Final = "maintain"
 
 # Each lane is a worker process of its own, and each queue belongs to one lane: shared workers let ingest wait
-# for seconds behind maintenance.
+# for seconds behind maintenance, and whoever wants to be erased behind a night.
 LANES: Final[dict[str, tuple[str, ...]]] = {
     "ingest": (INGEST,),
     "embed": (EMBED,),
     "score": (SCORE,),
+    "rights": (RIGHTS,),
     "maintain": (MAINTAIN,),
 }
 
@@ -35,14 +37,11 @@ INDEX: Final = "ingest.index"
 EMBED_MEMORIES: Final = "enrich.embed"
 SCORE_MEMORIES: Final = "enrich.score"
 RATE_MEMORIES: Final = "enrich.rate"
+RIGHTS_TICK: Final = "rights.tick"
+RIGHTS_JOB: Final = "rights.job"
 TICK: Final = "maintain.tick"
+FIGURES: Final = "maintain.figures"
 JOB: Final = "maintain.job"
-HEARTBEATS: Final[dict[str, str]] = {
-    INGEST: "ingest.heartbeat",
-    EMBED: "enrich.embed_heartbeat",
-    SCORE: "enrich.score_heartbeat",
-    MAINTAIN: "maintain.heartbeat",
-}
 
 # Which queue carries which task.
 TASKS: Final[dict[str, str]] = {
@@ -51,9 +50,11 @@ TASKS: Final[dict[str, str]] = {
     EMBED_MEMORIES: EMBED,
     SCORE_MEMORIES: SCORE,
     RATE_MEMORIES: SCORE,
+    RIGHTS_TICK: RIGHTS,
+    RIGHTS_JOB: RIGHTS,
     TICK: MAINTAIN,
+    FIGURES: MAINTAIN,
     JOB: MAINTAIN,
-    **{task: queue for queue, task in HEARTBEATS.items()},
 }
 
 # A nudge that nobody took for this long is worth nothing: beat sends another.

@@ -65,6 +65,13 @@ class Settings(BaseSettings):
     host: str = Field("127.0.0.1", description="Address the API listens on.")
     port: int = Field(8000, ge=0, le=65535, description="Port the API listens on; 0 takes a free one.")
     docs_enabled: bool = Field(True, description="Serve `/docs` and `/openapi.json`.")
+    metrics_enabled: bool = Field(True, description="Serve `/metrics`.")
+    metrics_token: SecretStr | None = Field(
+        None,
+        min_length=16,
+        description="What `/metrics` wants as `Authorization: Bearer …`, unless it gets an API key of scope `admin`; "
+        "without it, whoever reaches the API reads the numbers of all tenants together.",
+    )
     request_body_max_bytes: int = Field(8 * MIB, ge=KIB, description="Largest request body.")
     request_headers_timeout_seconds: float = Field(
         20,
@@ -138,6 +145,11 @@ class Settings(BaseSettings):
         ge=0,
         le=3650,
         description="How long you keep backups of the data, as reports of erasures say it. The service makes none.",
+    )
+
+    backup_mark: Path | None = Field(
+        None,
+        description="File that your backup touches when it is done: its age is `ebbing_backup_age_seconds`.",
     )
 
     # A provider of models: OpenAI, or any server that speaks its protocol. Only operators choose it.
@@ -262,6 +274,14 @@ class Settings(BaseSettings):
     statement_timeout_seconds: float = Field(30, gt=0, description="Longest statement of the service.")
     shutdown_seconds: float = Field(10, gt=0, description="How long a worker may finish its slice when told to stop.")
 
+    # Traces
+    otel_endpoint: str | None = Field(
+        None,
+        pattern=r"^https?://",
+        description="Collector of OpenTelemetry that traces are sent to over HTTP, such as `http://127.0.0.1:4318`; it "
+        "needs the extra `otel`. Without it nothing is traced.",
+    )
+
     # Logs and tests
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="Least level that is logged.")
     failpoints: Annotated[frozenset[str], NoDecode] = Field(
@@ -283,7 +303,11 @@ class Settings(BaseSettings):
             raise ValueError("give name=path.py, several with commas, each name once")
         return {name: path for name, _, path in named}
 
-    @field_validator("openai_api_key", "openai_base_url", "cold_url", "cold_endpoint", "master_key", mode="before")
+    @field_validator(
+        *("openai_api_key", "openai_base_url", "cold_url", "cold_endpoint", "master_key"),
+        *("metrics_token", "backup_mark", "otel_endpoint"),
+        mode="before",
+    )
     @classmethod
     def _none_if_empty(cls, given: object) -> object:
         return None if given == "" else given

@@ -25,6 +25,7 @@ MOST_WORKERS = 4
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--rounds", type=int, default=3, help="rounds of killing in tests/faults")
+    parser.addoption("--ui", action="store_true", help="the tests with a browser, in tests/ui")
     parser.addoption("--part", choices=PARTS, help="only the tests that run alone, or only those that needn't")
 
 

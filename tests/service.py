@@ -36,6 +36,13 @@ from app.store import database
 T = TypeVar("T")
 _NUMBERS = count(1)
 
+LARGE_BYTES = 1024**2
+SIZES = """
+SELECT relname, pg_relation_size(oid) FROM pg_class
+WHERE relnamespace = 'public'::regnamespace AND relkind = 'r' AND relname <> 'alembic_version'
+  AND pg_relation_size(oid) > 0
+"""
+
 
 @dataclass(frozen=True)
 class Tenant:
@@ -181,19 +188,21 @@ def until(happened: Callable[[], object], seconds: float = 10) -> None:
 
 
 def empty(database_url: str) -> None:
-    """Delete every row but the schema's revision."""
+    """Delete every row but the schema's revision.
+
+    Where there are few, DELETE takes a fifth of TRUNCATE's time, which makes each table and index anew.
+    """
     with psycopg.connect(database_url, autocommit=True) as owner:
-        found = owner.execute(
-            "SELECT tablename FROM pg_tables WHERE schemaname = 'public' AND tablename <> 'alembic_version'"
-        )
-        names = [sql.Identifier(name) for (name,) in found]
-        holds = sql.SQL("SELECT EXISTS (SELECT FROM {})")
-        filled = [name for name in names if owner.execute(holds.format(name)).fetchone() == (True,)]
-        if filled:
-            owner.execute("SET session_replication_role = replica")  # the audit refuses it otherwise
-            owner.execute(sql.SQL("TRUNCATE {} CASCADE").format(sql.SQL(", ").join(filled)))
-        if sql.Identifier("ledger_mark") in filled:  # a row of the schema, not of the data
-            owner.execute("TRUNCATE ebbing_keys.erasure_ledger; INSERT INTO ledger_mark (seq) VALUES (0)")
+        sizes: dict[str, int] = dict(owner.execute(SIZES).fetchall())
+        owner.execute("SET session_replication_role = replica")  # the audit refuses it otherwise
+        large = [sql.Identifier(name) for name, size in sizes.items() if size > LARGE_BYTES]
+        if large:
+            owner.execute(sql.SQL("TRUNCATE {} CASCADE").format(sql.SQL(", ").join(large)))
+        kept = ("erasure_ledger", "erasure_requests")
+        emptied = [sql.Identifier(name) for name in sizes] + [sql.Identifier("ebbing_keys", name) for name in kept]
+        owner.execute(sql.SQL("; ").join(sql.SQL("DELETE FROM {}").format(name) for name in emptied))
+        owner.execute("INSERT INTO ledger_mark (seq) VALUES (0)")  # a row of the schema, not of the data
+        owner.execute("UPDATE ebbing_keys.request_mark SET seq = 0")
 
 
 @contextmanager

@@ -6,14 +6,16 @@ nudge or beat's takes it up. So there is no message that can poison a worker, an
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
 import structlog
+from celery import current_task
 
-from app import queues
+from app import metrics, queues
 from app.errors import NotReplayed
-from app.services import health, ledger
+from app.services import connections, ledger
 from app.services.passing import is_passing
 from workers.celery_app import celery
 
@@ -26,23 +28,47 @@ def task(name: str) -> Callable[[Callable[..., None]], Any]:
     Infrastructure errors end the task with a warning; any other error is logged as one.
     """
     queue = queues.TASKS[name]
+    lane = metrics.LANE_OF_TASK[name]
 
     def register(function: Callable[..., None]) -> Any:
         def run(*arguments: str) -> None:
-            try:
-                health.beat(queue)  # a busy lane lets its heartbeat tasks expire unread
-                if name not in queues.HEARTBEATS.values():
-                    ledger.check()
-                function(*arguments)
-            except NotReplayed as error:
-                log.warning("task_waits", task=name, reason=error.detail)
-            except Exception as error:  # noqa: BLE001 - logged; beat takes the work up again
-                passing = is_passing(error)
-                say = log.warning if passing else log.error
-                say("task_failed", task=name, error=type(error).__name__, passing=passing, exc_info=error)
+            began = time.monotonic()
+            _begin(name, lane)
+            with metrics.gathering():
+                outcome = "failed"  # of whatever isn't an `Exception`
+                try:
+                    outcome = _done(name, function, arguments)
+                finally:
+                    metrics.count("tasks", task=name, lane=lane, outcome=outcome)
+                    metrics.observe("task_seconds", time.monotonic() - began, task=name, lane=lane)
+            connections.tell(lane)
 
         run.__name__ = function.__name__
         run.__doc__ = function.__doc__
         return celery.task(name=name, queue=queue)(run)
 
     return register
+
+
+def _begin(name: str, lane: str) -> None:
+    """Count a task before its work, so that one whose worker is killed was counted."""
+    with metrics.gathering():
+        metrics.count("tasks_started", task=name, lane=lane)
+        if (current_task.request.delivery_info or {}).get("redelivered"):
+            metrics.count("tasks_retried", task=name, lane=lane)
+
+
+def _done(name: str, function: Callable[..., None], arguments: tuple[str, ...]) -> str:
+    """Do a task, and say how it went."""
+    try:
+        ledger.check()
+        function(*arguments)
+    except NotReplayed as error:
+        log.warning("task_waits", task=name, reason=error.detail)
+        return "put_off"
+    except Exception as error:  # noqa: BLE001 - logged; beat takes the work up again
+        passing = is_passing(error)
+        say = log.warning if passing else log.error
+        say("task_failed", task=name, error=type(error).__name__, passing=passing, exc_info=error)
+        return "put_off" if passing else "failed"
+    return "succeeded"

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any, Final
 
-import structlog
 from celery import Celery, signals
 from kombu.entity import Exchange, Queue
 
-from app import logs, queues
+from app import heartbeats, logs, queues, tracing
 from app.clients import stream
-from app.clients.redis import RedisError, redis_url
+from app.clients.redis import redis_url
 from app.errors import Misconfigured
-from app.services import budget, health, plugins
 from app.settings import settings
-from app.store import database
 from workers.schedule import beat_entries
 
 # Far below the broker's visibility timeout (an hour): a task that outlives it would be started again.
@@ -55,10 +53,13 @@ celery.conf.update(
 
 @signals.worker_init.connect
 def _check(**_: Any) -> None:
+    from app.services import budget, health, plugins  # noqa: PLC0415 - and database below: 40 MB that beat spares
+
     logs.configure("worker")
     try:
         health.check_redis()
         plugins.check()
+        tracing.check()
     except Misconfigured:
         raise SystemExit(1) from None  # anything else is swallowed by Celery's signals
     budget.check()
@@ -66,12 +67,28 @@ def _check(**_: Any) -> None:
 
 @signals.worker_ready.connect
 def _say_so(sender: Any, **_: Any) -> None:
-    """Be heard of at once, not only with the first heartbeat."""
-    try:
-        for queue in sender.app.amqp.queues.consume_from:
-            health.beat(queue)
-    except RedisError as error:
-        structlog.get_logger(__name__).warning("redis_away", error=type(error).__name__)
+    """Be heard of at once and from then on, however long a task keeps the lane busy."""
+
+    def beat() -> None:
+        for lane in sender.app.amqp.queues.consume_from:
+            heartbeats.beat(lane)
+
+    beat()
+    sender.timer.call_repeatedly(heartbeats.EVERY_SECONDS, beat)
+
+
+@signals.beat_init.connect
+def _say_that_beat_lives(**_: Any) -> None:
+    """Beat is heard of while it sends: its nudges are a second apart."""
+    said_at = -heartbeats.EVERY_SECONDS
+
+    def beat(**_: Any) -> None:
+        nonlocal said_at
+        if time.monotonic() - said_at >= heartbeats.EVERY_SECONDS:
+            said_at = time.monotonic()
+            heartbeats.beat(heartbeats.BEAT)
+
+    signals.after_task_publish.connect(beat, weak=False)
 
 
 @signals.setup_logging.connect
@@ -83,9 +100,13 @@ def _configure_logs(**_: Any) -> None:
 def _start_clean(**_: Any) -> None:
     """Nothing that was opened before the fork may be used after it."""
     stream.close()
+    tracing.start("worker")
 
 
 @signals.worker_process_shutdown.connect
 def _close(**_: Any) -> None:
+    from app.store import database  # noqa: PLC0415
+
+    tracing.stop()
     stream.close()
     database.close()

@@ -14,7 +14,6 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from app import queues
-from app.services import night
 
 
 class Net(NamedTuple):
@@ -30,11 +29,12 @@ SAFETY_NETS: Final = (
     Net(queues.EMBED_MEMORIES, 2),
     Net(queues.SCORE_MEMORIES, 2),
     Net(queues.RATE_MEMORIES, 2),
+    Net(queues.RIGHTS_TICK, 5),
     Net(queues.TICK, 5),
-    *(Net(task, 5) for task in queues.HEARTBEATS.values()),
+    Net(queues.FIGURES, 15),
 )
 
-DEFAULT_SCHEDULE: Final = (night.KIND,)
+DEFAULT_SCHEDULE: Final = ("night",)
 
 
 def beat_entries() -> dict[str, dict[str, object]]:

@@ -64,15 +64,37 @@ class KeyCache:
         """
         given = header(scope, b"authorization") or ""
         scheme, _, token = given.partition(" ")
-        presented = keys.parse(token.strip()) if scheme.lower() == "bearer" else None
+        found = await self.presented(token.strip() if scheme.lower() == "bearer" else "")
+        if needed not in found.scopes:
+            raise NotAllowed(f"this needs a key of the scope {needed!r}")
+        return found
+
+    async def presented(self, token: str) -> Caller:
+        """Whoever shows a key.
+
+        Raises:
+            NotAuthenticated: It is no key, or it isn't valid.
+            Unavailable: The key isn't known yet and the database is away.
+        """
+        presented = keys.parse(token)
         if presented is None:
             raise NotAuthenticated("send `Authorization: Bearer ebb_…` with a key of this service")
         key = await self._key(presented.key_id)
         matches = keys.matches(presented.secret, key.digest if key else _ABSENT)
-        if key is None or not matches or key.revoked_at or (key.expires_at and key.expires_at <= datetime.now(UTC)):
+        if key is None or not matches or not _is_valid(key):
             raise NotAuthenticated("this key isn't valid: unknown, revoked or expired")
-        if needed not in key.scopes:
-            raise NotAllowed(f"this needs a key of the scope {needed!r}")
+        return Caller(key.tenant_id, key.key_id, key.scopes)
+
+    async def known(self, key_id: str) -> Caller:
+        """Whoever has logged in with this key, as it is now.
+
+        Raises:
+            NotAuthenticated: It is no longer valid.
+            Unavailable: It isn't known yet and the database is away.
+        """
+        key = await self._key(key_id)
+        if key is None or not _is_valid(key):
+            raise NotAuthenticated("this key isn't valid: unknown, revoked or expired")
         return Caller(key.tenant_id, key.key_id, key.scopes)
 
     async def _key(self, key_id: str) -> Key | None:
@@ -102,6 +124,10 @@ class KeyCache:
         while len(self._held) > CACHED_KEYS_MAX:
             self._held.popitem(last=False)
         return key
+
+
+def _is_valid(key: Key) -> bool:
+    return not (key.revoked_at or (key.expires_at and key.expires_at <= datetime.now(UTC)))
 
 
 cache = KeyCache()

@@ -9,13 +9,14 @@ from fastapi import APIRouter, Depends, Response
 from app.api import shapes
 from app.api.auth import Caller, needs
 from app.services import categories
+from app.settings import settings
 
 router = APIRouter(prefix="/v1/privacy", tags=["privacy"])
 
 
 @router.get("/categories", summary="How long each category is kept")
 def get(caller: Annotated[Caller, Depends(needs("privacy"))]) -> Response:
-    """Each category with its limit, how many memories it has, and when the first of them goes by it."""
+    """Each category with its limit, how many memories it has, when the first goes by it; how long backups are kept."""
     found = categories.running(caller.tenant_id)
     shown = [
         {
@@ -37,6 +38,7 @@ def get(caller: Annotated[Caller, Depends(needs("privacy"))]) -> Response:
                     "age": found.privacy.age_weight,
                 },
             },
+            "backups": {"kept_days": settings().backup_days},
             "complete": found.complete,
         }
     )

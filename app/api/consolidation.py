@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from datetime import datetime
 from typing import Annotated, Any
-from uuid import UUID
 
 import msgspec
 from fastapi import APIRouter, Depends, Query, Response
@@ -15,7 +14,6 @@ from app.api.body import body_of, decode
 from app.api.memories import id_of
 from app.domain.consolidation.parameters import Level
 from app.domain.memory import check_moment
-from app.errors import NotFound
 from app.services import approving, consolidate, jobs, merges, sweep, undoing
 from app.services.grouping import Plan
 from app.services.merges import Shown
@@ -52,7 +50,7 @@ class Consolidate(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     "/maintenance/consolidate",
     summary="Merge what belongs together",
     status_code=202,
-    responses={200: {"description": "With `dry_run`: the groups, and what would become of each"}},
+    responses={200: {"description": "With `dry_run`: the groups, what would become of each, and the first text"}},
 )
 def start(caller: Keeper, body: Annotated[bytes, Depends(body_of)]) -> Response:
     """A job that compares what is new with all there is: small groups are linked, larger ones summarised.
@@ -92,13 +90,13 @@ def page(caller: Keeper, status: Status | None = None, limit: Limit = 50, cursor
 @router.get("/consolidation/merges/{merge_id}", summary="One merge")
 def get(caller: Keeper, merge_id: str) -> Response:
     """A merge, and the memories that it took: `source` went into its summary, `kept` stays beside it."""
-    return shapes.answer(_merge(merges.get(caller.tenant_id, _id(merge_id))))
+    return shapes.answer(_merge(merges.get(caller.tenant_id, shapes.id_named(merge_id, "merge"))))
 
 
 @router.get("/consolidation/merges/{merge_id}/preview", summary="What a merge says, beside what its sources say")
 def preview(caller: Keeper, merge_id: str) -> Response:
     """Of one that waits, the summary is made for this answer and stored nowhere; a model may be asked for it."""
-    found = merges.preview(caller.tenant_id, _id(merge_id))
+    found = merges.preview(caller.tenant_id, shapes.id_named(merge_id, "merge"))
     summary = found.summary and {
         "text": found.summary.text,
         "key_points": found.summary.key_points,
@@ -116,7 +114,7 @@ def preview(caller: Keeper, merge_id: str) -> Response:
 @router.post("/consolidation/merges/{merge_id}/approve", summary="Agree to a merge", status_code=202)
 def approve(caller: Keeper, merge_id: str) -> Response:
     """A job that carries it out, after a last look; 409 where it doesn't wait."""
-    parameters = approving.parameters(caller.tenant_id, _id(merge_id), caller.key_id)
+    parameters = approving.parameters(caller.tenant_id, shapes.id_named(merge_id, "merge"), caller.key_id)
     job_id = jobs.create(caller.tenant_id, approving.KIND, parameters, lone=False, actor=caller.key_id)
     return shapes.answer({"job_id": job_id}, 202)
 
@@ -124,15 +122,15 @@ def approve(caller: Keeper, merge_id: str) -> Response:
 @router.post("/consolidation/merges/{merge_id}/reject", summary="Refuse a merge")
 def reject(caller: Keeper, merge_id: str) -> Response:
     """Its memories aren't proposed again, unless with others or with other texts; 409 where it doesn't wait."""
-    approving.reject(caller.tenant_id, _id(merge_id), caller.key_id)
-    return shapes.answer(_merge(merges.get(caller.tenant_id, _id(merge_id))))
+    approving.reject(caller.tenant_id, shapes.id_named(merge_id, "merge"), caller.key_id)
+    return shapes.answer(_merge(merges.get(caller.tenant_id, shapes.id_named(merge_id, "merge"))))
 
 
 @router.post("/consolidation/merges/{merge_id}/undo", summary="Undo a merge")
 def undo(caller: Keeper, merge_id: str) -> Response:
     """Its summary goes, and its sources are active again as they were; 409 where they are gone, held or cold."""
-    undoing.undo(caller.tenant_id, _id(merge_id), caller.key_id)
-    return shapes.answer(_merge(merges.get(caller.tenant_id, _id(merge_id))))
+    undoing.undo(caller.tenant_id, shapes.id_named(merge_id, "merge"), caller.key_id)
+    return shapes.answer(_merge(merges.get(caller.tenant_id, shapes.id_named(merge_id, "merge"))))
 
 
 @router.get("/memories/{memory_id}/lineage", summary="What a memory was made of, and what was made of it")
@@ -198,12 +196,5 @@ def _planned(plan: Plan) -> dict[str, Any]:
         "memories": [memory_id for memory_id in plan.group.ids if memory_id in taken],
         "kept": [memory_id for memory_id in plan.group.ids if memory_id not in taken],
         "why": plan.verdict.why,
+        "text": plan.facts[plan.taken[0]].text,
     }
-
-
-def _id(text: str) -> UUID:
-    """What isn't an id names no merge."""
-    try:
-        return UUID(text)
-    except ValueError:
-        raise NotFound("this tenant has no such merge") from None

@@ -12,7 +12,7 @@ from fastapi import APIRouter, Depends, Query, Response
 from app.api import shapes
 from app.api.auth import Caller, needs
 from app.api.body import body_of, decode
-from app.errors import FieldError, Invalid, NotAllowed, NotFound
+from app.errors import FieldError, Invalid, NotAllowed
 from app.services import dead_letters
 from app.store.dead_letters import Letter, Wanted
 
@@ -115,20 +115,24 @@ def discard_many(caller: Maintainer, tenant_id: Tenant, body: Body) -> Response:
 @router.get("/{letter_id}", summary="One dead letter")
 def get(tenant_id: Tenant, letter_id: str) -> Response:
     """What is known of it, without its content."""
-    return shapes.answer(_shown(dead_letters.get(tenant_id, _id(letter_id))))
+    return shapes.answer(_shown(dead_letters.get(tenant_id, shapes.id_named(letter_id, "dead letter"))))
 
 
 @router.post("/{letter_id}/replay", summary="Replay a dead letter", status_code=202)
 def replay(caller: Maintainer, tenant_id: Tenant, letter_id: str) -> Response:
     """It is gone from the list; what fails again becomes a new one."""
-    return shapes.answer(_shown(dead_letters.replay(tenant_id, _id(letter_id), caller.key_id)), 202)
+    return shapes.answer(
+        _shown(dead_letters.replay(tenant_id, shapes.id_named(letter_id, "dead letter"), caller.key_id)), 202
+    )
 
 
 @router.post("/{letter_id}/discard", summary="Discard a dead letter")
 def discard(caller: Maintainer, tenant_id: Tenant, letter_id: str, body: Body) -> Response:
     """What it holds is deleted at once; that it was, and the reason given, stays for 90 days."""
     because = decode(body, Discard).reason
-    return shapes.answer(_shown(dead_letters.discard(tenant_id, _id(letter_id), because, caller.key_id)))
+    return shapes.answer(
+        _shown(dead_letters.discard(tenant_id, shapes.id_named(letter_id, "dead letter"), because, caller.key_id))
+    )
 
 
 def _shown(letter: Letter) -> dict[str, Any]:
@@ -146,11 +150,3 @@ def _shown(letter: Letter) -> dict[str, Any]:
         "discarded_at": letter.discarded_at,
         "discard_reason": letter.discard_reason,
     }
-
-
-def _id(text: str) -> UUID:
-    """What isn't an id names no letter."""
-    try:
-        return UUID(text)
-    except ValueError:
-        raise NotFound("this tenant has no such dead letter") from None

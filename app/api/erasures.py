@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import Annotated, Any, Literal
-from uuid import UUID
 
 from fastapi import APIRouter, Depends, Query, Response
 
@@ -12,7 +11,6 @@ from app.api.auth import Caller, needs
 from app.api.body import body_of, decode
 from app.domain.privacy.erasure import NewErasure, scope_of
 from app.domain.privacy.report_page import page as page_of
-from app.errors import NotFound
 from app.services import erasure_reports, erasures
 from app.services.erasures import Asked
 from app.store.erasures import Erasure
@@ -68,7 +66,7 @@ def page(
 @router.get("/{erasure_id}", summary="One erasure")
 def get(caller: Guardian, erasure_id: str) -> Response:
     """How far it is: its plan and what is done of it, and its report once it is verified."""
-    return shapes.answer(shown(erasures.get(caller.tenant_id, _id(erasure_id))))
+    return shapes.answer(shown(erasures.get(caller.tenant_id, shapes.id_named(erasure_id, "erasure"))))
 
 
 @router.get("/{erasure_id}/report", summary="The report of an erasure")
@@ -77,7 +75,7 @@ def report(caller: Guardian, erasure_id: str, as_form: Annotated[Form, Query(ali
 
     `format=html` gives a page to print. 409 until it is verified, or done but for what a legal hold is on.
     """
-    found = erasure_reports.report(caller.tenant_id, _id(erasure_id))
+    found = erasure_reports.report(caller.tenant_id, shapes.id_named(erasure_id, "erasure"))
     if as_form == "json":
         return shapes.answer(found)
     return Response(page_of(found), media_type="text/html", headers=_INERT)
@@ -86,7 +84,9 @@ def report(caller: Guardian, erasure_id: str, as_form: Annotated[Form, Query(ali
 @router.post("/{erasure_id}/cancel", summary="Cancel an erasure in its grace")
 def cancel(caller: Guardian, erasure_id: str) -> Response:
     """All that it has hidden comes back; 409 once its grace is over."""
-    return shapes.answer(shown(erasures.cancel(caller.tenant_id, _id(erasure_id), caller.key_id)))
+    return shapes.answer(
+        shown(erasures.cancel(caller.tenant_id, shapes.id_named(erasure_id, "erasure"), caller.key_id))
+    )
 
 
 def shown(each: Erasure) -> dict[str, Any]:
@@ -114,11 +114,3 @@ def shown(each: Erasure) -> dict[str, Any]:
         "executed": each.executed,
         "report": each.report,
     }
-
-
-def _id(text: str) -> UUID:
-    """What isn't an id names no erasure."""
-    try:
-        return UUID(text)
-    except ValueError:
-        raise NotFound("this tenant has no such erasure") from None

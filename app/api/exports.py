@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import Annotated, Any
-from uuid import UUID
 
 from fastapi import APIRouter, Depends, Query, Response
 from fastapi.responses import StreamingResponse
@@ -12,7 +11,6 @@ from app.api import shapes
 from app.api.auth import Caller, needs
 from app.api.body import body_of, decode
 from app.domain.privacy.export import NewExport
-from app.errors import NotFound
 from app.services import bundles, exports
 from app.store.exports import Export
 
@@ -31,7 +29,7 @@ def request(caller: Guardian, body: Annotated[bytes, Depends(body_of)]) -> Respo
     key, the person is being erased, or there are more than a million memories.
     """
     made = exports.request(caller.tenant_id, decode(body, NewExport), caller.key_id)
-    return shapes.answer(_shown(made), 202)
+    return shapes.answer(shown(made), 202)
 
 
 @router.get("", summary="List exports, those requested last first")
@@ -41,25 +39,26 @@ def page(
     """By cursor; expired ones too, which no longer say on whom they were."""
     found = exports.page(caller.tenant_id, shapes.place_in_cursor(cursor), limit)
     following = shapes.cursor_at(found[-1].requested_at, found[-1].export_id) if len(found) == limit else None
-    return shapes.answer({"exports": [_shown(each) for each in found], "next_cursor": following})
+    return shapes.answer({"exports": [shown(each) for each in found], "next_cursor": following})
 
 
 @router.get("/{export_id}", summary="One export")
 def get(caller: Guardian, export_id: str) -> Response:
     """How far it is, and how many lines it holds."""
-    return shapes.answer(_shown(exports.get(caller.tenant_id, _id(export_id))))
+    return shapes.answer(shown(exports.get(caller.tenant_id, shapes.id_named(export_id, "export"))))
 
 
 @router.get("/{export_id}/file", summary="The zip of an export")
 def fetch(caller: Guardian, export_id: str) -> Response:
     """JSON Lines, a page to read, and a manifest; 503 while it isn't ready, 409 once it has expired."""
-    wanted = _id(export_id)
+    wanted = shapes.id_named(export_id, "export")
     named = {"Content-Disposition": f'attachment; filename="ebbing-export-{wanted}.zip"'}
     made = bundles.fetch(caller.tenant_id, wanted, caller.key_id)
     return StreamingResponse(made, media_type="application/zip", headers=named)
 
 
-def _shown(each: Export) -> dict[str, Any]:
+def shown(each: Export) -> dict[str, Any]:
+    """An export as it is answered."""
     return {
         "id": each.export_id,
         "kind": each.kind,
@@ -74,11 +73,3 @@ def _shown(each: Export) -> dict[str, Any]:
         "job_id": each.job_id,
         "counts": each.counts,
     }
-
-
-def _id(text: str) -> UUID:
-    """What isn't an id names no export."""
-    try:
-        return UUID(text)
-    except ValueError:
-        raise NotFound("this tenant has no such export") from None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import Annotated, Any
-from uuid import UUID
 
 from fastapi import APIRouter, Depends, Query, Response
 
@@ -11,7 +10,6 @@ from app.api import shapes
 from app.api.auth import Caller, needs
 from app.api.body import body_of, decode
 from app.domain.hold import NewHold, meant
-from app.errors import NotFound
 from app.services import holds
 from app.store.holds import Hold
 
@@ -28,8 +26,11 @@ def place(caller: Guardian, body: Annotated[bytes, Depends(body_of)]) -> Respons
 
     What it holds is neither deleted, moved to another tier nor rewritten from when this is answered until it is
     released. Conditions compare what callers said of a memory, not what was inferred.
+    With `dry_run`, 200 with how many memories it would be on now.
     """
     given = decode(body, NewHold)
+    if given.dry_run:
+        return shapes.answer(holds.preview(caller.tenant_id, meant(given))._asdict())
     placed = holds.place(caller.tenant_id, meant(given), given.reason, caller.key_id)
     return shapes.answer(_shown(placed), 201)
 
@@ -51,14 +52,14 @@ def page(
 @router.get("/{hold_id}", summary="One legal hold")
 def get(caller: Guardian, hold_id: str) -> Response:
     """A hold, and how many `memories` it is on now; `hidden` are those that were deleted before it was placed."""
-    found, counts = holds.get(caller.tenant_id, _id(hold_id))
+    found, counts = holds.get(caller.tenant_id, shapes.id_named(hold_id, "hold"))
     return shapes.answer(_shown(found) | counts._asdict())
 
 
 @router.post("/{hold_id}/release", summary="Release a legal hold")
 def release(caller: Guardian, hold_id: str) -> Response:
     """Memories that no other hold is on go their way again from the next night; 409 where it was released before."""
-    return shapes.answer(_shown(holds.release(caller.tenant_id, _id(hold_id), caller.key_id)))
+    return shapes.answer(_shown(holds.release(caller.tenant_id, shapes.id_named(hold_id, "hold"), caller.key_id)))
 
 
 def _shown(hold: Hold) -> dict[str, Any]:
@@ -74,11 +75,3 @@ def _shown(hold: Hold) -> dict[str, Any]:
         "released_at": hold.released_at,
         "released_by": hold.released_by,
     }
-
-
-def _id(text: str) -> UUID:
-    """What isn't an id names no hold."""
-    try:
-        return UUID(text)
-    except ValueError:
-        raise NotFound("this tenant has no such hold") from None

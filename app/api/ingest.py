@@ -9,13 +9,13 @@ import asyncio
 import os
 import re
 import time
-from typing import Final
+from typing import Final, TypeAlias
 from uuid import UUID
 
 from starlette.concurrency import run_in_threadpool
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
-from app import failpoints, metrics
+from app import failpoints, metrics, tracing
 from app.api.auth import cache
 from app.api.body import header, read
 from app.api.idempotency import Outcome, key_of
@@ -37,6 +37,10 @@ _TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 _POLL_SECONDS = (0.005, 0.01, 0.02, 0.05, 0.1)
 
 
+Answer: TypeAlias = tuple[int, bytes, list[tuple[bytes, bytes]]]
+"""Status, body and headers."""
+
+
 class Ingest:
     """The endpoint, with the door and the nudger that it uses."""
 
@@ -51,19 +55,29 @@ class Ingest:
         started = time.perf_counter()
         request_id = scope["state"]["request_id"]
         try:
-            status, body, headers = await self._take(scope, receive, request_id)
+            if tracing.is_on():
+                status, body, headers = await self._traced(scope, receive, request_id)
+            else:
+                status, body, headers = await self._take(scope, receive, request_id, trace(scope))
         except Exception as error:  # noqa: BLE001 - every failure has an answer
-            ours = as_ours(error)
-            metrics.ACCEPTED.labels(outcome=_outcome(ours)).inc()
-            await respond(ours, request_id, "POST /v1/memories")(scope, receive, send)
+            await _refused(error, request_id)(scope, receive, send)
             return
         metrics.ACK_SECONDS.observe(time.perf_counter() - started)
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": body})
 
-    async def _take(
-        self, scope: Scope, receive: Receive, request_id: str
-    ) -> tuple[int, bytes, list[tuple[bytes, bytes]]]:
+    async def _traced(self, scope: Scope, receive: Receive, request_id: str) -> Answer:
+        """The same under a span, whose context goes with the request."""
+        traced = tracing.request("ingest", trace(scope))
+        try:
+            answer = await self._take(scope, receive, request_id, traced.told)
+        except BaseException as error:
+            traced.end(error)
+            raise
+        traced.end()
+        return answer
+
+    async def _take(self, scope: Scope, receive: Receive, request_id: str, told: str) -> Answer:
         caller = await cache.caller(scope, "ingest")
         form = _form(scope)
         wait_seconds = _wait_seconds(scope)
@@ -79,7 +93,7 @@ class Ingest:
             memories=count,
             form=form,
             request_id=request_id,
-            trace=trace(scope),
+            trace=told,
             body=body,
             idempotency=outcome.under(key) if key is not None and outcome else None,
         )
@@ -124,6 +138,17 @@ class Ingest:
                 self._sizes.clear()
             self._sizes[tenant_id] = (now, size)
         return size
+
+
+def _refused(error: Exception, request_id: str) -> ASGIApp:
+    """The answer to a request that failed.
+
+    A name for the error in the frame that has caught it would keep the request, and so its connection, until Python
+    looks for cycles.
+    """
+    ours = as_ours(error)
+    metrics.ACCEPTED.labels(outcome=_outcome(ours)).inc()
+    return respond(ours, request_id, "POST /v1/memories")
 
 
 def _outcome(error: EbbingError) -> str:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from typing import Annotated, Any, Literal
-from uuid import UUID
 
 from fastapi import APIRouter, Depends, Query, Response
 
 from app.api import shapes
 from app.api.auth import Caller, needs
-from app.errors import FieldError, Invalid, NotFound
+from app.errors import FieldError, Invalid
 from app.services import jobs
 from app.store.jobs import Listed
 
@@ -40,13 +39,13 @@ def page(
 @router.get("/{job_id}", summary="One job")
 def get(caller: Maintainer, job_id: str) -> Response:
     """A job with its log: the last 200 lines, oldest first."""
-    return shapes.answer(_shown(jobs.get(caller.tenant_id, _id(job_id))))
+    return shapes.answer(_shown(jobs.get(caller.tenant_id, shapes.id_named(job_id, "job"))))
 
 
 @router.post("/{job_id}/cancel", summary="Cancel a job", status_code=202)
 def cancel(caller: Maintainer, job_id: str) -> Response:
     """It ends between two steps; what it has done stays."""
-    return shapes.answer(_shown(jobs.cancel(caller.tenant_id, _id(job_id))), 202)
+    return shapes.answer(_shown(jobs.cancel(caller.tenant_id, shapes.id_named(job_id, "job"))), 202)
 
 
 def _shown(job: Listed) -> dict[str, Any]:
@@ -55,11 +54,3 @@ def _shown(job: Listed) -> dict[str, Any]:
     if job.log is None:
         del shown["log"]
     return shown
-
-
-def _id(text: str) -> UUID:
-    """What isn't an id names no job."""
-    try:
-        return UUID(text)
-    except ValueError:
-        raise NotFound("this tenant has no such job") from None

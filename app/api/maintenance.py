@@ -164,7 +164,10 @@ def start_selftest(
 def start_expire(
     caller: Annotated[Caller, Depends(needs("maintain"))], body: Annotated[bytes, Depends(body_of)]
 ) -> Response:
-    """A job that sweeps, and removes what privacy allows no longer, from any tier; it can't be undone."""
+    """A job that sweeps, and removes what privacy allows no longer, from any tier; it can't be undone.
+
+    A dry run lists beside it, as `summaries`, which summaries of it would go too, or be made again.
+    """
     return _started(caller, expiry.KIND, decode(body, Due))
 
 
@@ -187,4 +190,7 @@ def _started(caller: Caller, kind: str, wanted: Due) -> Response:
     found = _PREVIEWS[kind](caller.tenant_id, wanted.as_of, after, wanted.limit)
     changes = [shapes.change(move) for move in found.moves]
     following = None if found.following is None else shapes.cursor_after(found.following)
-    return shapes.answer({"changes": changes, "counts": found.counts, "next_cursor": following})
+    told = {"changes": changes, "counts": found.counts, "next_cursor": following}
+    if kind == expiry.KIND:
+        told["summaries"] = [shapes.change(move) for move in found.summaries]
+    return shapes.answer(told)

@@ -17,7 +17,7 @@ from app.api.body import DATED, body_of
 from app.domain.memory import KINDS, NAME_MAX_CHARACTERS, Kind, decode_patch
 from app.domain.promotion import REASONS
 from app.domain.tiers import DECAY_TIERS
-from app.errors import FieldError, Invalid, NotFound
+from app.errors import FieldError, Invalid
 from app.services import bringing_back, history, live, memories, why
 from app.services.memories import Pending
 from app.services.why import Explained
@@ -149,10 +149,7 @@ def id_of(text: str) -> UUID:
     Raises:
         NotFound: It isn't an id, so it names no memory.
     """
-    try:
-        return UUID(text)
-    except ValueError:
-        raise NotFound("this tenant has no such memory") from None
+    return shapes.id_named(text, "memory")
 
 
 def _shown(caller: Caller, found: Stored | Pending, as_of: datetime | None = None) -> Response:

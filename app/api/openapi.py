@@ -21,7 +21,7 @@ from app.domain.hold import NewHold
 from app.domain.memory import MemoryIn, MemoryPatch
 from app.domain.privacy.erasure import NewErasure
 from app.domain.privacy.export import NewExport
-from app.domain.privacy.requests import Denial, NewRequest
+from app.domain.privacy.requests import Denial, Ground, NewRequest
 from app.domain.recall.request import Recalled, RecallRequest
 from app.domain.retrieval.request import SearchRequest, SearchResult
 from app.domain.supersession import NewSupersession
@@ -52,6 +52,7 @@ _BODIES = {
     ("/v1/privacy/exports", "post"): NewExport,
     ("/v1/privacy/requests", "post"): NewRequest,
     ("/v1/privacy/requests/{request_id}/deny", "post"): Denial,
+    ("/v1/privacy/memories/{memory_id}/anonymise", "post"): Ground,
     ("/v1/policy", "put"): PolicyChange,
     ("/v1/admin/tenants", "post"): NewTenant,
     ("/v1/admin/keys", "post"): NewKey,
@@ -59,7 +60,11 @@ _BODIES = {
     ("/v1/admin/dead-letters/discard", "post"): DiscardMany,
     ("/v1/admin/dead-letters/{letter_id}/discard", "post"): Discard,
 }
-_BARE = {("/v1/memories/{memory_id}/touch", "post"), ("/v1/schedule/{name}/run", "post")}
+_BARE = {
+    ("/v1/memories/{memory_id}/touch", "post"),
+    ("/v1/schedule/{name}/run", "post"),
+    ("/v1/privacy/memories/{memory_id}/anonymise", "post"),
+}
 """Routes whose body may be left out."""
 _OPEN = ("/healthz", "/readyz", "/metrics")
 _TEMPLATE = "#/components/schemas/{name}"

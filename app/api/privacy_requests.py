@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from datetime import MAXYEAR, MINYEAR, UTC, datetime, timedelta
-from typing import Annotated
-from uuid import UUID
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Response
 
@@ -13,9 +12,9 @@ from app.api import shapes
 from app.api.auth import Caller, needs
 from app.api.body import body_of, decode
 from app.api.memories import Moment
-from app.domain.privacy.requests import Denial, NewRequest
-from app.errors import FieldError, Invalid, NotFound
-from app.services import anonymising, privacy_requests
+from app.domain.privacy.requests import Denial, Ground, NewRequest, Request
+from app.errors import FieldError, Invalid
+from app.services import anonymising, deadlines, privacy_requests
 
 router = APIRouter(prefix="/v1/privacy/requests", tags=["privacy"])
 keeping = APIRouter(prefix="/v1/privacy/memories", tags=["privacy"])
@@ -29,7 +28,7 @@ Guardian = Annotated[Caller, Depends(needs("privacy"))]
 @router.post("", summary="Enter a request that came by another way", status_code=201)
 def enter(caller: Guardian, body: Annotated[bytes, Depends(body_of)]) -> Response:
     """Such as a correction asked for by mail. Erasures and exports of the API are entered by themselves."""
-    return shapes.answer(privacy_requests.enter(caller.tenant_id, decode(body, NewRequest)), 201)
+    return shapes.answer(_shown(privacy_requests.enter(caller.tenant_id, decode(body, NewRequest))), 201)
 
 
 @router.get("", summary="List requests, those received last first")
@@ -40,10 +39,13 @@ def page(
     limit: Annotated[int, Query(ge=1, le=PAGE_MAX)] = 50,
     cursor: str | None = None,
 ) -> Response:
-    """By cursor; with `only_open` those that aren't answered. Nothing says whom they are about."""
+    """By cursor; with `only_open` those that aren't answered, and the days that they have left.
+
+    Nothing says whom they are about.
+    """
     found = privacy_requests.page(caller.tenant_id, shapes.place_in_cursor(cursor), limit, is_open=only_open)
     following = shapes.cursor_at(found[-1].received_at, found[-1].request_id) if len(found) == limit else None
-    return shapes.answer({"requests": found, "next_cursor": following})
+    return shapes.answer({"requests": [_shown(each) for each in found], "next_cursor": following})
 
 
 @router.get("/summary", summary="Numbers of requests, by nature and law")
@@ -63,37 +65,39 @@ def summary(caller: Guardian, *, after: Moment | None = None, before: Moment | N
 @router.post("/{request_id}/confirm", summary="Note that a request was confirmed")
 def confirm(caller: Guardian, request_id: str) -> Response:
     """That whoever asked was told that it has come; the first time counts."""
-    return shapes.answer(privacy_requests.confirm(caller.tenant_id, _id(request_id)))
+    return shapes.answer(_shown(privacy_requests.confirm(caller.tenant_id, shapes.id_named(request_id, "request"))))
 
 
 @router.post("/{request_id}/deny", summary="Deny a request")
 def deny(caller: Guardian, request_id: str, body: Annotated[bytes, Depends(body_of)]) -> Response:
     """With the ground, which is kept. 409 where it is answered, or is an erasure that goes on."""
     given = decode(body, Denial)
-    answered = privacy_requests.answer(caller.tenant_id, _id(request_id), "denied", given.basis, caller.key_id)
-    return shapes.answer(answered)
+    answered = privacy_requests.answer(
+        caller.tenant_id, shapes.id_named(request_id, "request"), "denied", given.basis, caller.key_id
+    )
+    return shapes.answer(_shown(answered))
 
 
 @router.post("/{request_id}/complete", summary="Note that a request is done")
 def complete(caller: Guardian, request_id: str) -> Response:
     """409 where it is answered, or is an erasure that goes on."""
-    return shapes.answer(privacy_requests.answer(caller.tenant_id, _id(request_id), "done", None, caller.key_id))
+    done = privacy_requests.answer(
+        caller.tenant_id, shapes.id_named(request_id, "request"), "done", None, caller.key_id
+    )
+    return shapes.answer(_shown(done))
 
 
 @keeping.post("/{memory_id}/anonymise", summary="Make a memory anonymous that a legal ground keeps")
-def anonymise(caller: Guardian, memory_id: str) -> Response:
+def anonymise(caller: Guardian, memory_id: str, body: Annotated[bytes, Depends(body_of)]) -> Response:
     """Its labels are emptied, and what is personal in its text is replaced by `[kind]`; an erasure then leaves it.
 
     It can't be undone. 409 where it is under a legal hold, or in cold storage. What no pattern and no label names isn't
-    found: read the answer.
+    found: read the answer. The report of the person's erasure tells how many are kept so, and on what `ground`.
     """
-    done = anonymising.anonymise(caller.tenant_id, _id(memory_id, "memory"), caller.key_id)
+    given = decode(body or b"{}", Ground)
+    done = anonymising.anonymise(caller.tenant_id, shapes.id_named(memory_id, "memory"), caller.key_id, given.ground)
     return shapes.answer({"id": memory_id, "text": done.text, "removed": done.removed})
 
 
-def _id(text: str, noun: str = "request") -> UUID:
-    """What isn't an id names nothing."""
-    try:
-        return UUID(text)
-    except ValueError:
-        raise NotFound(f"this tenant has no such {noun}") from None
+def _shown(each: Request) -> dict[str, Any]:
+    return asdict(each) | {"days_left": deadlines.days_left(each, datetime.now(UTC))}

@@ -13,7 +13,7 @@ import msgspec
 from fastapi import Response
 
 from app.domain.dynamics.state import FAR_SECONDS
-from app.errors import FieldError, Invalid
+from app.errors import FieldError, Invalid, NotFound
 from app.services.live import Live
 from app.services.memories import Pending
 from app.services.previews import Move
@@ -82,6 +82,18 @@ def part_in_cursor(cursor: str) -> tuple[str, UUID]:
         return held[16:].decode(), UUID(bytes=held[:16])
     except (ValueError, binascii.Error):
         raise Invalid(errors=[FieldError("cursor", "isn't one that a list has given")]) from None
+
+
+def id_named(text: str, noun: str) -> UUID:
+    """An id in a path.
+
+    Raises:
+        NotFound: It isn't one, so it names nothing.
+    """
+    try:
+        return UUID(text)
+    except ValueError:
+        raise NotFound(f"this tenant has no such {noun}") from None
 
 
 def memory(found: Stored | Pending, live: Mapping[UUID, Live]) -> dict[str, Any]:

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import asdict
+from hmac import compare_digest
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Response
+from fastapi import APIRouter, Depends, Request, Response
 from fastapi.responses import PlainTextResponse
-from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, CollectorRegistry, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
+from prometheus_client import CONTENT_TYPE_LATEST
+from starlette.concurrency import run_in_threadpool
 
-from app import metrics
-from app.api import shapes
-from app.api.auth import Caller, needs
+from app.api import exposition, shapes
+from app.api.auth import Caller, cache, needs
+from app.errors import NotFound
 from app.services import health, stats
-from app.services.passing import is_passing
-from app.services.steps import STEPS
+from app.settings import settings
 
 router = APIRouter(tags=["status"])
 
@@ -47,61 +45,22 @@ def of_tenant(caller: Annotated[Caller, Depends(needs("read"))]) -> Response:
 
 
 @router.get("/metrics", summary="Metrics for Prometheus", response_class=PlainTextResponse)
-def prometheus() -> Response:
-    """The process's own metrics, the workers' counters, and what waits in each lane."""
-    registry = CollectorRegistry()
-    registry.register(_Shared())
-    text = generate_latest(REGISTRY) + generate_latest(registry)
-    return Response(text, media_type=CONTENT_TYPE_LATEST)
+async def prometheus(request: Request) -> Response:
+    """The process's own metrics, the workers' counters, and what waits in each lane.
+
+    Open, unless `EBBING_METRICS_TOKEN` is set: then it takes that, or an API key of scope `admin`.
+    """
+    if not settings().metrics_enabled:
+        raise NotFound("metrics are off: EBBING_METRICS_ENABLED")
+    if not _has_token(request):
+        await cache.caller(request.scope, "admin")
+    return Response(await run_in_threadpool(exposition.text), media_type=CONTENT_TYPE_LATEST)
 
 
-class _Shared(Collector):
-    """What is known from Redis and PostgreSQL; left out, and said so, while they are away."""
-
-    def collect(self) -> Iterator[Metric]:
-        reachable = GaugeMetricFamily("ebbing_stores_reachable", "Whether PostgreSQL and Redis answered this scrape.")
-        try:
-            found = list(self._asked())
-        except Exception as error:
-            if not is_passing(error):
-                raise
-            found = []
-        reachable.add_metric([], float(bool(found)))
-        yield reachable
-        yield from found
-
-    def _asked(self) -> Iterator[Metric]:
-        counted = metrics.counts()
-        for name, description in metrics.WORK.items():
-            yield CounterMetricFamily(f"ebbing_{name}", description, value=counted[name])
-        depth = GaugeMetricFamily("ebbing_lane_depth", "What waits in a lane.", labels=["lane"])
-        age = GaugeMetricFamily(
-            "ebbing_lane_oldest_age_seconds", "Age of the oldest that waits in a lane.", labels=["lane"]
-        )
-        for name, lane in stats.of_lanes().items():
-            depth.add_metric([name], lane.depth)
-            age.add_metric([name], lane.oldest_age_seconds)
-        silent = GaugeMetricFamily(
-            "ebbing_lane_silent_seconds", "Since a lane's worker was last heard of.", labels=["lane"]
-        )
-        for name, seconds in health.heartbeat_ages().items():
-            if seconds is not None:
-                silent.add_metric([name], seconds)
-        yield from (depth, age, silent)
-        yield from _nights()
-
-
-def _nights() -> Iterator[Metric]:
-    """How the last nights of all tenants went; no label names one."""
-    found = stats.nights()
-    for name, description, value in (
-        ("overdue_seconds", "Since the night was due that is overdue for longest.", found.overdue_seconds),
-        ("late_seconds", "How late the latest of the tenants' last nights began.", found.late_seconds),
-        ("seconds", "How long the longest of the tenants' last nights took.", found.seconds),
-        ("cut_short", "Tenants whose last night was cut short.", found.cut_short),
-    ):
-        yield GaugeMetricFamily(f"ebbing_night_{name}", description, value=value)
-    failed = GaugeMetricFamily("ebbing_night_failed", "Tenants whose last night failed at a step.", labels=["step"])
-    for step, tenants in {**dict.fromkeys(STEPS, 0), **found.failed}.items():
-        failed.add_metric([step], tenants)
-    yield failed
+def _has_token(request: Request) -> bool:
+    """Whether the token of metrics was given, or none is wanted."""
+    token = settings().metrics_token
+    if token is None:
+        return True
+    scheme, _, given = request.headers.get("authorization", "").partition(" ")
+    return scheme.lower() == "bearer" and compare_digest(given.strip().encode(), token.get_secret_value().encode())

@@ -12,7 +12,6 @@ from app.api import shapes
 from app.api.auth import Caller, needs
 from app.api.body import body_of, decode
 from app.domain.supersession import NewSupersession, Status
-from app.errors import NotFound
 from app.services import supersede
 from app.store.supersessions import Relation
 
@@ -55,19 +54,23 @@ def make(caller: Writer, body: Annotated[bytes, Depends(body_of)]) -> Response:
 @router.post("/{supersession_id}/approve", summary="Let a proposal hold")
 def approve(caller: Writer, supersession_id: str) -> Response:
     """From now on searches show the newer memory alone. What was rejected may be approved as well."""
-    return shapes.answer(_shown(supersede.approve(caller.tenant_id, _id(supersession_id), caller.key_id)))
+    return shapes.answer(
+        _shown(supersede.approve(caller.tenant_id, shapes.id_named(supersession_id, "supersession"), caller.key_id))
+    )
 
 
 @router.post("/{supersession_id}/reject", summary="Refuse a proposal")
 def reject(caller: Writer, supersession_id: str) -> Response:
     """It isn't proposed again; 409 for one that holds, which DELETE takes back."""
-    return shapes.answer(_shown(supersede.reject(caller.tenant_id, _id(supersession_id), caller.key_id)))
+    return shapes.answer(
+        _shown(supersede.reject(caller.tenant_id, shapes.id_named(supersession_id, "supersession"), caller.key_id))
+    )
 
 
 @router.delete("/{supersession_id}", summary="Take a supersession back", status_code=204)
 def undo(caller: Writer, supersession_id: str) -> Response:
     """The older memory is current again, unless something else supersedes it. Safe to repeat."""
-    supersede.undo(caller.tenant_id, _id(supersession_id), caller.key_id)
+    supersede.undo(caller.tenant_id, shapes.id_named(supersession_id, "supersession"), caller.key_id)
     return Response(status_code=204)
 
 
@@ -79,11 +82,3 @@ def _shown(found: Relation) -> dict[str, Any]:
         "supersedes": {"id": shown.pop("superseded_id"), "text": shown.pop("superseded_text")},
         **shown,
     }
-
-
-def _id(text: str) -> UUID:
-    """What isn't an id names no supersession."""
-    try:
-        return UUID(text)
-    except ValueError:
-        raise NotFound("this tenant has no such supersession") from None

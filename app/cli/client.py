@@ -142,10 +142,6 @@ class Api:
             raise self._unreachable(error) from None
         return size
 
-    def text(self, path: str) -> str:
-        """A page that needs no key, as it is; raises as `call` does."""
-        return self._send(self._client.build_request("GET", path), repeatable=True).text
-
     def page(self, path: str) -> str:
         """A page that needs a key, as it is; raises as `call` does."""
         given = {"Authorization": f"Bearer {self._key()}"}

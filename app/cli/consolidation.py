@@ -23,6 +23,7 @@ router.add_typer(
         "ebbing consolidation runs",
         "ebbing consolidation merges --status waiting",
         "ebbing consolidation approve ID",
+        "ebbing consolidation lineage ID",
         "ebbing consolidation undo ID",
     ),
 )
@@ -94,6 +95,37 @@ def show(merge_id: Id, url: Url = None, as_json: AsJson = False) -> None:
         typer.echo(f"  {'kept  ' if each['kept'] else 'source'}  {plain(each['id'])}  {plain(each['text'])}")
     summary = found["summary"]
     typer.echo(f"summary ({summary['method']}): {plain(summary['text'])}" if summary else "there is no summary")
+
+
+@consolidation.command(epilog=examples("ebbing consolidation lineage ID", "ebbing consolidation lineage ID --json"))
+def lineage(
+    memory_id: Annotated[str, typer.Argument(help="The memory's id.", metavar="ID")],
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show what a memory was made of, and what was made of it."""
+    from urllib.parse import quote
+
+    from app.cli.client import Api
+
+    with Api(find(url)) as api:
+        found = api.call("GET", f"/v1/memories/{quote(memory_id, safe='')}/lineage").body
+    if as_json:
+        print_json(found)
+        return
+    if found["made_from"] is not None:
+        _show_lineage("made", found["made_from"])
+    for merge in found["merged_into"]:
+        _show_lineage("taken", merge)
+    if found["made_from"] is None and not found["merged_into"]:
+        typer.echo(f"{plain(found['id'])} was made of no others, and nothing was made of it")
+
+
+def _show_lineage(part: str, merge: dict[str, Any]) -> None:
+    into = f", summary {plain(merge['summary_id'])}" if merge["summary_id"] else ""
+    typer.echo(f"{part} by merge {plain(merge['id'])} ({merge['action']}, {_status(merge)}{into})")
+    for each in merge["memories"]:
+        typer.echo(f"  {each['part']:<6}  {plain(each['id'])}")
 
 
 @consolidation.command(epilog=examples("ebbing consolidation approve ID"))

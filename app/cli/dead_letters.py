@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from app.cli.failures import Code, Commands, Failure
-from app.cli.output import AsJson, Url, examples, plain, print_json, print_table
+from app.cli.output import AsJson, Url, confirm, examples, plain, print_json, print_table, so_many
 from app.cli.place import find
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def show(letter_id: Id, tenant: Tenant = None, url: Url = None, as_json: AsJson 
     if as_json:
         print_json(found)
         return
-    for name, value in found.items():
+    for name, value in (found | {"replayable": "yes" if found.get("replayable") else "no"}).items():
         if value not in (None, []):
             typer.echo(f"{plain(name):<16}{plain(', '.join(value) if isinstance(value, list) else value)}")
 
@@ -155,8 +155,8 @@ def _check_choice(letter_id: str | None, reason: str | None, stage: str | None) 
 def _confirm(api: Api, reason: str | None, stage: str | None, tenant: str | None) -> None:
     wanted = {"reason": reason, "stage": stage, "limit": 1}
     params = {name: value for name, value in (wanted | _of(tenant)).items() if value is not None}
-    many = sum(row["count"] for row in api.call("GET", PATH, params=params).body["reasons"])
-    typer.confirm(f"Delete what {many} dead letters hold? It can't be undone.", abort=True, err=True)
+    count = sum(row["count"] for row in api.call("GET", PATH, params=params).body["reasons"])
+    confirm(f"Delete what {so_many(count, 'dead letter holds', 'dead letters hold')}? It can't be undone.")
 
 
 def _repeat(api: Api, path: str, body: dict[str, Any], tenant: str | None, did: str) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -22,6 +22,7 @@ from app.cli.place import Place, configuration, noted
 from app.cli.run import announced, lay_out, show, tell
 
 if TYPE_CHECKING:
+    from app.cli.tour import Report
     from app.settings import Settings
     from app.supervisor import Event, Service
 
@@ -38,8 +39,10 @@ def demo(
 ) -> None:
     """Show what Ebbing does, with a year of an invented team's memories. Takes about half a minute.
 
-    Runs the whole service in a temporary folder, over HTTP like any client, and leaves nothing behind.
+    Runs the whole service in a temporary folder, over HTTP like any client, lets a made-up month pass in another one,
+    and leaves nothing behind.
     """
+    from app.cli import report, simulate
     from app.supervisor import lock_home
 
     with temporary_home(keep=keep) as home, lock_home(home) as locked:
@@ -53,23 +56,30 @@ def demo(
                 "redis_url": None,
             }
         )
-        _tour(config, locked, as_json=as_json)
+        found, start_seconds = _tour(config, locked, as_json=as_json)
         if keep:
             show(f"Kept: ebbing run --home {shlex.quote(str(locked))}", err=as_json)
+    if not as_json:
+        show("A month passes …", err=True)
+    outcomes = simulate.month(quiet=as_json)
+    if not as_json:
+        report.show_month(outcomes)
+        return
+    print_json({**_told(found, start_seconds), "month": [simulate.shown(one) for one in outcomes]})
 
 
-def _tour(config: Settings, home: Path, *, as_json: bool) -> None:
+def _tour(config: Settings, home: Path, *, as_json: bool) -> tuple[Report, float]:
     """Run the service in this thread, as a supervisor must, and the tour in another."""
     from app.supervisor import Supervisor, What
 
     began = time.monotonic()
     service = lay_out(config, home)
-    ended: list[Exception | None] = []
+    ended: list[Exception | tuple[Report, float]] = []
 
     def visit() -> None:
+        seconds = time.monotonic() - began
         try:
-            _visit(service, home, time.monotonic() - began, rated=config.has_provider, as_json=as_json)
-            ended.append(None)
+            ended.append((_visit(service, home, seconds, rated=config.has_provider, as_json=as_json), seconds))
         except Exception as error:  # noqa: BLE001 - carried over to the main thread
             ended.append(error)
         finally:
@@ -90,30 +100,29 @@ def _tour(config: Settings, home: Path, *, as_json: bool) -> None:
         code = supervisor.run()
     if visitor.ident is not None:
         visitor.join(LET_GO_SECONDS)
-    if ended and ended[0] is not None:
-        raise ended[0]
-    if not ended or code:
+    if not ended or (code and not isinstance(ended[0], Exception)):
         raise Failure("the demo was stopped before its end" if not code else "the service didn't keep running")
+    if isinstance(ended[0], Exception):
+        raise ended[0]
+    return ended[0]
 
 
-def _visit(service: Service, home: Path, start_seconds: float, *, rated: bool, as_json: bool) -> None:
+def _visit(service: Service, home: Path, start_seconds: float, *, rated: bool, as_json: bool) -> Report:
     from app.cli import report, tour
 
     place = Place(service.api_url, noted(home / "api-key"))
     found = tour.walk(place, rated=rated, quiet=as_json)
-    if as_json:
-        print_json(
-            {
-                "start_seconds": round(start_seconds, 3),
-                **asdict(found),
-                "found": found.found,
-                "wrong": found.wrong,
-            }
-        )
-    else:
+    if not as_json:
         report.show_report(found, start_seconds)
     if found.wrong:
+        if as_json:
+            print_json(_told(found, start_seconds))
         raise Failure("the demo didn't go as it should: " + "; ".join(found.wrong))
+    return found
+
+
+def _told(found: Report, start_seconds: float) -> dict[str, Any]:
+    return {"start_seconds": round(start_seconds, 3), **asdict(found), "found": found.found, "wrong": found.wrong}
 
 
 @contextmanager

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import re
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 from app.cli.failures import Code, Failure
-from app.cli.output import AsJson, Url, console, examples, plain, print_json
+from app.cli.output import AsJson, Url, console, examples, plain, print_json, so_many
 from app.cli.place import configuration, find, noted
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ SUPPORTED = {(3, 11), (3, 12)}
 OTHERS_MAY_READ = 0o006
 OTHERS_MAY_ANYTHING = 0o077
 LATE_SECONDS = 60
-SILENCE = re.compile(r'^ebbing_lane_silent_seconds\{lane="([^"]+)"\} (\S+)$', re.MULTILINE)
 
 
 @router.command(epilog=examples("ebbing doctor", "EBBING_HOME=/srv/ebbing ebbing doctor", "ebbing doctor --json"))
@@ -61,10 +60,11 @@ def _findings(url: str | None) -> Iterator[Finding]:
         yield from checkup.postgresql()
         yield from checkup.embedding_spaces()
         yield from checkup.missing_dynamics()
+        yield from checkup.cold_keys()
     yield from checkup.cold_storage(config)
     if config.redis_url is not None:
         yield from checkup.redis()
-        yield from checkup.lanes()
+        yield from checkup.processes()
     with Api(find(url)) as api:
         yield from _service(api)
 
@@ -114,12 +114,10 @@ def _service(api: Api) -> Iterator[Finding]:
         level: Level = "ok" if dependency.get("well") else "fail"
         yield Finding(f"api: {dependency.get('name')}", level, str(dependency.get("detail", "")))
     yield from _tenant(api)
-    if configuration().redis_url is None:  # else they were asked for directly
-        yield from _heartbeats(api)
 
 
 def _tenant(api: Api) -> Iterator[Finding]:
-    """The key, and what of its tenant waits or failed."""
+    """The key, what of its tenant waits or failed, and the processes."""
     from app.services.checkup import Finding
 
     try:
@@ -129,7 +127,9 @@ def _tenant(api: Api) -> Iterator[Finding]:
         return
     yield Finding("api key", "ok", "valid")
     if letters := stats.get("dead_letters"):
-        yield Finding("dead letters", "warn", f"{letters} memories couldn't be stored and are kept apart")
+        wait = so_many(letters, "waits", "wait")
+        detail = f"{wait} for a decision: `ebbing dead-letters` says what couldn't be done, and why"
+        yield Finding("dead letters", "warn", detail)
     space = stats.get("embedding_space")
     if space and not space["is_settings"]:
         detail = f"memories are searched by {space['model']}, the settings name another: run `ebbing reembed`"
@@ -138,20 +138,14 @@ def _tenant(api: Api) -> Iterator[Finding]:
         if lane["depth"] and lane["oldest_age_seconds"] > LATE_SECONDS:
             detail = f"{lane['depth']} wait, the oldest for {lane['oldest_age_seconds']:.0f} s"
             yield Finding(f"lane {name}", "warn", detail)
+    if configuration().redis_url is None:  # else they were asked for directly
+        yield from _heartbeats(stats.get("silent_seconds", {}))
 
 
-def _heartbeats(api: Api) -> Iterator[Finding]:
-    """When each lane's worker was last heard of, as the API knows it."""
-    from app.queues import LANES
+def _heartbeats(silent: dict[str, float | None]) -> Iterator[Finding]:
+    """When each lane's worker, and beat, was last heard of, as the API knows it."""
     from app.services import checkup
 
-    try:
-        heard = {lane: float(seconds) for lane, seconds in SILENCE.findall(api.text("/metrics"))}
-    except Failure:
-        return
-    for lane in LANES:
-        if lane in heard:
-            yield checkup.lane(lane, heard[lane])
-        else:
-            detail = f"not heard of yet: it may be starting, else start `ebbing worker --lane {lane}`"
-            yield checkup.Finding(f"lane {lane}", "warn", detail)
+    for source, seconds in silent.items():
+        found = checkup.process(source, seconds)
+        yield replace(found, level="warn") if seconds is None else found  # it may be starting

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from app.cli.moments import METAVAR, moment
-from app.cli.output import AsJson, Url, examples, plain, print_json
+from app.cli.output import AsJson, Url, confirm, examples, plain, print_json, so_many
 from app.cli.place import find
 
 router = typer.Typer()
@@ -76,17 +76,18 @@ def erase(
             if dry_run:
                 print_json(would) if as_json else typer.echo(f"Would hide {_many(would)} at once, and {_when(would)}.")
                 return
-            typer.confirm(f"Hide {_many(would)} at once, and {_when(would)}?", abort=True, err=True)
+            confirm(f"Hide {_many(would)} at once, and {_when(would)}?")
         done = api.call("POST", PATH, json=body).body
     if as_json:
         print_json(done)
     else:
-        typer.echo(f"{plain(done['erasure_id'])} has hidden {done['hidden']} memories; it will {_when(done)}.")
+        hidden = so_many(done["hidden"], "memory", "memories")
+        typer.echo(f"{plain(done['erasure_id'])} has hidden {hidden}; it will {_when(done)}.")
 
 
 def _many(would: dict[str, Any]) -> str:
-    many = f"{would['memories']} {'memory' if would['memories'] == 1 else 'memories'}"
-    return many + (f" ({would['held']} under legal hold, erased once that is released)" if would["held"] else "")
+    held = f" ({would['held']} under legal hold, erased once that is released)" if would["held"] else ""
+    return so_many(would["memories"], "memory", "memories") + held
 
 
 def _when(would: dict[str, Any]) -> str:

@@ -10,7 +10,7 @@ import typer
 
 from app.cli.failures import Code, Failure
 from app.cli.jobs import follow
-from app.cli.output import AsJson, Url, examples, plain, print_json
+from app.cli.output import AsJson, Url, confirm, examples, plain, print_json
 from app.cli.place import find
 
 if TYPE_CHECKING:
@@ -24,20 +24,25 @@ router = typer.Typer()
 
 @router.command(
     epilog=examples(
+        "ebbing export ann --dry-run",
         "ebbing export ann --output ann.zip",
         "ebbing export ann --kind portable --law gdpr --output ann.zip",
-        "ebbing export ann --output ann.zip --json",
+        "ebbing export ann --output ann.zip --yes --json",
     )
 )
 def export(
     subject: Annotated[str, typer.Argument(help="On whom.", metavar="SUBJECT")],
     *,
-    output: Annotated[Path, typer.Option("--output", "-o", help="The zip to write; it mustn't be there.")],
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="The zip to write; it mustn't be there.")
+    ] = None,
     kind: Annotated[
         str, typer.Option("--kind", help="access: all that is held; portable: what was given, to be taken elsewhere.")
     ] = "access",
     law: Annotated[str, typer.Option("--law", help="Asked under: user, gdpr or ccpa.")] = "user",
     reason: Annotated[str | None, typer.Option("--reason", help="Why; kept until the export expires.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell how much is held.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Don't ask.")] = False,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
@@ -47,10 +52,20 @@ def export(
     """
     from app.cli.client import Api
 
+    if dry_run:
+        with Api(find(url)) as api:
+            found = _held(api, subject)
+        print_json(found) if as_json else typer.echo(f"Would export {_in_words(subject, found)}.")
+        return
+    if output is None:
+        raise Failure("where is it to be written? give --output, or --dry-run", Code.USAGE)
     if output.exists():
         raise Failure(f"{output} is there already: name another file", Code.USAGE)
     body: dict[str, Any] = {"subject": subject, "kind": kind, "law": law} | ({"reason": reason} if reason else {})
     with Api(find(url), patience_seconds=PATIENCE_SECONDS) as api:
+        if not yes:
+            many = _in_words(subject, _held(api, subject))
+            confirm(f"Export {many} to {output}, for whoever can read that file?")
         asked = api.call("POST", PATH, json=body).body
         follow(api, asked["job_id"], quiet=as_json)
         made = api.call("GET", f"{PATH}/{asked['id']}").body
@@ -62,6 +77,21 @@ def export(
         return
     counts = ", ".join(f"{lines} {plain(name.removesuffix('.jsonl'))}" for name, lines in made["counts"].items())
     typer.echo(f"{output}: {size:,} bytes ({counts or 'nothing is held'})")
+
+
+def _held(api: Api, subject: str) -> dict[str, Any]:
+    """How much there is to export."""
+    from urllib.parse import quote
+
+    found: dict[str, Any] = api.call("GET", f"/v1/subjects/{quote(subject, safe='')}").body
+    return found
+
+
+def _in_words(subject: str, found: dict[str, Any]) -> str:
+    tiers = ", ".join(f"{count} {tier}" for tier, count in found["memories"].items())
+    more = {"hidden": "hidden", "held": "under legal hold", "exports": "exports", "open_erasures": "open erasures"}
+    others = "; ".join(f"{found[name]} {words}" for name, words in more.items() if found[name])
+    return f"memories about {plain(subject)}: {tiers}{f' ({others})' if others else ''}"
 
 
 def _save(api: Api, path: str, output: Path) -> int:

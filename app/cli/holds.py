@@ -9,7 +9,7 @@ import typer
 
 from app.cli.failures import Code, Commands, Failure
 from app.cli.moments import METAVAR, moment
-from app.cli.output import AsJson, Url, examples, plain, print_json, print_table
+from app.cli.output import AsJson, Url, confirm, examples, plain, print_json, print_table
 from app.cli.place import find
 
 router = typer.Typer()
@@ -31,8 +31,8 @@ Labels = list[str] | None
 
 @hold.command(
     epilog=examples(
-        "ebbing hold place ID ID --reason 'case 17'",
-        "ebbing hold place --subject orla --reason 'case 17'",
+        "ebbing hold place ID ID --reason 'case 17' --yes",
+        "ebbing hold place --subject orla --reason 'case 17' --dry-run",
         "ebbing hold place --category health --after 2026-01-01 --before 2026-04-01 --reason 'audit of spring'",
     )
 )
@@ -57,6 +57,8 @@ def place(
     before: Annotated[
         str | None, typer.Option("--before", callback=moment, metavar=METAVAR, help="That happened earlier.")
     ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count what it would be on.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Don't ask.")] = False,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
@@ -69,13 +71,19 @@ def place(
     body = {name: value for name, value in wanted.items() if value}
     if not body:
         raise Failure("what is to be held? give ids of memories, --subject, or another condition", Code.USAGE)
+    later = "" if memory_ids else ", and what comes later and meets its conditions"
     with Api(find(url)) as api:
+        if dry_run or not yes:
+            counted = api.call("POST", PATH, json=body | {"reason": reason, "dry_run": True}).body
+            if dry_run:
+                print_json(counted) if as_json else typer.echo(f"Would hold {_many(counted)}.")
+                return
+            confirm(f"Hold {_many(counted)}{later}, until it is released?")
         placed = api.call("POST", PATH, json=body | {"reason": reason}).body
         found = placed if as_json else api.call("GET", _path(placed["id"])).body
     if as_json:
         print_json(placed)
     else:
-        later = "" if memory_ids else ", and what comes later and meets its conditions"
         typer.echo(f"{plain(found['id'])} holds {_many(found)}{later}")
 
 
@@ -135,7 +143,7 @@ def release(
         if not yes:
             found = api.call("GET", _path(hold_id)).body
             question = f"Release the hold of {_day(found['placed_at'])} ({plain(found['reason'])}) on {_many(found)}?"
-            typer.confirm(question, abort=True, err=True)
+            confirm(question)
         done = api.call("POST", f"{_path(hold_id)}/release").body
     if as_json:
         print_json(done)
@@ -162,7 +170,7 @@ def _on(found: dict[str, Any]) -> str:
 
 def _many(found: dict[str, Any]) -> str:
     many = f"{found['memories']} {'memory' if found['memories'] == 1 else 'memories'}"
-    return many + (f" (and {found['hidden']} deleted before)" if found["hidden"] else "")
+    return many + (f" (and {found['hidden']} that are hidden to be erased)" if found["hidden"] else "")
 
 
 def _day(moment: str | None) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from app.cli.failures import Code, Failure
-from app.cli.output import AsJson, Step, Url, examples, print_json, progress
+from app.cli.output import AsJson, Step, Url, examples, print_json, progress, so_many
 from app.cli.place import find
 
 if TYPE_CHECKING:
@@ -83,7 +83,8 @@ def ingest(
         print_json(summary)
         return
     rate = memories / max(sent, 1e-3)
-    typer.echo(f"{memories:,} memories accepted in {requests:,} requests, {sent:.1f} s ({rate:,.0f}/s)")
+    accepted = f"{so_many(memories, 'memory', 'memories')} accepted in {so_many(requests, 'request', 'requests')}"
+    typer.echo(f"{accepted}, {sent:.1f} s ({rate:,.0f}/s)")
     if wait:
         typer.echo(f"all searchable after {summary['searchable_seconds']:.1f} s")
 

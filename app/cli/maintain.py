@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from textwrap import shorten
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NoReturn
 
 import typer
@@ -11,7 +12,7 @@ import typer
 from app.cli.failures import Code, Commands, Failure
 from app.cli.jobs import follow
 from app.cli.moments import METAVAR, moment
-from app.cli.output import AsJson, Url, examples, plain, print_json, print_table, progress
+from app.cli.output import AsJson, Url, confirm, examples, plain, print_json, print_table, progress
 from app.cli.place import find
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 PATIENCE_SECONDS: Final = 60.0
 PAGE: Final = 1000
 SHOWN: Final = 50
+TEXT_CHARACTERS: Final = 60
 Level = Literal["light", "medium", "aggressive"]
 _TIERS: Final = ("active", "archived", "cold", "deleted")
 
@@ -101,7 +103,7 @@ def delete(
 ) -> None:
     """Delete for good what is in cold storage and fulfils every condition, as each night does. It can't be undone."""
     if not dry_run and not yes:
-        typer.confirm("Delete for good what `--dry-run` lists? It can't be undone.", abort=True, err=True)
+        confirm("Delete for good what `--dry-run` lists? It can't be undone.")
     _run("delete", dry_run=dry_run, as_of=as_of, wait=wait, url=url, as_json=as_json)
 
 
@@ -117,7 +119,7 @@ def expire(
 ) -> None:
     """Delete for good what the policy's privacy allows no longer, as each night does. It can't be undone."""
     if not dry_run and not yes:
-        typer.confirm("Delete for good what `--dry-run` lists? It can't be undone.", abort=True, err=True)
+        confirm("Delete for good what `--dry-run` lists? It can't be undone.")
     _run("expire", dry_run=dry_run, as_of=as_of, wait=wait, url=url, as_json=as_json)
 
 
@@ -199,22 +201,39 @@ def _show_groups(found: dict[str, Any], *, as_json: bool) -> None:
     changes = found["changes"]
     if changes:
         rows = [
-            (each["action"], len(each["memories"]), len(each["kept"]), "yes" if each["waits"] else "", each["why"])
+            (
+                each["action"],
+                len(each["memories"]),
+                len(each["kept"]),
+                "yes" if each["waits"] else "",
+                each["why"],
+                shorten(each["text"], TEXT_CHARACTERS, placeholder=" …"),
+            )
             for each in changes[:SHOWN]
         ]
-        print_table(["action", "memories", "kept", "waits", "why"], rows, right=["memories", "kept"])
+        print_table(["action", "memories", "kept", "waits", "why", "such as"], rows, right=["memories", "kept"])
     if len(changes) > SHOWN:
         typer.echo(f"… and {len(changes) - SHOWN:,} more: --json lists them all")
+    if summaries := found.get("summaries"):
+        shown = [tuple(change[name] for name in ("id", "from", "to", "why")) for change in summaries[:SHOWN]]
+        print_table(["summary", "from", "to", "why"], shown)
     counts = found["counts"]
-    typer.echo(f"{counts['looked_at']:,} memories are new, in {counts['clusters']:,} groups")
+    typer.echo(f"{counts['looked_at']:,} memories are new, in {counts['clusters']:,} groups{_young(counts)}")
     if not found["complete"]:
         typer.echo("There are more groups than were looked at.")
 
 
 def _merged(counts: dict[str, int]) -> str:
-    found = {"merged": "merged", "linked": "groups linked", "waiting": "groups wait"}
-    told = [f"{counts[name]:,} {words}" for name, words in found.items() if counts.get(name)]
-    return f"; {', '.join(told)}" if told else "; nothing to merge"
+    found = {"merged": "merged", "linked": "groups linked", "waiting": "groups wait for a yes"}
+    told = {name: f"{counts[name]:,} {words}" for name, words in found.items() if counts.get(name)}
+    if "merged" in told:
+        told["merged"] += f" into {counts['summaries']:,} summaries"
+    return f"; {', '.join(told.values())}" if told else f"; nothing to merge{_young(counts)}"
+
+
+def _young(counts: dict[str, int]) -> str:
+    """What somebody wants to know who has just begun."""
+    return "" if counts.get("looked_at") else ": the youngest stay as they are (policy consolidation.keep_days)"
 
 
 def _run(kind: str, *, dry_run: bool, as_of: str | None, wait: bool, url: str | None, as_json: bool) -> None:
@@ -238,6 +257,7 @@ def _run(kind: str, *, dry_run: bool, as_of: str | None, wait: bool, url: str | 
 def _preview(api: Api, path: str, wanted: dict[str, Any], *, quiet: bool) -> dict[str, Any]:
     """All pages as one."""
     changes: list[dict[str, Any]] = []
+    summaries: list[dict[str, Any]] = []
     counts: Counter[str] = Counter()
     cursor: dict[str, str] = {}
     with progress("looking", None, quiet=quiet) as step:
@@ -245,9 +265,11 @@ def _preview(api: Api, path: str, wanted: dict[str, Any], *, quiet: bool) -> dic
             body = {**wanted, **cursor, "dry_run": True, "limit": PAGE}
             page = api.call("POST", path, json=body, safe=True).body
             changes += page["changes"]
+            summaries += page.get("summaries", [])
             counts.update(page["counts"])
             if page["next_cursor"] is None:
-                return {"changes": changes, "counts": dict(counts), "next_cursor": None}
+                found = {"changes": changes, "counts": dict(counts), "next_cursor": None}
+                return found | ({"summaries": summaries} if "summaries" in page else {})
             cursor = {"cursor": page["next_cursor"]}
             step(note=f"{counts['looked_at']:,} memories, {len(changes):,} changes")
 
@@ -262,6 +284,9 @@ def _show_preview(found: dict[str, Any], *, as_json: bool) -> None:
         print_table(["id", "from", "to", "why"], rows)
     if len(changes) > SHOWN:
         typer.echo(f"… and {len(changes) - SHOWN:,} more: --json lists them all")
+    if summaries := found.get("summaries"):
+        shown = [tuple(change[name] for name in ("id", "from", "to", "why")) for change in summaries[:SHOWN]]
+        print_table(["summary", "from", "to", "why"], shown)
     typer.echo(f"{found['counts']['looked_at']:,} memories are due{_tiers(found['counts'])}")
 
 

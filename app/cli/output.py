@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 import typer
 
+from app.cli.failures import Code, Failure
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -47,7 +49,10 @@ def console(*, err: bool = False) -> Console:
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, right: Sequence[str] = ()) -> None:
-    """A table as wide as the terminal; as wide as its content where there is none."""
+    """A table as wide as the terminal, as wide as its content where there is none; `none` where it has no rows."""
+    if not rows:
+        typer.echo("none")
+        return
     from rich import box
     from rich.table import Table
     from rich.text import Text
@@ -58,6 +63,29 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, rig
     for row in rows:
         table.add_row(*(Text(plain(cell)) for cell in row))
     console().print(table)
+
+
+def confirm(question: str) -> None:
+    """Ask, and go on where the answer is yes.
+
+    Raises:
+        Failure: Nobody answers: it is no terminal, and nothing was piped in.
+        typer.Abort: The answer is no.
+    """
+    try:
+        agreed = typer.confirm(question, err=True)
+    except typer.Abort:
+        if sys.stdin.isatty():
+            raise
+        typer.echo(err=True)
+        raise Failure("nobody can be asked here, and nothing was changed: give --yes", Code.USAGE) from None
+    if not agreed:
+        raise typer.Abort
+
+
+def so_many(count: int, one: str, more: str) -> str:
+    """A count with its noun: `1 memory`, `2 memories`."""
+    return f"{count:,} {one if count == 1 else more}"
 
 
 def plain(value: object) -> str:

@@ -10,7 +10,7 @@ import typer
 
 from app.cli.erase import PATH, minute
 from app.cli.failures import Commands
-from app.cli.output import AsJson, Url, examples, plain, print_json, print_table
+from app.cli.output import AsJson, Url, confirm, examples, plain, print_json, print_table
 from app.cli.place import find
 
 router = typer.Typer()
@@ -57,7 +57,8 @@ def requests(
         (each["erasure_id"], each["kind"], each["status"], each["hidden"], _on(each), *map(_day, _whens(each)))
         for each in found
     ]
-    print_table(["id", "kind", "status", "memories", "of", "requested", "erased from", "due"], rows, right=["memories"])
+    heads = ["id", "kind", "status", "hidden at once", "of", "requested", "erased from", "due"]
+    print_table(heads, rows, right=["hidden at once"])
 
 
 @privacy.command(epilog=examples("ebbing privacy show ID", "ebbing privacy show ID --json | jq .executed"))
@@ -71,10 +72,10 @@ def show(request_id: Id, url: Url = None, as_json: AsJson = False) -> None:
         print_json(found)
         return
     shown: dict[str, object] = {name: found[name] for name in ("erasure_id", "kind", "status")}
-    shown |= {"of": _on(found), "memories": found["hidden"]}
+    shown |= {"of": _on(found), "hidden at once": found["hidden"]}
     shown |= {text: minute(found[name]) for name, text in _DATES.items() if found[name]}
     for name, value in shown.items():
-        typer.echo(f"{name:<14}{plain(value)}")
+        typer.echo(f"{name:<16}{plain(value)}")
     done = {each["step"]: each for each in found["executed"]}
     rows = [
         (each["store"], each["found"], done[each["step"]]["removed"] if each["step"] in done else "")
@@ -98,8 +99,8 @@ def cancel(
     with Api(find(url)) as api:
         if not yes:
             found = api.call("GET", _path(request_id)).body
-            question = f"Bring back {found['hidden']} memories, hidden since {minute(found['requested_at'])}?"
-            typer.confirm(question, abort=True, err=True)
+            at_once = f"{found['hidden']} at once {minute(found['requested_at'])}"
+            confirm(f"Bring back all that it hides ({at_once}, and what came since)?")
         done = api.call("POST", f"{_path(request_id)}/cancel").body
     if as_json:
         print_json(done)
@@ -129,8 +130,13 @@ def report(
     if as_json:
         print_json(found)
         return
-    rows = [(each["store"], each["found"], each["removed"], each["left"]) for each in found["stores"]]
-    print_table(["store", "found", "removed", "left"], rows, right=["found", "removed", "left"])
+    dates = {name: minute(moment) for name, moment in found["clocks"].items() if moment}
+    for name, moment in dates.items():
+        typer.echo(f"{name.removesuffix('_at').replace('_', ' '):<14}{moment}")
+    counts = ("found", "removed", "left")
+    rows = [(each["store"], *(each[name] for name in counts)) for each in found["stores"] if any(map(each.get, counts))]
+    print_table(["store", *counts], rows, right=counts)
+    typer.echo(f"{len(found['stores']) - len(rows)} other stores had nothing; --json and --html name them")
     kept = [(each["what"], "" if each["count"] is None else each["count"], each["ground"]) for each in found["kept"]]
     print_table(["kept", "count", "ground"], kept, right=["count"])
     hosts = ", ".join(each["host"] for each in found["recipients"]) or "none"

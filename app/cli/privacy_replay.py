@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from typing import Annotated
 
@@ -11,6 +12,7 @@ from app.cli.failures import Failure
 from app.cli.output import AsJson, examples, print_json, print_table
 from app.cli.place import configuration
 from app.cli.privacy import privacy
+from app.settings import settings
 
 router = typer.Typer()  # its commands are those of `ebbing privacy`
 
@@ -22,7 +24,7 @@ router = typer.Typer()  # its commands are those of `ebbing privacy`
 )
 def replay(
     *,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list what would be erased again.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list what would be erased or hidden again.")] = False,
     accept_key_store: Annotated[
         bool,
         typer.Option(
@@ -34,13 +36,18 @@ def replay(
 ) -> None:
     """Erase again what an older copy of the data has brought back, as the ledger in the key store says.
 
+    Requests in their grace that the copy doesn't know are entered again, with their dates.
+
     It speaks to the database itself (EBBING_DATABASE_URL, EBBING_REDIS_URL): until it is done, the service answers
-    nobody. What is under a legal hold stays hidden, and goes when that is released.
+    nobody. What is under a legal hold stays hidden, and goes when that is released. With --dry-run, the database of a
+    running `ebbing run` is found by its home.
     """
     from app.services import ledger, replays
 
+    if dry_run:
+        _look_into_the_home()
     config = configuration()
-    for name in ("database_url", "redis_url"):
+    for name in ("database_url",) if dry_run else ("database_url", "redis_url"):
         if getattr(config, name) is None:
             raise Failure(f"EBBING_{name.upper()} isn't set: `ebbing run` replays by itself when it starts")
     if accept_key_store and not dry_run:
@@ -60,7 +67,7 @@ def replay(
         print_json({"dry_run": dry_run, "replayed": shown})
         return
     if not done:
-        typer.echo("nothing to replay: the data knows every erasure of the ledger")
+        typer.echo("nothing to replay: the data knows every erasure and every request")
         return
     print_table(
         ["seq", "tenant", "erasure", "memories", "outcome"],
@@ -69,3 +76,13 @@ def replay(
     )
     outcomes = Counter(one.outcome for one in done)
     typer.echo(", ".join(f"{many} {outcome}" for outcome, many in outcomes.items()))
+
+
+def _look_into_the_home() -> None:
+    """Let the database of a service that runs in the home be this process's, where no other is named."""
+    from app.supervisor.service import running_database
+
+    config = configuration()
+    if config.database_url is None and (url := running_database(config.home)) is not None:
+        os.environ["EBBING_DATABASE_URL"] = url
+        settings.cache_clear()

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from app.cli.moments import METAVAR, moment
-from app.cli.output import AsJson, Url, examples, plain, print_json, print_table
+from app.cli.output import AsJson, Url, confirm, examples, plain, print_json, print_table
 from app.cli.place import find
 from app.cli.privacy import privacy
 
@@ -38,11 +38,16 @@ def log(
         return
     days = ("received_at", "confirm_by", "confirmed_at", "due_at", "answered_at")
     rows = [
-        (each["request_id"], each["nature"], each["law"], *((each[name] or "")[:10] for name in days), _answer(each))
+        (
+            *(each[name] for name in ("request_id", "nature", "law")),
+            *((each[name] or "")[:10] for name in days),
+            "" if each["days_left"] is None else f"{each['days_left']:.1f}",
+            _answer(each),
+        )
         for each in found
     ]
     heads = [name.removesuffix("_at").replace("_", " ") for name in days]
-    print_table(["id", "nature", "law", *heads, "answer"], rows)
+    print_table(["id", "nature", "law", *heads, "days left", "answer"], rows, right=["days left"])
 
 
 @privacy.command(epilog=examples("ebbing privacy summary", "ebbing privacy summary --after 2026-01-01 --json"))
@@ -92,7 +97,7 @@ def deny(
     from app.cli.client import Api
 
     if not yes:
-        typer.confirm(f"Deny {plain(request_id)} ({plain(basis)})?", abort=True, err=True)
+        confirm(f"Deny {plain(request_id)} ({plain(basis)})?")
     with Api(find(url)) as api:
         done = api.call("POST", f"{PATH}/{quote(request_id, safe='')}/deny", json={"basis": basis}).body
     if as_json:

@@ -61,6 +61,7 @@ def api() -> None:
         log_level=LogLevels.warning,
         log_dictconfig=_LOGS,
     )
+    _announce_the_end(server)
     server.serve(target_loader=partial(_load, os.getpid()), wrap_loader=False)
 
 
@@ -70,18 +71,33 @@ _LOGS: Final[dict[str, Any]] = {
 }
 
 
+def _announce_the_end(server: Any) -> None:
+    """Have streams of events end before granian waits for them: it would until it kills them."""
+    from app import stopping
+
+    interrupt = server.signal_handler_interrupt
+
+    def interrupted(*arguments: object) -> None:
+        stopping.tell_children()
+        interrupt(*arguments)
+
+    server.signal_handler_interrupt = interrupted
+
+
 def _load(server_process: int) -> Callable[..., Any]:
     """The application, in granian's worker, which by itself would outlive a killed server."""
+    from app import stopping
     from app.deathwatch import die_with_parent
 
     die_with_parent(server_process)
+    stopping.listen()
     # By name: the application is above the command line, which only starts it.
     return cast("Callable[..., Any]", import_module("app.main").build())
 
 
 @router.command(epilog=examples("ebbing worker --lane ingest", "ebbing worker --lane embed --concurrency 2"))
 def worker(
-    lane: Annotated[str, typer.Option("--lane", help="Which work it does: ingest, embed, score or maintain.")],
+    lane: Annotated[str, typer.Option("--lane", help="Which work it does: ingest, embed, score, rights or maintain.")],
     concurrency: Annotated[
         int | None,
         typer.Option(
@@ -144,6 +160,8 @@ def migrate(
         keep_key(configuration().home / "api-key")
     if as_json:
         print_json({"from": before, "to": after})
+    elif revision == "head" and before == after and before != schema.newest():
+        typer.echo(f"schema: {before}, of a version after this one, which works on it")
     else:
         typer.echo(f"schema: {before or 'empty'} → {after or 'empty'}")
 
@@ -156,7 +174,7 @@ def _replay() -> None:
     from app.services import ledger
 
     standing = ledger.standing()
-    if standing is None or not standing.waiting:
+    if standing is None or not standing.is_behind:
         return
     from app.services import replays
 

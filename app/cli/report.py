@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
 
 from rich.text import Text
 
 from app.cli.judged import Cost, Salience
 from app.cli.output import console, plain
+from app.cli.simulate import MONTH_MEMORIES, show_table
 from app.cli.tour import EDIT_QUERY, RESULTS, Asked, Hit, Report
 
+if TYPE_CHECKING:
+    from app.services.simulation import Outcome
+
 SHOWN: Final = 3
+MEASURED: Final = ("active_set", "active", "found", "unimportant_active")
 NAMES: Final = {"heuristic": "by rules", "llm": "by a model", "caller": "by the caller"}
 
 
@@ -18,7 +24,7 @@ def show_report(report: Report, start_seconds: float) -> None:
     """Print it."""
     screen = console()
     facts = {
-        "Started": f"in {start_seconds:.1f} s: PostgreSQL, Redis, four workers, beat, the API",
+        "Started": f"in {start_seconds:.1f} s: PostgreSQL, Redis, five workers, beat, the API",
         "Sent": (
             f"{report.memories} memories in {report.requests} requests; each was answered 202 in "
             f"{report.accepted_p50_ms:.1f} ms (p50), {report.accepted_p95_ms:.1f} ms (p95)"
@@ -54,6 +60,18 @@ def show_report(report: Report, start_seconds: float) -> None:
             "the first request, with its Idempotency-Key: the same ids",
             well=report.repeat_gives_same_ids,
         )
+    )
+
+
+def show_month(outcomes: Sequence[Outcome]) -> None:
+    """Print what a made-up month leaves, and what to do next."""
+    screen = console()
+    screen.print()
+    title = f"A made-up month: {MONTH_MEMORIES} memories, a tenth of which matter; `ebbing simulate` lets a year pass"
+    screen.print(Text(title, style="bold"))
+    show_table(outcomes, MEASURED)
+    screen.print(
+        "still active: of what matters; found: by questions in other words; chatter: share of it that is still active"
     )
     screen.print()
     screen.print(

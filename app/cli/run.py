@@ -143,6 +143,7 @@ def banner(config: Settings, service: Service, home: Path, seconds: float) -> st
     host = config.provider_host if config.has_provider else None
     lines = {
         "API": service.api_url,
+        "Dashboard": f"{service.api_url}/ops",
         "Docs": docs,
         "API key": f"in {home / 'api-key'} (all scopes)",
         "PostgreSQL": "by EBBING_DATABASE_URL" if config.database_url else f"embedded, in {home / 'postgres'}",

@@ -16,7 +16,7 @@ from app.cli.plots import Plot
 from app.cli.run import show
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from app.services.simulation import Outcome, Simulation
 
@@ -25,6 +25,8 @@ router = typer.Typer()
 ALL: Final = "all"
 MEMORIES: Final = 3000
 SHORT_MEMORIES, SHORT_DAYS = 300, 60
+MONTH_MEMORIES, MONTH_DAYS = 60, 28
+_PREFIX: Final = "ebbing-simulate-"
 COLUMNS: Final = {
     "active_set": "active",
     "kept": "kept",
@@ -95,7 +97,7 @@ def simulate(
 
     year = made(memories or (SHORT_MEMORIES if short else MEMORIES), days or (SHORT_DAYS if short else DAYS), seed)
     outcomes: list[Outcome] = []
-    with temporary_home(keep=keep, prefix="ebbing-simulate-") as home, lock_home(home) as locked, alone(locked):
+    with temporary_home(keep=keep, prefix=_PREFIX) as home, lock_home(home) as locked, alone(locked):
         from app.services.simulation import Simulation
 
         with _said(names, quiet=as_json) as say:
@@ -120,12 +122,42 @@ def simulate(
         )
     if as_json:
         shape = {"seed": year.seed, "days": year.days, "memories": len(year.said), "facts": len(year.current)}
-        print_json({**shape, "questions": len(year.questions), "outcomes": [_shown(one) for one in outcomes]})
+        print_json({**shape, "questions": len(year.questions), "outcomes": [shown(one) for one in outcomes]})
         return
-    print_table(["", *COLUMNS.values(), "s"], [_row(one) for one in outcomes], right=[*COLUMNS.values(), "s"])
+    show_table(outcomes)
     show(f"\n{len(year.current)} things that matter, {len(year.questions)} questions. {LEGEND}", err=True)
     if plot is not None:
         show(f"drawn: {plot}", err=True)
+
+
+def month(*, quiet: bool) -> list[Outcome]:
+    """What a month of few memories leaves by default, beside keeping all and simpler ways; some seconds.
+
+    Args:
+        quiet: No progress bar.
+    """
+    from app.domain.simulation.year import made
+    from app.supervisor import lock_home
+    from app.supervisor.alone import alone
+
+    year = made(MONTH_MEMORIES, MONTH_DAYS)
+    with temporary_home(keep=False, prefix=_PREFIX) as home, lock_home(home) as locked, alone(locked):
+        from app.services.simulation import Simulation
+
+        with _said(["spec"], quiet=quiet) as say:
+            simulation = Simulation(year, say)
+            return [simulation.keep_all, *simulation.outcomes("spec")]
+
+
+def show_table(outcomes: Sequence[Outcome], measured: Sequence[str] = tuple(COLUMNS)) -> None:
+    """Print outcomes, a row each; those that simpler ways have at the size of another one, below it.
+
+    Args:
+        outcomes: In their order.
+        measured: Names of their measures.
+    """
+    heads = [*(COLUMNS[name] for name in measured), "s"]
+    print_table(["", *heads], [_row(one, measured) for one in outcomes], right=heads)
 
 
 @contextmanager
@@ -146,14 +178,15 @@ def _show_kept(simulation: Simulation, names: list[str], home: str) -> None:
         show(f"  {name}: {tenants.issue_key(simulation.tenants[name], 'simulation')}", err=True)
 
 
-def _shown(outcome: Outcome) -> dict[str, Any]:
+def shown(outcome: Outcome) -> dict[str, Any]:
+    """An outcome as JSON."""
     measured: Mapping[str, Any] = asdict(outcome.measures)
     rounded = {name: round(value, 4) for name, value in measured.items()}
     return {"name": outcome.name, "size_of": outcome.size_of, **rounded, "seconds": round(outcome.seconds, 1)}
 
 
-def _row(outcome: Outcome) -> list[str]:
+def _row(outcome: Outcome, names: Sequence[str]) -> list[str]:
     measured = asdict(outcome.measures)
-    cells = [f"{measured[name]:,}" if name == "active_set" else f"{measured[name]:.1%}" for name in COLUMNS]
+    cells = [f"{measured[name]:,}" if name == "active_set" else f"{measured[name]:.1%}" for name in names]
     label = outcome.name if outcome.size_of is None else f"  {outcome.name}"
     return [label, *cells, f"{outcome.seconds:,.1f}"]

@@ -35,15 +35,16 @@ def why(
         print_json(found)
         return
     wanted = "" if found["wanted"] == found["tier"] else f", to be {found['wanted']}"
-    typer.echo(f"{'tier':<14}{found['tier']}{wanted}")
-    typer.echo(f"{'rule':<14}{found['rule']}: {found['why']}")
+    width = max(map(len, ("rule", *found["numbers"]))) + 3
+    typer.echo(f"{'tier':<{width}}{found['tier']}{wanted}")
+    typer.echo(f"{'rule':<{width}}{found['rule']}: {found['why']}")
     for name, value in found["numbers"].items():
-        typer.echo(f"{name:<14}{_short(value)}")
+        typer.echo(f"{name.replace('_', ' '):<{width}}{_short(value)}")
     for hold in found["holds"]:
         because = f": {plain(hold['reason'])}" if "reason" in hold else ""
-        typer.echo(f"{'hold':<14}{hold['id']}, placed {hold['placed_at'][:10]}{because}")
+        typer.echo(f"{'hold':<{width}}{hold['id']}, placed {hold['placed_at'][:10]}{because}")
     coming = found["next_change"]
-    typer.echo(f"{'next':<14}{_told(coming) if coming else 'nothing by itself'}")
+    typer.echo(f"{'next':<{width}}{_told(coming) if coming else 'nothing by itself'}")
 
 
 def _short(value: object) -> str:

@@ -19,6 +19,7 @@ from app.errors import Misconfigured
 from app.settings import settings
 
 RedisError = redis.RedisError
+ResponseError = redis.ResponseError
 
 PREFIX: Final = "ebbing:{s0}:"
 STREAM_PREFIX: Final = f"{PREFIX}stream:"
@@ -31,6 +32,13 @@ ATTEMPTS: Final = f"{PREFIX}attempts"
 NUDGE_PREFIX: Final = f"{PREFIX}nudge:"
 HEARTBEATS: Final = f"{PREFIX}heartbeats"
 COUNTERS: Final = f"{PREFIX}counters"
+MARKS: Final = f"{PREFIX}marks"
+BROKEN_AUDITS: Final = f"{PREFIX}audits:broken"
+FIGURES: Final = f"{PREFIX}figures"
+POOLS: Final = f"{PREFIX}pools"
+PROBE: Final = f"{PREFIX}probe"
+LANE_SAMPLES: Final = f"{PREFIX}lanes"
+LANE_MINUTE: Final = f"{PREFIX}lanes:minute"
 
 SOCKET_TIMEOUT_SECONDS = 10
 CONNECT_TIMEOUT_SECONDS = 2

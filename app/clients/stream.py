@@ -6,6 +6,7 @@ tenants that have something waiting. Each is one Lua call. See `scripts/`.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ import redis
 import redis.asyncio
 from redis.commands.core import Script
 
+from app.clients.backlog import Backlog
 from app.clients.batched import BatchedScript
 from app.clients.redis import (
     ATTEMPTS,
@@ -33,16 +35,13 @@ from app.clients.redis import (
     stream_key,
 )
 from app.clients.room import Room
-from app.domain.envelope import Envelope, Form, Malformed, fields_of, pack, read_count, replayed, unpack
+from app.domain.envelope import Form, fields_of, pack, read_count, replayed
 from app.errors import BacklogFull, Unavailable
 from app.settings import settings
 
 NUDGE_MILLISECONDS = 1000
 # The flag says that a nudge is on its way; see `app.queues.nudge`.
 _NUDGE = f"{NUDGE_PREFIX}ingest.drain"
-# An API host's clock may differ from Redis's by this much when a waiting memory is looked up by its id.
-CLOCK_SLACK_MS = 10_000
-_FIND_PAGE = 200
 SUSPECTS_A_TURN = 50
 # Who may drop what it appends waits no longer, and after a failure doesn't try for a while.
 APPEND_TIMEOUT_SECONDS = 1.0
@@ -231,6 +230,7 @@ class Drainage:
         """Take a client made by `connect`."""
         self._client = client
         self._take = client.register_script(script("take"))
+        self._clock = (0, 0.0)
         self._settle = client.register_script(script("settle"))
 
     def take(self, *, first: bool) -> Turn | None:
@@ -250,9 +250,15 @@ class Drainage:
         )
         if not answer:
             return None
-        tenant, suspects, *flat = answer
+        tenant, suspects, now_ms, *flat = answer
+        self._clock = (now_ms, time.monotonic())
         entries = list(_entries(flat))
         return Turn(UUID(tenant.decode()), entries[:suspects], entries[suspects:])
+
+    def waited_seconds(self, entry: Entry) -> float:
+        """How long ago an entry of the last turn was accepted, by Redis's clock, without asking it."""
+        now_ms, at = self._clock
+        return max(now_ms - int(entry.entry_id.partition("-")[0]), 0) / 1000 + time.monotonic() - at
 
     def settle(self, tenant_id: UUID, entries: Sequence[Entry] = (), *, free: bool) -> int:
         """Delete entries whose fate is committed. Returns how many the stream still has.
@@ -285,67 +291,10 @@ class Drainage:
         self._client.hincrby(ATTEMPTS, f"{tenant_id}:{entry.entry_id}", -1)
 
 
-class Backlog:
-    """What waits in the streams, for reads and dashboards."""
-
-    def __init__(self, client: redis.Redis) -> None:
-        """Take a client made by `connect`."""
-        self._client = client
-
-    def find(self, tenant_id: UUID, base: bytes, unix_ms: int) -> Envelope | None:
-        """The waiting envelope with this base, looked for around the millisecond in its id."""
-        start, end = f"{max(unix_ms - CLOCK_SLACK_MS, 0)}", f"{unix_ms + CLOCK_SLACK_MS}"
-        while True:
-            page = cast("list[Any]", self._client.xrange(stream_key(tenant_id), start, end, count=_FIND_PAGE))
-            for entry_id, fields in page:
-                envelope = _envelope(entry_id, fields)
-                if envelope is not None and envelope.base == base:
-                    return envelope
-            if len(page) < _FIND_PAGE:
-                return None
-            start = "(" + page[-1][0].decode()
-
-    def memories(self, tenant_id: UUID | None = None) -> int:
-        """Memories that wait to be stored, of a tenant or of all."""
-        return int(self._client.hget(BACKLOG, f"{tenant_id}:memories" if tenant_id else "memories") or 0)
-
-    def entries(self, tenant_id: UUID | None = None) -> int:
-        """Requests that wait to be stored, of a tenant or of all."""
-        if tenant_id is not None:
-            return self._client.xlen(stream_key(tenant_id))
-        return int(self._client.hget(BACKLOG, "entries") or 0)
-
-    def oldest_ms(self, tenant_ids: Sequence[UUID] | None = None) -> int | None:
-        """When the oldest waiting request was accepted, in milliseconds since 1970; None when nothing waits."""
-        waiting = [str(t) for t in tenant_ids] if tenant_ids is not None else self._waiting()
-        with self._client.pipeline(transaction=False) as pipe:
-            for tenant in waiting:
-                pipe.xrange(stream_key(tenant), count=1)
-            firsts = [page[0][0] for page in pipe.execute() if page]
-        return min((int(entry_id.partition(b"-")[0]) for entry_id in firsts), default=None)
-
-    def now_ms(self) -> int:
-        """Redis's clock, in milliseconds since 1970."""
-        seconds, microseconds = self._client.time()
-        return seconds * 1000 + microseconds // 1000
-
-    def _waiting(self) -> list[str]:
-        on_ring = cast("set[bytes]", self._client.smembers(RING_MEMBERS))
-        held = cast("list[bytes]", self._client.zrange(HELD, 0, -1))
-        return [tenant.decode() for tenant in {*on_ring, *held}]
-
-
 def _entries(flat: list[Any]) -> Iterator[Entry]:
     parts = iter(flat)
     for entry_id, number, header, body in zip(parts, parts, parts, parts, strict=True):
         yield Entry(entry_id.decode(), number, header, body)
-
-
-def _envelope(entry_id: bytes, fields: dict[bytes, bytes]) -> Envelope | None:
-    try:
-        return unpack(entry_id.decode(), fields.get(b"n", b""), fields.get(b"h", b""), fields.get(b"e", b""))
-    except Malformed:
-        return None
 
 
 @cache

@@ -47,6 +47,7 @@ Action = Literal[
     "request_answered",
     "erasure_replayed",
     "memory_anonymised",
+    "operator_acted",
 ]
 
 SYSTEM: Final = "system"

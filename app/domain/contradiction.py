@@ -14,7 +14,7 @@ from uuid import UUID
 
 import msgspec
 
-from app.domain.scoring import Message, Unusable, block, clip, handle, tokens
+from app.domain.scoring import Message, Unusable, block, clip, decoded, handle, tokens
 from app.domain.supersession import Pair
 
 NEIGHBOURS_MAX: Final = 3
@@ -159,14 +159,7 @@ def read(answer: str, questions: Sequence[Question], mark: str) -> list[Pair]:
     Raises:
         Unusable: It isn't an answer to exactly these questions, or names a memory that isn't beside the new one.
     """
-    if len(answer) > _ANSWER_CHARACTERS * (len(questions) + 1):
-        raise Unusable("too long")
-    try:
-        items = _decoder.decode(answer).memories
-    except msgspec.ValidationError:
-        raise Unusable("out of shape") from None
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
-        raise Unusable("not JSON") from None
+    items = decoded(answer, _decoder, _ANSWER_CHARACTERS * (len(questions) + 1)).memories
     if len(items) != len(questions):
         raise Unusable("wrong count")
     return [

@@ -50,12 +50,14 @@ class NewHold(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
         memory_ids: Up to 1,000 memories, which are stored.
         subject: All memories about this subject.
         filter: Other conditions.
+        dry_run: Only count what it would be on.
     """
 
     reason: Annotated[str, msgspec.Meta(min_length=1, max_length=REASON_MAX_CHARACTERS, pattern=_TEXT)]
     memory_ids: Annotated[tuple[UUID, ...], msgspec.Meta(min_length=1, max_length=IDS_MAX)] | None = None
     subject: _Name | None = None
     filter: HoldFilter | None = None
+    dry_run: bool = False
 
 
 @dataclass(frozen=True, slots=True)

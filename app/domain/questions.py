@@ -13,7 +13,7 @@ import msgspec
 
 from app.domain.coherence import marks, stems
 from app.domain.inflection import other_forms
-from app.domain.scoring import Message, Unusable, block, clip
+from app.domain.scoring import Message, Unusable, block, clip, decoded
 from app.domain.wording import content_words
 
 WORDS_MIN: Final = 4
@@ -127,14 +127,7 @@ def read(answer: str, count: int) -> list[str]:
     Raises:
         Unusable: It isn't an answer about exactly these texts.
     """
-    if len(answer) > _ITEM_CHARACTERS * (count + 1):
-        raise Unusable("too long")
-    try:
-        items = _decoder.decode(answer).questions
-    except msgspec.ValidationError:
-        raise Unusable("out of shape") from None
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
-        raise Unusable("not JSON") from None
+    items = decoded(answer, _decoder, _ITEM_CHARACTERS * (count + 1)).questions
     if len(items) != count:
         raise Unusable("wrong count")
     by_id = {item.id: item.question for item in items}

@@ -14,12 +14,14 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypedDict, cast
+from typing import Any, Final, TypedDict, TypeVar, cast
 from uuid import UUID
 
 import msgspec
 
 from app.domain.memory import Kind
+
+T = TypeVar("T")
 
 PROMPT_VERSION: Final = "salience-1"
 """Names the prompt, the schema and the reading of the answer together; a score from another isn't comparable."""
@@ -299,6 +301,22 @@ class _Answer(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 _decoder = msgspec.json.Decoder(_Answer)
 
 
+def decoded(answer: str, decoder: msgspec.json.Decoder[T], most_characters: int) -> T:
+    """An answer as the structure that was asked for.
+
+    Raises:
+        Unusable: It is too long, no JSON or out of shape.
+    """
+    if len(answer) > most_characters:
+        raise Unusable("too long")
+    try:
+        return decoder.decode(answer)
+    except msgspec.ValidationError:
+        raise Unusable("out of shape") from None
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        raise Unusable("not JSON") from None
+
+
 def read(answer: str, memories: Sequence[Unscored], mark: str) -> list[Score]:
     """The scores in an answer, one for each memory, in their order.
 
@@ -313,14 +331,7 @@ def read(answer: str, memories: Sequence[Unscored], mark: str) -> list[Score]:
         Unusable: It isn't an answer about exactly these memories, each with every field and no other; says which
             of the `REASONS`. Numbers that aren't finite aren't JSON.
     """
-    if len(answer) > _ANSWER_CHARACTERS * (len(memories) + 1):
-        raise Unusable("too long")
-    try:
-        items = _decoder.decode(answer).memories
-    except msgspec.ValidationError:
-        raise Unusable("out of shape") from None
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
-        raise Unusable("not JSON") from None
+    items = decoded(answer, _decoder, _ANSWER_CHARACTERS * (len(memories) + 1)).memories
     if len(items) != len(memories):
         raise Unusable("wrong count")
     return [

@@ -5,22 +5,27 @@ A memory under a legal hold is kept as it is; once that is released, it can be m
 
 from __future__ import annotations
 
+import os
+from typing import Final
 from uuid import UUID
 
 from app.domain.memory import MemoryPatch
 from app.domain.privacy.anonymising import Anonymous, Span, anonymised
 from app.domain.privacy.detection import detect
+from app.domain.privacy.erasure import Named, digest
 from app.errors import Unavailable
 from app.services import audit, memories
 from app.services.memories import Pending
-from app.store import anonymous, database
+from app.store import anonymous, database, tombstones
+
+NO_GROUND: Final = "none was given"
 
 
 class _Emptied(MemoryPatch, frozen=True, forbid_unknown_fields=True):
     external_id: None = None
 
 
-def anonymise(tenant_id: UUID, memory_id: UUID, actor: str) -> Anonymous:
+def anonymise(tenant_id: UUID, memory_id: UUID, actor: str, ground: str | None = None) -> Anonymous:
     """Take out of a memory whose it is: its labels, and of its text what detection finds, and the names in it.
 
     It can't be undone. Summaries that it went into are another matter: they are erased with the person.
@@ -29,6 +34,7 @@ def anonymise(tenant_id: UUID, memory_id: UUID, actor: str) -> Anonymous:
         tenant_id: The tenant.
         memory_id: A stored memory, which isn't in cold storage.
         actor: Id of the caller's key.
+        ground: Why it is kept; told by the report of an erasure of the person or of the thread.
 
     Returns:
         Its text as it is now, and what was replaced.
@@ -49,6 +55,11 @@ def anonymise(tenant_id: UUID, memory_id: UUID, actor: str) -> Anonymous:
     memories.edit(tenant_id, found.memory_id, _Emptied(text=done.text, **emptied))  # type: ignore[arg-type]  # by name
     with database.tenant(tenant_id) as tx:
         anonymous.forget(tx, tenant_id, found.memory_id)
+        named: dict[Named, str | None] = {"subject": found.subject, "thread": found.thread}
+        key = tombstones.digest_key(tx, tenant_id, os.urandom(32))
+        for what, name in named.items():
+            if name is not None:
+                anonymous.note(tx, tenant_id, digest(key, what, name), ground or NO_GROUND)
         details = {f"removed_{kind}": times for kind, times in sorted(done.removed.items())}
         audit.enter(tx, tenant_id, "memory_anonymised", actor, ids=[found.memory_id], details=details)
     return done

@@ -61,11 +61,12 @@ def step(job: Job) -> Step:
         merges.change(tx, job.tenant_id, merge_id, columns | {"decided_at": terms.as_of, "decided_by": actor})
         merges.add_lineage(tx, job.tenant_id, merging.lineage([merge_id], [still]))
         consolidation_runs.count(tx, job.tenant_id, merge.run_id, {**counts, "waiting": -1})
-        merging.count(tx, job.tenant_id, [(still, summary)])
+        merging.count(tx, job.tenant_id, [(still, summary)], "approved")
         details: dict[str, Detail] = {"merge": str(merge_id), "merged": counts["merged"], "summaries": 1}
         audit.enter(tx, job.tenant_id, "memories_merged", actor, ids=now.taken_ids, details=details)
         failpoints.reach("merge.before_commit")
     queues.nudge(queues.EMBED_MEMORIES)
+    merging.tell(counts)
     return Step(len(now.taken), {}, finished=True, counts=dict(counts))
 
 

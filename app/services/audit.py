@@ -135,6 +135,7 @@ def watch(tenant_id: UUID) -> Verified:
         found = Verified(rows.place(tx, tenant_id, back=NIGHT_ENTRIES), 0, None, finished=False)
     while not found.finished:
         found = verify(tenant_id, found.place)
+    metrics.note_audit(str(tenant_id), broken=found.broken is not None)
     if found.broken is None:
         log.info("audit_verified", tenant=str(tenant_id), anchor=audit.anchor_of(found.place))
     else:

@@ -44,11 +44,11 @@ def restore(tenant_id: UUID, memory_id: UUID, actor: str) -> Asked:
     with memories.stored_only(tenant_id, memory_id), database.tenant(tenant_id) as tx:
         stored_id = memories.lock(tx, tenant_id, memory_id)
         back = restores.restore(tx, tenant_id, [stored_id])
-        moves.note_restored(tx, tenant_id, back, "archived", actor=actor)
+        moves.note_restored(tx, tenant_id, back, "archived", rule="hand", actor=actor)
     if back:
         queues.nudge(queues.EMBED_MEMORIES)
     found = memories.get(tenant_id, stored_id)
     if isinstance(found, Pending) or found.tier != "cold":
         return Asked(found)
-    parameters = cold_restore.parameters([found.memory_id])
+    parameters = cold_restore.parameters([found.memory_id], rule="hand")
     return Asked(found, jobs.create(tenant_id, cold_restore.KIND, parameters, lone=False, actor=actor))

@@ -21,6 +21,7 @@ import structlog
 
 from app import metrics
 from app.clients.answers import Usage
+from app.clients.resilience import ProviderFailed
 from app.domain import budget
 from app.domain.budget import Limits, Spent, Standing, State
 from app.errors import FieldError, Invalid, NotFound
@@ -35,6 +36,7 @@ __all__ = [
     "Report",
     "State",
     "check",
+    "failed",
     "models",
     "on_account",
     "operators_limits",
@@ -128,8 +130,9 @@ def spend(
     }
     if not any(counts.values()):
         return
-    for name in ("calls", "input_tokens", "output_tokens"):
-        metrics.count(f"model_{name}", counts[name])
+    metrics.count("llm_requests", usage.calls, purpose=purpose, outcome="answered")
+    for direction in ("input", "output"):
+        metrics.count("llm_tokens", counts[f"{direction}_tokens"], direction=direction)
     config = settings()
     price = config.prices.get(model)
     cost = budget.cost(usage, price)
@@ -155,13 +158,23 @@ def on_account(
         OverBudget: The tenant may spend no more today.
     """
     if model is not None and state(tenant_id) is State.HARD:
+        failed(purpose, over_budget=True)
         raise OverBudget
     spent: list[Usage] = []
     try:
         yield spent.append
+    except ProviderFailed:
+        if model is not None:
+            failed(purpose)
+        raise
     finally:
         if model is not None and spent:
             spend(tenant_id, purpose, model, sum(spent, Usage()), memories=memories)
+
+
+def failed(purpose: Purpose, *, over_budget: bool = False) -> None:
+    """Count a request to a model that came to nothing: after all tries, or for want of budget."""
+    metrics.count("llm_requests", purpose=purpose, outcome="over_budget" if over_budget else "failed")
 
 
 def report(tenant_id: UUID, first: date | None = None, last: date | None = None) -> Report:

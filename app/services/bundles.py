@@ -20,7 +20,7 @@ from app.domain import sealing
 from app.domain.privacy import page
 from app.domain.privacy.export import FORMAT, bound_to, schema
 from app.errors import Conflict, Unavailable
-from app.services import audit, exports, key_store
+from app.services import audit, exports, key_store, recipients
 from app.store import database
 from app.store.exports import Export
 
@@ -54,6 +54,7 @@ class _Bundle:
 
     Attributes:
         key: Which opens its parts.
+        recipients: Who was sent the tenant's memories, for an export of all that is held (GDPR Art. 15 (1) c).
         files: What was written so far, for the manifest.
         damaged: Memories whose text can't be read any more.
     """
@@ -61,6 +62,7 @@ class _Bundle:
     tenant_id: UUID
     export: Export
     key: bytes
+    recipients: list[dict[str, Any]]
     files: list[dict[str, Any]] = field(default_factory=list)
     damaged: list[str] = field(default_factory=list)
 
@@ -82,7 +84,7 @@ class _Bundle:
             lines = [msgspec.json.decode(line) for line in part.splitlines()]
             self.damaged += [line["memory"]["memory_id"] for line in lines if "damaged" in line]
             yield "".join(map(shown, lines)).encode()
-        yield page.foot({name: self.lines(name) for name in self.names()}).encode()
+        yield page.foot({name: self.lines(name) for name in self.names()}, self.recipients).encode()
 
     def names(self) -> list[str]:
         """The files of lines, in order."""
@@ -113,7 +115,7 @@ class _Bundle:
             "finished_at": export.finished_at,
             "files": self.files,
             "damaged": self.damaged,
-        }
+        } | ({"recipients": self.recipients} if export.kind == "access" else {})
         return msgspec.json.format(msgspec.json.encode(told), indent=2)
 
 
@@ -139,8 +141,9 @@ def fetch(tenant_id: UUID, export_id: UUID, actor: str) -> Iterator[bytes]:
         if export.status != "ready" or key is None or export.expires_at <= database.now(tx):
             over = "has failed: ask for another one" if export.status == "failed" else "has expired"
             raise Conflict(f"this export {over}")
+        sent_to = recipients.of(tx, tenant_id) if export.kind == "access" else []
         audit.enter(tx, tenant_id, "export_fetched", actor, subject=export.subject, details={"export": str(export_id)})
-    return _zipped(_Bundle(tenant_id, export, key))
+    return _zipped(_Bundle(tenant_id, export, key, sent_to))
 
 
 def _zipped(bundle: _Bundle) -> Iterator[bytes]:

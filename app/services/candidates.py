@@ -26,7 +26,7 @@ from app.store import database, spaces
 from app.store.candidates import Marks
 from app.store.database import Transaction
 
-__all__ = ["Found", "Marks", "among", "next_slice"]
+__all__ = ["Found", "Marks", "next_slice"]
 
 SLICE: Final = 1000
 """New memories that are compared at a time."""
@@ -89,17 +89,6 @@ def next_slice(tenant_id: UUID, as_of: datetime, marks: Marks, rules: Consolidat
             every = np.union1d(near, _packed(compared.ids))
             compared = store.read(tx, tenant_id, space_id, every, compared.ids)
     return Found(_grouped(tenant_id, compared, rules), int(compared.is_new.sum()), marks, finished)
-
-
-def among(tenant_id: UUID, memory_ids: Sequence[UUID], rules: Consolidation) -> list[Group]:
-    """The groups among these memories, whatever their age; what isn't active, embedded and a caller's is left out."""
-    ids = list(dict.fromkeys(memory_ids))
-    with database.tenant(tenant_id) as tx:
-        there = spaces.of_tenant(tx, tenant_id)
-        if there is None:
-            return []
-        compared = store.read(tx, tenant_id, there.searched.space_id, ids, ids)
-    return _grouped(tenant_id, compared, rules)
 
 
 def _before(as_of: datetime, days: float) -> UUID:

@@ -81,16 +81,26 @@ def running(tenant_id: UUID) -> Running:
         sums.add(rules.privacy, standing)
         full = len(ids) == ROWS
         after = ids[-1] if ids else after
-    privacy = rules.privacy
-    every = [*zip(privacy.names, privacy.days, range(len(privacy.names)), strict=True)]
-    kept = [
-        *every,
-        (ARCHIVED_CONVERSATIONS, privacy.archived_conversation_days, CONVERSATION),
-        (None, privacy.default_days, NO_CATEGORY),
-    ]
+    privacy, kept = rules.privacy, _named(rules.privacy)
     told = [Kept(name, days, sums.counts[place], _moment(sums.first[place])) for name, days, place in kept]
     return Running(privacy, told, complete=not full)
 
 
 def _moment(seconds: float) -> datetime | None:
     return datetime.fromtimestamp(seconds, UTC) if np.isfinite(seconds) else None
+
+
+def limits(tenant_id: UUID) -> list[Kept]:
+    """The categories of the policy in force without looking at any memory: nothing is counted."""
+    with database.tenant(tenant_id) as tx:
+        rules = strengths.timeline(tx, tenant_id).at(database.now(tx).timestamp()).policy.rules
+    return [Kept(name, days) for name, days, _ in _named(rules.privacy)]
+
+
+def _named(privacy: Privacy) -> list[tuple[str | None, float | None, int]]:
+    """Name, days and place of each."""
+    return [
+        *zip(privacy.names, privacy.days, range(len(privacy.names)), strict=True),
+        (ARCHIVED_CONVERSATIONS, privacy.archived_conversation_days, CONVERSATION),
+        (None, privacy.default_days, NO_CATEGORY),
+    ]

@@ -6,18 +6,21 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Final, Literal
 
+from app import heartbeats
 from app.clients.redis import RedisError, check_settings, connect
 from app.clients.resilience import ProviderFailed
+from app.domain import verdict
 from app.errors import Misconfigured
 from app.services import budget, health, plugins, spaces
 from app.services.passing import is_passing
 from app.settings import Settings
-from app.store import database, inspection
+from app.store import cold, database, inspection, tenants
 
 Level = Literal["ok", "warn", "fail"]
 
-SILENT_SECONDS: Final = 30.0
-"""A lane's worker is heard of every five seconds."""
+TENANTS: Final = 500
+DEAD_SECONDS: Final = 30.0
+"""A process that wasn't heard of for so long is taken for dead; before that it may only be slow."""
 
 
 @dataclass(frozen=True)
@@ -91,26 +94,57 @@ def cold_storage(config: Settings) -> Iterator[Finding]:
         yield Finding("master key", "warn", detail)
 
 
-def lanes() -> Iterator[Finding]:
-    """When each lane's worker was last heard of."""
+def cold_keys() -> Iterator[Finding]:
+    """Whether the key store has the keys of all that is in cold storage."""
+    lost = tenants_with = 0
+    after = ""
     try:
-        ages = health.heartbeat_ages()
+        while True:
+            with database.shared() as tx:
+                some = tenants.page(tx, after, TENANTS)
+            for each in some:
+                with database.tenant(each.tenant_id) as tx:
+                    missing = cold.without_key(tx, each.tenant_id)
+                lost += missing
+                tenants_with += missing > 0
+            if len(some) < TENANTS:
+                break
+            after = some[-1].name
+    except database.DatabaseError:
+        return  # said already
+    if not lost:
+        yield Finding("keys of cold storage", "ok", "each text in cold storage has its key")
+        return
+    whose = f"{tenants_with:,} tenants" if tenants_with > 1 else "one tenant"
+    detail = (
+        f"{lost:,} memories of {whose} can't be read out of cold storage: the key store (schema ebbing_keys) lacks "
+        "their keys: restore its newest dump, as ops/runbook.md says; where there is none, their texts are lost"
+    )
+    yield Finding("keys of cold storage", "fail", detail)
+
+
+def processes() -> Iterator[Finding]:
+    """When each lane's worker, and beat, was last heard of."""
+    try:
+        ages = heartbeats.ages()
     except Exception as error:
         if not is_passing(error):
             raise
         return  # said already
     for name, seconds in ages.items():
-        yield lane(name, seconds)
+        yield process(name, seconds)
 
 
-def lane(name: str, silent_seconds: float | None) -> Finding:
-    """A lane whose worker was last heard of so long ago; None is never."""
-    start = f"start `ebbing worker --lane {name}`, and `ebbing beat`"
+def process(source: str, silent_seconds: float | None) -> Finding:
+    """A lane's worker, or beat, that was last heard of so long ago; None is never."""
+    name = source if source == heartbeats.BEAT else f"lane {source}"
+    start = f"start `{verdict.command(source)}`"
     if silent_seconds is None:
-        return Finding(f"lane {name}", "fail", f"never heard of: {start}")
-    if silent_seconds > SILENT_SECONDS:
-        return Finding(f"lane {name}", "fail", f"silent for {silent_seconds:.0f} s: {start}")
-    return Finding(f"lane {name}", "ok", f"heard of {silent_seconds:.0f} s ago")
+        return Finding(name, "fail", f"never heard of: {start}")
+    if silent_seconds >= verdict.SILENT_SECONDS:
+        level: Level = "fail" if silent_seconds > DEAD_SECONDS else "warn"
+        return Finding(name, level, f"silent for {silent_seconds:.0f} s: {start}")
+    return Finding(name, "ok", f"heard of {silent_seconds:.0f} s ago")
 
 
 def embedder_loads() -> Finding:
@@ -155,8 +189,8 @@ def missing_dynamics() -> Iterator[Finding]:
         found = plugins.missing()
     except database.DatabaseError:
         return  # said already
-    for name, tenants in found.items():
-        detail = f"policies of {tenants:,} tenants name {name!r}, and their memories stay as they are without it"
+    for name, naming in found.items():
+        detail = f"policies of {naming:,} tenants name {name!r}, and their memories stay as they are without it"
         yield Finding("dynamics", "fail", f"{detail}: {plugins.remedy(name)}")
 
 

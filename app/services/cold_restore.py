@@ -21,7 +21,7 @@ from app.domain import sealing, segment
 from app.domain.jobs import Job, Step
 from app.domain.segment import Damaged
 from app.services import audit, key_store, restores
-from app.store import cold, database, states, tenant_counts, work
+from app.store import cold, database, states, tenant_counts, tier_moves, work
 from app.store import key_store as keys
 from app.store.cold import Place
 
@@ -59,15 +59,16 @@ class Outcome:
     failed: dict[UUID, str]
 
 
-def parameters(memory_ids: Sequence[UUID]) -> dict[str, Any]:
-    """What a job that restores these memories is told.
+def parameters(memory_ids: Sequence[UUID], rule: str = "use") -> dict[str, Any]:
+    """What a job that restores these memories is told, and by which rule: `use` or `hand`.
 
     Raises:
         ValueError: There are more than `IDS_MAX`.
     """
     if len(memory_ids) > IDS_MAX:
         raise ValueError(f"{len(memory_ids)} memories: a job restores at most {IDS_MAX}")
-    return {"ids": [str(memory_id) for memory_id in memory_ids]}
+    told: dict[str, Any] = {"ids": [str(memory_id) for memory_id in memory_ids]}
+    return told if rule == "use" else told | {"rule": rule}
 
 
 def step(job: Job) -> Step:
@@ -79,7 +80,7 @@ def step(job: Job) -> Step:
     """
     ids = [UUID(each) for each in job.parameters["ids"]]
     begin = job.state.get("next", 0)
-    outcome = restore(job.tenant_id, ids[begin : begin + ROWS])
+    outcome = restore(job.tenant_id, ids[begin : begin + ROWS], job.parameters.get("rule", "use"))
     end = begin + ROWS
     notes = tuple(f"{memory_id}: {why}" for memory_id, why in outcome.failed.items())
     counts = {"restored": len(outcome.restored), "failed": len(outcome.failed)}
@@ -87,7 +88,7 @@ def step(job: Job) -> Step:
     return Step(done, {"next": end}, finished=end >= len(ids), total=len(ids), counts=counts, notes=notes)
 
 
-def restore(tenant_id: UUID, memory_ids: Sequence[UUID]) -> Outcome:
+def restore(tenant_id: UUID, memory_ids: Sequence[UUID], rule: str = "use") -> Outcome:
     """Bring back memories from cold storage, at most `ROWS`; it counts as a use. Again does nothing.
 
     Raises:
@@ -103,7 +104,7 @@ def restore(tenant_id: UUID, memory_ids: Sequence[UUID]) -> Outcome:
             opened = key_store.opened(tx, tenant_id, [place.entry.key_id for place in places.values()])
         bodies, failed = fetched(tenant_id, places, opened)
         failpoints.reach("restore.after_fetch")
-        restored |= set(_write_back(tenant_id, bodies, places))
+        restored |= set(_write_back(tenant_id, bodies, places, rule))
         with database.tenant(tenant_id) as tx:
             still = cold.places(tx, tenant_id, [each for each in left if each not in restored])
         left = [each for each, place in still.items() if place != places.get(each)]
@@ -187,7 +188,7 @@ def _content(tenant_id: UUID, place: Place, body: bytes, opened: Mapping[UUID, b
         raise Damaged("form of its content") from None
 
 
-def _write_back(tenant_id: UUID, bodies: Mapping[UUID, str], places: Mapping[UUID, Place]) -> list[UUID]:
+def _write_back(tenant_id: UUID, bodies: Mapping[UUID, str], places: Mapping[UUID, Place], rule: str) -> list[UUID]:
     """Fill the rows of what is still where it was fetched from. Returns them."""
     if not bodies:
         return []
@@ -201,6 +202,7 @@ def _write_back(tenant_id: UUID, bodies: Mapping[UUID, str], places: Mapping[UUI
                 cold.fill(tx, tenant_id, {memory_id: bodies[memory_id] for memory_id in back})
                 come_back(tx, tenant_id, back)
                 discard(tx, tenant_id, back)
+            tier_moves.add(tx, tenant_id, {("restored", rule): len(back)})
             audit.enter(tx, tenant_id, "memories_restored", ids=back, details={"from": "cold"})
         failpoints.reach("restore.before_commit")
     failpoints.reach("restore.after_commit")

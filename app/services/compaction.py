@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
@@ -23,7 +23,8 @@ from app.domain.jobs import Job, Step
 from app.domain.segment import Damaged, Sealed, Segment
 from app.services import cold as moving
 from app.services.cold import SegmentLost
-from app.store import cold, database, named
+from app.services.deadlines import look_at_segments
+from app.store import cold, database, deadlines
 from app.store.cold import Listed, Place
 
 KIND: Final = "compact"
@@ -89,7 +90,8 @@ def carry_on(tenant_id: UUID, state: dict[str, Any], until: float) -> Step:
     named = [f"{memory_id}: {why}" for memory_id, why in list(checked.lost.items())[:NAMED_MAX]]
     more = [f"and {len(checked.lost) - NAMED_MAX} more"] if len(checked.lost) > NAMED_MAX else []
     counts.update(orphans=checked.orphans, lost=len(checked.lost))
-    return Step(0, state, finished=True, counts=dict(counts), notes=(*notes, *named, *more))
+    late = look_at_segments(tenant_id)
+    return Step(0, state, finished=True, counts=dict(counts), notes=(*notes, *named, *more, *late))
 
 
 def compact(tenant_id: UUID, spoilt: set[UUID] | frozenset[UUID] = frozenset()) -> tuple[int, dict[UUID, str]]:
@@ -108,7 +110,7 @@ def compact(tenant_id: UUID, spoilt: set[UUID] | frozenset[UUID] = frozenset()) 
         StoreFailed: The store is away or full, or refuses us; nothing has changed.
     """
     with database.tenant(tenant_id) as tx:
-        marked = set(named.to_rewrite(tx, tenant_id))
+        marked = deadlines.to_rewrite(tx, tenant_id)
         chosen = _chosen([each for each in cold.listed(tx, tenant_id) if each.segment_id not in spoilt], marked)
         places = cold.places_in(tx, tenant_id, [each.segment_id for each in chosen], segment.RECORDS_MAX)
     if not chosen:
@@ -126,10 +128,15 @@ def compact(tenant_id: UUID, spoilt: set[UUID] | frozenset[UUID] = frozenset()) 
     return len(well), damaged
 
 
-def _chosen(listed: Sequence[Listed], marked: Collection[UUID] = ()) -> list[Listed]:
-    """Segments whose records are to be put together: as many as fit into one. Those that an erasure has touched too."""
+def _chosen(listed: Sequence[Listed], marked: Sequence[UUID] = ()) -> list[Listed]:
+    """Segments whose records are to be put together: as many as fit into one.
+
+    Those that an erasure has touched come first, in the order given.
+    """
     written = [each for each in listed if each.status == "written"]
-    gaping = [each for each in written if each.live < LIVE_SHARE * each.records or each.segment_id in marked]
+    order = {segment_id: place for place, segment_id in enumerate(marked)}
+    gaping = [each for each in written if each.live < LIVE_SHARE * each.records or each.segment_id in order]
+    gaping.sort(key=lambda each: order.get(each.segment_id, len(order)))
     small = [each for each in written if each not in gaping and each.live < SMALL_RECORDS]
     chosen: list[Listed] = []
     records, size = 0, 0

@@ -15,7 +15,7 @@ from typing import Any, Final
 from uuid import UUID, uuid4
 
 from app import failpoints, queues
-from app.domain.consolidation.parameters import Level
+from app.domain.consolidation.parameters import Consolidation, Level
 from app.domain.consolidation.records import Group
 from app.domain.jobs import Job, Step
 from app.services import archive, candidates, grouping, merging, policies, quota, rederiving, summaries
@@ -33,6 +33,7 @@ from app.store.consolidation_runs import Trigger
 KIND: Final = "consolidate"
 SOURCES: Final = 500
 """About as many memories are merged in one transaction at most."""
+PAUSED: Final = "consolidation is paused by the policy: what is left is found again when it is resumed"
 MODEL_SECONDS: Final = 20.0
 """As long models are asked for the groups of one transaction, then written before anything else."""
 
@@ -55,6 +56,8 @@ def carry_on(
 ) -> Step:
     """Go on with a run from where it was left. In a night, nothing is done unless the policy says so.
 
+    Once the policy says that consolidation is paused, such a run ends: what is left of it is found again later.
+
     Args:
         tenant_id: The tenant.
         as_of: Up to now; None for now, when it began.
@@ -72,6 +75,10 @@ def carry_on(
         left = {name: value for name, value in state.items() if name != "rederive"}
         left |= {} if after is None else {"rederive": after.hex}
         return Step(counts["summaries"], left, finished=False, counts=dict(counts))
+    if not by_hand and policies.current(tenant_id).consolidation.paused:
+        with database.tenant(tenant_id) as tx:
+            consolidation_runs.finish(tx, tenant_id, run_id)
+        return Step(0, state, finished=True, notes=(PAUSED,))
     return _slice(tenant_id, run_id, terms, state, until)
 
 
@@ -79,7 +86,7 @@ def _begun(tenant_id: UUID, as_of: datetime | None, level: Level | None, *, by_h
     rules = policies.current(tenant_id).consolidation
     with database.tenant(tenant_id) as tx:
         as_of = as_of or database.now(tx)
-        trigger: Trigger | None = "hand" if by_hand else _trigger(tx, tenant_id, rules.at_night, rules.memories_above)
+        trigger: Trigger | None = "hand" if by_hand else _trigger(tx, tenant_id, rules)
         if trigger is None:
             return Step(0, {}, finished=True)
         level = level or rules.level
@@ -88,11 +95,13 @@ def _begun(tenant_id: UUID, as_of: datetime | None, level: Level | None, *, by_h
     return Step(0, left_off, finished=False)
 
 
-def _trigger(tx: database.Transaction, tenant_id: UUID, at_night: bool, memories_above: int) -> Trigger | None:  # noqa: FBT001
-    if at_night:
+def _trigger(tx: database.Transaction, tenant_id: UUID, rules: Consolidation) -> Trigger | None:
+    if rules.paused:
+        return None
+    if rules.at_night:
         return "night"
     counts = tenant_counts.read(tx, tenant_id)
-    if counts.active > memories_above:
+    if counts.active > rules.memories_above:
         return "count"
     return "quota" if quota.of(tx, tenant_id, counts).state != "below" else None
 

@@ -7,9 +7,11 @@ worker dies, and what fails is halved until the memory that can't be done stands
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from threading import Lock
+from contextlib import contextmanager
+from threading import Lock, Semaphore
+from typing import Final
 from uuid import UUID, uuid4
 
 import structlog
@@ -27,6 +29,7 @@ from app.settings import settings
 from app.store import database, dead_letters, work
 from app.store.work import Claim
 
+_LANE: Final = {work.INDEX: queues.INGEST, work.EMBED: queues.EMBED, work.SCORE: queues.SCORE}
 KILLED = "its worker died each time"
 RETRY_SECONDS = 5
 # Of a worker: one batch is computed while another is read or written.
@@ -46,6 +49,8 @@ Process = Callable[[UUID, Sequence[UUID]], int]
 # end early don't always serve the same tenants.
 _last_turns: dict[str, UUID] = {}
 _claiming = Lock()
+_free = Semaphore(EMBED_THREADS)
+_taking = Lock()
 
 
 def index() -> int:
@@ -58,7 +63,7 @@ def embed(threads: int = 1) -> int:
     """Embed what waits, for one slice. Returns the memories embedded.
 
     Args:
-        threads: Batches at once.
+        threads: Batches at once, `EMBED_THREADS` at most.
     """
     queues.nudged(queues.EMBED_MEMORIES)
     with ThreadPoolExecutor(threads) as pool:
@@ -94,7 +99,9 @@ def _slice(stage: str, process: Process, limit: int, counter: str, task: str) ->
     done = 0
     while (claim := _claim(stage, _last_turns.get(stage, work.NIL), limit)) is not None:
         _last_turns[stage] = claim.tenant_id
-        done += _see_to(claim, process)
+        # What was tried before may be what its worker died of: nobody shares the process with it.
+        with _seats(EMBED_THREADS if claim.attempts > 1 else 1):
+            done += _see_to(claim, process)
         took = time.monotonic() - began
         if took >= settings().slice_seconds or (
             stage == work.INDEX and took >= SHARED_LANE_SECONDS and backlog().entries()
@@ -103,6 +110,18 @@ def _slice(stage: str, process: Process, limit: int, counter: str, task: str) ->
             break
     metrics.count(counter, done)
     return done
+
+
+@contextmanager
+def _seats(number: int) -> Iterator[None]:
+    """So many of the process's `EMBED_THREADS` seats, taken by one after the other."""
+    with _taking:
+        for _ in range(number):
+            _free.acquire()
+    try:
+        yield
+    finally:
+        _free.release(number)
 
 
 def _claim(stage: str, after: UUID, limit: int) -> Claim | None:
@@ -135,6 +154,7 @@ def _see_to(claim: Claim, process: Process) -> int:
         with database.shared() as tx:
             work.give_back(tx, claim, forgive=True, delay_seconds=seconds)
             work.put_off(tx, claim.stage, claim.tenant_id, seconds)
+        _delivered(claim, "put_off")
         event = "over_budget" if over_budget else "dynamics_missing"
         log.warning(event, stage=claim.stage, tenant=str(claim.tenant_id))
         return 0
@@ -142,7 +162,9 @@ def _see_to(claim: Claim, process: Process) -> int:
         if (delay := _delay_seconds(error)) is not None:
             with database.shared() as tx:
                 work.give_back(tx, claim, forgive=True, delay_seconds=delay)
+            _delivered(claim, "put_off")
             raise
+        _delivered(claim, "failed")
         reason = type(error).__name__
         log.warning(
             "stage_failed",
@@ -161,7 +183,12 @@ def _see_to(claim: Claim, process: Process) -> int:
         return 0
     with database.shared() as tx:
         work.finish(tx, claim)
+    _delivered(claim, "done")
     return len(claim.memory_ids)
+
+
+def _delivered(claim: Claim, outcome: str) -> None:
+    metrics.count("deliveries", lane=_LANE[claim.stage], outcome=outcome)
 
 
 def _delay_seconds(error: Exception) -> float | None:
@@ -192,4 +219,5 @@ def _give_up(claim: Claim, reason: str) -> None:
         )
         work.finish(tx, claim)
     metrics.count("dead_letters")
+    _delivered(claim, "dead")
     log.error("dead_letter", stage=claim.stage, tenant=str(claim.tenant_id), reason=reason)

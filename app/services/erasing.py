@@ -21,17 +21,27 @@ from app import failpoints, metrics, queues
 from app.clients import cut as cut_at
 from app.domain.jobs import Job, Step
 from app.domain.privacy.erasure import digest
-from app.services import audit, bases
+from app.services import audit, bases, erasing_together, rederiving
 from app.services import erasure_reports as reports
 from app.services import erasures as erasures_of
-from app.services.erasing_steps import STEPS, Overtaken, doing, following, names
-from app.services.erasures import ERASE, STEP_SECONDS, found
-from app.store import database, erasures, holds, privacy_requests, residue, tombstones
+from app.services.erasing_steps import STEP_SECONDS, STEPS, Overtaken, doing, following, is_waiting, names
+from app.services.erasures import ERASE, found
+from app.store import (
+    anonymous,
+    database,
+    erasures,
+    hidden,
+    hidden_supersessions,
+    holds,
+    merges,
+    privacy_requests,
+    residue,
+    tombstones,
+)
 from app.store.erasures import Erasure
 
 TRIES: Final = 3
 """How often all is done when something is found left, before a person is asked to look."""
-_POLL_SECONDS: Final = 0.05
 
 log = structlog.get_logger(__name__)
 
@@ -89,10 +99,19 @@ def carry_on(tenant_id: UUID, as_of: datetime, state: dict[str, Any], until: flo
     while not state:
         more = erasures_of.adopt(tenant_id)
         adopted += more
-        state = {} if more else {"erasure": None, "failed": []}
+        state = {} if more else {"erasure": None, "failed": [], "apart": []}
     done, counts = 0, Counter[str]({"adopted": adopted} if adopted else {})
     while True:
         if state["erasure"] is None:
+            apart = [UUID(each) for each in state["apart"]]
+            together = erasing_together.carry_out(tenant_id, as_of, apart)
+            done += together.verified
+            counts.update({"memories": together.verified} if together.verified else {})
+            state = {**state, "apart": [*state["apart"], *map(str, together.apart)]}
+            if together.verified:
+                if time.monotonic() >= until:
+                    return Step(done, state, finished=False, counts=dict(counts))
+                continue
             with database.tenant(tenant_id) as tx:
                 found_one = erasures.due(tx, tenant_id, as_of, [UUID(each) for each in state["failed"]])
             if found_one is None:
@@ -104,7 +123,7 @@ def carry_on(tenant_id: UUID, as_of: datetime, state: dict[str, Any], until: flo
         counts.update(did.counts)
         if did.finished:
             failed = [*state["failed"], state["erasure"]] if did.failure else state["failed"]
-            state = {"erasure": None, "failed": failed}
+            state = {**state, "erasure": None, "failed": failed}
         else:
             state = {**state, "inner": did.state}
         if time.monotonic() >= until:
@@ -127,6 +146,7 @@ def _cut(tenant_id: UUID, erasure_id: UUID) -> Step:
         tombstones.bury(tx, tenant_id, erasure_id, _digests(tx, tenant_id, erasure), cut)
         started = erasure.started_at or database.now(tx)
         erasures.set_fields(tx, tenant_id, erasure_id, status="running", cut=cut, started_at=started)
+        hidden_supersessions.let_go(tx, tenant_id, [erasure_id])
         failpoints.reach("erasing.cut")
     queues.nudge(queues.DRAIN)
     return Step(0, {"phase": "plan"}, finished=False)
@@ -138,21 +158,10 @@ def _digests(tx: database.Transaction, tenant_id: UUID, erasure: Erasure) -> dic
     return {what: digest(key, what, name) for what, name in names(erasure).items()}
 
 
-def _is_waiting(tenant_id: UUID, erasure: Erasure) -> bool:
-    """Whether something up to the cut is still on its way, after some seconds."""
-    until = time.monotonic() + STEP_SECONDS
-    while cut_at.is_waiting(tenant_id, erasure.cut or "0-0"):
-        if time.monotonic() >= until:
-            queues.nudge(queues.DRAIN)
-            return True
-        time.sleep(_POLL_SECONDS)
-    return False
-
-
 def _plan(tenant_id: UUID, erasure: Erasure, tries: int) -> Step:
     """Write down what is to be erased, and in the ledger that a restore doesn't reach."""
     again = {"phase": "plan", "tries": tries}
-    if _is_waiting(tenant_id, erasure):
+    if is_waiting(tenant_id, erasure.cut or "0-0") or not _made_again(tenant_id, erasure):
         return Step(0, again, finished=False)
     with database.tenant(tenant_id) as tx:
         holds.share(tx, tenant_id)
@@ -161,8 +170,11 @@ def _plan(tenant_id: UUID, erasure: Erasure, tries: int) -> Step:
         if erasure.status != "running":
             return Step(0, {}, finished=False)
         ids = erasures.ids(tx, tenant_id, erasure)
-        # Summaries are erased with what they were made of. Once they can be made anew of the rest, this is the place.
-        ids = sorted({*ids, *erasures.summaries_of(tx, tenant_id, ids)})
+        # Summaries that weren't made again of the rest are erased with what they were made of; a held one waits.
+        made_of = merges.summaries_of(tx, tenant_id, ids)
+        hidden.take_over(tx, tenant_id, erasure.erasure_id, made_of)
+        ours = {*made_of, *hidden.all_of(tx, tenant_id, erasure.erasure_id)}
+        ids = sorted({*ids, *ours}.difference(holds.on(tx, tenant_id, sorted(ours))))
         digests = _digests(tx, tenant_id, erasure)
         tombstones.enter_in_ledger(tx, tenant_id, erasure.erasure_id, digests, ids, erasure.cut or "")
         failpoints.reach("erasing.entered")
@@ -179,6 +191,20 @@ def _plan(tenant_id: UUID, erasure: Erasure, tries: int) -> Step:
         erasures.set_fields(tx, tenant_id, erasure.erasure_id, plan=plan, executed=[])
         failpoints.reach("erasing.planned")
     return Step(0, {"tries": tries}, finished=False, total=len(ids))
+
+
+def _made_again(tenant_id: UUID, erasure: Erasure) -> bool:
+    """Make the summaries again of which something remains, so that they needn't go; False where there are more."""
+    until = time.monotonic() + STEP_SECONDS
+    with database.tenant(tenant_id) as tx:
+        stale = merges.stale_of(tx, tenant_id, erasures.ids(tx, tenant_id, erasure))
+    return not any(rederiving.rederive(tenant_id, None, merge_id) and time.monotonic() >= until for merge_id in stale)
+
+
+def _held(tx: database.Transaction, tenant_id: UUID, erasure: Erasure) -> list[UUID]:
+    """What legal holds keep of it: memories that it is of, and summaries that it hides because of their sources."""
+    ours = hidden.all_of(tx, tenant_id, erasure.erasure_id)
+    return sorted({*erasures.ids(tx, tenant_id, erasure, held=True), *holds.on(tx, tenant_id, ours)})
 
 
 def _erased(tenant_id: UUID, erasure: Erasure) -> list[UUID]:
@@ -205,10 +231,10 @@ def _erase(tenant_id: UUID, erasure: Erasure, place: _Place) -> Step:
 
 def _verify(tenant_id: UUID, erasure: Erasure, tries: int) -> Step:
     """Look everywhere once more. What is left is told, and the steps are done again."""
-    if _is_waiting(tenant_id, erasure):
+    if is_waiting(tenant_id, erasure.cut or "0-0"):
         return Step(0, {"tries": tries}, finished=False)
     with database.tenant(tenant_id) as tx:
-        held = erasures.ids(tx, tenant_id, erasure, held=True)
+        held = _held(tx, tenant_id, erasure)
         ids = tombstones.erased_ids(tx, tenant_id, erasure.erasure_id)
     gone = sorted(set(ids).difference(held))
     again = {name: work.find(tenant_id, erasure, gone).count for name, work in STEPS.items()}
@@ -218,27 +244,31 @@ def _verify(tenant_id: UUID, erasure: Erasure, tries: int) -> Step:
         erasure = found(tx, tenant_id, erasure.erasure_id, locked=True)
         if erasure.status != "running":
             return Step(0, {}, finished=False)
-        held = erasures.ids(tx, tenant_id, erasure, held=True)
+        held = _held(tx, tenant_id, erasure)
         gone = sorted(set(ids).difference(held))
         left = again | residue.counts(tx, tenant_id, gone, erasure, shared)
         planned, executed = [each["step"] for each in erasure.plan or ()], [each["step"] for each in erasure.executed]
         if sum(left.values()) or planned != executed:
             log.error("erasure_residue", tenant=str(tenant_id), erasure=str(erasure.erasure_id), left=left)
             metrics.count("erasures_unfinished")
+            erasures.set_fields(tx, tenant_id, erasure.erasure_id, residue=sum(left.values()))
             if tries >= TRIES:
                 return Step(0, {}, finished=True, failure="something is left of what was to be erased")
             state = {"phase": "plan", "tries": tries + 1}
             return Step(0, state, finished=False, notes=("something is left: it is done again",))
         now = database.now(tx)
         report = reports.of(tx, tenant_id, erasure, ids=ids, left=left, held=held)
+        rewrite_by = reports.promise(tx, tenant_id, [erasure], now)
+        dates: dict[str, Any] = {"finished_at": now, "rewrite_by": rewrite_by, "rewritten_at": None, "residue": 0}
         if held:
-            erasures.set_fields(tx, tenant_id, erasure.erasure_id, status="held", finished_at=now, report=report)
+            erasures.set_fields(tx, tenant_id, erasure.erasure_id, status="held", report=report, **dates)
             return Step(0, {}, finished=True, notes=(f"{len(held)} memories are under legal hold",))
-        privacy_requests.answer(tx, tenant_id, erasure.erasure_id, "done")
+        anonymous.clear(tx, tenant_id, tombstones.names_of(tx, tenant_id, erasure.erasure_id).values())
+        privacy_requests.answer(tx, tenant_id, [erasure.erasure_id], "done")
         details = {"erasure": str(erasure.erasure_id), "law": erasure.kind}
         subject = erasure.scope.subject
         place = audit.enter(tx, tenant_id, "erasure_verified", ids=ids, subject=subject, details=details)
         report["audit"] = {"entry": place.seq, "hash": place.hash.hex()}
-        done: dict[str, Any] = {"status": "verified", "finished_at": now, "verified_at": now, "scope": {}}
-        erasures.set_fields(tx, tenant_id, erasure.erasure_id, **done, reason=None, report=report)
+        done: dict[str, Any] = {"status": "verified", "verified_at": now, "scope": {}, "reason": None, "report": report}
+        erasures.set_fields(tx, tenant_id, erasure.erasure_id, **dates, **done)
     return Step(0, {}, finished=True, notes=("verified: nothing is left",))

@@ -16,15 +16,19 @@ from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from app import failpoints, queues
+from app.clients import cut as cut_at
 from app.domain.ids import unix_ms_of
 from app.domain.privacy import letters
 from app.domain.privacy.erasure import Named, digest, is_whole
 from app.services import audit, exports, key_store, renewed_bases
 from app.services.erasures import ROWS, found
-from app.store import database, erasures, holds, named, removal, residue, states, tenant_counts, tombstones
+from app.store import database, erasures, holds, named, removal, residue, states, tenant_counts, tier_moves, tombstones
 from app.store.bases import Known
 from app.store.erasures import Erasure
 from app.store.work import NIL
+
+STEP_SECONDS: Final = 2.0
+_POLL_SECONDS: Final = 0.05
 
 
 class Overtaken(Exception):
@@ -87,6 +91,17 @@ def doing(tenant_id: UUID, erasure: Erasure, step: str) -> Iterator[database.Tra
         if there.status != "running" or following(there) != step:
             raise Overtaken
         yield tx
+
+
+def is_waiting(tenant_id: UUID, cut: str) -> bool:
+    """Whether something up to a cut is still on its way, after some seconds."""
+    until = time.monotonic() + STEP_SECONDS
+    while cut_at.is_waiting(tenant_id, cut):
+        if time.monotonic() >= until:
+            queues.nudge(queues.DRAIN)
+            return True
+        time.sleep(_POLL_SECONDS)
+    return False
 
 
 def names(erasure: Erasure) -> dict[Named, str]:
@@ -186,6 +201,7 @@ def _erase_memories(tenant_id: UUID, erasure: Erasure, at: str, until: float) ->
             if gone:
                 with tenant_counts.changing(tx, tenant_id, gone):
                     removal.remove(tx, tenant_id, gone)
+                tier_moves.add(tx, tenant_id, {("deleted", "erasure"): len(gone)})
                 details = {"erasure": str(erasure.erasure_id)}
                 audit.enter(tx, tenant_id, "memories_erased", ids=gone, details=details)
             failpoints.reach("erasing.before_commit")

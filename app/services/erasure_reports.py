@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final
-from urllib.parse import urlsplit
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from app.domain.privacy.clocks import confirm_by
 from app.errors import Conflict
+from app.services import compaction
+from app.services import recipients as sent_to
 from app.services.erasing_steps import STEPS
 from app.services.erasures import get
 from app.settings import settings
-from app.store import database, named, recipients, tombstones
+from app.store import anonymous, database, deadlines, jobs, recipients, tombstones
 from app.store.erasures import Erasure
 
 SEGMENTS_WITHIN: Final = timedelta(days=2)
 """Of its end: a night rewrites the segments that an erasure has touched, and the one after it those that it didn't."""
+REWRITE_BEFORE: Final = timedelta(hours=6)
+"""The deadline, a job looks whether the nights have done it, and else does."""
 _METHODS: Final = {
     "embeddings": "deleted, with those of the turns after them, which are made anew",
     "memory_words": "deleted, and taken out of the neighbours' context and of the document frequencies",
@@ -50,25 +53,50 @@ def of(
         left: By step or table, what another look has found.
         held: The memories that legal holds are on.
     """
-    now = database.now(tx)
     names = tombstones.names_of(tx, tenant_id, erasure.erasure_id)
+    pseudonyms = {what: digest.hex() for what, digest in names.items()}
+    return _told(erasure, len(ids), left, _shared(tx, tenant_id, held, names.values())) | {"pseudonyms": pseudonyms}
+
+
+def of_singles(
+    tx: database.Transaction, tenant_id: UUID, singles: Sequence[Erasure], left: Mapping[str, int]
+) -> dict[UUID, dict[str, Any]]:
+    """What is told of deletions of single memories, none of which is held; arguments as `of`'s."""
+    shared = _shared(tx, tenant_id, (), ())
+    return {each.erasure_id: _told(each, 1, left, shared) | {"pseudonyms": {}} for each in singles}
+
+
+def _told(erasure: Erasure, memories: int, left: Mapping[str, int], shared: Mapping[str, Any]) -> dict[str, Any]:
+    stores = _stores(erasure, left, datetime.fromisoformat(shared["made_at"]))
+    return {**shared, "memories": memories, "cut": erasure.cut, "stores": stores, "left": dict(left)}
+
+
+def _shared(
+    tx: database.Transaction, tenant_id: UUID, held: Sequence[UUID], digests: Iterable[bytes]
+) -> dict[str, Any]:
+    """What the reports of all that are done at a moment have in common."""
+    now = database.now(tx)
     return {
         "made_at": now.isoformat(),
-        "memories": len(ids),
-        "cut": erasure.cut,
-        "pseudonyms": {what: digest.hex() for what, digest in names.items()},
-        "stores": _stores(erasure, left, now),
-        "left": dict(left),
-        "kept": _kept(tx, tenant_id, held),
-        "recipients": _recipients(tx, tenant_id),
+        "kept": _kept(tx, tenant_id, held, digests),
+        "recipients": sent_to.of(tx, tenant_id),
         "backups": _backups(now),
         "elsewhere": _elsewhere(now),
-        "versions": {
-            "code": _code(),
-            "schema": recipients.schema(tx),
-            "policy": recipients.policy(tx, tenant_id),
-        },
+        "versions": {"code": _code(), "schema": recipients.schema(tx), "policy": recipients.policy(tx, tenant_id)},
     }
+
+
+def promise(tx: database.Transaction, tenant_id: UUID, done: Sequence[Erasure], now: datetime) -> datetime | None:
+    """By when the segments that erasures have touched are rewritten; None where they have touched none.
+
+    A night does it before. Where none does, such as where it is paused, a job of its own does it in time.
+    """
+    if not any(step.get("segments") for each in done for step in each.plan or ()):
+        return None
+    by = now + SEGMENTS_WITHIN
+    if not jobs.has_put_off(tx, tenant_id, compaction.KIND):
+        jobs.add(tx, uuid4(), tenant_id, compaction.KIND, {}, lone=False, not_before=by - REWRITE_BEFORE)
+    return by
 
 
 def _stores(erasure: Erasure, left: Mapping[str, int], now: datetime) -> list[dict[str, Any]]:
@@ -90,7 +118,9 @@ def _stores(erasure: Erasure, left: Mapping[str, int], now: datetime) -> list[di
     return rows
 
 
-def _kept(tx: database.Transaction, tenant_id: UUID, held: Sequence[UUID]) -> list[dict[str, Any]]:
+def _kept(
+    tx: database.Transaction, tenant_id: UUID, held: Sequence[UUID], digests: Iterable[bytes]
+) -> list[dict[str, Any]]:
     """What stays, with the ground for it."""
     kept: list[dict[str, Any]] = [
         {
@@ -100,6 +130,15 @@ def _kept(tx: database.Transaction, tenant_id: UUID, held: Sequence[UUID]) -> li
             "until": "it is released; then they are erased",
         }
         for each in recipients.holds_on(tx, tenant_id, held)
+    ]
+    kept += [
+        {
+            "what": "anonymous memories: what said whose they were was taken out of them",
+            "count": each.memories,
+            "ground": f"{each.ground} (made anonymous until {each.last_at:%Y-%m-%d})",
+            "until": "they expire or fade, or are deleted",
+        }
+        for each in anonymous.noted(tx, tenant_id, digests)
     ]
     return [
         *kept,
@@ -116,18 +155,6 @@ def _kept(tx: database.Transaction, tenant_id: UUID, held: Sequence[UUID]) -> li
             "until": "the tenant is removed",
         },
     ]
-
-
-def _recipients(tx: database.Transaction, tenant_id: UUID) -> list[dict[str, Any]]:
-    """Every host outside that the tenant's memories were sent to."""
-    found = [
-        {"host": each.host, "purposes": each.purposes, "calls": each.calls, "first": each.first, "last": each.last}
-        for each in recipients.hosts(tx, tenant_id)
-    ]
-    cold = urlsplit(settings().cold_endpoint or settings().cold_url or "")
-    if cold.scheme not in ("", "file"):
-        found.append({"host": cold.hostname or cold.scheme, "purposes": ["cold storage"], "calls": None})
-    return found
 
 
 def _backups(now: datetime) -> dict[str, Any]:
@@ -148,11 +175,19 @@ def _elsewhere(now: datetime) -> list[dict[str, str]]:
             "goes": "by vacuum, which frees their space; the bytes are overwritten as it is used again, or at once by "
             "VACUUM FULL",
         },
+        {
+            "where": "PostgreSQL's samples of columns, for its plans",
+            "goes": "when it next analyses the tables, by autovacuum; at once by ANALYZE",
+        },
         {"where": "PostgreSQL's write-ahead log", "goes": "as it is recycled, and with the backups that keep it"},
         {
             "where": "answers remembered under idempotency keys in Redis",
             "goes": f"by themselves, the last at {later:%Y-%m-%d %H:%M} UTC; they hold digests, so that a retry stores "
             "nothing again",
+        },
+        {
+            "where": "ids of what a conversation has found lately, in Redis",
+            "goes": "by themselves, an hour after its last search",
         },
         {"where": "Redis's append-only file", "goes": "as Redis rewrites it"},
         {
@@ -186,9 +221,10 @@ def report(tenant_id: UUID, erasure_id: UUID) -> dict[str, Any]:
     """
     erasure = get(tenant_id, erasure_id)
     if erasure.report is None:
-        raise Conflict(f"it is {erasure.status}: its report is written once it is done")
+        where = f"in its grace until {erasure.erase_after:%Y-%m-%d}" if erasure.status == "grace" else erasure.status
+        raise Conflict(f"this erasure is {where}: its report is written once it is done")
     with database.tenant(tenant_id) as tx:
-        waiting = set(named.to_rewrite(tx, tenant_id))
+        waiting = set(deadlines.to_rewrite(tx, tenant_id))
     marked = {UUID(each) for step in erasure.plan or () for each in step.get("segments", ())}
     return {
         "erasure_id": str(erasure_id),
@@ -205,6 +241,8 @@ def report(tenant_id: UUID, erasure_id: UUID) -> dict[str, Any]:
             "started_at": erasure.started_at,
             "finished_at": erasure.finished_at,
             "verified_at": erasure.verified_at,
+            "rewrite_by": erasure.rewrite_by,
+            "rewritten_at": erasure.rewritten_at,
         },
         "steps": erasure.executed,
         "segments_to_rewrite": len(marked & waiting),

@@ -3,31 +3,35 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 from uuid import UUID, uuid4
 
 from app import failpoints, queues
-from app.domain.audit import SYSTEM
+from app.clients.stream import backlog
+from app.domain.audit import CLI, SYSTEM, Action
 from app.domain.hold import IDS_MAX, Meant
 from app.domain.jobs import Job, Step
 from app.domain.privacy import clocks
 from app.domain.privacy.clocks import Law
 from app.domain.privacy.requests import Request
-from app.errors import Conflict, NotFound
-from app.services import audit, rederiving
+from app.errors import Conflict, NotFound, Unavailable
+from app.services import audit, chains, rederiving
 from app.store import (
     database,
     embeddings,
     erasures,
     hidden,
+    hidden_supersessions,
     holds,
     jobs,
+    links,
+    merges,
     privacy_requests,
-    supersessions,
     tenant_counts,
+    tier_moves,
     words,
     work,
 )
@@ -66,7 +70,8 @@ def preview(tenant_id: UUID, asked: Asked) -> tuple[Erasure, Matching]:
         Invalid: The grace isn't one that the law allows.
     """
     with database.tenant(tenant_id) as tx:
-        return _new(database.now(tx), asked, "nobody"), erasures.count(tx, tenant_id, asked.scope)
+        scope = _kept_as(tx, tenant_id, asked.scope)
+        return _new(database.now(tx), asked, "nobody"), erasures.count(tx, tenant_id, scope)
 
 
 def request(tenant_id: UUID, asked: Asked, requested_by: str) -> Erasure:
@@ -79,23 +84,60 @@ def request(tenant_id: UUID, asked: Asked, requested_by: str) -> Erasure:
 
     Raises:
         Invalid: The grace isn't one that the law allows.
+        Unavailable: A memory that is named is still in the queue.
     """
+    _check_stored(tenant_id, asked.scope.memory_ids or ())
     with database.tenant(tenant_id) as tx:
         holds.share(tx, tenant_id)
         erasures.lock(tx, tenant_id)
+        asked = replace(asked, scope=_kept_as(tx, tenant_id, asked.scope))
         new = _new(database.now(tx), asked, requested_by)
-        erasures.add(tx, tenant_id, new)
-        hidden_now, counts = hide(tx, tenant_id, new.erasure_id, asked.scope)
-        new = replace(new, hidden=hidden_now)
-        parameters = {"erasure_id": str(new.erasure_id)}
-        jobs.add(tx, uuid4(), tenant_id, HIDE, parameters, lone=False)
-        jobs.add(tx, uuid4(), tenant_id, ERASE, parameters, lone=False, not_before=new.erase_after)
-        privacy_requests.add(tx, tenant_id, _logged(new))
-        tenant_counts.add(tx, tenant_id, counts)
-        _enter(tx, tenant_id, new)
+        new = enter(tx, tenant_id, new, _logged(new))
         failpoints.reach("erasure.before_commit")
-    queues.nudge(queues.TICK)
+    queues.nudge(queues.RIGHTS_TICK)
     return new
+
+
+def enter(
+    tx: database.Transaction, tenant_id: UUID, new: Erasure, logged: Request | None, *, replayed: bool = False
+) -> Erasure:
+    """Enter an erasure in its grace, and hide what it is of; nudge `queues.RIGHTS_TICK` after the commit.
+
+    Args:
+        tx: The tenant's transaction, which shares the holds' lock and has the erasures'.
+        tenant_id: The tenant.
+        new: With its dates.
+        logged: For the log of requests. A deletion of a memory isn't in it, and a night carries that out.
+        replayed: An older copy of the data has forgotten it: the audit says so.
+    """
+    erasures.add(tx, tenant_id, new)
+    hidden_now, counts = hide(tx, tenant_id, new.erasure_id, new.scope)
+    hidden_supersessions.hide(tx, tenant_id, new.erasure_id, hidden.all_of(tx, tenant_id, new.erasure_id))
+    new = replace(new, hidden=hidden_now)
+    parameters = {"erasure_id": str(new.erasure_id)}
+    jobs.add(tx, uuid4(), tenant_id, HIDE, parameters, lone=False)
+    if logged is not None:
+        jobs.add(tx, uuid4(), tenant_id, ERASE, parameters, lone=False, not_before=new.erase_after)
+        privacy_requests.add(tx, tenant_id, logged)
+    count(tx, tenant_id, counts)
+    _enter(tx, tenant_id, new, replayed=replayed)
+    return new
+
+
+def _check_stored(tenant_id: UUID, ids: Sequence[UUID]) -> None:
+    with database.tenant(tenant_id) as tx:
+        missing = set(ids).difference(links.kept_as(tx, tenant_id, ids) if ids else ())
+    # The transaction is over: the queue is asked outside of it.
+    if backlog().find(tenant_id, *missing):
+        raise Unavailable("a memory to be erased is still in the queue", retry_after_seconds=1)
+
+
+def _kept_as(tx: database.Transaction, tenant_id: UUID, scope: Meant) -> Meant:
+    """A scope whose ids are those under which the memories are kept; others stay as they are."""
+    if scope.memory_ids is None:
+        return scope
+    kept = links.kept_as(tx, tenant_id, scope.memory_ids)
+    return replace(scope, memory_ids=list(dict.fromkeys(kept.get(each, each) for each in scope.memory_ids)))
 
 
 def _logged(new: Erasure) -> Request:
@@ -117,9 +159,10 @@ def delete(tx: database.Transaction, tenant_id: UUID, memory_id: UUID, requested
     new = _new(database.now(tx), Asked(Meant(memory_ids=[memory_id])), requested_by)
     erasures.add(tx, tenant_id, new)
     hidden_now, counts = hide(tx, tenant_id, new.erasure_id, new.scope)
-    _take_out(tx, tenant_id, [memory_id])
-    supersessions.take_out(tx, tenant_id, [memory_id])
-    tenant_counts.add(tx, tenant_id, counts)
+    ids = hidden.all_of(tx, tenant_id, new.erasure_id)  # its summaries too
+    _take_out(tx, tenant_id, ids)
+    hidden_supersessions.hide(tx, tenant_id, new.erasure_id, ids)
+    count(tx, tenant_id, counts)
     _enter(tx, tenant_id, replace(new, hidden=hidden_now))
 
 
@@ -142,12 +185,13 @@ def adopt(tenant_id: UUID) -> int:
     return len(ids)
 
 
-def _enter(tx: database.Transaction, tenant_id: UUID, new: Erasure) -> None:
+def _enter(tx: database.Transaction, tenant_id: UUID, new: Erasure, *, replayed: bool = False) -> None:
     erasures.set_fields(tx, tenant_id, new.erasure_id, hidden=new.hidden)
     details = {"erasure": str(new.erasure_id), "law": new.kind}
-    by, scope = new.requested_by, new.scope
-    ids, subject = scope.memory_ids or (), scope.subject
-    audit.enter(tx, tenant_id, "erasure_requested", by, ids=ids, items=new.hidden, subject=subject, details=details)
+    by = CLI if replayed else new.requested_by
+    act: Action = "erasure_replayed" if replayed else "erasure_requested"
+    ids, subject = new.scope.memory_ids or (), new.scope.subject
+    audit.enter(tx, tenant_id, act, by, ids=ids, items=new.hidden, subject=subject, details=details)
 
 
 def _new(now: datetime, asked: Asked, requested_by: str) -> Erasure:
@@ -164,15 +208,23 @@ def hide(tx: database.Transaction, tenant_id: UUID, erasure_id: UUID, scope: Mea
         How many memories are hidden by this, summaries included; and what they take from the tenant's numbers.
     """
     found = erasures.hide(tx, tenant_id, erasure_id, scope)
-    made_of = erasures.summaries_of(tx, tenant_id, found.ids)
+    made_of = merges.summaries_of(tx, tenant_id, found.ids)
     summaries = erasures.hide(tx, tenant_id, erasure_id, Meant(memory_ids=made_of))
     rederiving.source_changed(tx, tenant_id, found.ids)
     gone = tenant_counts.NONE.less(found.counts).less(summaries.counts)
     return len(found.ids) + len(summaries.ids), gone
 
 
+def count(tx: database.Transaction, tenant_id: UUID, gone: Counts) -> None:
+    """Enter into the tenant's numbers what `hide` takes from them; late, as all do."""
+    tenant_counts.add(tx, tenant_id, gone)
+    tier_moves.add(tx, tenant_id, {("hidden", "erasure"): -gone.memories})
+
+
 def go_on(tx: database.Transaction, tenant_id: UUID) -> None:
-    """Let erasures that waited for a hold to be released be taken up again."""
+    """Let erasures that waited for a hold to be released be taken up again, and summaries that couldn't be made so."""
+    if merges.stale(tx, tenant_id, NIL, 1):
+        jobs.add(tx, uuid4(), tenant_id, rederiving.KIND, {}, lone=True)
     for waiting in erasures.open_scopes(tx, tenant_id):
         if waiting.status == "held":
             jobs.add(tx, uuid4(), tenant_id, ERASE, {"erasure_id": str(waiting.erasure_id)}, lone=False)
@@ -229,7 +281,7 @@ def page(tenant_id: UUID, status: str | None, older_than: tuple[datetime, UUID] 
 
 
 def cancel(tenant_id: UUID, erasure_id: UUID, cancelled_by: str) -> Erasure:
-    """Let what an erasure has hidden come back, each memory to the tier where it was.
+    """Let what an erasure has hidden come back, each memory to the tier where it was, unless another is of it too.
 
     Raises:
         NotFound: This tenant has no such erasure.
@@ -241,15 +293,18 @@ def cancel(tenant_id: UUID, erasure_id: UUID, cancelled_by: str) -> Erasure:
         there = found(tx, tenant_id, erasure_id, locked=True)
         if there.status != "grace":
             raise Conflict(f"only in its grace can an erasure be cancelled: it is {there.status}")
-        back = erasures.show_again(tx, tenant_id, erasure_id)
-        active = hidden.active_among(tx, tenant_id, back.ids)
-        hidden.put_back_vectors(tx, tenant_id, active)
-        work.add(tx, [work.INDEX, work.EMBED], tenant_id, active)
         now = database.now(tx)
         fields: dict[str, Any] = {"status": "cancelled", "cancelled_at": now, "scope": {}, "reason": None}
         erasures.set_fields(tx, tenant_id, erasure_id, **fields)
-        tenant_counts.add(tx, tenant_id, back.counts)
-        privacy_requests.answer(tx, tenant_id, erasure_id, "cancelled")
+        back = erasures.show_again(tx, tenant_id, erasure_id)
+        chains.back(tx, tenant_id, erasure_id)
+        gone = _hide_again(tx, tenant_id, back.ids)
+        active = hidden.active_among(tx, tenant_id, back.ids)
+        hidden.put_back_vectors(tx, tenant_id, active)
+        work.add(tx, [work.INDEX, work.EMBED], tenant_id, active)
+        tenant_counts.add(tx, tenant_id, back.counts.less(gone))
+        tier_moves.add(tx, tenant_id, {("restored", "cancelled"): back.counts.less(gone).memories})
+        privacy_requests.answer(tx, tenant_id, [erasure_id], "cancelled")
         details = {"erasure": str(erasure_id)}
         subject = there.scope.subject
         audit.enter(
@@ -261,6 +316,33 @@ def cancel(tenant_id: UUID, erasure_id: UUID, cancelled_by: str) -> Erasure:
             subject=subject,
             details=details,
         )
-    for task in (queues.INDEX, queues.EMBED_MEMORIES):
+    for task in (queues.INDEX, queues.EMBED_MEMORIES, queues.RIGHTS_TICK):
         queues.nudge(task)
     return replace(there, status="cancelled", cancelled_at=now, scope=_NOTHING, reason=None)
+
+
+def hide_edited(tx: database.Transaction, tenant_id: UUID, memory_ids: Sequence[UUID]) -> None:
+    """Hide edited memories that open erasures are of by now; the transaction shares the lock and has locked them."""
+    found, gone = hidden.by_open(tx, tenant_id, memory_ids, also_by_id=False)
+    if found:
+        rederiving.source_changed(tx, tenant_id, list(memory_ids))
+        _take_out_later(tx, tenant_id, found)
+        count(tx, tenant_id, tenant_counts.NONE.less(gone))
+
+
+def _hide_again(tx: database.Transaction, tenant_id: UUID, memory_ids: Sequence[UUID]) -> Counts:
+    """Hide what has come back and other open erasures are of, with its summaries. Returns what these come to."""
+    found, gone = hidden.by_open(tx, tenant_id, memory_ids, also_by_id=True)
+    for erasure_id, ids in found.items():
+        made_of = merges.summaries_of(tx, tenant_id, ids)
+        summaries = erasures.hide(tx, tenant_id, erasure_id, Meant(memory_ids=made_of))
+        hidden_supersessions.hide(tx, tenant_id, erasure_id, summaries.ids)
+        rederiving.source_changed(tx, tenant_id, ids)
+        gone = gone.plus(summaries.counts)
+    _take_out_later(tx, tenant_id, found)
+    return gone
+
+
+def _take_out_later(tx: database.Transaction, tenant_id: UUID, erasure_ids: Iterable[UUID]) -> None:
+    for erasure_id in erasure_ids:
+        jobs.add(tx, uuid4(), tenant_id, HIDE, {"erasure_id": str(erasure_id)}, lone=False)

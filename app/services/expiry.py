@@ -1,7 +1,8 @@
 """Expiry: what privacy allows no longer leaves from whichever tier it is in, and nothing of it stays.
 
-Summaries that were made of it go with it. The first night that finds something only tells how much it is, so that
-somebody can look at the dry run and set the policy; from the next night on it goes. A job by hand goes at once.
+Summaries that were made of it are hidden with it, and made again of what remains; where nothing does, they go. The
+first night that finds something only tells how much it is, so that somebody can look at the dry run and set the policy;
+from the next night on it goes. A job by hand goes at once.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ from app.domain.jobs import Job, Step
 from app.domain.lifecycle import DELETED, EXPIRY, Decision, Standing
 from app.domain.privacy.parameters import KNOWN
 from app.domain.privacy.retention import CONVERSATION, NO_CATEGORY
-from app.services import audit, moves, previews, rebase, sweep
+from app.services import audit, expiring_summaries, moves, previews, rebase, rederiving, sweep
 from app.services.moves import Due
 from app.services.previews import Preview, Tiers, Work
-from app.store import database, erasures, expiring, removal, tenant_counts
+from app.store import database, expiring, merges, removal, tenant_counts, tier_moves
 from app.store.states import Held
 from app.store.work import NIL
 
@@ -35,7 +36,7 @@ NOTICE: Final = "{count} memories have expired and go from the next night on: se
 def expire(
     tenant_id: UUID, as_of: datetime | None = None, after: UUID = NIL, limit: int = ROWS
 ) -> tuple[Counter[str], UUID | None]:
-    """Remove a slice of the memories that have expired at a moment, with the summaries made of them.
+    """Remove a slice of the memories that have expired at a moment, and hide the summaries that are to be made again.
 
     Args:
         tenant_id: The tenant.
@@ -44,27 +45,44 @@ def expire(
         limit: Most that are looked at.
 
     Returns:
-        How many are `deleted`, and how many `summaries` among them; and where this slice has ended, None for the last.
+        How many are `deleted`, how many `summaries` among them of which nothing remains, and how many are made `again`;
+        and where this slice has ended, None for the last.
     """
     with database.tenant(tenant_id) as tx:
         due, following = moves.take_expired(tx, tenant_id, after, limit, as_of)
         gone = due.held.ids
         if not gone:
             return Counter(), following
-        made = sorted(set(erasures.summaries_of(tx, tenant_id, gone)).difference(gone))
+        made = sorted(set(merges.summaries_of(tx, tenant_id, gone)).difference(gone))
         free = moves.judge(tx, tenant_id, made, as_of) if made else None
         summaries = [] if free is None else free.only(np.flatnonzero(~free.standing.is_held)).held.ids
+        aside = rederiving.set_aside(tx, tenant_id, summaries, gone)
+        again = set(aside.ids)
+        summaries = [memory_id for memory_id in summaries if memory_id not in again]
         every = sorted([*gone, *summaries])
         with tenant_counts.changing(tx, tenant_id, every):
             for start in range(0, len(every), removal.MOST):
                 removal.remove(tx, tenant_id, every[start : start + removal.MOST])
-        audit.enter(tx, tenant_id, "memories_expired", ids=every, details=_details(due, len(summaries)))
+        tenant_counts.add(tx, tenant_id, tenant_counts.NONE.less(aside.counts))
+        risky = int(due.standing.expiry.by_risk.sum())
+        tier_moves.add(
+            tx,
+            tenant_id,
+            {
+                ("expired", "category"): len(gone) - risky,
+                ("expired", "risk"): risky,
+                ("expired", "source_expired"): len(summaries),
+                ("hidden", "source_expired"): len(again),
+            },
+        )
+        audit.enter(tx, tenant_id, "memories_expired", ids=every, details=_details(due, len(summaries), len(again)))
         failpoints.reach("expire.before_commit")
     metrics.count("expired_memories", len(every))
-    return Counter({"deleted": len(every), "summaries": len(summaries)}), following
+    counts = Counter({"deleted": len(every), "summaries": len(summaries)})
+    return counts + Counter(again=len(again)), following
 
 
-def _details(due: Due, summaries: int) -> dict[str, Detail]:
+def _details(due: Due, summaries: int, again: int) -> dict[str, Detail]:
     """The rule, and how many by which category; tenants' own together, since their names may say anything."""
     found = due.standing.expiry
     by = Counter(_known(category) for category in found.category.tolist())
@@ -74,6 +92,7 @@ def _details(due: Due, summaries: int) -> dict[str, Detail]:
         "by_category": len(due.held) - risky,
         "by_risk": risky,
         "summaries": summaries,
+        "made_again": again,
         **{f"of_{name}": count for name, count in sorted(by.items())},
     }
 
@@ -92,8 +111,10 @@ _WORK: Final = Work(("deleted",), lambda _tx, _tenant_id, _version: "ending", _g
 
 
 def preview(tenant_id: UUID, as_of: datetime | None, after: UUID | None, limit: int) -> Preview:
-    """What would have expired at a moment; summaries made of it aren't listed. Arguments as `previews.preview`'s."""
-    return previews.preview(_WORK, tenant_id, as_of, after, limit)
+    """What would have expired at a moment, and what becomes of summaries of it. Arguments as `previews.preview`'s."""
+    found = previews.preview(_WORK, tenant_id, as_of, after, limit)
+    summaries = expiring_summaries.of(tenant_id, as_of, [move.memory_id for move in found.moves])
+    return found._replace(summaries=summaries, counts=found.counts | {"summaries": len(summaries)})
 
 
 def step(job: Job) -> Step:

@@ -132,7 +132,7 @@ def _finish(tenant_id: UUID, export: Export, done: int) -> Step:
         there = exports.found(tx, tenant_id, export.export_id, locked=True)
         if there.status == "running":
             rows.finish(tx, tenant_id, export.export_id, settings().export_days)
-            privacy_requests.answer(tx, tenant_id, export.export_id, "done")
+            privacy_requests.answer(tx, tenant_id, [export.export_id], "done")
     return Step(done, {}, finished=True, counts=export.counts)
 
 

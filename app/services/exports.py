@@ -80,7 +80,7 @@ def request(tenant_id: UUID, given: NewExport, requested_by: str) -> Export:
         audit.enter(
             tx, tenant_id, "export_requested", requested_by, items=memories, subject=given.subject, details=details
         )
-    queues.nudge(queues.TICK)
+    queues.nudge(queues.RIGHTS_TICK)
     return new
 
 

@@ -41,11 +41,13 @@ class Wish:
         days: How many days to look ahead, 0 to `forecast.DAYS_MAX`.
         changes: Fields of the policy that would be other than they are, as JSON has them; None asks for no what-if.
         subject: Only memories about this subject.
+        one_in: Only one memory in so many is looked at, of all subjects, and stands for the others.
     """
 
     days: int
     changes: Mapping[str, Any] | None = None
     subject: str | None = None
+    one_in: int = 1
 
 
 @dataclass(slots=True)
@@ -112,7 +114,7 @@ def of_tenant(tenant_id: UUID, wish: Wish) -> Outlook:
     as_is, as_changed = np.zeros((2, len(dates), len(DECAY_TIERS)), np.int64)
     moves: dict[tuple[int, int], Move] = {}
     looked_at = [era.policy.rules for era in eras] + ([] if changed is None else [changed.rules])
-    for held, standings in strengths.pages(tenant_id, PAGE_ROWS, looked_at, wish.subject):
+    for held, standings in strengths.pages(tenant_id, PAGE_ROWS, looked_at, wish.subject, wish.one_in):
         state = strengths.brought(held, times, now).state
         as_is += _counts(eras, state, standings[: len(eras)], moments, check)
         if changed is not None:
@@ -122,7 +124,7 @@ def of_tenant(tenant_id: UUID, wish: Wish) -> Outlook:
             after = forecast.tiers_at(changed, converted, standings[-1], now)
             _add_moves(moves, held.ids, before, after)
     told = [moves[pair] for pair in sorted(moves)]
-    return Outlook(as_of, dates, as_is, None if changed is None else as_changed, told)
+    return Outlook(as_of, dates, as_is * wish.one_in, None if changed is None else as_changed * wish.one_in, told)
 
 
 def _counts(

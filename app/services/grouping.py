@@ -178,7 +178,9 @@ def plan(
             verdict = deciding.agreed(rules, members, terms.level)
         else:
             verdict = deciding.decide(rules, members, group.cohesion, terms.level, by_cohesion=by_cohesion)
-        if verdict.action is None or (not agreed and (verdict.action == "link") in known.get(place, ())):
+        # What an earlier merge has kept together needs no link; what was linked may still become a summary.
+        dealt = known.get(place, set()) if verdict.action == "link" else known.get(place, set()) - {True}
+        if verdict.action is None or (dealt and not agreed):
             plans.append(None)
             continue
         found = Plan(group, verdict, said, held.only(chosen), Seen(*(column[chosen] for column in seen)))

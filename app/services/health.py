@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import shutil
+import time
 from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+from urllib.parse import urlsplit
 
 import structlog
 
-from app import queues
-from app.clients.redis import HEARTBEATS, RedisError, check_settings, connect
-from app.clients.stream import backlog, client
+from app.clients.redis import PROBE, RedisError, ResponseError, check_settings, connect
+from app.clients.stream import client
 from app.errors import Misconfigured
 from app.services import ledger
+from app.settings import settings
 from app.store import database
 
 log = structlog.get_logger(__name__)
@@ -41,19 +46,59 @@ def check_redis() -> None:
         raise
 
 
-def beat(queue: str) -> None:
-    """Note that a queue's worker is alive, by Redis's clock."""
-    client().hset(HEARTBEATS, queue, backlog().now_ms())
+@dataclass(frozen=True)
+class RedisRoom:
+    """Redis's memory in bytes, `limit` 0 for none; and whether it refuses to write."""
+
+    used: int
+    limit: int
+    refuses: bool
 
 
-def heartbeat_ages() -> dict[str, float | None]:
-    """Seconds since each queue's worker was last heard of; None if never."""
-    now = backlog().now_ms()
-    heard = client().hmget(HEARTBEATS, list(queues.HEARTBEATS))
-    return {
-        queue: None if moment is None else max(now - int(moment), 0) / 1000
-        for queue, moment in zip(queues.HEARTBEATS, heard, strict=True)
+def redis_room() -> RedisRoom:
+    """How full Redis is, and whether it takes anything: asked by writing a key that lapses."""
+    used, limit = redis_memory()
+    try:
+        client().set(PROBE, 1, ex=60)
+        refuses = False
+    except ResponseError:  # full, can't write its file, or became somebody's replica
+        refuses = True
+    return RedisRoom(used, limit, refuses)
+
+
+def redis_memory() -> tuple[int, int]:
+    """Bytes that Redis uses, and may use, 0 for any."""
+    memory = cast("dict[str, int]", client().info("memory"))
+    return memory["used_memory"], memory["maxmemory"]
+
+
+def disks_free() -> dict[str, float]:
+    """The share of each disk that is free, of those that this process sees: 0 to 1, by what is kept there."""
+    config = settings()
+    home = config.home.absolute()
+    folders = {
+        "home": next(each for each in (home, *home.parents) if each.is_dir()),
+        "postgresql": home / "postgres",
     }
+    cold = urlsplit(config.cold_url or "")
+    folders["cold"] = Path(cold.path) if cold.scheme == "file" else home / "cold"
+    found = {}
+    for name, folder in folders.items():
+        if folder.is_dir():
+            usage = shutil.disk_usage(folder)
+            found[name] = usage.free / usage.total
+    return found
+
+
+def backup_age_seconds() -> float | None:
+    """Since the last backup marked its end, endless where it never has; None where no mark is set."""
+    mark = settings().backup_mark
+    if mark is None:
+        return None
+    try:
+        return max(time.time() - mark.stat().st_mtime, 0.0)
+    except OSError:
+        return float("inf")
 
 
 def dependencies() -> list[Dependency]:
@@ -72,11 +117,12 @@ def _database() -> list[Dependency]:
         return [Dependency("postgresql", well=False, detail=f"can't be reached: {type(error).__name__}")]
     found = [Dependency("postgresql", well=True, detail="answers")]
     wanted = migrate.head()
-    if revision != wanted:
+    if revision is None or (revision != wanted and migrate.knows(revision)):
         detail = f"the schema is {revision or 'empty'}, this version needs {wanted}: run `ebbing migrate`"
         found.append(Dependency("schema", well=False, detail=detail))
-    else:
-        found.append(Dependency("schema", well=True, detail=f"revision {revision}"))
+    else:  # a newer version's schema serves the one before it, else no upgrade could roll
+        detail = f"revision {revision}" if revision == wanted else f"revision {revision}, of a version after this one"
+        found.append(Dependency("schema", well=True, detail=detail))
         wrong = ledger.remedy(ledger.standing())
         found.append(Dependency("erasures", well=wrong is None, detail=wrong or "none to replay"))
     if bypasses:

@@ -12,7 +12,6 @@ from uuid import UUID, uuid4
 from app.clients.stream import backlog
 from app.domain.audit import Action
 from app.domain.hold import Meant
-from app.domain.ids import base_of, unix_ms_of
 from app.domain.jobs import Job, Step
 from app.errors import Conflict, FieldError, Invalid, NotFound, Unavailable
 from app.services import audit, erasures
@@ -45,7 +44,7 @@ def place(tenant_id: UUID, meant: Meant, reason: str, placed_by: str) -> Hold:
     with database.tenant(tenant_id) as tx:
         rows.lock(tx, tenant_id)
         if ids:
-            stored = links.lock_ends(tx, tenant_id, ids)
+            stored = links.kept_as(tx, tenant_id, ids)  # which the lock keeps from being removed
             missing = [given for given in ids if given not in stored]
             meant = replace(meant, memory_ids=list(dict.fromkeys(stored.values())))
         if not missing:
@@ -53,7 +52,7 @@ def place(tenant_id: UUID, meant: Meant, reason: str, placed_by: str) -> Hold:
             _enter(tx, tenant_id, "hold_placed", placed, placed_by)
             return placed
     # The transaction is over: the queue is asked outside of it.
-    if any(backlog().find(tenant_id, base_of(given), unix_ms_of(given)) for given in missing):
+    if backlog().find(tenant_id, *missing):
         raise Unavailable("a memory to be held is still in the queue", retry_after_seconds=1)
     raise Invalid(
         errors=[
@@ -61,6 +60,12 @@ def place(tenant_id: UUID, meant: Meant, reason: str, placed_by: str) -> Hold:
             for given in missing
         ]
     )
+
+
+def preview(tenant_id: UUID, meant: Meant) -> Counts:
+    """How many memories a hold would be on now; nothing is written."""
+    with database.tenant(tenant_id) as tx:
+        return rows.counts(tx, tenant_id, meant)
 
 
 def page(tenant_id: UUID, older_than: tuple[datetime, UUID] | None, limit: int, *, released: bool) -> list[Hold]:

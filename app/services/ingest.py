@@ -6,12 +6,13 @@ An entry leaves the stream after the transaction that stored it. Stored twice it
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from uuid import UUID
 
 import structlog
 
-from app import failpoints, metrics, queues
+from app import failpoints, metrics, queues, tracing
 from app.clients.stream import Entry, Turn, drainage
 from app.domain import touch
 from app.domain.envelope import Malformed, first_position, unpack
@@ -42,7 +43,8 @@ def drain() -> int:
     stored = 0
     turn = drainage().take(first=True)
     while turn is not None:
-        fresh = _store(turn)
+        with tracing.work("store", _told(turn), {"requests": len(turn.suspects) + len(turn.fresh)}):
+            fresh = _store(turn)
         if fresh and not stored:
             _nudge_enrichment()  # it needn't wait for the end of a long slice
         stored += fresh
@@ -54,6 +56,13 @@ def drain() -> int:
         _nudge_enrichment()
         metrics.count("stored_memories", stored)
     return stored
+
+
+def _told(turn: Turn) -> Iterator[str]:
+    """The trace contexts of a turn's requests, where they have any."""
+    for entry in (*turn.suspects, *turn.fresh):
+        with suppress(Malformed):
+            yield unpack(*entry).trace
 
 
 def _nudge_enrichment() -> None:
@@ -72,10 +81,12 @@ def _store(turn: Turn) -> int:
             except Exception as error:
                 if is_passing(error):
                     raise
+                metrics.count("deliveries", len(turn.fresh), lane=queues.INGEST, outcome="failed")
                 _say("turn_failed", tenant_id, error, entries=len(turn.fresh))
             stored += _store_each(tenant_id, turn.fresh)
     except Exception:
         # Not the entries' fault: somebody may try them again at once.
+        metrics.count("deliveries", len(turn.fresh) + len(turn.suspects), lane=queues.INGEST, outcome="put_off")
         drainage().settle(tenant_id, free=True)
         raise
     drainage().settle(tenant_id, free=True)
@@ -98,6 +109,7 @@ def _store_alone(tenant_id: UUID, entry: Entry, tries: int) -> int:
                 drainage().forgive(tenant_id, entry)
                 raise
             reason = type(error).__name__
+            metrics.count("deliveries", lane=queues.INGEST, outcome="failed")
             _say("entry_failed", tenant_id, error, entry=entry.entry_id, attempt=attempt)
     _set_aside(tenant_id, entry, reason, attempt)
     drainage().settle(tenant_id, [entry], free=False)
@@ -152,7 +164,17 @@ def _store_together(tenant_id: UUID, entries: Sequence[Entry], *, free: bool = T
         _set_aside(tenant_id, entry, reason, 1)
     failpoints.reach("drain.before_settle")
     drainage().settle(tenant_id, entries, free=free)
+    aside = {entry.entry_id for entry, _ in unreadable}
+    _count([entry for entry in entries if entry.entry_id not in aside])
     return stored
+
+
+def _count(done: Sequence[Entry]) -> None:
+    """Count entries, and how long their memories took to be stored."""
+    with metrics.gathering():
+        metrics.count("deliveries", len(done), lane=queues.INGEST, outcome="done")
+        for entry in done:
+            metrics.observe("event_store_seconds", drainage().waited_seconds(entry), entry.memories)
 
 
 def _read(entry: Entry) -> Arrival | Touched:
@@ -184,4 +206,5 @@ def _set_aside(tenant_id: UUID, entry: Entry, reason: str, attempts: int) -> Non
             ),
         )
     metrics.count("dead_letters")
+    metrics.count("deliveries", lane=queues.INGEST, outcome="dead")
     log.error("dead_letter", tenant=str(tenant_id), entry=entry.entry_id, reason=reason, attempts=attempts)

@@ -52,8 +52,8 @@ from app.store.jobs import Held, Listed
 LEASE_SECONDS: Final = 60
 RETRY_SECONDS: Final = 10
 GIVE_WAY_SECONDS: Final = 15
-# Of all tenants together. The lane has one process: with two on their way, a slice would always wait behind
-# another, and beat's ticks would expire unread behind the two.
+# In each lane, of all tenants together. A lane has one process: with two on their way, a slice would always wait
+# behind another, and beat's ticks would expire unread behind the two.
 AT_ONCE: Final = 1
 KILLED: Final = "its worker died each time"
 UNKNOWN: Final = "unknown kind"
@@ -69,11 +69,15 @@ class Kind:
         step: Does a piece of it, some seconds long. It opens its own transactions, and may be run again from the
             same state after a crash, so its writes must bear that.
         cancelled: Cleans up when the job is cancelled; it may be run again too.
+        task: Which carries it, and so its lane: what somebody has asked for about a person waits for no night.
     """
 
     step: Callable[[Job], Step]
     cancelled: Callable[[Job], None] | None = None
+    task: str = queues.JOB
 
+
+_TASKS: Final = (queues.RIGHTS_JOB, queues.JOB)
 
 KINDS: dict[str, Kind] = {
     reembed.KIND: Kind(reembed.step, reembed.cancelled),
@@ -82,12 +86,12 @@ KINDS: dict[str, Kind] = {
     archive.KIND: Kind(archive.step),
     graphs.KIND: Kind(graphs.step),
     cold.KIND: Kind(cold.step),
-    cold_restore.KIND: Kind(cold_restore.step),
+    cold_restore.KIND: Kind(cold_restore.step, task=queues.RIGHTS_JOB),
     compaction.KIND: Kind(compaction.step),
-    erasures.HIDE: Kind(erasures.step),
-    erasures.ERASE: Kind(erasing.step),
+    erasures.HIDE: Kind(erasures.step, task=queues.RIGHTS_JOB),
+    erasures.ERASE: Kind(erasing.step, task=queues.RIGHTS_JOB),
     expiry.KIND: Kind(expiry.step),
-    exports.KIND: Kind(exporting.step),
+    exports.KIND: Kind(exporting.step, task=queues.RIGHTS_JOB),
     holds.KIND: Kind(holds.step),
     removals.KIND: Kind(removals.step),
     self_tests.KIND: Kind(self_tests.step),
@@ -130,11 +134,18 @@ def send() -> int:
     Raises:
         kombu.exceptions.OperationalError: The broker can't be reached; they are sent again after a lease.
     """
+    rights = of_rights()
     with database.shared() as tx:
-        due = rows.send(tx, AT_ONCE)
-    for job_id in due:
-        queues.enqueue(queues.JOB, job_id, expires_seconds=None)
-    return len(due)
+        due = {task: rows.send(tx, AT_ONCE, rights, among=task == queues.RIGHTS_JOB) for task in _TASKS}
+    for task, jobs_due in due.items():
+        for job_id in jobs_due:
+            queues.enqueue(task, job_id, expires_seconds=None)
+    return sum(map(len, due.values()))
+
+
+def of_rights() -> list[str]:
+    """The kinds whose jobs the lane `rights` has; all others are maintenance."""
+    return [name for name, kind in KINDS.items() if kind.task == queues.RIGHTS_JOB]
 
 
 def send_on() -> None:
@@ -175,7 +186,7 @@ def _go_on(held: Held | None, claim_id: UUID) -> None:
         if kind is None:
             _fail(job, claim_id, UNKNOWN)
             return
-        if precedence.has_ingest(held.age_seconds):
+        if kind.task == queues.JOB and precedence.has_ingest(held.age_seconds):
             _give_way(job, claim_id)
             return
         step = kind.step(job)
@@ -187,19 +198,44 @@ def _go_on(held: Held | None, claim_id: UUID) -> None:
             held = rows.note(tx, job.job_id, claim_id, step, then=then, lease_seconds=_lease_seconds())
         if held is None:
             log.warning("job_lost", job=str(job.job_id), kind=job.kind)  # its lease lapsed in a long step
-        elif step.finished:
-            _tell(held.job, step.failure)
+        else:
+            _count(held, job, step, then)
         if then != "running":
             return
 
 
-def _tell(ended: Job, failure: str | None) -> None:
+def _count(held: Held, job: Job, step: Step, then: str) -> None:
+    """Count the rows of a step, those of a night for the step of the night that they are of; and the end of a slice."""
+    if job.kind == night.KIND:
+        for name, amount in step.counts.items():
+            inner, _, action = name.partition(".")
+            metrics.count_rows(inner, {action or "done": amount})
+    else:
+        metrics.count_rows(job.kind, {**step.counts, "done": step.done})
+    if step.finished:
+        _tell(held, step.failure)
+    if then != "running":
+        metrics.count("deliveries", lane=_lane(job.kind), outcome="done")
+
+
+def _lane(kind: str) -> str:
+    """The lane that jobs of a kind are in; one of another version is whosever has it."""
+    return metrics.LANE_OF_TASK[KINDS[kind].task if kind in KINDS else queues.JOB]
+
+
+def _ended(kind: str, outcome: str) -> None:
+    metrics.count("jobs", lane=_lane(kind), outcome=outcome)
+
+
+def _tell(held: Held, failure: str | None) -> None:
+    ended = held.job
     about = {"job": str(ended.job_id), "kind": ended.kind, "tenant": str(ended.tenant_id), "items": ended.done}
+    metrics.job_ended(ended.kind, held.run_seconds, well=failure is None)
     if failure is None:
-        metrics.count("jobs_done")
+        _ended(ended.kind, "done")
         log.info("job_done", **about)
     else:
-        metrics.count("jobs_failed")
+        _ended(ended.kind, "failed")
         log.error("job_failed", **about, reason=failure)
 
 
@@ -208,6 +244,7 @@ def _give_way(job: Job, claim_id: UUID) -> None:
     with database.shared() as tx:
         message = "gives way to ingest"
         rows.put_off(tx, job.job_id, claim_id, delay_seconds=GIVE_WAY_SECONDS, forgive=True, message=message)
+    metrics.count("deliveries", lane=_lane(job.kind), outcome="put_off")
 
 
 def _cancel(job: Job, claim_id: UUID, kind: Kind | None) -> None:
@@ -215,6 +252,7 @@ def _cancel(job: Job, claim_id: UUID, kind: Kind | None) -> None:
         kind.cancelled(job)
     with database.shared() as tx:
         rows.end(tx, job.job_id, claim_id, "cancelled", "cancelled")
+    _ended(job.kind, "cancelled")
     log.info("job_cancelled", job=str(job.job_id), kind=job.kind, tenant=str(job.tenant_id))
 
 
@@ -222,6 +260,7 @@ def _put_off(job: Job, claim_id: UUID, error: Exception) -> None:
     """Let a job wait whose step, or whose clean-up, failed; end it when that was no accident."""
     name = type(error).__name__
     passing = is_passing(error)
+    metrics.count("deliveries", lane=_lane(job.kind), outcome="put_off" if passing else "failed")
     with database.shared() as tx:
         attempts = rows.attempts(tx, job.job_id, claim_id)
         if passing or attempts < settings().deliveries_max:
@@ -235,7 +274,7 @@ def _put_off(job: Job, claim_id: UUID, error: Exception) -> None:
 def _fail(job: Job, claim_id: UUID, reason: str) -> None:
     with database.shared() as tx:
         rows.end(tx, job.job_id, claim_id, "failed", f"failed: {reason}", reason)
-    metrics.count("jobs_failed")
+    _ended(job.kind, "failed")
     log.error("job_failed", job=str(job.job_id), kind=job.kind, tenant=str(job.tenant_id), reason=reason)
 
 

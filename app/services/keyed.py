@@ -28,12 +28,14 @@ from app.store import (
     database,
     embeddings,
     erasures,
+    hidden,
     holds,
     memories,
     policies,
     states,
     supersessions,
     tenant_counts,
+    tier_moves,
     tiers,
     tombstones,
     words,
@@ -117,9 +119,9 @@ def store(tenant_id: UUID, careful: Sequence[Arrival]) -> int:
         rederiving.source_changed(tx, tenant_id, updated)
         work.add(tx, [work.SCORE], tenant_id, list(written.changed))
         work.add(tx, [work.EMBED], tenant_id, list({*new, *reworded, *later} - embedded))
-        _hide(tx, tenant_id, list(written.changed))
-        counted = tenant_counts.of(tx, tenant_id, list({*known, *new}))
-        tenant_counts.add(tx, tenant_id, counted.less(before))
+        hidden.by_open(tx, tenant_id, list(written.changed), also_by_id=False)
+        tenant_counts.add(tx, tenant_id, tenant_counts.of(tx, tenant_id, list({*known, *new})).less(before))
+        tier_moves.add(tx, tenant_id, {("restored", "edit"): len(thawed) + len(back)})
         supersede.enter(tx, tenant_id, superseded, "caller")
         if thawed or back:
             audit.enter(tx, tenant_id, "memories_restored", ids=[*thawed, *back])
@@ -159,12 +161,6 @@ def _living(tx: database.Transaction, tenant_id: UUID, given: list[NewMemory]) -
     living = [row for row in given if not is_buried(graves, key, row.given, row.seq)]
     metrics.count("erased_on_arrival", len(given) - len(living))
     return living
-
-
-def _hide(tx: database.Transaction, tenant_id: UUID, memory_ids: Sequence[UUID]) -> None:
-    """Let what an open erasure is of be stored hidden: it goes with the rest, or comes back with it."""
-    for erasure_id, scope in erasures.coming(tx, tenant_id).scopes.items():
-        erasures.hide(tx, tenant_id, erasure_id, scope, memory_ids)
 
 
 def _rows(arrival: Arrival) -> Iterator[NewMemory]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from app.errors import NotReplayed
-from app.store import database
+from app.store import database, kept_requests
 from app.store import ledger as rows
 from app.store.ledger import Standing
 
@@ -33,12 +33,14 @@ def remedy(found: Standing | None) -> str | None:
     """What is wrong with it, and what to do; None where all is well."""
     if found is None:
         return NO_KEY_STORE
-    if found.waiting:
-        return f"erasures to replay: {found.waiting}: the data is an older copy: run `ebbing privacy replay`"
-    if found.mark > found.newest:
+    if found.is_behind:
+        what = f"erasures to replay: {found.waiting}, requests and cancellations of them: {max(found.requests, 0)}"
+        return f"{what}: the data is an older copy: run `ebbing privacy replay`"
+    if found.mark > found.newest or found.requests < 0:
         return (
-            f"the key store is older than the data: its ledger ends at {found.newest}, the data knows {found.mark}: "
-            "restore its newest dump; where there is none, run `ebbing privacy replay --accept-key-store`"
+            f"the key store is older than the data: its ledger ends at {found.newest}, the data knows {found.mark} and "
+            f"{-found.requests} more requests: restore its newest dump; where there is none, run "
+            "`ebbing privacy replay --accept-key-store`"
         )
     return None
 
@@ -68,3 +70,9 @@ def accept_key_store() -> None:
     """Let the data follow a key store that is older than itself, since there is no newer one."""
     with database.shared() as tx:
         rows.set_back(tx)
+        tenant_ids = kept_requests.tenant_ids(tx)
+    for tenant_id in tenant_ids:
+        with database.tenant(tenant_id) as tx:
+            kept_requests.compare(tx, tenant_id)
+    with database.shared() as tx:
+        kept_requests.advance(tx)

@@ -14,7 +14,7 @@ from app import queues
 from app.clients.stream import backlog
 from app.domain.audit import SYSTEM
 from app.domain.envelope import Envelope
-from app.domain.ids import base_of, place_of, unix_ms_of
+from app.domain.ids import place_of
 from app.domain.memory import KINDS, MemoryIn, MemoryPatch, decode
 from app.errors import Conflict, EbbingError, NotFound, Unavailable
 from app.services import erasures as erasing
@@ -92,6 +92,7 @@ def page(tenant_id: UUID, wanted: Filters, older_than: UUID | None, limit: int) 
 def edit(tenant_id: UUID, memory_id: UUID, patch: MemoryPatch) -> Stored:
     """Change a memory; an archived one is active again. Words, its own and its neighbours', are right on return.
 
+    What an open erasure is of once it is changed is hidden by it, and nevertheless answered.
     Vectors that hold what it no longer says are gone by then, its own and its followers' in the thread: until they
     are embedded again, they are found by their words.
 
@@ -131,8 +132,9 @@ def edit(tenant_id: UUID, memory_id: UUID, patch: MemoryPatch) -> Stored:
         rederiving.source_changed(tx, tenant_id, [stored_id] if DERIVED_FIELDS & changes.keys() else [])
         if before is not None:
             tenant_counts.add(tx, tenant_id, tenant_counts.of(tx, tenant_id, [stored_id]).less(before))
-        moves.note_restored(tx, tenant_id, restored, "archived")
+        moves.note_restored(tx, tenant_id, restored, "archived", rule="edit")
         edited = memories.get(tx, tenant_id, stored_id)
+        erasing.hide_edited(tx, tenant_id, [stored_id] if changes else [])
     if again or restored:
         queues.nudge(queues.EMBED_MEMORIES)
     if edited is None:
@@ -180,7 +182,7 @@ def stored_only(tenant_id: UUID, memory_id: UUID) -> Iterator[None]:
         yield
     except Missing:
         # The transaction is over: the queue is asked outside of it.
-        if backlog().find(tenant_id, base_of(memory_id), unix_ms_of(memory_id)) is not None:
+        if backlog().find(tenant_id, memory_id) is not None:
             raise Unavailable("this memory is still in the queue", retry_after_seconds=1) from None
         raise NotFound("this tenant has no such memory") from None
 
@@ -197,7 +199,7 @@ def _stored(tenant_id: UUID, memory_id: UUID) -> Stored | None:
 
 
 def _pending(tenant_id: UUID, memory_id: UUID) -> Pending | None:
-    envelope = backlog().find(tenant_id, base_of(memory_id), unix_ms_of(memory_id))
+    envelope = backlog().find(tenant_id, memory_id)
     if envelope is None or place_of(memory_id) >= envelope.memories:
         return None
     given = _given(envelope)
@@ -231,6 +233,7 @@ def lock(tx: database.Transaction, tenant_id: UUID, memory_id: UUID) -> UUID:
 def _lock_free(tx: database.Transaction, tenant_id: UUID, memory_id: UUID) -> UUID:
     """The same for a memory that no legal hold may be on."""
     holds.share(tx, tenant_id)
+    erasures.share(tx, tenant_id)
     stored_id = lock(tx, tenant_id, memory_id)
     check_free(tx, tenant_id, [stored_id])
     return stored_id

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
@@ -52,6 +53,13 @@ def page(tenant_id: UUID, status: Status | None, older_than: tuple[datetime, UUI
         return _shown(tx, tenant_id, rows.page(tx, tenant_id, status, older_than, limit))
 
 
+def such_as(tenant_id: UUID, shown: Sequence[Shown]) -> dict[UUID, str]:
+    """What one memory of each of these merges says, by the merge's id; those whose memories are gone are left out."""
+    first = {each.ancestors[0].memory_id: each.merge.merge_id for each in shown if each.ancestors}
+    with database.tenant(tenant_id) as tx:
+        return {first[one.memory_id]: one.text for one in consolidation.present(tx, tenant_id, list(first))}
+
+
 def get(tenant_id: UUID, merge_id: UUID) -> Shown:
     """A merge.
 
@@ -73,8 +81,13 @@ def lineage(tenant_id: UUID, memory_id: UUID) -> tuple[UUID, list[Shown]]:
         return stored_id, _shown(tx, tenant_id, rows.of_memory(tx, tenant_id, stored_id))
 
 
-def preview(tenant_id: UUID, merge_id: UUID) -> Preview:
+def preview(tenant_id: UUID, merge_id: UUID, *, making: bool = True) -> Preview:
     """What a merge's memories say, and its summary: of one that waits, made for this look and stored nowhere.
+
+    Args:
+        tenant_id: The tenant.
+        merge_id: The merge.
+        making: Whether the summary of one that waits is made, by a model where there is one; else it has none.
 
     Raises:
         NotFound: This tenant has no such merge.
@@ -84,7 +97,7 @@ def preview(tenant_id: UUID, merge_id: UUID) -> Preview:
     with database.tenant(tenant_id) as tx:
         texts = consolidation.present(tx, tenant_id, [each.memory_id for each in shown.ancestors])
         made = consolidation.present(tx, tenant_id, [merge.summary_id]) if merge.summary_id else []
-    if merge.status == "waiting":
+    if merge.status == "waiting" and making:
         summary, kept = approving.preview(tenant_id, merge)
         return Preview(merge, texts, summary, kept)
     summary = None

@@ -16,7 +16,7 @@ from uuid import UUID, uuid4
 
 import numpy as np
 
-from app import failpoints
+from app import failpoints, metrics
 from app.domain.consolidation.records import Summary
 from app.domain.dynamics.timeline import Era
 from app.domain.ids import RANDOM_BYTES, new_base
@@ -26,7 +26,7 @@ from app.services import archive, audit, grouping
 from app.services.bases import Chosen
 from app.services.grouping import Plan, Terms
 from app.store import consolidation as rows
-from app.store import consolidation_runs, database, events, holds, merges, tenant_counts, words, work
+from app.store import consolidation_runs, database, events, holds, merges, tenant_counts, tier_moves, words, work
 from app.store.consolidation import NewLink, NewSummary
 from app.store.events import Change
 from app.store.merges import Ancestor, Merge, Part, Status
@@ -35,6 +35,7 @@ from app.store.tenant_counts import Counts
 SUMMARISES: Final = "summarises"
 SUPPORTS: Final = "supports"
 RELATED: Final = "related"
+KIND: Final = "consolidation"
 LABELS_MOST: Final = 64
 """Of tags, and of entities, that a summary has from its sources, the most frequent ones."""
 
@@ -80,7 +81,23 @@ def carry_out(tenant_id: UUID, run_id: UUID, terms: Terms, made: Sequence[Made],
             _enter(tx, tenant_id, run_id, still, counts)
         failpoints.reach("merge.before_commit")
     failpoints.reach("merge.after_commit")
+    tell(counts)
     return counts
+
+
+def tell(counts: Counter[str]) -> None:
+    """Add to the workers' counters what was committed."""
+    for name, metric in _METRICS.items():
+        metrics.count(metric, counts[name])
+
+
+_METRICS: Final = {
+    "summaries": "summaries_made",
+    "merged": "merged_memories",
+    "characters_before": "merged_characters",
+    "characters_after": "summary_characters",
+    "waiting": "merges_put_off",
+}
 
 
 def write(
@@ -118,8 +135,10 @@ def write(
     return _counted(made), new
 
 
-def count(tx: database.Transaction, tenant_id: UUID, written: Iterable[tuple[Made, NewSummary | None]]) -> None:
-    """Enter into the tenant's numbers what was written; late, as all do."""
+def count(
+    tx: database.Transaction, tenant_id: UUID, written: Iterable[tuple[Made, NewSummary | None]], rule: str = KIND
+) -> None:
+    """Enter into the tenant's numbers what was written, by the rule that had it so; late, as all do."""
     change = Counts()
     for each, summary in written:
         if summary is not None:
@@ -127,6 +146,7 @@ def count(tx: database.Transaction, tenant_id: UUID, written: Iterable[tuple[Mad
             more = Counts(1 - sources, sources, 0, len(summary.text.encode()))
             change = Counts(*map(add, change, more))
     tenant_counts.add(tx, tenant_id, change)
+    tier_moves.add(tx, tenant_id, {("merged", rule): change.archived})
 
 
 def _put_away(

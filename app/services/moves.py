@@ -6,9 +6,11 @@ that nothing has changed; and notes it last.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Literal
 from uuid import UUID
 
 import numpy as np
@@ -16,13 +18,14 @@ import numpy.typing as npt
 
 from app.domain.audit import SYSTEM, Detail
 from app.domain.dynamics.timeline import Era
-from app.domain.lifecycle import EXPIRY, Decision, Standing
+from app.domain.lifecycle import EXPIRY, RULES, Decision, Standing
 from app.domain.tiers import DECAY_TIERS, Seen
 from app.services import audit, strengths
-from app.store import cold, database, events, expiring, holds, standings, states, tenant_counts, tiers
+from app.store import cold, database, events, expiring, holds, standings, states, tenant_counts, tier_moves, tiers
 from app.store.events import Change
 from app.store.states import Held, Looks
 from app.store.tenant_counts import Counts
+from app.store.tier_moves import Move
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +164,9 @@ def _let_go(tx: database.Transaction, tenant_id: UUID, staying: Due) -> None:
         states.write_looks(tx, tenant_id, staying.held.ids, Looks(staying.standing.tiers, when))
 
 
-def note(tx: database.Transaction, tenant_id: UUID, moved: Due, target: str, text_bytes: int = 0) -> None:
+def note(
+    tx: database.Transaction, tenant_id: UUID, moved: Due, target: Literal["archived", "cold"], text_bytes: int = 0
+) -> None:
     """Enter that memories are in another tier now, into their histories, the tenant's numbers and its audit.
 
     Args:
@@ -181,8 +186,14 @@ def note(tx: database.Transaction, tenant_id: UUID, moved: Due, target: str, tex
     fewer = Counts(sources["active"], sources["archived"], sources["cold"])
     more = Counts(**{target: len(moved.held)}) if target in Counts._fields else Counts()
     tenant_counts.add(tx, tenant_id, more.less(fewer)._replace(text_bytes=text_bytes))
+    tier_moves.add(tx, tenant_id, by_rule(target, moved.decision))
     details: dict[str, Detail] = {"to": target, **{f"from_{tier}": count for tier, count in sources.items() if count}}
     audit.enter(tx, tenant_id, "tier_moved", ids=moved.held.ids, details=details)
+
+
+def by_rule(move: Move, decision: Decision) -> Counter[tuple[Move, str]]:
+    """How many memories a move is of, by the rule that has decided."""
+    return Counter((move, RULES[rule]) for rule in decision.rules.tolist())
 
 
 def note_restored(
@@ -192,6 +203,7 @@ def note_restored(
     source: str,
     *,
     text_bytes: int = 0,
+    rule: str = "use",
     actor: str = SYSTEM,
 ) -> None:
     """Enter that memories of a tier are active again into the tenant's numbers and its audit.
@@ -202,10 +214,12 @@ def note_restored(
         memory_ids: None of them was active.
         source: The tier that they come from, `archived` or `cold`.
         text_bytes: By how much the database holds more text of them now.
+        rule: Why, a fixed word: `use`, `edit` or `hand`.
         actor: Id of the key that asked for it; `SYSTEM` where they were used.
     """
     if memory_ids:
         count = len(memory_ids)
         change = Counts(**{source: -count})._replace(active=count, text_bytes=text_bytes)
         tenant_counts.add(tx, tenant_id, change)
+        tier_moves.add(tx, tenant_id, {("restored", rule): count})
         audit.enter(tx, tenant_id, "memories_restored", actor, ids=memory_ids, details={"from": source})

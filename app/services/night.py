@@ -35,6 +35,7 @@ class _Place:
         done: What it has dealt with.
         failed: Types of errors by the steps that they ended.
         cut_short: The step at which time was up.
+        seconds: How long that under way has been at work.
     """
 
     as_of: str
@@ -45,6 +46,7 @@ class _Place:
     done: int
     failed: dict[str, str]
     cut_short: str | None = None
+    seconds: float = 0.0
 
 
 def step(job: Job) -> Step:
@@ -60,12 +62,15 @@ def step(job: Job) -> Step:
         return _ended(place)
     name = place.left[0]
     if place.step != name:
-        place.step, place.inner, place.done = name, {}, 0
+        _enter(place, name)
     if now >= datetime.fromisoformat(place.ends_at):
         place.cut_short = name
         return _ended(place, f"cut short in {name}: the next night begins with it")
+    began = time.monotonic()
     did = _tried(job, name, place)
+    place.seconds += time.monotonic() - began
     if isinstance(did, str):
+        metrics.job_ended(name, place.seconds, well=False)
         place.failed[name] = did
         return _following(place, Step(0, {}, finished=True, notes=(f"{name} failed: {did}",)))
     place.inner, place.done = did.state, place.done + did.done
@@ -73,6 +78,7 @@ def step(job: Job) -> Step:
     told = tuple(f"{name}: {note}" for note in did.notes)
     if not did.finished:
         return Step(did.done, vars(place), finished=False, counts={name: did.done, **counts}, notes=told)
+    metrics.job_ended(name, place.seconds, well=True)
     ended = Step(did.done, {}, finished=True, counts={name: did.done, **counts}, notes=(*told, f"{name}: {place.done}"))
     return _following(place, ended)
 
@@ -85,6 +91,10 @@ def _begun(tx: database.Transaction, job: Job, now: datetime) -> _Place:
     as_of = job.parameters.get("as_of", now.isoformat())
     ends_at = now + timedelta(hours=settings().night_hours)
     return _Place(as_of, ends_at.isoformat(), names, None, {}, 0, {})
+
+
+def _enter(place: _Place, name: str) -> None:
+    place.step, place.inner, place.done, place.seconds = name, {}, 0, 0.0
 
 
 def _tried(job: Job, name: str, place: _Place) -> Step | str:
@@ -104,7 +114,7 @@ def _following(place: _Place, did: Step) -> Step:
     place.left = place.left[1:]
     if not place.left:
         return _ended(place, *did.notes, done=did.done, counts=did.counts)
-    place.step, place.inner, place.done = place.left[0], {}, 0
+    _enter(place, place.left[0])
     return Step(did.done, vars(place), finished=False, counts=did.counts, notes=did.notes)
 
 

@@ -82,14 +82,14 @@ def preview(tenant_id: UUID, as_of: datetime | None, begin: Place | None, limit:
     place = begin or Place(names[0], NIL)
     for name in names[names.index(place.step) :]:
         after = place.after if name == place.step else NIL
-        if len(changes) == limit or (found and time.monotonic() >= until):
+        if len(changes) >= limit or (found and time.monotonic() >= until):
             return Page(as_of, found, changes, Place(name, after))
         foresee = known.get(name, UNSEEN)
         if isinstance(foresee, str):
             found.append(Foreseen(name, {}, foresee))
             continue
         page = foresee(tenant_id, as_of, after, limit - len(changes))
-        changes += [(name, move) for move in page.moves]
+        changes += [(name, move) for move in (*page.moves, *page.summaries)]
         found.append(Foreseen(name, {tier: count for tier, count in page.counts.items() if tier != "looked_at"}))
         if page.following is not None:
             return Page(as_of, found, changes, Place(name, page.following))

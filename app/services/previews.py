@@ -70,11 +70,13 @@ class Preview(NamedTuple):
         moves: In id order.
         counts: Of this page: memories `looked_at`, and by tier those that would come to it.
         following: Where the next page begins; None for the last.
+        summaries: What becomes of summaries of what goes: gone too, or made again in the tier where they are.
     """
 
     moves: list[Move]
     counts: dict[str, int]
     following: UUID | None
+    summaries: Sequence[Move] = ()
 
 
 def preview(

@@ -86,7 +86,7 @@ def answer(tenant_id: UUID, request_id: UUID, answered: Answer, basis: str | Non
             raise Conflict(f"this request is answered: it is {there.answer}")
         if erasures.get(tx, tenant_id, request_id) is not None:
             raise Conflict("this request's erasure answers it: cancel that first, and enter the request by itself")
-        rows.answer(tx, tenant_id, request_id, answered, basis)
+        rows.answer(tx, tenant_id, [request_id], answered, basis)
         found = _found(tx, tenant_id, request_id)
         details = {"request": str(request_id), "nature": found.nature, "law": found.law, "answer": answered}
         audit.enter(tx, tenant_id, "request_answered", actor, items=1, details=details)

@@ -52,14 +52,17 @@ def of(tx: database.Transaction, tenant_id: UUID, counts: Counts) -> Room:
     """The same, of numbers that are known."""
     policy = policies.current(tx, tenant_id)
     there = spaces.of_tenant(tx, tenant_id)
-    dimensions = there.searched.dimensions if there else 0
+    return room(counts, there.searched.dimensions if there else 0, policy.quota_bytes, policy.quota_near)
+
+
+def room(counts: Counts, dimensions: int, quota_bytes: int | None, near: float) -> Room:
+    """What so many memories with vectors of so many dimensions take up."""
     vectors = counts.active * dimensions + counts.archived * min(dimensions, _REDUCED_DIMENSIONS)
     taken = counts.text_bytes + vectors * _HALF_BYTES
-    limit = policy.quota_bytes
     how: State = "below"
-    if limit is not None and taken >= limit * policy.quota_near:
-        how = "over" if taken > limit else "near"
-    return Room(counts.text_bytes, vectors * _HALF_BYTES, limit, how)
+    if quota_bytes is not None and taken >= quota_bytes * near:
+        how = "over" if taken > quota_bytes else "near"
+    return Room(counts.text_bytes, vectors * _HALF_BYTES, quota_bytes, how)
 
 
 def watch(tenant_id: UUID) -> Room:

@@ -119,6 +119,8 @@ def _see_to(turn: Turn, scorer: Scorer) -> _Passed:
     texts: list[_Text] = []
     try:
         if budget.state(turn.tenant_id) is budget.State.HARD:
+            budget.failed("score", over_budget=True)
+            _delivered("put_off")
             _give_back(turn, min(PUT_OFF_SECONDS, _seconds_to_midnight()))
             return _Passed()
         _ = policies.current(turn.tenant_id).model  # what is found can't be written without it
@@ -141,7 +143,9 @@ def _see_to(turn: Turn, scorer: Scorer) -> _Passed:
             with database.tenant(turn.tenant_id) as tx:
                 ratings.forgive(tx, turn.tenant_id, taken)
                 rating_turns.give_back(tx, turn, RETRY_SECONDS)
+            _delivered("put_off")
             raise
+        _delivered("failed")
         # What was taken stays noted as asked about, and comes alone from now on.
         log.warning(
             "rating_failed",
@@ -186,6 +190,8 @@ def _rate(turn: Turn, scorer: Scorer, texts: Sequence[_Text], known: Mapping[byt
         elif text.name in found.spared:
             spared += text.memories
     hits = len(rated) - len(found.scores)
+    if found.illness is not None:
+        budget.failed("score")
     if found.usage.calls or hits:  # first, since it is spent whatever becomes of the answers
         budget.spend(
             tenant_id, "score", config.salience_model, found.usage, memories=len(found.scores), cache_hits=hits
@@ -207,6 +213,8 @@ def _rate(turn: Turn, scorer: Scorer, texts: Sequence[_Text], known: Mapping[byt
     metrics.count("rating_cache_hits", hits)
     metrics.count("rating_failures", len(failed) + (len(spared) if found.illness else 0))
     metrics.count("dead_letters", len(lost))
+    _delivered("put_off" if found.illness else "done")
+    _delivered("dead", len(lost))
     return _Passed(written, is_ill=found.illness is not None)
 
 
@@ -266,6 +274,11 @@ def _give_up(turn: Turn, memory: Unrated, version: str) -> None:
         ratings.refuse(tx, turn.tenant_id, [memory], version)
         rating_turns.give_back(tx, turn)
     metrics.count("dead_letters")
+    _delivered("dead")
+
+
+def _delivered(outcome: str, times: int = 1) -> None:
+    metrics.count("deliveries", times, lane=queues.SCORE, outcome=outcome)
 
 
 def _set_aside(tx: database.Transaction, tenant_id: UUID, memory: Unrated, reason: str, attempts: int) -> None:

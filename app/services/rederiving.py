@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID, uuid4
 
-from app import failpoints, queues
+from app import failpoints, metrics, queues
 from app.domain.audit import SYSTEM, Action
 from app.domain.consolidation.records import Form, Source, Summary
+from app.domain.hold import Meant
 from app.domain.jobs import Job, Step
-from app.services import audit, summaries
+from app.services import audit, chains, summaries
 from app.services.rebase import STEP_SECONDS
 from app.store import (
     consolidation,
@@ -23,6 +25,7 @@ from app.store import (
     database,
     embeddings,
     erasures,
+    hidden,
     holds,
     jobs,
     memories,
@@ -30,11 +33,14 @@ from app.store import (
     policies,
     removal,
     states,
+    supersessions,
     tenant_counts,
+    tier_moves,
     words,
     work,
 )
-from app.store.consolidation import Present
+from app.store.consolidation import SET_ASIDE, Present
+from app.store.erasures import Hidden
 from app.store.merges import Ancestor, Merge
 from app.store.work import NIL
 
@@ -68,7 +74,7 @@ class _Case:
     @property
     def goes(self) -> bool:
         """Whether nothing can be made of it: no source is left, or its text isn't in the active indexes."""
-        return not self.present or self.tier not in {"active", "hidden"}
+        return not self.present or self.tier not in {"active", "hidden", "aside"}
 
 
 def source_changed(tx: database.Transaction, tenant_id: UUID, memory_ids: list[UUID]) -> None:
@@ -78,6 +84,30 @@ def source_changed(tx: database.Transaction, tenant_id: UUID, memory_ids: list[U
     """
     if memory_ids and merges.make_stale(tx, tenant_id, memory_ids):
         jobs.add(tx, uuid4(), tenant_id, KIND, {}, lone=True)
+
+
+def set_aside(tx: database.Transaction, tenant_id: UUID, summary_ids: Sequence[UUID], gone: Sequence[UUID]) -> Hidden:
+    """Hide active summaries that something remains of when some sources are gone, until they are made again of that.
+
+    Args:
+        tx: The tenant's transaction, which has locked their rows.
+        tenant_id: The tenant.
+        summary_ids: Summaries that nothing holds.
+        gone: Memories that this transaction is about to remove.
+
+    Returns:
+        Those that were hidden, with what the tenant's numbers lose by it, which the caller enters last; of the others
+        nothing remains that could be made into a summary.
+    """
+    left = consolidation.with_sources(tx, tenant_id, summary_ids, gone)
+    source_changed(tx, tenant_id, list(gone))
+    if not left:
+        return Hidden([], tenant_counts.NONE)
+    hidden_now = erasures.hide(tx, tenant_id, SET_ASIDE, Meant(memory_ids=left))
+    later = embeddings.remove(tx, tenant_id, hidden_now.ids)
+    words.remove(tx, tenant_id, hidden_now.ids)
+    work.add(tx, [work.EMBED], tenant_id, sorted(later.difference(hidden_now.ids, gone)))
+    return hidden_now
 
 
 def step(job: Job) -> Step:
@@ -121,6 +151,7 @@ def rederive(tenant_id: UUID, run_id: UUID | None, merge_id: UUID) -> Counter[st
     failpoints.reach("rederive.after_summary")
     with database.tenant(tenant_id) as tx:
         holds.share(tx, tenant_id)
+        erasures.share(tx, tenant_id)
         found = merges.get(tx, tenant_id, merge_id)
         if found is None or found.summary_id is None:
             return Counter()
@@ -134,6 +165,7 @@ def rederive(tenant_id: UUID, run_id: UUID | None, merge_id: UUID) -> Counter[st
         if run_id is not None:
             consolidation_runs.count(tx, tenant_id, run_id, counts)
         failpoints.reach("rederive.before_commit")
+    metrics.count("summaries_made", counts["summaries"])
     return counts
 
 
@@ -168,16 +200,23 @@ def _summary(tenant_id: UUID, case: _Case, form: Form) -> Summary:
 def _write(
     tx: database.Transaction, tenant_id: UUID, case: _Case, summary_id: UUID, summary: Summary | None
 ) -> Counter[str]:
-    merge_id = case.merge.merge_id
+    merge_id, is_seen = case.merge.merge_id, True
     with tenant_counts.changing(tx, tenant_id, [summary_id]):
-        if case.tier == "hidden":  # by an erasure of what it says no longer
+        if case.tier in {"hidden", "aside"}:  # because of what it says no longer
             erasures.show_again(tx, tenant_id, among=[summary_id])
         if summary is None:
             removal.remove(tx, tenant_id, [summary_id])
             merges.change(tx, tenant_id, merge_id, {"is_stale": False})
         else:
             _rewrite(tx, tenant_id, case, summary_id, summary)
+            supersessions.part(tx, tenant_id, [summary_id])
+            chains.again(tx, tenant_id, summary_id)
+            is_seen = not _hidden_by_itself(tx, tenant_id, summary_id)
     merges.forget(tx, tenant_id, merge_id, case.gone)
+    if summary is None:
+        tier_moves.add(tx, tenant_id, {("deleted", "sources_gone"): 1})
+    elif case.tier in {"hidden", "aside"} and is_seen:
+        tier_moves.add(tx, tenant_id, {("restored", "made_again"): 1})
     action: Action = "memories_deleted" if summary is None else "memories_merged"
     audit.enter(tx, tenant_id, action, SYSTEM, ids=[summary_id], details={"merge": str(merge_id), "again": True})
     if summary is None:
@@ -185,12 +224,22 @@ def _write(
     return Counter(summaries=1, by_model=int(summary.method == "llm"))
 
 
+def _hidden_by_itself(tx: database.Transaction, tenant_id: UUID, summary_id: UUID) -> bool:
+    """Whether an open erasure is of a summary that was made again, and not of its sources alone: then it hides it."""
+    found, _ = hidden.by_open(tx, tenant_id, [summary_id], also_by_id=True)
+    if found:
+        embeddings.remove(tx, tenant_id, [summary_id])
+        words.remove(tx, tenant_id, [summary_id])
+    return bool(found)
+
+
 def _rewrite(tx: database.Transaction, tenant_id: UUID, case: _Case, summary_id: UUID, summary: Summary) -> None:
     policy = policies.current(tx, tenant_id)
     embeddings.remove(tx, tenant_id, [summary_id])
     categories = {label for each in case.present for label in each.categories}
     strictest = sorted(categories.difference(policy.protection.never_forget_categories))
-    memories.edit(tx, tenant_id, summary_id, {"text": summary.text, "categories": strictest})
+    said = {"text": summary.text, "categories": strictest, "subject": case.present[0].subject}
+    memories.edit(tx, tenant_id, summary_id, said)
     words.index(tx, tenant_id, [summary_id], policy.language, policy.time_zone)
     columns = {
         "is_stale": False,

@@ -20,7 +20,7 @@ from app.domain.tiers import DECAY_TIERS
 from app.services import audit, moves, previews
 from app.services.previews import Preview, Work
 from app.services.rebase import STEP_SECONDS, moment_of
-from app.store import database, removal, tenant_counts
+from app.store import database, removal, tenant_counts, tier_moves
 
 KIND: Final = "delete"
 SOURCE: Final = "cold"
@@ -44,6 +44,7 @@ def delete(tenant_id: UUID, as_of: datetime | None = None, limit: int = removal.
         if gone.held.ids:
             with tenant_counts.changing(tx, tenant_id, gone.held.ids):
                 removal.remove(tx, tenant_id, gone.held.ids)
+            tier_moves.add(tx, tenant_id, moves.by_rule("deleted", gone.decision))
             failpoints.reach("delete.before_audit")
             audit.enter(tx, tenant_id, "memories_deleted", ids=gone.held.ids, details={"rule": "decay"})
         failpoints.reach("delete.before_commit")

@@ -19,22 +19,23 @@ from app.errors import EbbingError, NotReplayed
 from app.services import audit, erasing
 from app.services import erasures as erasures_of
 from app.services.ledger import NO_KEY_STORE, standing
-from app.store import database, erasures, holds, ledger, tenant_counts, tenants, tombstones
+from app.store import database, erasures, holds, kept_requests, ledger, merges, tenants, tombstones
 from app.store.erasures import Erasure
 from app.store.ledger import Entered, Standing
 
-_NONE: Final = Standing(0, 0, 0)
+_NONE: Final = Standing(0, 0, 0, 0)
 _OPEN: Final = ("grace", "running", "held")
 log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """What an entry of the ledger came to.
+    """What an entry of the ledger came to, or a request in its grace.
 
     Attributes:
         memories: Memories in this copy of the data that it is of.
         outcome: `due` (a dry run), `erased`, `held` (a legal hold keeps some of it), `nothing` that it is of is here.
+            Of a request `asked` (a dry run), `hidden`, or `open`: the copy has it, and it was perhaps cancelled since.
     """
 
     seq: int
@@ -59,15 +60,24 @@ class _Found:
 
 
 def due() -> Iterator[Replayed]:
-    """What a replay would erase; nothing is written."""
+    """What a replay would erase or hide; nothing is written."""
     for entry in _entries(lambda seq: seq):
         with database.tenant(entry.tenant_id) as tx:
             found = _find(tx, entry)
         yield Replayed(entry.seq, entry.tenant_id, entry.erasure_id, len(found.ids), "due")
+    for tenant_id in _with_requests():
+        with database.tenant(tenant_id) as tx:
+            for kept in kept_requests.unknown(tx, tenant_id):
+                memories = erasures.count(tx, tenant_id, kept.erasure.scope).memories
+                yield Replayed(kept.seq, tenant_id, kept.erasure.erasure_id, memories, "asked")
+            for erasure_id, memories in kept_requests.alone(tx, tenant_id):
+                yield Replayed(0, tenant_id, erasure_id, memories, "open")
 
 
 def replay() -> Iterator[Replayed]:
     """Do what each entry of the ledger says that the data doesn't know, the first first; and note it with each.
+
+    Then requests in their grace are entered again, with their dates.
 
     It may be broken off, and be done twice at once.
 
@@ -82,6 +92,40 @@ def replay() -> Iterator[Replayed]:
             ledger.advance(tx, entry.seq)
         log.info("erasure_replayed", tenant=str(entry.tenant_id), seq=entry.seq, outcome=outcome)
         yield Replayed(entry.seq, entry.tenant_id, entry.erasure_id, len(found.ids), outcome)
+    if tenant_ids := _with_requests():
+        for tenant_id in tenant_ids:
+            yield from _ask_again(tenant_id)
+        with database.shared() as tx:
+            kept_requests.advance(tx)
+
+
+def _with_requests() -> list[UUID]:
+    """The tenants whose requests are to be compared: all, or none where the data knows every request."""
+    if (standing() or _NONE).requests <= 0:
+        return []
+    with database.shared() as tx:
+        return kept_requests.tenant_ids(tx)
+
+
+def _ask_again(tenant_id: UUID) -> Iterator[Replayed]:
+    """Enter a tenant's requests that this copy of the data doesn't know, and keep those that it alone knows."""
+    with database.tenant(tenant_id) as tx:
+        unknown = kept_requests.unknown(tx, tenant_id)
+    for kept in unknown:
+        with database.tenant(tenant_id) as tx:
+            holds.share(tx, tenant_id)
+            erasures.lock(tx, tenant_id)
+            if erasures.get(tx, tenant_id, kept.erasure.erasure_id) is not None:
+                continue  # somebody else was quicker
+            new = erasures_of.enter(tx, tenant_id, kept.erasure, kept.logged, replayed=True)
+            failpoints.reach("replay.asked")
+        log.info("erasure_asked_again", tenant=str(tenant_id), erasure=str(new.erasure_id), hidden=new.hidden)
+        yield Replayed(kept.seq, tenant_id, new.erasure_id, new.hidden, "hidden")
+    with database.tenant(tenant_id) as tx:
+        erasures.lock(tx, tenant_id)
+        open_still = kept_requests.compare(tx, tenant_id)
+    for erasure_id, memories in open_still:
+        yield Replayed(0, tenant_id, erasure_id, memories, "open")
 
 
 def _entries(done: Callable[[int], int]) -> Iterator[Entered]:
@@ -118,7 +162,7 @@ def _hide(entry: Entered) -> _Found:
         hidden, counts = erasures_of.hide(tx, entry.tenant_id, entry.erasure_id, Meant(memory_ids=found.ids))
         runs: dict[str, Any] = {"status": "running", "scope": found.scope.given(), "cut": entry.cut, "started_at": now}
         erasures.set_fields(tx, entry.tenant_id, entry.erasure_id, **runs)
-        tenant_counts.add(tx, entry.tenant_id, counts)
+        erasures_of.count(tx, entry.tenant_id, counts)
         details: dict[str, Detail] = {"erasure": str(entry.erasure_id), "ledger": entry.seq}
         audit.enter(tx, entry.tenant_id, "erasure_replayed", CLI, ids=found.ids, items=hidden, details=details)
         failpoints.reach("replay.hidden")
@@ -149,7 +193,7 @@ def _find(tx: database.Transaction, entry: Entered) -> _Found:
     meant = replace(meant, cut=entry.cut)
     for held in (False, True):
         ids.update(erasures.ids(tx, entry.tenant_id, meant, held=held))
-    ids.update(erasures.summaries_of(tx, entry.tenant_id, sorted(ids)))
+    ids.update(merges.summaries_of(tx, entry.tenant_id, sorted(ids)))
     return _Found(scope, sorted(ids), there)
 
 

@@ -13,7 +13,20 @@ from app import metrics
 from app.domain.jobs import Step
 from app.domain.supersession import WAITING_DAYS
 from app.settings import settings
-from app.store import arrivals, database, dead_letters, events, jobs, policies, schedules, self_tests, supersessions
+from app.store import (
+    arrivals,
+    consolidation_runs,
+    database,
+    dead_letters,
+    events,
+    jobs,
+    operators,
+    policies,
+    schedules,
+    self_tests,
+    supersessions,
+    tier_moves,
+)
 
 Delete = Callable[[database.Transaction, UUID, datetime, int], int]
 
@@ -22,6 +35,8 @@ SLICE_ROWS: Final = 500
 REDELIVERY: Final = timedelta(days=7)
 # Runs and jobs that ended, and letters that somebody discarded, are what happened: kept for as long as people ask.
 RECORDS: Final = timedelta(days=90)
+# A few rows a day.
+MOVES: Final = timedelta(days=365)
 
 
 def carry_on(tenant_id: UUID, as_of: datetime, state: dict[str, Any], until: float) -> Step:
@@ -40,8 +55,11 @@ def carry_on(tenant_id: UUID, as_of: datetime, state: dict[str, Any], until: flo
         ("runs", schedules.purge, RECORDS),
         ("jobs", jobs.purge, RECORDS),
         ("letters", dead_letters.purge, RECORDS),
+        ("operators", operators.purge, RECORDS),
         ("history", events.purge, timedelta(days=history_days)),
+        ("moves", tier_moves.purge, MOVES),
         ("self_tests", self_tests.purge, timedelta(days=history_days)),
+        ("consolidations", consolidation_runs.purge, timedelta(days=history_days)),
         ("names", supersessions.purge, timedelta(days=WAITING_DAYS)),
     ]
     place, counts = state.get("place", 0), Counter[str]()

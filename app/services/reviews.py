@@ -26,7 +26,7 @@ from app.store import database, events, reviews, states
 from app.store import memories as rows
 from app.store.events import Change, EventKind
 from app.store.packed import uuids
-from app.store.reviews import Described, Reviewed, Waiting
+from app.store.reviews import Described, Flagged, Reviewed, Waiting
 from app.store.states import Held
 
 SLICE_ROWS: Final = 100_000
@@ -129,6 +129,12 @@ def session(
             total = int(np.count_nonzero(numbers.priority))
             order = order[: min(total, policy.session_limit)]
         return Session(_entries(tx, tenant_id, numbers, order[:limit], era), total)
+
+
+def flagged(tenant_id: UUID, limit: int) -> list[Flagged]:
+    """The memories whose last review, or a self-test since, has failed, the longest due first."""
+    with database.tenant(tenant_id) as tx:
+        return reviews.flagged(tx, tenant_id, limit)
 
 
 def record(tenant_id: UUID, memory_id: UUID, result: Result, at: datetime | None = None) -> Outcome:

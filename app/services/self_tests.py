@@ -31,8 +31,8 @@ from app.domain.dynamics.state import Event
 from app.domain.dynamics.timeline import Era
 from app.domain.jobs import Job, Step
 from app.domain.self_tests import ASKED, Kind
-from app.services import rebase, strengths, summarised, testing
-from app.store import database, events, holds, reviews, states
+from app.services import rebase, strengths, testing
+from app.store import database, erasures, events, holds, reviews, states
 from app.store import self_tests as rows
 from app.store.events import Change
 from app.store.packed import kept
@@ -113,6 +113,7 @@ def _begun(tenant_id: UUID, as_of: datetime | None) -> Step:
             return Step(0, {"run_id": str(last.run_id)}, finished=False)
         _finish(tenant_id, last)
     with database.tenant(tenant_id) as tx:
+        erasures.share(tx, tenant_id)  # what is drawn isn't hidden before it is entered
         seed, asked = _drawn(tx, tenant_id, as_of)
         if not asked:
             return Step(0, {}, finished=True, notes=("there is nothing to ask about",))
@@ -134,7 +135,7 @@ def _drawn(tx: database.Transaction, tenant_id: UUID, as_of: datetime) -> tuple[
     most = era.policy.self_tests.sample
     linked = rows.drawn_links(tx, tenant_id, as_of, era.version, seed, _SPARE * most)
     single = rows.drawn(tx, tenant_id, as_of, era.version, seed, _SPARE * most)
-    summaries = summarised.drawn(tx, tenant_id, seed, _SPARE * most)
+    summaries = rows.drawn_summaries(tx, tenant_id, as_of, era.version, seed, _SPARE * most)
     every = list(dict.fromkeys([*(end for link in linked for end in link), *single, *summaries]))
     held = holds.on(tx, tenant_id, every).keys()
     said = {key: text for key, text in rows.texts(tx, tenant_id, every).items() if key not in held}
@@ -163,7 +164,8 @@ def _slice(tenant_id: UUID, run_id: UUID) -> tuple[Kind | None, list[Outcome]]:
 def _enter(tenant_id: UUID, run: Run, kind: Kind, asked: list[Asked], outcomes: list[Outcome]) -> list[Outcome]:
     """Write outcomes with what they do to the memories, once. Returns those that weren't known yet."""
     with database.tenant(tenant_id) as tx:
-        # What was deleted meanwhile is in none of the rows that are locked here.
+        erasures.share(tx, tenant_id)
+        # What was deleted or hidden meanwhile is in none of the rows that are locked here.
         there = set(states.lock(tx, tenant_id, [one.memory_id for one in outcomes]).ids)
         done = [one for one in outcomes if one.memory_id in there]
         fresh = rows.enter(tx, tenant_id, run.run_id, kind, done)

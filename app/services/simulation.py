@@ -21,17 +21,17 @@ from app.domain.ids import RANDOM_BYTES, memory_uuids, new_base
 from app.domain.jobs import Job
 from app.domain.memory import MemoryIn
 from app.domain.policy import Policy
-from app.domain.retrieval.request import SearchRequest, Tier
+from app.domain.retrieval.request import SearchRequest, SearchResult, Tier
 from app.domain.simulation import baselines
 from app.domain.simulation.baselines import RESULTS, Search
-from app.domain.simulation.measures import Hits, Measures, answered, measures
+from app.domain.simulation.measures import Hits, Measures, answered, measures, tells
 from app.domain.simulation.year import Asked, Said, Year
 from app.domain.tiers import DECAY_TIERS
 from app.domain.touch import Use, found
 from app.services import embed, index, night, reinforce, score, search, strengths, tenants
 from app.services.reinforce import Touched
 from app.services.steps import STEPS
-from app.store import arrivals, database, tenant_counts, work
+from app.store import arrivals, database, merges, tenant_counts, work
 from app.store.copying import Arrival
 
 Say = Callable[[str, float], object]
@@ -120,7 +120,7 @@ class Simulation:
         hits = life.ask(DEFAULT)
         self._reach = answered(self.year, hits)
         everything = dict.fromkeys(range(len(self.year.said)), "active")
-        found_out = measures(self.year, everything, hits, hits, self._reach)
+        found_out = measures(self.year, len(everything), everything, hits, hits, self._reach)
         return Outcome(KEEP_ALL, None, found_out, (), time.monotonic() - began)
 
     def _outcome(self, name: str, size_of: str | None, life: _Life) -> Outcome:
@@ -129,7 +129,9 @@ class Simulation:
             life.live()
         else:
             life.fill()
-        found_out = measures(self.year, life.tiers(), life.ask(DEFAULT), life.ask(EVERY_TIER), self._reach)
+        found_out = measures(
+            self.year, life.active(), life.tiers(), life.ask(DEFAULT), life.ask(EVERY_TIER), self._reach
+        )
         return Outcome(name, size_of, found_out, tuple(life.sizes), time.monotonic() - began)
 
     def moment(self, day: float) -> datetime:
@@ -218,6 +220,11 @@ class _Life:
         with database.at(self._tenant_id, self._simulation.end):
             return [self._search(question, fact.person, RESULTS, tiers) for fact, question in self._year.questions]
 
+    def active(self) -> int:
+        """How many of its memories are active, summaries included."""
+        with database.tenant(self._tenant_id) as tx:
+            return tenant_counts.read(tx, self._tenant_id).active
+
     def tiers(self) -> dict[int, str]:
         """Tier of each memory that is left, by its place in the year."""
         found_in = {}
@@ -240,8 +247,7 @@ class _Life:
                 if step.failure is not None:
                     raise NightFailed(f"the night of day {day}: {step.failure}")
             self._enrich()  # what was deleted was context of others
-            with database.tenant(self._tenant_id) as tx:
-                self.sizes.append(tenant_counts.read(tx, self._tenant_id).active)
+            self.sizes.append(self.active())
 
     def _tell(self, day: int) -> None:
         if day in self._told:
@@ -290,7 +296,8 @@ class _Life:
         with database.at(self._tenant_id, moment):
             request = SearchRequest(query=asked.query, limit=RESULTS, subject=self._year.facts[asked.fact].person)
             had = search.find(self._tenant_id, request, self._policy)
-            answering = [Use(result.id) for result in had.results if self._places.get(result.id) in answers]
+            each = zip(had.results, self._told_by(had.results), strict=True)
+            answering = [Use(result.id) for result, places in each if not set(answers).isdisjoint(places)]
             uses = had.uses if self._policy.reinforcement.by_search else answering
             if uses:
                 base = new_base(int(moment.timestamp() * 1000), self._chance.bytes(RANDOM_BYTES))
@@ -300,9 +307,27 @@ class _Life:
     def _search(
         self, query: str, person: str, limit: int, tiers: Sequence[Tier], as_of: datetime | None = None
     ) -> list[int]:
-        """Look for something about a person. Returns the places of what was found, best first; nothing is used."""
+        """Look for something about a person. Returns the places of what is told, best first; nothing is used.
+
+        A summary among the results tells those of its sources whose words one of its sentences has all.
+        """
         request = SearchRequest(
             query=query, subject=person, limit=limit, tiers=tuple(tiers), as_of=as_of, reinforce=False
         )
         results = search.search(self._tenant_id, request, self._policy)
-        return [self._places[result.id] for result in results if result.id in self._places]
+        return list(dict.fromkeys(place for places in self._told_by(results) for place in places))
+
+    def _told_by(self, results: Sequence[SearchResult]) -> list[list[int]]:
+        """By result, the places of what it says: a memory itself; of a summary, those of its sources that it tells."""
+        others = [result.id for result in results if result.id not in self._places]
+        of: dict[UUID, list[int]] = {}
+        if others:
+            with database.tenant(self._tenant_id) as tx:
+                made = merges.sources_of(tx, self._tenant_id, others)
+            of = {summary_id: [self._places[each] for each in sources] for summary_id, sources in made.items()}
+        return [
+            [self._places[result.id]]
+            if result.id in self._places
+            else [place for place in sorted(of.get(result.id, ())) if tells(result.text, self._year.said[place].text)]
+            for result in results
+        ]

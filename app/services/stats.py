@@ -7,11 +7,12 @@ from datetime import date, datetime
 from typing import Final
 from uuid import UUID
 
-from app import queues
+from app import heartbeats, queues
 from app.clients.stream import backlog
 from app.domain.scoring import version
 from app.services import bases, night, quota, spaces
 from app.services.bases import Reduced
+from app.services.jobs import of_rights
 from app.services.quota import Room
 from app.services.spaces import Searched
 from app.settings import settings
@@ -19,6 +20,7 @@ from app.store import database, dead_letters, jobs, ratings, schedules, self_tes
 from app.store import spaces as space_rows
 from app.store.schedules import Figures, Run
 from app.store.self_tests import Run as TestRun
+from app.store.tenant_counts import Counts
 from app.store.work import Waiting
 
 TREND: Final = 8
@@ -27,7 +29,7 @@ TREND: Final = 8
 
 @dataclass(frozen=True)
 class Lane:
-    """What waits in a lane: memories (in `maintain`: jobs), and the seconds since the oldest came."""
+    """What waits in a lane: memories (in `rights` and `maintain`: jobs), and the seconds since the oldest came."""
 
     depth: int
     oldest_age_seconds: float
@@ -77,6 +79,7 @@ class Stats:
         pending: Memories that wait for each stage; `ingest` is to be stored, `rate` is to be rated by a model where
             there is one.
         lanes: By lane.
+        silent_seconds: By lane, and for beat, since a process of it was last heard of; None for never.
         room: What they take up, and the quota.
         embedding_space: Where it is searched by meaning; None before its first vector.
         archive: What archived vectors are reduced by.
@@ -88,6 +91,7 @@ class Stats:
     pending: dict[str, int]
     dead_letters: int
     lanes: dict[str, Lane]
+    silent_seconds: dict[str, float | None]
     room: Room
     embedding_space: Searched | None
     archive: list[Reduced]
@@ -101,14 +105,13 @@ def of_tenant(tenant_id: UUID) -> Stats:
         counts = tenant_counts.read(tx, tenant_id)
         room = quota.of(tx, tenant_id, counts)
         waiting = work.waiting(tx, tenant_id)
-        unfinished = jobs.unfinished(tx, tenant_id)
+        unfinished = jobs.unfinished(tx, of_rights(), tenant_id)
         nights = schedules.page(tx, tenant_id, night.KIND, None, 1)
         letters = dead_letters.count(tx, tenant_id)
         tested = [_tested(run) for run in self_tests.page(tx, tenant_id, None, TREND) if run.finished_at]
         there = space_rows.of_tenant(tx, tenant_id)
         config = settings()
         unrated = ratings.count_unrated(tx, tenant_id, version(config.salience_model)) if config.has_provider else 0
-    memories = {tier: getattr(counts, tier) for tier in ("active", "archived", "cold")}
     queue = backlog()
     pending = {
         "ingest": queue.memories(tenant_id),
@@ -118,26 +121,58 @@ def of_tenant(tenant_id: UUID) -> Stats:
     lanes = _lanes(pending["ingest"], _age(queue.oldest_ms([tenant_id])), waiting, unfinished)
     compared = spaces.compared(there.searched) if there else None
     last = _last_night(nights[0]) if nights else None
-    return Stats(memories, pending, letters, lanes, room, compared, bases.in_use(tenant_id), last, tested)
+    archived = bases.in_use(tenant_id)
+    silent = heartbeats.ages()
+    return Stats(_by_tier(counts), pending, letters, lanes, silent, room, compared, archived, last, tested)
+
+
+@dataclass(frozen=True)
+class Taken:
+    """What a tenant has and takes up, from its counters alone."""
+
+    memories: dict[str, int]
+    room: Room
+
+
+def taken(tenant_id: UUID) -> Taken:
+    """The same as `of_tenant` says of it, without a look at any memory."""
+    with database.tenant(tenant_id) as tx:
+        counts = tenant_counts.read(tx, tenant_id)
+        return Taken(_by_tier(counts), quota.of(tx, tenant_id, counts))
 
 
 def of_lanes() -> dict[str, Lane]:
     """What waits in each lane, of all tenants."""
     with database.shared() as tx:
         waiting = work.waiting(tx)
-        unfinished = jobs.unfinished(tx)
+        unfinished = jobs.unfinished(tx, of_rights())
     queue = backlog()
     return _lanes(queue.memories(), _age(queue.oldest_ms()), waiting, unfinished)
 
 
-def _lanes(unstored: int, age: float, waiting: dict[str, Waiting], unfinished: tuple[int, float]) -> dict[str, Lane]:
+def lanes_of(tenant_id: UUID) -> dict[str, Lane]:
+    """What waits of one tenant in each lane."""
+    with database.tenant(tenant_id) as tx:
+        waiting, unfinished = work.waiting(tx, tenant_id), jobs.unfinished(tx, of_rights(), tenant_id)
+    queue = backlog()
+    return _lanes(queue.memories(tenant_id), _age(queue.oldest_ms([tenant_id])), waiting, unfinished)
+
+
+def _lanes(
+    unstored: int, age: float, waiting: dict[str, Waiting], unfinished: dict[bool, tuple[int, float]]
+) -> dict[str, Lane]:
     index, embed, score = (waiting[stage] for stage in (work.INDEX, work.EMBED, work.SCORE))
     return {
         queues.INGEST: Lane(unstored + index.memories, max(age, index.oldest_age_seconds)),
         queues.EMBED: Lane(embed.memories, embed.oldest_age_seconds),
         queues.SCORE: Lane(score.memories, score.oldest_age_seconds),
-        queues.MAINTAIN: Lane(*unfinished),
+        queues.RIGHTS: Lane(*unfinished[True]),
+        queues.MAINTAIN: Lane(*unfinished[False]),
     }
+
+
+def _by_tier(counts: Counts) -> dict[str, int]:
+    return {tier: getattr(counts, tier) for tier in ("active", "archived", "cold")}
 
 
 def nights() -> Figures:
@@ -146,9 +181,13 @@ def nights() -> Figures:
         return schedules.figures(tx, night.KIND)
 
 
+def failed_steps(run: Run) -> list[str]:
+    """The steps at which a run failed, by name."""
+    return list(run.failed) or ([run.step] if run.status == "failed" and run.step else [])
+
+
 def _last_night(run: Run) -> LastNight:
-    failed = list(run.failed) or ([run.step] if run.status == "failed" and run.step else [])
-    return LastNight(run.local_date, run.status, run.late_seconds, run.seconds, failed)
+    return LastNight(run.local_date, run.status, run.late_seconds, run.seconds, failed_steps(run))
 
 
 def _tested(run: TestRun) -> SelfTested:

@@ -21,6 +21,7 @@ from app.services import (
     consolidate,
     contradictions,
     counts,
+    deadlines,
     erasing,
     expiry,
     exports,
@@ -58,10 +59,11 @@ def _segments(tenant_id: UUID, _as_of: datetime, state: dict[str, Any], until: f
 
 
 def _figures(tenant_id: UUID, _as_of: datetime, state: dict[str, Any], _until: float) -> Step:
-    """Count anew, and look at the quota and the audit."""
+    """Count anew, and look at the quota, the audit, and requests that are due."""
     counts.recount(tenant_id)
     quota.watch(tenant_id)
     audit.watch(tenant_id)
+    deadlines.look_at_requests(tenant_id)
     return Step(1, state, finished=True)
 
 

@@ -50,7 +50,7 @@ def eras(tx: database.Transaction, tenant_id: UUID) -> list[Era]:
 
 
 def pages(
-    tenant_id: UUID, rows: int, rules: Sequence[Rules], subject: str | None = None
+    tenant_id: UUID, rows: int, rules: Sequence[Rules], subject: str | None = None, one_in: int = 1
 ) -> Iterator[tuple[Held, list[Standing]]]:
     """All of a tenant's memories, or those about a subject, so many at a time by id; each with its standings.
 
@@ -61,11 +61,12 @@ def pages(
         rows: Memories in a page.
         rules: Of the policies that they are looked at under; a standing for each.
         subject: Only memories about this subject.
+        one_in: Only one memory in so many, of all subjects.
     """
     after, full = UUID(int=0), True
     while full:
         with database.tenant(tenant_id) as tx:
-            held = states.page(tx, tenant_id, after, rows, subject)
+            held = states.page(tx, tenant_id, after, rows, subject, one_in)
             found = {each: standings.read(tx, tenant_id, held.ids, each) for each in dict.fromkeys(rules)}
         if held.ids:
             yield held, [found[each] for each in rules]

@@ -14,7 +14,7 @@ from app.domain.retrieval.ranking import Mode
 from app.domain.retrieval.request import SearchRequest, SearchResult
 from app.domain.retrieval.spread import Spreading
 from app.domain.self_tests import Kind, place_of
-from app.services import questions, search, summarised
+from app.services import questions, search
 from app.services.spreading import spread
 from app.store import database
 from app.store import self_tests as rows
@@ -68,7 +68,7 @@ def _applications(tenant_id: UUID, run: Run, asked: Sequence[Asked], policy: Pol
 def _coherence(tenant_id: UUID, _run: Run, asked: Sequence[Asked], _policy: Policy) -> list[Outcome]:
     """Whether each summary says the key points that its sources still say."""
     with database.tenant(tenant_id) as tx:
-        found = summarised.read(tx, tenant_id, [one.memory_id for one in asked])
+        found = rows.summaries(tx, tenant_id, [one.memory_id for one in asked])
     shares = ((each.memory_id, coherence.entailed(each.text, each.key_points, each.sources)) for each in found)
     return [
         Outcome(memory_id, share >= coherence.ENTAILED_MIN, share=share)

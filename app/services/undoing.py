@@ -8,7 +8,7 @@ from uuid import UUID
 
 import numpy as np
 
-from app import failpoints, queues
+from app import failpoints, metrics, queues
 from app.domain.tiers import DECAY_TIERS
 from app.errors import Conflict
 from app.services import approving, audit, strengths
@@ -24,6 +24,7 @@ from app.store import (
     spaces,
     states,
     tenant_counts,
+    tier_moves,
     words,
     work,
 )
@@ -57,12 +58,15 @@ def undo(tenant_id: UUID, merge_id: UUID, actor: str) -> Merge:
             consolidation.remove_links(tx, tenant_id, sources)
         else:
             back = _bring_back(tx, tenant_id, merge, sources)
+        summaries = int(merge.action != "link")
+        tier_moves.add(tx, tenant_id, {("restored", "undo"): len(back), ("deleted", "undo"): summaries})
         undone: dict[str, Any] = {"status": "undone", "is_stale": False}
         decided = {"decided_at": database.now(tx), "decided_by": actor}
         merges.change(tx, tenant_id, merge_id, undone | decided)
         audit.enter(tx, tenant_id, "merge_undone", actor, ids=sources, details={"merge": str(merge_id)})
         failpoints.reach("undo.before_commit")
         found = approving.found(tx, tenant_id, merge_id)
+    metrics.count("merges_undone")
     if back:
         queues.nudge(queues.EMBED_MEMORIES)
     return found

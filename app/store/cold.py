@@ -201,6 +201,19 @@ _PLACES: Final = f"{_SELECT_PLACES} AND cold.memory_id = ANY (%(ids)s)"
 _PLACES_IN: Final = f"{_SELECT_PLACES} AND cold.segment_id = ANY (%(segments)s) ORDER BY memory_id LIMIT %(limit)s"
 
 
+def without_key(tx: Connection, tenant_id: UUID) -> int:
+    """How many memories lie in cold storage under keys that the key store hasn't."""
+    row = driver(tx).execute(_WITHOUT_KEY, {"tenant": tenant_id}).fetchone()
+    return int(row[0]) if row else 0
+
+
+_WITHOUT_KEY: Final = """
+SELECT count(*) FROM cold_memories AS cold WHERE tenant_id = %(tenant)s AND NOT EXISTS (
+  SELECT FROM ebbing_keys.record_keys AS key
+  WHERE key.tenant_id = %(tenant)s AND key.key_id = cold.key_id OFFSET 0)
+"""
+
+
 def take_out(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> list[UUID]:
     """Forget where memories lie, and drop the segments that have gaps alone then. Returns the ids of their keys."""
     row = driver(tx).execute(_TAKE_OUT, {"tenant": tenant_id, "ids": Uuids(memory_ids)}).fetchone()

@@ -308,17 +308,46 @@ FROM unnest(%(ids)s) AS id CROSS JOIN LATERAL (
 
 
 def hidden(tx: Connection, tenant_id: UUID, summary_id: UUID) -> list[Present]:
-    """A summary that an open erasure has hidden; its tier is `hidden` where it was active, else that where it was."""
-    found = driver(tx).execute(_HIDDEN, {"tenant": tenant_id, "id": summary_id})
+    """A summary that an open erasure has hidden; its tier is `hidden` where it was active, else that where it was.
+
+    One that is only hidden until it is made again is `aside`.
+    """
+    found = driver(tx).execute(_HIDDEN, {"tenant": tenant_id, "id": summary_id, "aside": SET_ASIDE})
     return [Present(*row) for row in found]
 
 
 _HIDDEN: Final = f"""
 SELECT memory_id, text, text_version, speaker, subject, categories, CAST(extract(epoch FROM {_SAID_AT}) AS float8),
-  CASE WHEN tier = 'active' THEN 'hidden' ELSE tier END
+  CASE WHEN erasure_id = %(aside)s THEN 'aside' WHEN tier = 'active' THEN 'hidden' ELSE tier END
 FROM memories JOIN hidden_memories AS hidden USING (tenant_id, memory_id)
 WHERE tenant_id = %(tenant)s AND memory_id = %(id)s
 """  # noqa: S608 - constants alone
+
+
+SET_ASIDE: Final = UUID(int=0)
+"""What hides a summary, in place of an erasure, until it is made again of those of its sources that remain."""
+
+
+def with_sources(tx: Connection, tenant_id: UUID, summary_ids: Sequence[UUID], without: Sequence[UUID]) -> list[UUID]:
+    """Those of some summaries that are active and have a source besides these memories, in id order."""
+    values = {"tenant": tenant_id, "ids": Uuids(summary_ids), "without": Uuids(without)}
+    return [memory_id for (memory_id,) in driver(tx).execute(_WITH_SOURCES, values).fetchall()]
+
+
+_WITH_SOURCES: Final = """
+SELECT memory_id FROM memory_state AS state
+WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s) AND tier = 'active' AND EXISTS (
+  SELECT FROM merges CROSS JOIN LATERAL (
+    SELECT memory_id FROM lineage
+    WHERE lineage.tenant_id = %(tenant)s AND lineage.merge_id = merges.merge_id AND part = 'source'
+      AND lineage.memory_id <> ALL (%(without)s) OFFSET 0
+  ) AS source CROSS JOIN LATERAL (
+    SELECT FROM memories
+    WHERE memories.tenant_id = %(tenant)s AND memories.memory_id = source.memory_id AND deleted_at IS NULL OFFSET 0
+  ) AS there
+  WHERE merges.tenant_id = %(tenant)s AND merges.summary_id = state.memory_id AND merges.status = 'done')
+ORDER BY memory_id
+"""
 
 
 def summaries(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> set[UUID]:

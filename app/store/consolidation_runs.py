@@ -109,3 +109,18 @@ WHERE tenant_id = :tenant AND (CAST(:at AS timestamptz) IS NULL OR started_at < 
   OR (started_at = :at AND run_id > CAST(:run_id AS uuid)))
 ORDER BY started_at DESC, run_id LIMIT :limit
 """)  # noqa: S608 - constants alone
+
+
+def purge(tx: Connection, tenant_id: UUID, before: datetime, limit: int) -> int:
+    """Delete runs that were begun before this moment. Returns how many; call again until fewer than the limit.
+
+    Merges outlast the run that made them.
+    """
+    return tx.execute(_PURGE, {"tenant": tenant_id, "before": before, "limit": limit}).rowcount
+
+
+_PURGE: Final = text("""
+DELETE FROM consolidation_runs WHERE tenant_id = :tenant AND run_id IN (
+  SELECT run_id FROM consolidation_runs WHERE tenant_id = :tenant AND started_at < :before LIMIT :limit
+)
+""")

@@ -21,6 +21,8 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from app.errors import Misconfigured
 from app.settings import settings
+from app.store import pools
+from app.store.pools import Pool
 
 Role = Literal["ebbing_app", "ebbing_drain"]
 
@@ -44,7 +46,7 @@ Transaction = Connection
 @contextmanager
 def tenant(tenant_id: UUID) -> Iterator[Connection]:
     """A transaction that sees this tenant's rows alone; commits at the end, rolls back on an error."""
-    with engine("ebbing_app").begin() as tx:
+    with pools.begun(engine("ebbing_app")) as tx:
         tx.execute(_BIND, {"tenant": str(tenant_id)})
         held = _simulated.get()
         if held is not None and held[0] == tenant_id:
@@ -75,14 +77,14 @@ _IS_SIMULATED = text("SELECT simulated FROM tenants WHERE tenant_id = :tenant")
 @contextmanager
 def shared() -> Iterator[Connection]:
     """A transaction over the tables without row-level security; sees no tenant's memories."""
-    with engine("ebbing_app").begin() as tx:
+    with pools.begun(engine("ebbing_app")) as tx:
         yield tx
 
 
 @contextmanager
 def drain() -> Iterator[Connection]:
     """A transaction of `ebbing_drain`, which sees every tenant's ledger and may COPY."""
-    with engine("ebbing_drain").begin() as tx:
+    with pools.begun(engine("ebbing_drain")) as tx:
         yield tx
 
 
@@ -91,6 +93,11 @@ def engine(role: Role) -> Engine:
     if role not in _engines:
         _engines[role] = _open(role)
     return _engines[role]
+
+
+def pool() -> Pool:
+    """How this process uses its connections; what was the most begins anew."""
+    return pools.state(list(_engines.values()))
 
 
 def opened() -> int:
@@ -178,7 +185,7 @@ def _open(role: Role) -> Engine:
     made = create_engine(
         driver_url(database_url()),
         pool_size=config.database_pool_size,
-        max_overflow=2,
+        max_overflow=pools.OVERFLOW,
         pool_timeout=5,
         pool_pre_ping=False,
         pool_recycle=600,
@@ -190,6 +197,7 @@ def _open(role: Role) -> Engine:
         },
     )
     event.listen(made, "connect", _note_opened)
+    pools.watch(made)
     return made
 
 
@@ -197,6 +205,7 @@ def _forget_after_fork() -> None:
     for inherited in _engines.values():
         inherited.dispose(close=False)
     _engines.clear()
+    pools.forget()
 
 
 os.register_at_fork(after_in_child=_forget_after_fork)

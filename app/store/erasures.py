@@ -24,8 +24,8 @@ from app.store.holds import HOLDS, conditions
 from app.store.packed import Uuids, driver
 from app.store.tenant_counts import Counts
 
-_COLUMNS: Final = """erasure_id, kind, status, scope, reason, requested_at, requested_by, due_at, erase_after, hidden,
-  cut, plan, executed, started_at, finished_at, verified_at, cancelled_at, report"""
+COLUMNS: Final = """erasure_id, kind, status, scope, reason, requested_at, requested_by, due_at, erase_after, hidden,
+  cut, plan, executed, started_at, finished_at, verified_at, cancelled_at, report, rewrite_by, rewritten_at"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +43,8 @@ class Erasure:
         plan: What each step found to do, written before anything was erased.
         executed: The steps that are done, with what they did.
         report: What is told of it; None until it is verified.
+        rewrite_by: By when the segments that it has touched are rewritten; None where it has touched none.
+        rewritten_at: When they were.
     """
 
     erasure_id: UUID
@@ -63,6 +65,8 @@ class Erasure:
     verified_at: datetime | None = None
     cancelled_at: datetime | None = None
     report: dict[str, Any] | None = None
+    rewrite_by: datetime | None = None
+    rewritten_at: datetime | None = None
 
 
 class Matching(NamedTuple):
@@ -111,10 +115,10 @@ def get(tx: Connection, tenant_id: UUID, erasure_id: UUID, *, locked: bool = Fal
     """An erasure by its id; None where there is none."""
     statement = _GET_LOCKED if locked else _GET
     row = tx.execute(statement, {"tenant": tenant_id, "erasure_id": erasure_id}).one_or_none()
-    return None if row is None else _erasure(row)
+    return None if row is None else as_erasure(row)
 
 
-_GET: Final = text(f"SELECT {_COLUMNS} FROM erasures WHERE tenant_id = :tenant AND erasure_id = :erasure_id")  # noqa: S608
+_GET: Final = text(f"SELECT {COLUMNS} FROM erasures WHERE tenant_id = :tenant AND erasure_id = :erasure_id")  # noqa: S608
 _GET_LOCKED: Final = text(f"{_GET.text} FOR UPDATE")
 
 
@@ -130,11 +134,11 @@ def page(
         "erasure_id": erasure_id,
         "limit": limit,
     }
-    return [_erasure(row) for row in tx.execute(_PAGE, values)]
+    return [as_erasure(row) for row in tx.execute(_PAGE, values)]
 
 
 _PAGE: Final = text(f"""
-SELECT {_COLUMNS} FROM erasures
+SELECT {COLUMNS} FROM erasures
 WHERE tenant_id = :tenant AND (CAST(:status AS text) IS NULL OR status = :status)
   AND (CAST(:requested_at AS timestamptz) IS NULL OR
     (requested_at, erasure_id) < (:requested_at, CAST(:erasure_id AS uuid)))
@@ -144,7 +148,7 @@ ORDER BY requested_at DESC, erasure_id DESC LIMIT :limit
 
 def open_scopes(tx: Connection, tenant_id: UUID) -> list[Erasure]:
     """The erasures that aren't over, the first requested first."""
-    return [_erasure(row) for row in tx.execute(_OPEN, {"tenant": tenant_id})]
+    return [as_erasure(row) for row in tx.execute(_OPEN, {"tenant": tenant_id})]
 
 
 def adopt(tx: Connection, tenant_id: UUID, erasure_id: UUID, limit: int) -> tuple[list[UUID], datetime | None]:
@@ -189,7 +193,7 @@ ORDER BY erase_after, erasure_id LIMIT 1
 
 
 _OPEN: Final = text(f"""
-SELECT {_COLUMNS} FROM erasures WHERE tenant_id = :tenant AND status IN ('grace', 'running', 'held')
+SELECT {COLUMNS} FROM erasures WHERE tenant_id = :tenant AND status IN ('grace', 'running', 'held')
 ORDER BY requested_at, erasure_id
 """)  # noqa: S608 - constants alone
 
@@ -197,12 +201,13 @@ ORDER BY requested_at, erasure_id
 def coming(tx: Connection, tenant_id: UUID) -> Coming:
     """What to look out for among arrivals. The transaction shares the lock."""
     rows = tx.execute(_COMING, {"tenant": tenant_id}).all()
-    scopes = {row.erasure_id: scope_from_json(row.scope) for row in rows if row.erasure_id is not None}
-    return Coming(scopes, rows[0].last_cut_ms)
+    there = [row for row in rows if row.erasure_id is not None]
+    scopes = {row.erasure_id: scope_from_json(row.scope) for row in there}
+    return Coming(scopes, {row.erasure_id: row.cut for row in there if row.cut is not None}, rows[0].last_cut_ms)
 
 
 _COMING: Final = text("""
-SELECT erasure_id, scope, last_cut_ms
+SELECT erasure_id, scope, cut, last_cut_ms
 FROM (SELECT coalesce(max(cut_ms), 0) AS last_cut_ms FROM tombstones WHERE tenant_id = :tenant) AS cuts
 LEFT JOIN erasures ON tenant_id = :tenant AND status IN ('grace', 'running', 'held') AND NOT scope ? 'memory_ids'
 ORDER BY requested_at, erasure_id
@@ -277,7 +282,12 @@ _NUMBERS: Final = """
 
 
 def hide(
-    tx: Connection, tenant_id: UUID, erasure_id: UUID, scope: Meant, among: Sequence[UUID] | None = None
+    tx: Connection,
+    tenant_id: UUID,
+    erasure_id: UUID,
+    scope: Meant,
+    among: Sequence[UUID] | None = None,
+    cut: str | None = None,
 ) -> Hidden:
     """Hide the memories that meet a scope: no read finds them any more. They keep all that they have.
 
@@ -289,6 +299,7 @@ def hide(
         erasure_id: Which hides them.
         scope: What it is of.
         among: Of these memories alone; of all where left out.
+        cut: Of those alone that came up to this place in the stream.
 
     Returns:
         Those that were hidden by this.
@@ -297,6 +308,7 @@ def hide(
 WITH picked AS MATERIALIZED (
   SELECT memory_id FROM memories AS memory
   WHERE tenant_id = :tenant AND deleted_at IS NULL AND {conditions(scope)} {_AMONG if among is not None else ""}
+    {"AND seq <= :last_seq" if cut is not None else ""}
   ORDER BY memory_id FOR UPDATE
 ), stood AS MATERIALIZED (
   SELECT memory_id, tier FROM memory_state
@@ -315,7 +327,8 @@ WITH picked AS MATERIALIZED (
 )
 SELECT {_NUMBERS.replace("{rows}", "stood")} FROM stood
 """)  # noqa: S608 - constants alone
-    values = {"tenant": tenant_id, "erasure_id": erasure_id, "among": list(among or ())} | scope.given()
+    values: dict[str, Any] = {"tenant": tenant_id, "erasure_id": erasure_id, "among": list(among or ())}
+    values |= scope.given() | ({} if cut is None else {"last_seq": last_seq(cut)})
     return _hidden(tx.execute(statement, values).one())
 
 
@@ -367,20 +380,7 @@ SELECT {_NUMBERS.replace("{rows}", "back")} FROM back
 """)  # noqa: S608 - constants alone
 
 
-def summaries_of(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> list[UUID]:
-    """The summaries that any of these memories went into, in id order."""
-    found = driver(tx).execute(_SUMMARIES_OF, {"tenant": tenant_id, "ids": Uuids(memory_ids)}).fetchall()
-    return [memory_id for (memory_id,) in found]
-
-
-_SUMMARIES_OF: Final = """
-SELECT DISTINCT summary_id FROM merges
-WHERE tenant_id = %(tenant)s AND summary_id IS NOT NULL AND merge_id = ANY (ARRAY(
-  SELECT merge_id FROM lineage WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s)))
-ORDER BY summary_id
-"""
-
-
-def _erasure(row: Row[Any]) -> Erasure:
+def as_erasure(row: Row[Any]) -> Erasure:
+    """An erasure of a row with `COLUMNS`."""
     fields = {name: getattr(row, name) for name in Erasure.__slots__}
     return Erasure(**fields | {"scope": scope_from_json(row.scope)})

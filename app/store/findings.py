@@ -56,6 +56,18 @@ WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s) AND deleted_at IS NUL
 """
 
 
+def of(tx: Connection, tenant_id: UUID, memory_id: UUID) -> Found | None:
+    """What was found in a memory's text; None for nothing."""
+    row = driver(tx).execute(_OF, {"tenant": tenant_id, "memory_id": memory_id}).fetchone()
+    return None if row is None else Found(*row)
+
+
+_OF: Final = """
+SELECT memory_id, text_version, kinds, categories, pii, sensitivity FROM privacy_findings
+WHERE tenant_id = %(tenant)s AND memory_id = %(memory_id)s
+"""
+
+
 def write(tx: Connection, tenant_id: UUID, looked_at: Sequence[Text], found: Sequence[Found]) -> None:
     """Enter what was found in texts, and strike out what is no longer in them; an edit since then is left alone.
 

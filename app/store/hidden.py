@@ -1,4 +1,4 @@
-"""What an open erasure has hidden leaves the indexes, so that it crowds out nothing, until it is cancelled or done."""
+"""What open erasures hide, whenever it comes to meet them; it leaves the indexes until they are cancelled or done."""
 
 from __future__ import annotations
 
@@ -6,9 +6,51 @@ from collections.abc import Sequence
 from typing import Final
 from uuid import UUID
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, text
 
+from app.domain.hold import Meant
+from app.store import erasures, hidden_supersessions, tenant_counts
+from app.store.erasures import Erasure
 from app.store.packed import Uuids, driver
+from app.store.tenant_counts import Counts
+
+
+def by_open(
+    tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID], *, also_by_id: bool
+) -> tuple[dict[UUID, list[UUID]], Counts]:
+    """Let open erasures hide those of these memories that meet them: they came, changed or came back meanwhile.
+
+    Args:
+        tx: The tenant's transaction, which has locked the memories.
+        tenant_id: The tenant.
+        memory_ids: Memories that are to be seen, unless an erasure is of them.
+        also_by_id: Whether erasures that name memories by their ids matter.
+
+    Returns:
+        What is hidden by this, by the erasure; and what it comes to in the tenant's numbers.
+    """
+    found, gone = {}, tenant_counts.NONE
+    for each in _open(tx, tenant_id, memory_ids if also_by_id else []):
+        hidden_now = erasures.hide(tx, tenant_id, each.erasure_id, each.scope, memory_ids, each.cut)
+        if hidden_now.ids:
+            hidden_supersessions.hide(tx, tenant_id, each.erasure_id, hidden_now.ids)
+            found[each.erasure_id] = hidden_now.ids
+            gone = gone.plus(hidden_now.counts)
+    return found, gone
+
+
+def _open(tx: Connection, tenant_id: UUID, named: Sequence[UUID]) -> list[Erasure]:
+    values = {"tenant": tenant_id, "named": [str(memory_id) for memory_id in named]}
+    return [erasures.as_erasure(row) for row in tx.execute(_OPEN, values)]
+
+
+_OPEN: Final = text(f"""
+SELECT {erasures.COLUMNS} FROM erasures
+WHERE tenant_id = :tenant AND status IN ('grace', 'running', 'held') AND (NOT scope ? 'memory_ids' OR EXISTS (
+  SELECT FROM jsonb_array_elements_text(scope->'memory_ids') AS id
+  WHERE id IN (SELECT unnest(CAST(:named AS text[])))))
+ORDER BY requested_at, erasure_id
+""")  # noqa: S608 - constants alone
 
 
 def indexed(tx: Connection, tenant_id: UUID, erasure_id: UUID, after: UUID, limit: int) -> list[UUID]:
@@ -21,6 +63,26 @@ _INDEXED: Final = """
 SELECT memory_id FROM hidden_memories
 WHERE tenant_id = %(tenant)s AND erasure_id = %(erasure_id)s AND memory_id > %(after)s
 ORDER BY memory_id LIMIT %(limit)s FOR UPDATE
+"""
+
+
+def all_of(tx: Connection, tenant_id: UUID, erasure_id: UUID) -> list[UUID]:
+    """All memories that an erasure has hidden."""
+    found = driver(tx).execute(_ALL_OF, {"tenant": tenant_id, "erasure_id": erasure_id}).fetchall()
+    return [memory_id for (memory_id,) in found]
+
+
+_ALL_OF: Final = "SELECT memory_id FROM hidden_memories WHERE tenant_id = %(tenant)s AND erasure_id = %(erasure_id)s"
+
+
+def take_over(tx: Connection, tenant_id: UUID, erasure_id: UUID, memory_ids: Sequence[UUID]) -> None:
+    """Let an erasure that can't be cancelled any more have hidden these memories, whichever has."""
+    erasures.hide(tx, tenant_id, erasure_id, Meant(memory_ids=list(memory_ids)))
+    driver(tx).execute(_TAKE_OVER, {"tenant": tenant_id, "erasure_id": erasure_id, "ids": Uuids(memory_ids)})
+
+
+_TAKE_OVER: Final = """
+UPDATE hidden_memories SET erasure_id = %(erasure_id)s WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s)
 """
 
 

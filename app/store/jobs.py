@@ -30,12 +30,14 @@ class Held:
         attempts: How often its next step has been tried, this time included.
         cancel_wanted: Whether it shall end instead.
         age_seconds: Since it was entered.
+        run_seconds: Since it began.
     """
 
     job: Job
     attempts: int
     cancel_wanted: bool
     age_seconds: float
+    run_seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +86,9 @@ def add(
 
 
 _ADD = text("""
-INSERT INTO jobs (job_id, tenant_id, kind, parameters, lone, claimed_until)
-VALUES (:job_id, :tenant_id, :kind, CAST(:parameters AS jsonb), :lone, coalesce(:not_before, now()))
+INSERT INTO jobs (job_id, tenant_id, kind, parameters, lone, not_before, claimed_until)
+VALUES (:job_id, :tenant_id, :kind, CAST(:parameters AS jsonb), :lone, :not_before,
+  coalesce(CAST(:not_before AS timestamptz), now()))
 ON CONFLICT (tenant_id, kind) WHERE lone AND status IN ('queued', 'running') DO NOTHING
 """)
 
@@ -102,15 +105,29 @@ WHERE tenant_id = :tenant_id AND kind = :kind AND lone AND status IN ('queued', 
 """)
 
 
-def send(tx: Connection, at_once: int) -> list[UUID]:
+def has_put_off(tx: Connection, tenant_id: UUID, kind: str) -> bool:
+    """Whether a job of a kind is entered that may not begin yet."""
+    return bool(tx.execute(_HAS_PUT_OFF, {"tenant_id": tenant_id, "kind": kind}).scalar_one())
+
+
+_HAS_PUT_OFF = text("""
+SELECT EXISTS (
+  SELECT FROM jobs WHERE tenant_id = :tenant_id AND kind = :kind AND status = 'queued' AND not_before > now())
+""")
+
+
+def send(tx: Connection, at_once: int, kinds: Sequence[str], *, among: bool) -> list[UUID]:
     """Jobs whose turn it is to be sent, those that have waited longest first; they count as on their way now.
 
     Among them are those whose message was lost or whose worker died.
 
     Args:
         at_once: Most jobs on their way or in a worker's hands, of all tenants.
+        kinds: Some kinds of jobs.
+        among: Whether it is of jobs of these kinds; else of all others.
     """
-    return list(tx.execute(_SEND, {"at_once": at_once, "after": RESEND_AFTER_SECONDS}).scalars())
+    values = {"at_once": at_once, "after": RESEND_AFTER_SECONDS, "kinds": list(kinds), "among": among}
+    return list(tx.execute(_SEND, values).scalars())
 
 
 # Materialised: as a subquery it may be run for each row, and each time find others.
@@ -118,9 +135,10 @@ _SEND = text("""
 WITH under_way AS MATERIALIZED (
   SELECT count(*) AS jobs FROM jobs
   WHERE status IN ('queued', 'running') AND claim IS NOT NULL AND claimed_until > now()
+    AND (kind = ANY (CAST(:kinds AS text[]))) = :among
 ), due AS MATERIALIZED (
   SELECT job_id FROM jobs
-  WHERE status IN ('queued', 'running') AND claimed_until <= now()
+  WHERE status IN ('queued', 'running') AND claimed_until <= now() AND (kind = ANY (CAST(:kinds AS text[]))) = :among
   ORDER BY claimed_until LIMIT greatest(0, :at_once - (SELECT jobs FROM under_way)) FOR UPDATE SKIP LOCKED
 )
 UPDATE jobs SET status = 'queued', claim = gen_random_uuid(), claimed_until = now() + make_interval(secs => :after)
@@ -137,7 +155,8 @@ def claim(tx: Connection, job_id: UUID, claim_id: UUID, lease_seconds: float) ->
 
 
 _HELD = """job_id, tenant_id, kind, parameters, state, total, done, attempts, cancel_wanted,
-  CAST(extract(epoch FROM now() - created_at) AS float8) AS age_seconds"""
+  CAST(extract(epoch FROM now() - created_at) AS float8) AS age_seconds,
+  CAST(extract(epoch FROM now() - started_at) AS float8) AS run_seconds"""
 _CLAIM = text(f"""
 UPDATE jobs
 SET status = 'running', started_at = coalesce(started_at, now()), attempts = attempts + 1, claim = :claim,
@@ -324,18 +343,25 @@ ORDER BY created_at DESC, job_id LIMIT :limit
 """)  # noqa: S608 - put together of constants
 
 
-def unfinished(tx: Connection, tenant_id: UUID | None = None) -> tuple[int, float]:
-    """Jobs that wait or go on, of a tenant or of all, and the seconds since the oldest was made."""
-    row = tx.execute(_UNFINISHED, {"tenant_id": tenant_id}).one()
-    return row.jobs, row.age
+def unfinished(tx: Connection, kinds: Sequence[str], tenant_id: UUID | None = None) -> dict[bool, tuple[int, float]]:
+    """Jobs that wait or go on, of a tenant or of all, and the seconds since the oldest was made, or might begin.
+
+    Those that may not begin yet, such as erasures in their grace, aren't counted.
+
+    Args:
+        kinds: Some kinds of jobs: the answer has these by True, and all others by False.
+    """
+    found = {row.among: (row.jobs, row.age) for row in tx.execute(_UNFINISHED, {"kinds": list(kinds), "of": tenant_id})}
+    return {among: found.get(among, (0, 0.0)) for among in (True, False)}
 
 
 _UNFINISHED = text("""
-SELECT count(*) AS jobs,
-  CAST(greatest(coalesce(extract(epoch FROM now() - min(created_at)), 0), 0) AS double precision) AS age
+SELECT kind = ANY (CAST(:kinds AS text[])) AS among, count(*) AS jobs,
+  CAST(greatest(extract(epoch FROM now() - min(coalesce(not_before, created_at))), 0) AS double precision) AS age
 FROM jobs
-WHERE status IN ('queued', 'running')
-  AND (CAST(:tenant_id AS uuid) IS NULL OR tenant_id = CAST(:tenant_id AS uuid))
+WHERE status IN ('queued', 'running') AND (not_before IS NULL OR not_before <= now())
+  AND (CAST(:of AS uuid) IS NULL OR tenant_id = CAST(:of AS uuid))
+GROUP BY among
 """)
 
 
@@ -354,7 +380,7 @@ DELETE FROM jobs WHERE job_id IN (
 
 def _held(row: Row[tuple[object, ...]]) -> Held:
     job = Job(row.job_id, row.tenant_id, row.kind, row.parameters, row.state, row.total, row.done)
-    return Held(job, row.attempts, row.cancel_wanted, row.age_seconds)
+    return Held(job, row.attempts, row.cancel_wanted, row.age_seconds, row.run_seconds)
 
 
 def _json(value: object) -> str:

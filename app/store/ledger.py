@@ -27,11 +27,18 @@ class Standing:
         mark: Up to which entry it has.
         newest: The ledger's last entry; 0 where there is none.
         waiting: Entries after the mark.
+        requests: How many requests of erasures and cancellations it doesn't know; less than 0 where it knows of more.
     """
 
     mark: int
     newest: int
     waiting: int
+    requests: int
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether there is something to replay."""
+        return self.waiting > 0 or self.requests > 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +67,11 @@ def standing(tx: Connection) -> Standing | None:
 
 _ARE_THERE: Final = text("""
 SELECT to_regclass('ledger_mark') IS NOT NULL AND to_regclass('ebbing_keys.erasure_ledger') IS NOT NULL
+  AND to_regclass('ebbing_keys.request_mark') IS NOT NULL
 """)
 _STANDING: Final = text("""
-SELECT mark.seq, coalesce(max(known.seq), 0), count(*) FILTER (WHERE known.seq > mark.seq)
+SELECT mark.seq, coalesce(max(known.seq), 0), count(*) FILTER (WHERE known.seq > mark.seq),
+  (SELECT seq FROM ebbing_keys.request_mark) - coalesce((SELECT requests FROM ledger_mark), 0)
 FROM (SELECT coalesce((SELECT seq FROM ledger_mark), 0) AS seq) AS mark
 LEFT JOIN ebbing_keys.erasure_ledger AS known ON true
 GROUP BY mark.seq
@@ -94,12 +103,13 @@ _ADVANCE: Final = text("UPDATE ledger_mark SET seq = greatest(seq, :seq)")
 
 
 def set_back(tx: Connection) -> None:
-    """Let the mark be at the ledger's end, where that is an older one than the data knows."""
+    """Let the marks be at the end of ledger and requests, where these are older than the data knows."""
     tx.execute(_SET_BACK)
 
 
 _SET_BACK: Final = text("""
-UPDATE ledger_mark SET seq = least(seq, (SELECT coalesce(max(seq), 0) FROM ebbing_keys.erasure_ledger))
+UPDATE ledger_mark SET seq = least(seq, (SELECT coalesce(max(seq), 0) FROM ebbing_keys.erasure_ledger)),
+  requests = least(requests, (SELECT seq FROM ebbing_keys.request_mark))
 """)
 
 

@@ -102,6 +102,19 @@ ORDER BY memory.memory_id FOR NO KEY UPDATE OF memory
 """)
 
 
+def kept_as(tx: Connection, tenant_id: UUID, given_ids: Sequence[UUID]) -> dict[UUID, UUID]:
+    """The id under which each memory is kept, by the one given; of hidden ones too, without those that are gone."""
+    return {row.given_id: row.memory_id for row in tx.execute(_KEPT_AS, {"tenant": tenant_id, "ids": list(given_ids)})}
+
+
+_KEPT_AS = text("""
+SELECT given_id, memory.memory_id
+FROM unnest(CAST(:ids AS uuid[])) AS given_id
+LEFT JOIN memory_aliases AS alias ON alias.tenant_id = :tenant AND alias.alias_id = given_id
+JOIN memories AS memory ON memory.tenant_id = :tenant AND memory.memory_id = coalesce(alias.memory_id, given_id)
+""")
+
+
 def upsert(tx: Connection, tenant_id: UUID, weights: Mapping[Key, float]) -> tuple[int, int]:
     """Insert links, or give those that are there another weight; their memories are locked.
 

@@ -145,6 +145,68 @@ WHERE tenant_id = %(tenant)s AND merge_id = ANY (%(ids)s) ORDER BY merge_id, mem
 """
 
 
+class Kin(NamedTuple):
+    """A summary that is there, and a memory that it was made of, or that was kept beside it."""
+
+    summary_id: UUID
+    memory_id: UUID
+    part: Part
+
+
+def kin(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID], limit: int) -> list[Kin]:
+    """What these memories were made of, and what was made of them, one step each; of merges that stand."""
+    found = driver(tx).execute(_KIN, {"tenant": tenant_id, "ids": Uuids(memory_ids), "limit": limit})
+    return [Kin(*row) for row in found]
+
+
+_KIN: Final = """
+SELECT merge.summary_id, ancestor.memory_id, ancestor.part
+FROM unnest(ARRAY(
+  SELECT merge_id FROM lineage WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s)
+  UNION
+  SELECT merge_id FROM merges WHERE tenant_id = %(tenant)s AND summary_id = ANY (%(ids)s) AND summary_id IS NOT NULL
+)) AS id
+CROSS JOIN LATERAL (
+  SELECT merge_id, summary_id, created_at FROM merges
+  WHERE tenant_id = %(tenant)s AND merge_id = id AND status = 'done' AND summary_id IS NOT NULL OFFSET 0
+) AS merge
+CROSS JOIN LATERAL (
+  SELECT memory_id, part FROM lineage WHERE tenant_id = %(tenant)s AND merge_id = id OFFSET 0
+) AS ancestor
+WHERE merge.summary_id = ANY (%(ids)s) OR ancestor.memory_id = ANY (%(ids)s)
+ORDER BY merge.created_at, merge.merge_id, ancestor.memory_id LIMIT %(limit)s
+"""
+
+
+def summaries_of(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> list[UUID]:
+    """The summaries that any of these memories went into, in id order; not those that they were kept beside."""
+    found = driver(tx).execute(_SUMMARIES_OF, {"tenant": tenant_id, "ids": Uuids(memory_ids)}).fetchall()
+    return [memory_id for (memory_id,) in found]
+
+
+_SUMMARIES_OF: Final = """
+SELECT DISTINCT summary_id FROM merges
+WHERE tenant_id = %(tenant)s AND summary_id IS NOT NULL AND merge_id = ANY (ARRAY(
+  SELECT merge_id FROM lineage WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s) AND part = 'source'))
+ORDER BY summary_id
+"""
+
+
+def sources_of(tx: Connection, tenant_id: UUID, summary_ids: Sequence[UUID]) -> dict[UUID, list[UUID]]:
+    """What each of these summaries was made of, as far as it is there; by the summary's id."""
+    found = driver(tx).execute(_SOURCES_OF, {"tenant": tenant_id, "ids": Uuids(summary_ids)}).fetchall()
+    return {summary_id: list(sources) for summary_id, sources in found}
+
+
+_SOURCES_OF: Final = """
+SELECT summary_id, array_agg(memory_id ORDER BY memory_id) FROM merges CROSS JOIN LATERAL (
+  SELECT memory_id FROM lineage
+  WHERE lineage.tenant_id = %(tenant)s AND lineage.merge_id = merges.merge_id AND part = 'source' OFFSET 0
+) AS source
+WHERE tenant_id = %(tenant)s AND summary_id = ANY (%(ids)s) GROUP BY summary_id
+"""
+
+
 def forget(tx: Connection, tenant_id: UUID, merge_id: UUID, memory_ids: Sequence[UUID]) -> None:
     """Let a merge no longer name memories that are deleted."""
     driver(tx).execute(_FORGET, {"tenant": tenant_id, "merge_id": merge_id, "ids": Uuids(memory_ids)})
@@ -185,6 +247,19 @@ def stale(tx: Connection, tenant_id: UUID, after: UUID, limit: int) -> list[UUID
 _STALE: Final = """
 SELECT merge_id FROM merges WHERE tenant_id = %(tenant)s AND is_stale AND merge_id > %(after)s
 ORDER BY merge_id LIMIT %(limit)s
+"""
+
+
+def stale_of(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> list[UUID]:
+    """Those of which any of these memories is a source, in id order."""
+    found = driver(tx).execute(_STALE_OF, {"tenant": tenant_id, "ids": Uuids(memory_ids)})
+    return [merge_id for (merge_id,) in found]
+
+
+_STALE_OF: Final = """
+SELECT merge_id FROM merges WHERE tenant_id = %(tenant)s AND is_stale AND merge_id = ANY (ARRAY(
+  SELECT merge_id FROM lineage WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s) AND part = 'source'))
+ORDER BY merge_id
 """
 
 

@@ -57,6 +57,12 @@ def head() -> str:
     return revision
 
 
+def knows(revision: str) -> bool:
+    """Whether this version of the code has the revision; a newer version's it hasn't."""
+    script = ScriptDirectory(str(MIGRATIONS))
+    return revision in {step.revision for step in script.walk_revisions()}
+
+
 def current(tx: Connection) -> str | None:
     """The revision of the database, None where it has never been migrated."""
     return MigrationContext.configure(tx).get_current_revision()

@@ -131,21 +131,6 @@ WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s) ORDER BY segment_id
 """
 
 
-def to_rewrite(tx: Connection, tenant_id: UUID) -> list[UUID]:
-    """Segments that still have records, though unreadable, of what erasures have erased from them."""
-    return list(tx.execute(_TO_REWRITE, {"tenant": tenant_id}).scalars())
-
-
-_TO_REWRITE: Final = text("""
-SELECT segment_id FROM segments
-WHERE tenant_id = :tenant AND status = 'written' AND live < records AND segment_id = ANY (ARRAY(
-  SELECT CAST(jsonb_array_elements_text(step->'segments') AS uuid)
-  FROM erasures CROSS JOIN jsonb_array_elements(plan) AS step
-  WHERE erasures.tenant_id = :tenant AND step ? 'segments'))
-ORDER BY segment_id
-""")
-
-
 def forget_context(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> int:
     """Delete the archived vectors of turns that have these memories in their context. Returns how many.
 

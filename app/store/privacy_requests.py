@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Final
 from uuid import UUID
@@ -53,18 +54,20 @@ ORDER BY received_at DESC, request_id DESC LIMIT :limit
 """)  # noqa: S608 - constants alone
 
 
-def answer(tx: Connection, tenant_id: UUID, request_id: UUID, answer: Answer, basis: str | None = None) -> None:
-    """Enter what became of a request; one that is answered stays as it is, and one that isn't in the log is none.
+def answer(
+    tx: Connection, tenant_id: UUID, request_ids: Sequence[UUID], answer: Answer, basis: str | None = None
+) -> None:
+    """Enter what became of requests; one that is answered stays as it is, and one that isn't in the log is none.
 
     What was answered needs no confirmation any more: it counts as confirmed then.
     """
-    tx.execute(_ANSWER, {"tenant": tenant_id, "request_id": request_id, "answer": answer, "basis": basis})
+    tx.execute(_ANSWER, {"tenant": tenant_id, "ids": list(request_ids), "answer": answer, "basis": basis})
 
 
 _ANSWER: Final = text("""
 UPDATE privacy_requests SET answer = :answer, basis = :basis, answered_at = now(),
   confirmed_at = coalesce(confirmed_at, now())
-WHERE tenant_id = :tenant AND request_id = :request_id AND answer IS NULL
+WHERE tenant_id = :tenant AND request_id = ANY (CAST(:ids AS uuid[])) AND answer IS NULL
 """)
 
 

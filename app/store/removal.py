@@ -46,7 +46,7 @@ UPDATE tenant_work SET memory_ids = ARRAY(SELECT id FROM unnest(memory_ids) AS i
 WHERE stage = ANY (%(stages)s) AND tenant_id = %(tenant)s AND memory_ids && %(ids)s AND NOT memory_ids <@ %(ids)s""",
 }
 """By table, what takes their ids out of rows that are of others too."""
-BY_OTHERS: Final = ("memory_words", "embeddings", "cold_memories", "supersessions")
+BY_OTHERS: Final = ("memory_words", "embeddings", "cold_memories", "supersessions", "hidden_supersessions")
 """Tables with something of them in other rows too: context of their neighbours, gaps in segments, keys of records,
 chains that close over them."""
 KEPT: Final = {

@@ -27,6 +27,8 @@ SELECT count(*) FROM links WHERE tenant_id = %(tenant)s AND (memory_id = ANY (%(
 
 # What could hold a name or words of somebody without the id of a memory.
 _BY_NAME: Final = {
+    "requests kept beside the keys": """
+SELECT count(*) FROM ebbing_keys.erasure_requests WHERE tenant_id = %(tenant)s AND erasure_id = %(erasure)s""",
     "names in samples": """
 SELECT count(*) FROM pca_samples AS sample WHERE tenant_id = %(tenant)s AND subject = %(subject)s::text
   AND NOT EXISTS (
@@ -71,6 +73,7 @@ def counts(
         "subject": subject,
         "member": member,
         "cut": erasure.cut,
+        "erasure": erasure.erasure_id,
     }
     return left | {name: _count(tx, statement, values) for name, statement in _BY_NAME.items()}
 

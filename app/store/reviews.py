@@ -172,6 +172,46 @@ FROM (
 """
 
 
+class Flagged(NamedTuple):
+    """A memory whose last review, or a self-test since, has failed.
+
+    Attributes:
+        due_at: When its review is due.
+        failed: Kinds of self-tests that it has failed, as far as their runs are kept.
+    """
+
+    memory_id: UUID
+    due_at: datetime
+    review_count: int
+    failed: list[str]
+    described: Described
+
+
+def flagged(tx: Connection, tenant_id: UUID, limit: int) -> list[Flagged]:
+    """Memories that are flagged, the longest due first; those deleted, hidden or superseded left out."""
+    rows = tx.execute(_FLAGGED, {"tenant": tenant_id, "limit": limit})
+    return [Flagged(key, due_at, count, failed, Described(*row)) for key, due_at, count, failed, *row in rows]
+
+
+_FLAGGED = text("""
+SELECT review.memory_id, review.due_at, review.review_count, test.kinds, memory.*
+FROM (
+  SELECT memory_id, due_at, review_count FROM reviews WHERE tenant_id = :tenant AND flagged
+    AND memory_id NOT IN (SELECT superseded_id FROM supersessions WHERE tenant_id = :tenant AND status = 'active')
+  ORDER BY due_at, memory_id
+) AS review
+CROSS JOIN LATERAL (
+  SELECT text, subject, thread, kind FROM memories
+  WHERE tenant_id = :tenant AND memory_id = review.memory_id AND deleted_at IS NULL OFFSET 0
+) AS memory
+CROSS JOIN LATERAL (
+  SELECT coalesce(array_agg(DISTINCT kind ORDER BY kind), '{}') AS kinds FROM self_tests
+  WHERE tenant_id = :tenant AND memory_id = review.memory_id AND NOT passed
+) AS test
+ORDER BY review.due_at, review.memory_id LIMIT :limit
+""")
+
+
 def described(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> dict[UUID, Described]:
     """What these memories are about, the deleted ones left out."""
     rows = tx.execute(_DESCRIBED, {"tenant": tenant_id, "memory_ids": list(memory_ids)})

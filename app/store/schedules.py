@@ -61,6 +61,7 @@ class Run:
         late_seconds: From when it was due to when it began, or to now while it waits.
         seconds: How long it has taken so far.
         step: What it is at; where it has ended, the step at which it was cut short.
+        left: Steps that it hasn't ended, the one that it is at first.
         failed: Types of errors by the steps that they ended.
         done: Rows that it has dealt with; `counts` has them by step.
     """
@@ -78,6 +79,7 @@ class Run:
     finished_at: datetime | None
     seconds: float | None
     step: str | None
+    left: list[str]
     failed: dict[str, str]
     done: int
     counts: dict[str, int]
@@ -96,7 +98,7 @@ CASE WHEN run.skipped IS NOT NULL THEN 'skipped'
   ELSE coalesce(job.status, 'done') END AS status,
 job.started_at, job.finished_at,
 CAST(extract(epoch FROM coalesce(job.finished_at, now()) - job.started_at) AS float8) AS seconds,
-job.state->>'step' AS step, coalesce(job.state->'failed', '{}') AS failed,
+job.state->>'step' AS step, coalesce(job.state->'left', '[]') AS left, coalesce(job.state->'failed', '{}') AS failed,
 coalesce(job.done, 0) AS done, coalesce(job.counts, '{}') AS counts, job.error, run.job_id
 """
 _FROM = "FROM runs AS run LEFT JOIN jobs AS job ON job.job_id = run.job_id"

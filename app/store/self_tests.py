@@ -73,17 +73,36 @@ class Run:
     finished_at: datetime | None
 
 
+class Summary(NamedTuple):
+    """A memory that was made of others.
+
+    Attributes:
+        memory_id: Its own id.
+        text: What it says.
+        key_points: What it was made to keep.
+        sources: What those of its sources say that are neither gone nor in cold storage.
+    """
+
+    memory_id: UUID
+    text: str
+    key_points: Sequence[str]
+    sources: Sequence[str]
+
+
 _RUN: Final = "run_id, as_of, seed, target_ms, p50_ms, p95_ms, results, started_at, finished_at"
 
 # Each row's place in an order that depends on nothing but its id and the seed.
 _DRAWN: Final = "uuid_hash_extended({id}, CAST(:seed AS bigint))"
-_TESTABLE: Final = """EXISTS (
-  SELECT FROM memory_state AS state WHERE state.tenant_id = :tenant AND state.memory_id = {id}
-    AND tier = 'active' AND anchored_at <= :as_of AND policy_version <= :version)"""
+# No search finds what is superseded.
+_CURRENT: Final = """{id} NOT IN (
+  SELECT superseded_id FROM supersessions WHERE tenant_id = :tenant AND status = 'active')"""
+_TESTABLE: Final = f"""EXISTS (
+  SELECT FROM memory_state AS state WHERE state.tenant_id = :tenant AND state.memory_id = {{id}}
+    AND tier = 'active' AND anchored_at <= :as_of AND policy_version <= :version) AND {_CURRENT}"""
 
 
 def drawn(tx: Connection, tenant_id: UUID, as_of: datetime, version: int, seed: int, limit: int) -> list[UUID]:
-    """Active memories in an order drawn by the seed, without those that were used, or changed, after the moment.
+    """Active memories that hold, in an order drawn by the seed, without what was used, or changed, after the moment.
 
     Args:
         tx: The tenant's transaction.
@@ -100,6 +119,7 @@ def drawn(tx: Connection, tenant_id: UUID, as_of: datetime, version: int, seed: 
 _SAMPLE: Final = text(f"""
 SELECT memory_id FROM memory_state
 WHERE tenant_id = :tenant AND tier = 'active' AND anchored_at <= :as_of AND policy_version <= :version
+  AND {_CURRENT.format(id="memory_id")}
 ORDER BY {_DRAWN.format(id="memory_id")}, memory_id LIMIT :limit
 """)  # noqa: S608 - constants alone
 
@@ -122,6 +142,45 @@ SELECT memory_id, other_id FROM (
 WHERE {_TESTABLE.format(id="link.memory_id")} AND {_TESTABLE.format(id="link.other_id")}
 ORDER BY {_DRAWN.format(id="other_id")}, other_id
 """)  # noqa: S608 - constants alone
+
+
+def drawn_summaries(
+    tx: Connection, tenant_id: UUID, as_of: datetime, version: int, seed: int, limit: int
+) -> list[UUID]:
+    """Such memories that consolidation has made, of sources that say what they did; arguments as `drawn`'s."""
+    values = {"tenant": tenant_id, "as_of": as_of, "version": version, "seed": seed, "limit": limit}
+    return list(tx.execute(_DRAWN_SUMMARIES, values).scalars())
+
+
+_DRAWN_SUMMARIES: Final = text(f"""
+SELECT summary_id FROM (
+  SELECT summary_id FROM merges
+  WHERE tenant_id = :tenant AND status = 'done' AND summary_id IS NOT NULL AND NOT is_stale
+  ORDER BY {_DRAWN.format(id="summary_id")}, summary_id LIMIT :limit
+) AS made WHERE {_TESTABLE.format(id="made.summary_id")} ORDER BY {_DRAWN.format(id="summary_id")}, summary_id
+""")  # noqa: S608 - constants alone
+
+
+def summaries(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> list[Summary]:
+    """Those of these summaries that are there as they were made, in the order of their ids."""
+    found = tx.execute(_SUMMARIES, {"tenant": tenant_id, "ids": list(memory_ids)})
+    return [Summary(*row) for row in found]
+
+
+# A text in cold storage is cut down: what it says isn't known here.
+_SUMMARIES: Final = text("""
+SELECT summary_id, memory.text, key_points, ARRAY(
+  SELECT source.text FROM lineage CROSS JOIN LATERAL (
+    SELECT text FROM memories JOIN memory_state USING (tenant_id, memory_id)
+    WHERE tenant_id = :tenant AND memory_id = lineage.memory_id AND deleted_at IS NULL
+      AND tier IN ('active', 'archived') OFFSET 0) AS source
+  WHERE lineage.tenant_id = :tenant AND lineage.merge_id = merges.merge_id AND part = 'source'
+  ORDER BY lineage.memory_id)
+FROM merges JOIN memories AS memory ON memory.tenant_id = :tenant AND memory_id = summary_id
+WHERE merges.tenant_id = :tenant AND summary_id = ANY (CAST(:ids AS uuid[])) AND status = 'done' AND NOT is_stale
+  AND memory.deleted_at IS NULL AND memory.text_version = summary_version
+ORDER BY summary_id
+""")
 
 
 def texts(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> dict[UUID, str]:

@@ -141,10 +141,13 @@ def lock_unmoved(tx: Connection, tenant_id: UUID, tier: str, limit: int) -> Held
     return fetched(tx, _LOCK_UNMOVED, {"tenant": tenant_id, "tier": tier, "limit": limit})
 
 
-def page(tx: Connection, tenant_id: UUID, after: UUID, limit: int, subject: str | None = None) -> Held:
-    """All of a tenant's memories in pages by id, or those about a subject; the deleted ones left out."""
-    values = {"tenant": tenant_id, "after": after, "limit": limit, "subject": subject}
-    return fetched(tx, _PAGE if subject is None else _PAGE_OF_SUBJECT, values)
+def page(tx: Connection, tenant_id: UUID, after: UUID, limit: int, subject: str | None = None, one_in: int = 1) -> Held:
+    """All of a tenant's memories in pages by id, or those about a subject; the deleted ones left out.
+
+    Of very many, one in so many can be asked for: always the same ones, drawn by their ids.
+    """
+    values = {"tenant": tenant_id, "after": after, "limit": limit, "subject": subject, "one_in": one_in}
+    return fetched(tx, _PAGE_OF_SUBJECT if subject is not None else _PAGE if one_in == 1 else _PAGE_OF_SOME, values)
 
 
 def held(records: bytes) -> Held:
@@ -208,6 +211,10 @@ NOT_AHEAD: Final = "anchored_at <= to_timestamp(%(as_of)s) AND policy_version <=
 # A sum, of which the planner knows no statistics: expecting few rows, it would read the whole table for each page.
 OLDER: Final = "policy_version + 0 < %(version)s"
 _PAGE: Final = statement(f"memory_id > %(after)s AND {ALIVE} ORDER BY memory_id LIMIT %(limit)s")
+_PAGE_OF_SOME: Final = statement(
+    f"memory_id > %(after)s AND {ALIVE} AND mod(uuid_hash_extended(memory_id, 0), %(one_in)s::bigint) = 0 "
+    "ORDER BY memory_id LIMIT %(limit)s"
+)
 _PAGE_OF_SUBJECT: Final = statement("""memory_id > %(after)s AND EXISTS (
       SELECT FROM memories AS memory WHERE memory.tenant_id = %(tenant)s AND memory.memory_id = memory_state.memory_id
         AND memory.subject = %(subject)s AND memory.deleted_at IS NULL) ORDER BY memory_id LIMIT %(limit)s""")

@@ -16,6 +16,7 @@ class Subject(NamedTuple):
     Attributes:
         hidden: Those that an open erasure has hidden, or that were deleted; in no tier.
         held: Those that a legal hold is on, hidden ones included.
+        exports: Exports on them that are being made, or can be fetched.
         open_erasures: Erasures of this subject, alone or with other conditions, that aren't over.
     """
 
@@ -24,6 +25,7 @@ class Subject(NamedTuple):
     cold: int
     hidden: int
     held: int
+    exports: int
     open_erasures: int
 
 
@@ -42,6 +44,8 @@ WITH about AS MATERIALIZED (
 SELECT count(*) FILTER (WHERE tier = 'active'), count(*) FILTER (WHERE tier = 'archived'),
   count(*) FILTER (WHERE tier = 'cold'), count(*) FILTER (WHERE deleted_at IS NOT NULL),
   count(*) FILTER (WHERE EXISTS (SELECT FROM holds AS hold WHERE hold.tenant_id = :tenant AND {HOLDS})),
+  (SELECT count(*) FROM exports
+   WHERE tenant_id = :tenant AND subject = :subject AND status IN ('running', 'ready')),
   (SELECT count(*) FROM erasures
    WHERE tenant_id = :tenant AND status IN ('grace', 'running', 'held') AND scope->>'subject' = :subject)
 FROM about AS memory

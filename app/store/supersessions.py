@@ -213,12 +213,12 @@ def take_out(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> Non
     What was superseded through them alone, by others, still is; what nothing else supersedes is current again.
     """
     lock(tx, tenant_id)
-    for statement in (_CLOSE, _FORGET):
-        driver(tx).execute(statement, {"tenant": tenant_id, "ids": Uuids(memory_ids)})
+    for statement in (CLOSE, FORGET, _FORGET_HIDDEN):
+        driver(tx).execute(statement.encode(), {"tenant": tenant_id, "ids": Uuids(memory_ids)})
 
 
 # Both ends are there, the lock being held: of who is deleted, all has been forgotten.
-_CLOSE: Final = """
+CLOSE: Final = """
 WITH RECURSIVE through (memory_id, between, source) AS (
   SELECT memory_id, superseded_id, source FROM supersessions
   WHERE tenant_id = %(tenant)s AND status = 'active' AND superseded_id = ANY (%(ids)s) AND memory_id <> ALL (%(ids)s)
@@ -237,10 +237,15 @@ FROM through WHERE between <> ALL (%(ids)s)
 ORDER BY memory_id, between, source
 ON CONFLICT DO NOTHING
 """
-_FORGET: Final = """
-DELETE FROM supersessions WHERE tenant_id = %(tenant)s AND (
+OF_THEM: Final = """
+FROM supersessions AS known WHERE tenant_id = %(tenant)s AND (
   memory_id = ANY (%(ids)s)
   OR (status IN ('active', 'proposed', 'rejected') AND superseded_id = ANY (%(ids)s)))
+"""
+FORGET: Final = f"DELETE {OF_THEM}"
+_FORGET_HIDDEN: Final = """
+DELETE FROM hidden_supersessions
+WHERE tenant_id = %(tenant)s AND (memory_id = ANY (%(ids)s) OR superseded_id = ANY (%(ids)s))
 """
 
 

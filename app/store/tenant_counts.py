@@ -30,9 +30,18 @@ class Counts(NamedTuple):
     cold: int = 0
     text_bytes: int = 0
 
+    @property
+    def memories(self) -> int:
+        """How many, or by how many more, in all tiers."""
+        return self.active + self.archived + self.cold
+
     def less(self, others: Counts) -> Counts:
         """By how much these are more than others."""
         return Counts(*(mine - theirs for mine, theirs in zip(self, others, strict=True)))
+
+    def plus(self, others: Counts) -> Counts:
+        """These and more of them."""
+        return Counts(*(mine + theirs for mine, theirs in zip(self, others, strict=True)))
 
 
 NONE: Final = Counts()

@@ -82,13 +82,13 @@ def enter_in_ledger(
         "ids": Uuids(memory_ids),
         "cut": cut,
     }
-    driver(tx).execute(_LOCK_MARK)
+    driver(tx).execute(LOCK_MARK)
     if driver(tx).execute(_LEDGER, values).rowcount:
         driver(tx).execute(_MARK, values)
 
 
 # Else a dump could see the mark of a later entry and not the work of an earlier one, which is yet to commit.
-_LOCK_MARK: Final = "SELECT FROM ledger_mark FOR UPDATE"
+LOCK_MARK: Final = "SELECT FROM ledger_mark FOR UPDATE"
 _LEDGER: Final = """
 INSERT INTO ebbing_keys.erasure_ledger AS known (tenant_id, erasure_id, subject, thread, memory_ids, cut)
 VALUES (%(tenant)s, %(erasure_id)s, %(subject)s, %(thread)s, %(ids)s, %(cut)s)

@@ -127,3 +127,18 @@ _BETWEEN = text(f"""
 SELECT {_COLUMNS} FROM usage WHERE tenant_id = :tenant_id AND day BETWEEN :first AND :last
 ORDER BY day, purpose, host, model
 """)  # noqa: S608 - constants
+
+
+def of_all_between(tx: Connection, first: date, last: date) -> list[Row]:
+    """All tenants' rows together, by day, purpose, host and model; no tenant can be told from another."""
+    return [Row(*row) for row in tx.execute(_OF_ALL_BETWEEN, {"first": first, "last": last})]
+
+
+_COUNTED = ("calls", "input_tokens", "cached_tokens", "output_tokens", "memories", "cache_hits")
+
+_OF_ALL_BETWEEN = text(f"""
+SELECT day, purpose, host, model, {", ".join(f"CAST(sum({name}) AS bigint)" for name in _COUNTED)},
+  CASE WHEN count(cost) = count(*) THEN sum(cost) END AS cost
+FROM usage WHERE day BETWEEN :first AND :last
+GROUP BY day, purpose, host, model ORDER BY day, purpose, host, model
+""")  # noqa: S608 - constants

@@ -167,3 +167,18 @@ def _check_port(host: str, port: int) -> None:
         raise EmbeddedError(
             f"the API can't listen on {host}:{port} ({error}): set EBBING_PORT to another, or to 0"
         ) from error
+
+
+def running_database(home: Path) -> str | None:
+    """URL of the database that a running service has in its home, with the service's own login; None where none runs.
+
+    Raises:
+        OSError: The home may not be read.
+    """
+    try:
+        lines = (home / "postgres" / "data" / "postmaster.pid").read_text(encoding="utf-8").splitlines()
+        password = (home / "service-password").read_text(encoding="utf-8").strip()
+    except FileNotFoundError:
+        return None
+    port = lines[3] if len(lines) > 7 and lines[7].strip() == "ready" else None
+    return None if port is None else f"postgresql://{ROLE}:{password}@127.0.0.1:{port}/{DATABASE}"

@@ -15,6 +15,7 @@ from rich.console import Console
 
 from ops.bench import (
     consolidation,
+    dashboard,
     drain,
     ingest,
     lifecycle,
@@ -42,6 +43,7 @@ BENCHMARKS: dict[str, Callable[[Place, Plan], Iterator[Figure]]] = {
     "lifecycle": lifecycle.measure,
     "consolidation": consolidation.measure,
     "privacy": privacy.measure,
+    "dashboard": dashboard.measure,
     "startup": startup.measure,
 }
 

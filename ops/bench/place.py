@@ -20,9 +20,9 @@ from uuid import UUID
 
 import psycopg
 
-from app import queues
+from app import metrics, queues
 from app.clients import stream
-from app.clients.redis import BACKLOG, HEARTBEATS, HELD, NUDGE_PREFIX, RING, RING_MEMBERS, STREAM_PREFIX, TURNS
+from app.clients.redis import BACKLOG, COUNTERS, HELD, NUDGE_PREFIX, RING, RING_MEMBERS, STREAM_PREFIX, TURNS
 from app.embedded import Postgres, Program, Redis, free_ports, has_ended, kill_session, log_tail, secret, spawn
 from app.services import tenants
 from app.settings import settings
@@ -45,6 +45,8 @@ OPEN_DOOR = {
     "EBBING_LOG_LEVEL": "error",
     "EBBING_MASTER_KEY": "a key of benchmarks, as long as it must be",
 }
+
+FIRST_TASKS = {lane: task for task, lane in reversed(metrics.LANE_OF_TASK.items())}
 
 
 @dataclass(frozen=True)
@@ -135,7 +137,7 @@ class Place:
     def workers(self, *lanes: str, **settings: str) -> Iterator[dict[str, subprocess.Popen[bytes]]]:
         """A real worker for each lane, as `ebbing worker` runs it; all have carried out a task."""
         with ExitStack() as opened:
-            stream.client().delete(HEARTBEATS)
+            stream.client().delete(COUNTERS)
             running = {
                 lane: opened.enter_context(
                     self._running(f"worker-{lane}", ["-m", "app.cli", "worker", "--lane", lane], settings, kill=True)
@@ -143,9 +145,9 @@ class Place:
                 for lane in lanes
             }
             for lane in lanes:
-                queues.enqueue(queues.HEARTBEATS[lane])
+                queues.enqueue(FIRST_TASKS[lane])
             for lane, process in running.items():
-                self._wait(partial(stream.client().hexists, HEARTBEATS, lane), process, f"worker-{lane}")
+                self._wait(partial(_has_worked, lane), process, f"worker-{lane}")
             yield running
 
     def empty(self) -> None:
@@ -276,3 +278,7 @@ def _environment(wanted: Mapping[str, str]) -> Iterator[None]:
         os.environ.clear()
         os.environ.update(kept)
         settings.cache_clear()
+
+
+def _has_worked(lane: str) -> bool:
+    return metrics.held().amount("tasks", (FIRST_TASKS[lane], lane, "succeeded")) > 0

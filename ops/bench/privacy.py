@@ -1,63 +1,185 @@
-"""An erasure of somebody: until all of it is hidden, and until all of it is verified gone."""
+"""What privacy takes away: an erasure until all is hidden and until it is verified gone, deletions, and expiry."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from typing import Any
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
 from uuid import UUID, uuid4
 
 from app.domain.hold import Meant
-from app.domain.jobs import Job
-from app.services import erasing, erasures, tenants
+from app.domain.jobs import Job, Step
+from app.services import erasing, erasures, expiry, memories, tenants
+from app.services.embed import embed
 from app.services.erasures import ERASE, HIDE, Asked
+from app.services.index import index
+from app.settings import settings
+from ops.bench import aged
 from ops.bench.figures import Figure, Goal, Plan
+from ops.bench.lots import Lot
 from ops.bench.place import Place
-from ops.bench.search import fill
+from ops.bench.stages import lots
 
 ERASED, OTHERS = 10_000, 50_000
+DELETED, BESIDE = 1_000, 2_000
+EXPIRED, KEPT = 100_000, 20_000
+ENTRY = 50
+SAY_ROWS, SAY_SECONDS = 10_000, 10
+SLICE_SECONDS = 2.0
 
 
 def measure(place: Place, plan: Plan) -> Iterator[Figure]:
-    """Seconds until a person's memories are hidden, out of the indexes, and verified gone, beside others'."""
-    erased, others, rounds = plan.size(ERASED, 500), plan.size(OTHERS, 2_000), plan.size(3, 1)
-    hidden, taken_out, gone = [], [], []
-    for number in range(rounds):
-        place.empty()
-        tenant_id = tenants.create(f"privacy {number}")[0].tenant_id
-        ids = fill(place, tenant_id, erased + others)
-        about = {"tenant": tenant_id, "ids": ids[:: (erased + others) // erased][:erased]}
-        place.owner.execute(
-            "UPDATE memories SET subject = CASE WHEN memory_id = ANY (%(ids)s) THEN 'ann' ELSE 'bob' END "
-            "WHERE tenant_id = %(tenant)s",
-            about,
-        )
-        place.owner.execute("VACUUM ANALYZE memories")
-        started = time.perf_counter()
-        asked = erasures.request(tenant_id, Asked(Meant(subject="ann"), "gdpr", 0), "bench")
-        hidden.append(time.perf_counter() - started)
-        if asked.hidden != erased:
-            raise RuntimeError(f"{asked.hidden} memories are hidden")
-        taken_out.append(_took(tenant_id, HIDE, asked.erasure_id))
-        gone.append(_took(tenant_id, ERASE, asked.erasure_id))
-        if erasures.get(tenant_id, asked.erasure_id).status != "verified":
-            raise RuntimeError("it isn't verified")
-    beside = f"{erased:,} memories beside {others:,}"
-    yield Figure(f"hidden when it is answered, {beside}", "s", hidden, goal=Goal(most=1))
-    yield Figure("out of the indexes and of neighbours' context", "s", taken_out)
-    yield Figure("erased and verified, keys included", "s", gone, goal=Goal(most=10))
+    """One round each: what is gone has to be made again, which takes longer than to take it away."""
+    place.empty()
+    yield from _erasure(place, plan)
+    place.empty()
+    yield from _deletions(place, plan)
+    place.empty()
+    yield from _expiry(place, plan)
     place.empty()
 
 
-def _took(tenant_id: UUID, kind: str, erasure_id: UUID) -> float:
-    """Seconds of carrying out one of its jobs."""
-    step = erasures.step if kind == HIDE else erasing.step
+def _erasure(place: Place, plan: Plan) -> Iterator[Figure]:
+    """A person's memories among as many of somebody else's in the same threads; the rest are copies of these."""
+    erased, others = plan.size(ERASED, 500), plan.size(OTHERS, 2_000)
+    tenant_id = tenants.create("erasure")[0].tenant_id
+    ids = _fill(place, plan, tenant_id, 2 * erased)
+    place.owner.execute(
+        "UPDATE memories SET subject = CASE WHEN memory_id = ANY (%(ids)s) THEN 'ann' ELSE 'bob' END "
+        "WHERE tenant_id = %(tenant)s",
+        {"tenant": tenant_id, "ids": ids[::2]},
+    )
+    _beside(place, plan, tenant_id, others - erased)
+    beside = f"{erased:,} memories beside {others:,}"
+    plan.say(f"erasing {beside}")
+    started = time.perf_counter()
+    asked = erasures.request(tenant_id, Asked(Meant(subject="ann"), "gdpr", 0), "bench")
+    hidden = time.perf_counter() - started
+    if asked.hidden != erased:
+        raise RuntimeError(f"{asked.hidden} memories are hidden")
+    yield Figure(f"hidden when it is answered, {beside}", "s", [hidden], goal=Goal(most=1))
+    taken_out = _took(plan, tenant_id, HIDE, {"erasure_id": str(asked.erasure_id)})
+    yield Figure("out of the indexes and of neighbours' context", "s", [taken_out])
+    gone = _took(plan, tenant_id, ERASE, {"erasure_id": str(asked.erasure_id)})
+    if erasures.get(tenant_id, asked.erasure_id).status != "verified":
+        raise RuntimeError("it isn't verified")
+    yield Figure("erased and verified, keys included", "s", [gone], goal=Goal(most=10))
+
+
+def _deletions(place: Place, plan: Plan) -> Iterator[Figure]:
+    """Single memories that their tenant has deleted, each of them a request of its own, due on one night."""
+    deleted, beside = plan.size(DELETED, 50), plan.size(BESIDE, 100)
+    tenant_id = tenants.create("deletions")[0].tenant_id
+    ids = _fill(place, plan, tenant_id, deleted + beside)[:deleted]
+    started = time.perf_counter()
+    for memory_id in ids:
+        memories.delete(tenant_id, memory_id, "bench")
+    each = (time.perf_counter() - started) / deleted * 1000
+    yield Figure("deletion of a memory, as its caller waits for it", "ms", [each])
+    later = datetime.now(UTC) + timedelta(days=31)
+    state: dict[str, Any] = {}
+    done = Step(0, state, finished=False)
+    started = time.perf_counter()
+    while not done.finished:
+        done = erasing.carry_on(tenant_id, later, state, time.monotonic() + SLICE_SECONDS)
+        state = done.state
+    took = time.perf_counter() - started
+    _expect(place, "SELECT count(*) FROM erasures WHERE tenant_id = %s AND status = 'verified'", tenant_id, deleted)
+    yield Figure(f"{deleted:,} deletions that are due on one night, each verified", "s", [took])
+
+
+def _expiry(place: Place, plan: Plan) -> Iterator[Figure]:
+    """Rows alone, without words and vectors, of a category whose days are over, beside others that aren't due."""
+    expired, kept = plan.size(EXPIRED, 1_000), plan.size(KEPT, 200)
+    tenant_id = tenants.create("expiry")[0].tenant_id
+    aged.fill(place, tenant_id, expired + kept)
+    place.owner.execute(
+        "UPDATE memories SET categories = '{pii}', created_at = now() - interval '31 days' "
+        "WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s)",
+        {"tenant": tenant_id, "ids": aged.ids(expired)},
+    )
+    place.owner.execute(
+        "UPDATE memory_state SET next_due_at = '-infinity', created_at = now() - interval '31 days' "
+        "WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s)",
+        {"tenant": tenant_id, "ids": aged.ids(expired)},
+    )
+    place.owner.execute("VACUUM ANALYZE memories, memory_state")
+    plan.say(f"expiring {expired:,} memories")
+    took = _took(plan, tenant_id, expiry.KIND, {})
+    _expect(place, "SELECT count(*) FROM memories WHERE tenant_id = %s", tenant_id, kept)
+    yield Figure(f"expiry of {expired:,} that are due beside {kept:,}, the sweep included", "s", [took])
+
+
+def _fill(place: Place, plan: Plan, tenant_id: UUID, size: int) -> list[UUID]:
+    """Give a tenant so many memories, indexed and embedded, and say how far it is. Returns their ids."""
+    lot = Lot.make(tenant_id, size, ENTRY)
+    lot.copy(place.owner_url)
+    for done, ids in zip(range(0, size, settings().index_rows), lots(lot.ids, settings().index_rows), strict=True):
+        index(tenant_id, ids)
+        if done % SAY_ROWS == 0:
+            plan.say(f"indexing: {done:,} of {size:,}")
+    for done, ids in zip(range(0, size, settings().embed_rows), lots(lot.ids, settings().embed_rows), strict=True):
+        embed(tenant_id, ids)
+        if done % SAY_ROWS == 0:
+            plan.say(f"embedding: {done:,} of {size:,}")
+    place.owner.execute("VACUUM ANALYZE memories, memory_state, memory_words, words, embeddings")
+    return lot.ids
+
+
+def _beside(place: Place, plan: Plan, tenant_id: UUID, size: int) -> None:
+    """Copies of somebody's rows in every table that an erasure of another looks into, in threads of their own."""
+    place.owner.execute("CREATE TEMPORARY TABLE sample AS SELECT memory_id FROM memories WHERE subject = 'bob'")
+    place.owner.execute("ANALYZE sample")
+    there = place.owner.execute("SELECT count(*) FROM sample").fetchone()
+    whole = there[0] if there else 0
+    for turn in range(-(-size // whole)):
+        plan.say(f"copies for others: {turn * whole:,} of {size:,}")
+        values = {"tenant": tenant_id, "turn": f"turn {turn}", "limit": min(whole, size - turn * whole)}
+        for statement in _COPIES:
+            place.owner.execute(statement, values)
+    place.owner.execute("DROP TABLE sample")
+    place.owner.execute("VACUUM ANALYZE memories, memory_state, memory_words, words, embeddings")
+
+
+def _copies(table: str, changed: str) -> str:
+    return f"""
+INSERT INTO {table}
+SELECT made.* FROM (SELECT memory_id FROM sample ORDER BY memory_id LIMIT %(limit)s) AS picked
+JOIN {table} AS original ON original.tenant_id = %(tenant)s AND original.memory_id = picked.memory_id
+CROSS JOIN LATERAL jsonb_populate_record(original, {changed}) AS made"""  # noqa: S608 - constants alone
+
+
+_ID: Final = "jsonb_build_object('memory_id', md5(%(turn)s || original.memory_id::text)::uuid)"
+_COPIES: Final = (
+    _copies("memories", f"{_ID} || jsonb_build_object('thread', %(turn)s || original.thread)"),
+    *(_copies(table, _ID) for table in ("memory_state", "memory_words", "embeddings")),
+    # Each word is in as many more memories, or it would seem to be the erased person's alone.
+    "UPDATE words SET documents = documents + 1 + documents / 2 WHERE tenant_id = %(tenant)s",
+)
+
+
+def _expect(place: Place, statement: str, tenant_id: UUID, wanted: int) -> None:
+    """Measure nothing that wasn't done."""
+    found = place.owner.execute(statement, [tenant_id]).fetchone()
+    if found != (wanted,):
+        raise RuntimeError(f"{statement}: {found}, not {wanted}")
+
+
+def _took(plan: Plan, tenant_id: UUID, kind: str, parameters: dict[str, Any]) -> float:
+    """Seconds of carrying out a job, which says every few how far it is."""
+    step = {HIDE: erasures.step, ERASE: erasing.step, expiry.KIND: expiry.step}[kind]
     state: dict[str, Any] = {}
     finished = False
-    started = time.perf_counter()
+    started = said = time.perf_counter()
+    items = 0
     while not finished:
-        done = step(Job(uuid4(), tenant_id, kind, {"erasure_id": str(erasure_id)}, state, None, 0))
+        done = step(Job(uuid4(), tenant_id, kind, parameters, state, None, 0))
         if done.failure:
             raise RuntimeError(done.failure)
         state, finished = done.state, done.finished
+        items += done.done
+        if time.perf_counter() - said > SAY_SECONDS:
+            said = time.perf_counter()
+            plan.say(f"{kind}: {items:,} done after {said - started:.0f} s")
     return time.perf_counter() - started

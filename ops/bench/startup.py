@@ -19,7 +19,7 @@ from ops.bench.figures import Figure, Goal, Plan
 from ops.bench.ingest import posts
 from ops.bench.place import ROOT, Place, answers, descendants, own_mib, plain_environment, resident_mib, stop
 
-LANES = ("ingest", "embed", "maintain")
+LANES = ("ingest", "embed", "rights", "maintain")
 READY_SECONDS = 60
 API_GOAL, WORKER_GOAL = Goal(most=200), Goal(most=300)
 

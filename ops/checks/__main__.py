@@ -18,6 +18,7 @@ CHECKS: dict[str, list[str]] = {
     "dead code": [PYTHON, "-m", "ops.checks.dead_code"],
     "file lengths": [PYTHON, "-m", "ops.checks.file_lengths"],
     "containers": [PYTHON, "-m", "ops.checks.docker_lint"],
+    "kubernetes": [PYTHON, "-m", "ops.checks.kubernetes"],
     "audit": [PYTHON, "-m", "ops.checks.audit"],
 }
 

@@ -29,7 +29,7 @@ def dockerfile_faults(text: str) -> list[str]:
         if keyword == "FROM":
             image, *alias = rest.split(" AS ")
             if image.strip() not in stages:
-                faults += _image_faults("FROM", image.strip())
+                faults += image_faults("FROM", image.strip())
             stages.update(name.strip() for name in alias)
         elif keyword == "ADD":
             faults.append("ADD: use COPY, or download with a checksum")
@@ -58,7 +58,7 @@ def compose_faults(text: str) -> list[str]:
     for name, service in services.items():
         found = []
         if "build" not in service:
-            found += _image_faults("image", str(service.get("image", "")))
+            found += image_faults("image", str(service.get("image", "")))
         if "healthcheck" not in service:
             found.append("no healthcheck; one that can't have any says `disable: true`")
         if "restart" not in service:
@@ -69,11 +69,22 @@ def compose_faults(text: str) -> list[str]:
             found.append("no-new-privileges isn't set")
         if not service.get("read_only") and name not in WRITES_ITS_ROOT:
             found.append("the root file system is writable: set read_only")
+        if (
+            "build" not in service
+            and service.get("profiles")
+            and service.get("user", "0").split(":")[0] in {"0", "root"}
+        ):
+            found.append("its image's user isn't ours to know: set a user that isn't root")
         found += [f"port {port} is open to the network" for port in service.get("ports", []) if not _is_local(port)]
         found += [
             f"{key} holds a secret: take it from the environment"
             for key, value in dict(service.get("environment", {})).items()
             if re.search("PASSWORD|SECRET|_KEY$|AUTH$|_URL$", key) and value is not None and "${" not in str(value)
+        ]
+        found += [
+            f"{mount} is mounted writable: add :ro, or use a volume"
+            for mount in map(str, service.get("volumes", []))
+            if mount.startswith((".", "/")) and not mount.endswith(":ro")
         ]
         found += [
             f"depends on {other}, which isn't there" for other in service.get("depends_on", {}) if other not in services
@@ -113,7 +124,8 @@ def _last_from(steps: list[tuple[str, str]]) -> int:
     return max((place for place, (keyword, _) in enumerate(steps) if keyword == "FROM"), default=0)
 
 
-def _image_faults(where: str, image: str) -> list[str]:
+def image_faults(where: str, image: str) -> list[str]:
+    """What is wrong with an image's name; `where` begins the line."""
     if not re.search(r":v?\d+\.\d+\.\d+[\w.-]*$|@sha256:[0-9a-f]{64}$", image):
         return [f"{where} {image or '(none)'}: pin it to a full version"]
     return []

@@ -1,6 +1,6 @@
 """Names that look unused to vulture and aren't: each is called or filled in by a library."""
 
-from app.api.status import _Shared
+from app.api.exposition import _Shared
 from app.domain import importance, review
 from app.domain.dynamics import cmm, mnemex, profiles, state
 from app.domain.dynamics.protocol import Dynamics

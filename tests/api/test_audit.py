@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from app.services import audit
 from app.store import database
 from tests.api.caller import Api
@@ -58,6 +60,7 @@ def busy(api: Api) -> None:
     nights.swept(api.tenant.tenant_id)
 
 
+@pytest.mark.acceptance(17)
 def test_after_a_busy_day_nothing_of_it_is_in_the_audit(api: Api) -> None:
     busy(api)
     tables = ("audit", "audit_heads")

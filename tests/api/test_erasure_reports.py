@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import time
+from datetime import UTC, datetime, timedelta
+from urllib.parse import quote
 from uuid import UUID, uuid4
+
+import pytest
 
 from app.domain.hold import Meant
 from app.domain.jobs import Job
@@ -56,6 +60,7 @@ def test_a_report_tells_every_store_and_no_name(api: Api) -> None:
     assert found["audit"]["hash"] in page.text
 
 
+@pytest.mark.acceptance(14)
 def test_what_a_hold_keeps_is_in_the_report_with_its_ground(api: Api) -> None:
     kept, _ = api.remember({"text": "kept", "subject": "ann"}, {"text": "gone", "subject": "ann"})
     hold = holds.place(api.tenant.tenant_id, Meant(memory_ids=[UUID(kept)]), "court", "key")
@@ -70,7 +75,9 @@ def test_what_a_hold_keeps_is_in_the_report_with_its_ground(api: Api) -> None:
         "memories": {"active": 0, "archived": 0, "cold": 0},
         "hidden": 1,
         "held": 1,
+        "exports": 0,
         "open_erasures": 1,
+        "shortcuts": {"export": "POST /v1/subjects/ann", "erase": "DELETE /v1/subjects/ann"},
     }
 
 
@@ -78,6 +85,37 @@ def test_a_person_at_a_glance(api: Api) -> None:
     api.remember({"text": "one", "subject": "a/b"}, {"text": "two", "subject": "a/b"}, {"text": "x", "subject": "c"})
     assert api.get("/v1/subjects/a/b").json()["memories"] == {"active": 2, "archived": 0, "cold": 0}
     assert api.get("/v1/subjects/nobody").json()["memories"]["active"] == 0
+    api.service.configure(master_key="a master key of tests, as long as it must be")
+    method, path = api.get("/v1/subjects/a/b").json()["shortcuts"]["export"].split()
+    assert method == "POST"
+    made = api.post(f"{path}?kind=portable&law=gdpr").json()
+    assert (made["subject"], made["kind"], made["law"], made["status"]) == ("a/b", "portable", "gdpr", "running")
+    assert api.get("/v1/subjects/a/b").json()["exports"] == 1
+    assert api.get("/v1/subjects/c").json()["exports"] == 0
+    assert api.post(f"{path}?kind=everything").status_code == 422
     assert api.delete("/v1/subjects/a/b").json()["hidden"] == 2
     assert api.get("/v1/subjects/a/b").json()["hidden"] == 2
     assert api.delete("/v1/subjects/a/b?kind=gdpr&grace_days=15").status_code == 422
+
+
+def test_whatever_a_name_holds_its_shortcuts_lead_there(api: Api) -> None:
+    bystander = api.remember({"text": "somebody else's", "subject": "c"})[0]
+    for name in ("two\nlines", "line\n", f"../memories/{bystander}", "a//b/", "?#%2F", " "):
+        api.remember({"text": "one", "subject": name})
+        shortcut = api.get(f"/v1/subjects/{quote(name, safe='')}").json()["shortcuts"]["erase"]
+        asked = api.delete(shortcut.removeprefix("DELETE ")).json()
+        assert (asked["subject"], asked["hidden"]) == (name, 1)
+    assert api.get(f"/v1/memories/{bystander}").status_code == 200
+
+
+def test_a_request_in_the_log_says_how_many_days_it_has_left(api: Api) -> None:
+    received = (datetime.now(UTC) - timedelta(days=40)).isoformat()
+    asked = {"nature": "correction", "law": "ccpa", "received_at": received}
+    made = api.post("/v1/privacy/requests", json=asked).json()
+    assert made["days_left"] == 5.0
+    api.post("/v1/privacy/requests", json={"nature": "objection"})
+    listed = api.get("/v1/privacy/requests?only_open=true").json()["requests"]
+    assert [(each["nature"], each["days_left"]) for each in listed] == [("objection", None), ("correction", 5.0)]
+    path = f"/v1/privacy/requests/{made['request_id']}"
+    assert api.post(f"{path}/confirm").json()["days_left"] == 5.0
+    assert api.post(f"{path}/complete").json()["days_left"] is None, "it is answered"

@@ -1,7 +1,7 @@
 """Requests of every kind, made from the served description for each route: none breaks the service.
 
 The requests are the same each time. For a longer search, with others:
-`EBBING_TEST_EXAMPLES=1000 EBBING_TEST_SEED=7 make test ARGS="tests/api/test_fuzz.py --no-cov"`.
+`EBBING_TEST_EXAMPLES=1000 EBBING_TEST_SEED=7 make test ARGS="tests/api/test_fuzz.py"`.
 """
 
 from __future__ import annotations

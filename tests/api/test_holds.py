@@ -39,6 +39,13 @@ def test_a_hold_is_shown_from_its_placing_to_its_release(api: Api) -> None:
     fields(again)
 
 
+def test_a_dry_run_counts_and_places_nothing(api: Api) -> None:
+    api.remember({"text": "x", "subject": "ann"}, {"text": "y", "subject": "ann"})
+    answer = api.post(PATH, json={"reason": "case 17", "subject": "ann", "dry_run": True})
+    assert (answer.status_code, answer.json()) == (200, {"memories": 2, "hidden": 0})
+    assert api.get(PATH).json()["holds"] == []
+
+
 def test_holds_are_listed_page_by_page_without_the_released_ones(api: Api) -> None:
     made = [place(api, subject=name)["id"] for name in "abcde"]
     api.post(f"{PATH}/{made[2]}/release")

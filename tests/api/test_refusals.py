@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
+import weakref
 from typing import Any
 
 import pytest
+from starlette.types import Message
 
 from tests.api.caller import Api
 
@@ -47,3 +51,31 @@ def test_a_word_that_is_none_of_those_allowed(api: Api, path: str, body: dict[st
 def test_an_empty_body_is_called_so(api: Api, path: str) -> None:
     answer = api.post(path)
     assert (answer.status_code, answer.json()["detail"]) == (400, "the body is empty")
+
+
+class Stopping:
+    """A body that begins, and never goes on."""
+
+    async def __call__(self) -> Message:
+        if self.begun:
+            await asyncio.Event().wait()
+        self.begun = True
+        return {"type": "http.request", "body": b"{", "more_body": True}
+
+    begun = False
+
+
+@pytest.mark.parametrize("path", ["/v1/memories", "/v1/search"])
+def test_nothing_keeps_a_request_that_was_refused_and_with_it_its_connection(api: Api, path: str) -> None:
+    api.service.configure(request_body_timeout_seconds=0.1)
+    receive = Stopping()
+    kept = weakref.ref(receive)
+    gc.collect()
+    gc.disable()
+    try:
+        assert api.serve("POST", path, receive) == 408
+        del receive
+        api.run(asyncio.sleep(0))  # the loop lets go of its last task
+        assert kept() is None
+    finally:
+        gc.enable()

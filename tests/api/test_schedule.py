@@ -6,14 +6,14 @@ import pytest
 
 from app.domain.night import Night
 from app.domain.policy import Policy
-from app.services import jobs, schedule
+from app.services import figures, jobs, schedule
 from app.settings import settings
 from tests.api.caller import Api, fields
 from tests.service import Tenant
 
 RUN = {
     *("id", "name", "kind", "local_date", "scheduled_for", "late_seconds", "coalesced", "skipped", "status"),
-    *("started_at", "finished_at", "seconds", "step", "failed", "done", "counts", "error", "job_id"),
+    *("started_at", "finished_at", "seconds", "step", "left", "failed", "done", "counts", "error", "job_id"),
 }
 
 
@@ -52,6 +52,7 @@ def test_it_is_shown_how_late_a_night_is(api: Api, tenant: Tenant) -> None:
     api.service.rows("UPDATE schedules SET next_run_at = now() - interval '1 hour'")
     [shown] = api.get("/v1/schedule", key=tenant.key).json()["schedule"]
     assert 3600 <= shown["late_seconds"] < 3700
+    figures.keep(thoroughly=True)
     text = api.get("/metrics", key=None).text
     assert 'ebbing_night_failed{step="sweep"} 0.0' in text
     assert float(text.partition("\nebbing_night_overdue_seconds ")[2].partition("\n")[0]) >= 3600

@@ -252,7 +252,7 @@ def test_two_hundred_slow_clients_are_let_go_in_time_and_hold_up_nobody_else(ser
                     one.go_on()
             others.append(asked(server))
     assert time.monotonic() - started >= 0.9 * SECONDS, "they weren't served at first"
-    assert len(others) >= 10
+    assert len(others) >= 5
     assert quantiles(others, n=20)[-1] < 5 * usual + 0.1
     assert server.resident_bytes() - before < 32 * LIMIT
     told = Counter(one.received[9:12] for one in slow if one.kind == "body")

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime, timedelta
+from math import inf
+from typing import get_args
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from app import metrics
 from app.clients import stream
+from app.domain.privacy.requests import Nature
 from app.queues import LANES
+from app.services import figures
 from app.store import database
 from tests.api.caller import Api, fields
 from tests.service import Service
@@ -86,9 +91,27 @@ def test_every_metric_is_there_from_the_first_scrape_on(api: Api) -> None:
         assert found[f"ebbing_{name}_total"] == {(): 0}
     for name in ("ebbing_ingest_memories_total", "ebbing_ingest_ack_seconds_count", "ebbing_search_seconds_count"):
         assert () in found[name]
+    assert found["ebbing_quarantine_size"] == found["ebbing_salience_provisional"] == {(): 0}
+    assert found["ebbing_memories"] == {("active",): 0, ("archived",): 0, ("cold",): 0}
+    assert found["ebbing_audit_chain_ok"] == {(): 1}
+    assert set(found["ebbing_job_last_success_timestamp_seconds"].values()) == {0}
     assert found["ebbing_lane_depth"] == dict.fromkeys(((lane,) for lane in LANES), 0)
     assert found["ebbing_lane_oldest_age_seconds"].keys() == found["ebbing_lane_depth"].keys()
     assert found["ebbing_stores_reachable"] == {(): 1}
+    assert found["ebbing_privacy_open"] == dict.fromkeys(((nature,) for nature in get_args(Nature)), 0)
+    assert found["ebbing_privacy_min_days_left"] == {(): inf}, "an alert of less than 7 stays quiet"
+    for name in ("ebbing_erasure_residual_rows", "ebbing_erasure_rewrites_late"):
+        assert found[name] == {(): 0}
+
+
+def test_metrics_tell_of_requests_that_are_open(api: Api) -> None:
+    received = (datetime.now(UTC) - timedelta(days=40)).isoformat()
+    for law in ("ccpa", "user"):
+        api.post("/v1/privacy/requests", json={"nature": "correction", "law": law, "received_at": received})
+    figures.keep()
+    found = families(api)
+    assert found["ebbing_privacy_open"]["correction",] == 2
+    assert found["ebbing_privacy_min_days_left"][()] == pytest.approx(5, abs=0.01)
 
 
 def test_metrics_follow_what_happens(api: Api) -> None:
@@ -131,6 +154,8 @@ def test_metrics_say_that_a_store_is_away_and_give_the_rest(api: Api, store: str
     found = families(api)
     assert found["ebbing_stores_reachable"] == {(): 0}
     assert "ebbing_http_requests_total" in found
+    assert "ebbing_lane_oldest_age_seconds" not in found
+    assert ("ebbing_stored_memories_total" in found) == (store == "postgresql")
 
 
 def test_the_numbers_of_a_tenant_have_the_promised_shape(api: Api) -> None:
@@ -141,6 +166,7 @@ def test_the_numbers_of_a_tenant_have_the_promised_shape(api: Api) -> None:
     assert found["dead_letters"] == 0
     for lane in found["lanes"].values():
         assert lane.keys() == {"depth", "oldest_age_seconds"}
+    assert found["silent_seconds"].keys() == {*found["lanes"], "beat"}
 
 
 # --- What isn't there ---

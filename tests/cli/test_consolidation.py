@@ -13,6 +13,7 @@ MERGE: dict[str, Any] = {
     "id": "m1",
     "action": "duplicates",
     "status": "waiting",
+    "summary_id": None,
     "method": None,
     "is_stale": False,
     "created_at": "2026-03-07T11:00:00Z",
@@ -59,6 +60,17 @@ def test_a_merge_is_shown_with_its_texts_and_decided(cli: Cli, api: Stub) -> Non
     assert json.loads(cli("consolidation", "undo", "m1", "--json").out) == MERGE
 
 
+def test_lineage_is_told_of_both_ends(cli: Cli, api: Stub) -> None:
+    made = {**MERGE, "id": "m2", "status": "done", "summary_id": "s"}
+    api.replies["GET /v1/memories/s/lineage"] = Reply(200, {"id": "s", "made_from": made, "merged_into": [MERGE]})
+    told = cli("consolidation", "lineage", "s").out.splitlines()
+    assert told[0] == "made by merge m2 (duplicates, done, summary s)"
+    assert told[1].split() == ["source", "a"]
+    assert told[2] == "taken by merge m1 (duplicates, waiting)"
+    api.replies["GET /v1/memories/b/lineage"] = Reply(200, {"id": "b", "made_from": None, "merged_into": []})
+    assert "nothing was made of it" in cli("consolidation", "lineage", "b").out
+
+
 def test_a_yes_is_followed_until_it_is_carried_out(cli: Cli, api: Stub) -> None:
     job = {"id": "j1", "status": "done", "kind": "approve", "done": 4, "total": None, "counts": {}, "log": []}
     api.replies[f"POST {PATH}/merges/m1/approve"] = Reply(202, {"job_id": "j1"})
@@ -71,10 +83,27 @@ def test_a_yes_is_followed_until_it_is_carried_out(cli: Cli, api: Stub) -> None:
 
 
 def test_a_dry_run_lists_groups_and_why(cli: Cli, api: Stub) -> None:
-    group = {"action": "link", "waits": False, "memories": ["a", "b"], "kept": [], "why": "2 memories"}
+    group: dict[str, Any] = {"action": "link", "waits": False, "memories": ["a", "b"], "kept": [], "why": "2 memories"}
+    group["text"] = "a boat\x1b[2J " * 9
     found = {"changes": [group], "counts": {"looked_at": 3, "clusters": 1}, "complete": False, "next_cursor": None}
     api.replies["POST /v1/maintenance/consolidate"] = Reply(200, found)
     told = cli("maintain", "consolidate", "--dry-run", "--level", "light").out
     assert "2 memories" in told
+    assert "a boat" in told
+    assert "\x1b" not in told
     assert "There are more groups" in told
     assert api.asked[0].json == {"level": "light", "dry_run": True, "limit": 1000}
+
+
+def test_who_has_just_begun_is_told_why_nothing_happens(cli: Cli, api: Stub) -> None:
+    found = {"changes": [], "counts": {"looked_at": 0, "clusters": 0}, "complete": True, "next_cursor": None}
+    api.replies["POST /v1/maintenance/consolidate"] = Reply(200, found)
+    assert "consolidation.keep_days" in cli("maintain", "consolidate", "--dry-run").out
+    job = {"id": "j1", "status": "done", "kind": "consolidate", "done": 0, "total": None, "counts": {}, "log": []}
+    api.replies["POST /v1/maintenance/consolidate"] = Reply(202, {"job_id": "j1"})
+    api.replies["GET /v1/jobs/j1"] = Reply(200, job)
+    assert "consolidation.keep_days" in cli("maintain", "consolidate", "--wait").out
+    counts = {"looked_at": 34, "merged": 25, "summaries": 5, "linked": 2}
+    api.replies["GET /v1/jobs/j1"] = Reply(200, job | {"done": 34, "counts": counts})
+    told = "34 memories looked at; 25 merged into 5 summaries, 2 groups linked"
+    assert told in cli("maintain", "consolidate", "--wait").out

@@ -21,10 +21,7 @@ from tests.cli.test_place import NUMBERS
 
 READY = {"status": "ready", "dependencies": [{"name": "redis", "well": True, "detail": "answers"}]}
 SICK = {"status": "not ready", "dependencies": [{"name": "redis", "well": False, "detail": "can't be reached"}]}
-HEARD = b"".join(
-    b'ebbing_lane_silent_seconds{lane="%s"} %s\n' % (lane.encode(), b"95.0" if lane == "embed" else b"2.5")
-    for lane in LANES
-)
+HEARD = {**dict.fromkeys(LANES, 2.5), "embed": 95.0, "beat": 1.5}
 
 
 def levels(cli: Cli, **environment: str) -> tuple[int, dict[str, str]]:
@@ -45,8 +42,7 @@ def test_without_a_service_it_says_what_is_not_there(cli: Cli) -> None:
 def test_a_service_that_is_well(cli: Cli, api: Stub, folder: Path) -> None:
     (folder / ".ebbing").mkdir(mode=0o700)
     api.replies["GET /readyz"] = Reply(200, READY)
-    api.replies["GET /v1/stats"] = Reply(200, NUMBERS)
-    api.replies["GET /metrics"] = Reply(200, HEARD.replace(b"95.0", b"5.0"))
+    api.replies["GET /v1/stats"] = Reply(200, NUMBERS | {"silent_seconds": HEARD | {"embed": 5.0}})
     code, found = levels(cli)
     assert code == 0
     names = {
@@ -61,6 +57,7 @@ def test_a_service_that_is_well(cli: Cli, api: Stub, folder: Path) -> None:
         "api: redis",
         "api key",
         *(f"lane {lane}" for lane in LANES),
+        "beat",
     }
     assert found == dict.fromkeys(names, "ok")
 
@@ -70,12 +67,14 @@ def test_what_is_not_well_is_a_fail_each(cli: Cli, api: Stub, folder: Path) -> N
     home.mkdir()
     home.chmod(0o755)
     late = {"lanes": {"embed": {"depth": 7, "oldest_age_seconds": 300.0}}, "dead_letters": 2}
+    late |= {"silent_seconds": HEARD | {"score": 7.0}}
     api.replies["GET /readyz"] = Reply(503, SICK)
     api.replies["GET /v1/stats"] = Reply(200, NUMBERS | late)
-    api.replies["GET /metrics"] = Reply(200, HEARD)
     done = cli("doctor")
     assert done.code == 1
-    for line in ("✗ api ", "✗ api: redis", "✗ lane embed", "! lane embed", "! dead letters", "! home", "✓ lane ingest"):
+    for line in ("✗ api ", "✗ api: redis", "✗ lane embed", "! lane embed", "! dead letters        2 wait", "! home"):
+        assert line in done.out, line
+    for line in ("✓ lane ingest", "! lane score          silent for 7 s"):  # which the dashboard says too
         assert line in done.out, line
     assert "chmod 700" in done.out
     assert "start `ebbing worker --lane embed`" in done.out
@@ -83,18 +82,22 @@ def test_what_is_not_well_is_a_fail_each(cli: Cli, api: Stub, folder: Path) -> N
 
 def test_a_lane_that_was_never_heard_of_is_named(cli: Cli, api: Stub) -> None:
     api.replies["GET /readyz"] = Reply(200, READY)
-    api.replies["GET /v1/stats"] = Reply(200, NUMBERS)
-    api.replies["GET /metrics"] = Reply(200, HEARD.replace(b'lane="maintain"', b'lane="nobody"'))
+    api.replies["GET /v1/stats"] = Reply(200, NUMBERS | {"silent_seconds": HEARD | {"maintain": None}})
     _, found = levels(cli)
     assert found["lane maintain"] == "warn"
-    assert "lane nobody" not in found
+
+
+def test_an_earlier_api_says_nothing_of_processes(cli: Cli, api: Stub) -> None:
+    api.replies["GET /readyz"] = Reply(200, READY)
+    api.replies["GET /v1/stats"] = Reply(200, NUMBERS)
+    _, found = levels(cli)
+    assert "beat" not in found
 
 
 def test_a_tenant_in_another_embedding_space_is_said_to_be(cli: Cli, api: Stub) -> None:
     space = {"model": "m-1", "dimensions": 64, "is_settings": False}
     api.replies["GET /readyz"] = Reply(200, READY)
     api.replies["GET /v1/stats"] = Reply(200, NUMBERS | {"embedding_space": space})
-    api.replies["GET /metrics"] = Reply(200, HEARD)
     _, found = levels(cli)
     assert found["embedding space"] == "warn"
 
@@ -102,7 +105,6 @@ def test_a_tenant_in_another_embedding_space_is_said_to_be(cli: Cli, api: Stub) 
 def test_a_refused_key_is_a_fail(cli: Cli, api: Stub) -> None:
     api.replies["GET /readyz"] = Reply(200, READY)
     api.replies["GET /v1/stats"] = Reply(401, problem(401, "not-authenticated"))
-    api.replies["GET /metrics"] = Reply(200, b"")
     code, found = levels(cli)
     assert code == 1
     assert found["api key"] == "fail"
@@ -126,7 +128,16 @@ def test_databases_by_url_are_asked_directly(cli: Cli, service_url: str, redis_u
         cli, EBBING_DATABASE_URL=service_url, EBBING_REDIS_URL=redis_url, EBBING_API_URL="http://127.0.0.1:9"
     )
     assert code == 1  # there is no API
-    for name in ("postgresql", "pgvector", "schema", "row-level security", "embedding spaces", "redis"):
+    well = (
+        "postgresql",
+        "pgvector",
+        "schema",
+        "row-level security",
+        "embedding spaces",
+        "keys of cold storage",
+        "redis",
+    )
+    for name in well:
         assert found[name] == "ok", name
     assert found["redis settings"] == ("ok" if durable else "fail")
     assert found["lane ingest"] == "fail"

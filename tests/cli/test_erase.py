@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.cli.conftest import Cli
 from tests.cli.stub import Reply, Stub
 
@@ -29,7 +31,11 @@ ERASURE = {
     "executed": [],
 }
 REPORT = {
-    "stores": [{"store": "memories", "found": 3, "removed": 3, "left": 0}],
+    "clocks": {"requested_at": "2026-03-07T11:00:00Z", "rewrite_by": "2026-04-03T08:00:00Z", "rewritten_at": None},
+    "stores": [
+        {"store": "memories", "found": 3, "removed": 3, "left": 0},
+        {"store": "table links", "found": 0, "removed": 0, "left": 0},
+    ],
     "kept": [{"what": "entries of the audit", "count": None, "ground": "proof"}],
     "recipients": [{"host": "api.example"}],
     "backups": {"newest_affected_expires": "2026-05-01T00:00:00Z"},
@@ -73,7 +79,9 @@ def test_requests_are_listed_and_shown(cli: Cli, api: Stub) -> None:
         assert "tags a" in out
         assert "2026-04-07" in out
         assert "\x1b" not in out
-    assert "grace until   2026-03-14 11:00 UTC" in shown
+    assert "grace until     2026-03-14 11:00 UTC" in shown
+    assert "hidden at once  3" in shown
+    assert "hidden at once" in listed
 
 
 def test_a_cancellation_is_asked_about(cli: Cli, api: Stub) -> None:
@@ -81,7 +89,7 @@ def test_a_cancellation_is_asked_about(cli: Cli, api: Stub) -> None:
     api.replies[f"POST {PATH}/e1/cancel"] = Reply(200, ERASURE | {"cancelled_at": "2026-03-08T09:30:00Z"})
     asked = cli("privacy", "cancel", "e1", given="n\n")
     assert asked.code == 1
-    assert "Bring back 3 memories, hidden since 2026-03-07 11:00 UTC?" in asked.err
+    assert "Bring back all that it hides (3 at once 2026-03-07 11:00 UTC, and what came since)?" in asked.err
     assert "e1 is cancelled: 2026-03-08 09:30 UTC" in cli("privacy", "cancel", "e1", "--yes").out
 
 
@@ -89,9 +97,37 @@ def test_a_report_is_shown_or_written_as_a_page(cli: Cli, api: Stub, tmp_path: P
     api.replies[f"GET {PATH}/e1/report"] = Reply(200, REPORT)
     shown = cli("privacy", "report", "e1").out
     assert "recipients: api.example" in shown
+    assert "requested     2026-03-07 11:00 UTC\nrewrite by    2026-04-03 08:00 UTC\n" in shown
+    assert "1 other stores had nothing" in shown
+    assert "table links" not in shown
     assert "expires 2026-05-01 00:00 UTC" in shown
     page = tmp_path / "report.html"
     assert cli("privacy", "report", "e1", "--html", str(page)).code == 0
     assert api.asked[-1].path == f"{PATH}/e1/report?format=html"
     assert api.asked[-1].headers["authorization"].startswith("Bearer ")
     assert page.read_text()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("erase", "orla"),
+        ("hold", "place", "--subject", "orla", "--reason", "case 17"),
+        ("privacy", "cancel", "e1"),
+        ("maintain", "delete"),
+    ],
+    ids=" ".join,
+)
+def test_where_nobody_can_be_asked_the_way_out_is_named(cli: Cli, api: Stub, words: tuple[str, ...]) -> None:
+    would = WOULD | {"hidden": 0, "memory_ids": []}
+    api.replies |= {f"POST {PATH}": Reply(200, would), "POST /v1/privacy/holds": Reply(200, would)}
+    api.replies[f"GET {PATH}/e1"] = Reply(200, ERASURE)
+    done = cli(*words, given="")
+    assert done.code == 2
+    assert "nobody can be asked here, and nothing was changed: give --yes" in done.err
+    assert all(asked.method == "GET" or asked.json["dry_run"] for asked in api.asked)
+
+
+def test_one_is_told_as_one(cli: Cli, api: Stub) -> None:
+    api.replies[f"POST {PATH}"] = Reply(201, ERASURE | {"hidden": 1})
+    assert "e1 has hidden 1 memory; it will" in cli("erase", "orla", "--yes").out

@@ -17,6 +17,8 @@ EXPORT: dict[str, Any] = {
     "expires_at": "2026-03-14T11:00:00Z",
     "counts": {"given.jsonl": 3},
 }
+TIERS = {"active": 3, "archived": 1, "cold": 0}
+HELD = {"subject": "a/b", "memories": TIERS, "hidden": 2, "held": 0, "exports": 0, "open_erasures": 1}
 JOB = {"id": "j1", "kind": "export", "status": "done", "done": 3, "total": None}
 REQUEST = {
     "request_id": "r1",
@@ -26,6 +28,7 @@ REQUEST = {
     "confirm_by": "2026-03-21T11:00:00Z",
     "confirmed_at": None,
     "due_at": "2026-04-21T11:00:00Z",
+    "days_left": 44.96,
     "answered_at": None,
     "answer": None,
     "basis": None,
@@ -42,11 +45,11 @@ def ready(api: Stub, status: str = "ready") -> None:
 def test_an_export_is_waited_for_and_saved_for_its_owner_alone(cli: Cli, api: Stub, tmp_path: Path) -> None:
     ready(api)
     file = tmp_path / "ann.zip"
-    done = cli("export", "ann", "--kind", "portable", "--law", "gdpr", "--output", str(file))
+    done = cli("export", "ann", "--kind", "portable", "--law", "gdpr", "--output", str(file), "--yes")
     assert "6 bytes (3 given)" in done.out
     assert api.asked[0].json == {"subject": "ann", "kind": "portable", "law": "gdpr"}
     assert (file.read_bytes(), file.stat().st_mode & 0o777) == (b"PK zip", 0o600)
-    told = json.loads(cli("export", "ann", "--output", str(tmp_path / "b.zip"), "--json").out)
+    told = json.loads(cli("export", "ann", "--output", str(tmp_path / "b.zip"), "--yes", "--json").out)
     assert (told["id"], told["status"], told["bytes"]) == ("e1", "ready", 6)
 
 
@@ -62,11 +65,11 @@ def test_a_file_that_is_there_isnt_overwritten(cli: Cli, api: Stub, tmp_path: Pa
 def test_an_export_that_fails_leaves_no_file_and_an_exit_code(cli: Cli, api: Stub, tmp_path: Path) -> None:
     ready(api, "failed")
     file = tmp_path / "ann.zip"
-    done = cli("export", "ann", "--output", str(file))
+    done = cli("export", "ann", "--output", str(file), "--yes")
     assert (done.code, "the export is failed" in done.err) == (1, True)
     ready(api)
     api.replies["GET /v1/privacy/exports/e1/file"] = Reply(409, problem(409, "conflict", detail="has expired"))
-    done = cli("export", "ann", "--output", str(file))
+    done = cli("export", "ann", "--output", str(file), "--yes")
     assert (done.code, "has expired" in done.err) == (1, True)
     assert not file.exists()
 
@@ -76,7 +79,7 @@ def test_the_log_is_listed_counted_and_denied(cli: Cli, api: Stub) -> None:
     api.replies[f"GET {path}"] = Reply(200, {"requests": [REQUEST], "next_cursor": None})
     shown = cli("privacy", "log", "--open").out
     assert "only_open=true" in api.asked[-1].path
-    for word in ("r1", "access", "2026-03-21", "2026-04-21", "open"):
+    for word in ("r1", "access", "2026-03-21", "2026-04-21", "45.0", "open"):
         assert word in shown
     counts = dict.fromkeys(("received", "open", "done", "denied", "cancelled", "late"), 4)
     tally = counts | {"nature": "access", "law": "ccpa", "median_days": 2.04, "mean_days": None}
@@ -89,3 +92,20 @@ def test_the_log_is_listed_counted_and_denied(cli: Cli, api: Stub) -> None:
     api.replies[f"POST {path}/r1/deny"] = Reply(200, REQUEST | {"answer": "denied", "basis": "GDPR"})
     assert "r1 is denied: GDPR" in cli("privacy", "deny", "r1", "--basis", "GDPR", "--yes").out
     assert api.asked[-1].json == {"basis": "GDPR"}
+
+
+def test_an_export_is_asked_about(cli: Cli, api: Stub, tmp_path: Path) -> None:
+    api.replies["GET /v1/subjects/a%2Fb"] = Reply(200, HELD)
+    asked = cli("export", "a/b", "--output", str(tmp_path / "b.zip"), given="n\n")
+    assert asked.code == 1
+    assert "Export memories about a/b: 3 active, 1 archived, 0 cold" in asked.err
+    assert [one.method for one in api.asked] == ["GET"]
+
+
+def test_a_dry_run_says_how_much_is_held(cli: Cli, api: Stub) -> None:
+    api.replies["GET /v1/subjects/a%2Fb"] = Reply(200, HELD)
+    told = cli("export", "a/b", "--dry-run").out
+    assert told == "Would export memories about a/b: 3 active, 1 archived, 0 cold (2 hidden; 1 open erasures).\n"
+    assert json.loads(cli("export", "a/b", "--dry-run", "--json").out) == HELD
+    done = cli("export", "ann")
+    assert (done.code, "--output" in done.err) == (2, True)

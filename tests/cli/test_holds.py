@@ -26,15 +26,33 @@ COUNTS = {"memories": 3, "hidden": 1}
 def test_a_hold_is_placed_and_says_what_it_is_on(cli: Cli, api: Stub) -> None:
     api.replies[f"POST {PATH}"] = Reply(201, HOLD)
     api.replies[f"GET {PATH}/h1"] = Reply(200, HOLD | COUNTS)
-    done = cli("hold", "place", "--subject", "ann", "--tag", "a", "--after", "2026-01-01", "--reason", "case 17")
-    assert "h1 holds 3 memories (and 1 deleted before), and what comes later" in done.out
+    done = cli(
+        "hold", "place", "--subject", "ann", "--tag", "a", "--after", "2026-01-01", "--reason", "case 17", "--yes"
+    )
+    assert "h1 holds 3 memories (and 1 that are hidden to be erased), and what comes later" in done.out
     assert api.asked[0].json == {
         "subject": "ann",
         "filter": {"tags": ["a"], "after": "2026-01-01T00:00:00+00:00"},
         "reason": "case 17",
     }
-    assert json.loads(cli("hold", "place", "m1", "m2", "--reason", "x", "--json").out) == HOLD
+    assert json.loads(cli("hold", "place", "m1", "m2", "--reason", "x", "--yes", "--json").out) == HOLD
     assert api.asked[-1].json == {"memory_ids": ["m1", "m2"], "reason": "x"}
+
+
+def test_a_dry_run_says_what_a_hold_would_be_on(cli: Cli, api: Stub) -> None:
+    api.replies[f"POST {PATH}"] = Reply(200, COUNTS)
+    done = cli("hold", "place", "--subject", "ann", "--reason", "x", "--dry-run")
+    assert done.out == "Would hold 3 memories (and 1 that are hidden to be erased).\n"
+    assert api.asked[0].json == {"subject": "ann", "reason": "x", "dry_run": True}
+    assert json.loads(cli("hold", "place", "m1", "--reason", "x", "--dry-run", "--json").out) == COUNTS
+
+
+def test_a_hold_is_asked_about(cli: Cli, api: Stub) -> None:
+    api.replies[f"POST {PATH}"] = Reply(200, COUNTS)
+    asked = cli("hold", "place", "--subject", "ann", "--reason", "x", given="n\n")
+    assert asked.code == 1
+    assert "Hold 3 memories (and 1 that are hidden to be erased), and what comes later" in asked.err
+    assert [one.json["dry_run"] for one in api.asked] == [True]
 
 
 def test_what_is_to_be_held_must_be_said(cli: Cli, api: Stub) -> None:
@@ -72,3 +90,13 @@ def test_why_tells_the_hold(cli: Cli, api: Stub) -> None:
     found = {"tier": "active", "wanted": "active", "rule": "hold", "why": "under a legal hold", "numbers": {}}
     api.replies["GET /v1/memories/m1/why"] = Reply(200, found | {"next_change": None, "holds": holds})
     assert "h1, placed 2026-03-07" in cli("why", "m1").out
+
+
+def test_why_keeps_names_and_numbers_apart(cli: Cli, api: Stub) -> None:
+    numbers = {"strength": 0.25, "expires_after_days": 730}
+    found = {"tier": "archived", "wanted": "archived", "rule": "decay", "why": "weak", "numbers": numbers}
+    api.replies["GET /v1/memories/m1/why"] = Reply(200, found | {"next_change": None, "holds": []})
+    told = cli("why", "m1").out.splitlines()
+    assert "expires after days   730" in told
+    assert "strength             0.25" in told
+    assert "tier                 archived" in told

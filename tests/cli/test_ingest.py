@@ -65,7 +65,7 @@ def test_lines_of_text_are_memories_and_empty_ones_are_not(cli: Cli, api: Stub) 
     done = cli("ingest", "-", "--text", given="\ufeffTea at four\r\n\n  \nGrüße 🎉\n")
     assert done.code == 0, done
     assert api.asked[0].lines == [{"text": "Tea at four"}, {"text": "Grüße 🎉"}]
-    assert "2 memories accepted in 1 requests" in done.out
+    assert "2 memories accepted in 1 request," in done.out
 
 
 def test_a_batch_ends_before_it_gets_too_large(cli: Cli, api: Stub, folder: Path) -> None:

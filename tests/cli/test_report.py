@@ -9,9 +9,11 @@ import pytest
 from pydantic import SecretStr
 
 from app.cli.judged import Cost, Judged, Salience, less
-from app.cli.report import show_report
+from app.cli.report import show_month, show_report
 from app.cli.run import banner, moved_on, tell
 from app.cli.tour import Asked, Hit, Report
+from app.domain.simulation.measures import Measures
+from app.services.simulation import Outcome
 from app.settings import Settings
 from app.supervisor import Event, Service, What
 from tests.cli.stub import Reply, Stub
@@ -50,7 +52,15 @@ def test_the_report_shows_the_best_hits_and_the_one_that_answers(capsys: pytest.
     assert "    4. ✓ text 4" in shown
     assert "text 5" not in shown
     assert "1 of 2" in shown
-    assert "ebbing run" in shown.splitlines()[-1]
+
+
+def test_a_month_is_shown_as_a_table_and_then_what_comes_next(capsys: pytest.CaptureFixture[str]) -> None:
+    measured = Measures(12, 1.0, 0.75, 0.0, 0.5, 0.96, 0.98, 0.04, 0.25)
+    show_month([Outcome("spec", None, measured, (1, 2), 2.0), Outcome("lru", "spec", measured, (), 0.5)])
+    shown = capsys.readouterr().out.splitlines()
+    rows = [line.split() for line in shown if line.strip().startswith(("spec", "lru"))]
+    assert rows == [["spec", "12", "75.0%", "50.0%", "4.0%", "2.0"], ["lru", "12", "75.0%", "50.0%", "4.0%", "0.5"]]
+    assert "ebbing run" in shown[-1]
 
 
 def test_without_a_model_the_report_says_that_rules_judged(capsys: pytest.CaptureFixture[str]) -> None:

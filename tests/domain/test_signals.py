@@ -100,10 +100,12 @@ def test_a_thread_counts_by_its_best_other_memory() -> None:
         memory("a", thread="long", fit=1.0),
         memory("b", thread="long", fit=0.5),
         memory("c", thread="long", fit=0.1),
-        memory("d", thread="alone", fit=0.8),
     ]
-    assert seen("thread", "x", *told) == [0.5, 1, 1, 0]
+    assert seen("thread", "x", *told) == [0.5, 1, 1]
 
 
-def test_without_a_thread_a_memory_is_as_good_as_its_own() -> None:
+def test_without_a_thread_or_with_its_rest_forgotten_a_memory_is_as_good_as_its_own() -> None:
     assert seen("thread", "x", memory("a", fit=0.5), memory("b", fit=0.25)) == [1, 0.5]
+    assert seen("thread", "x", memory("a", thread="left", fit=0.5), memory("b", fit=0.25)) == [1, 0.5]
+    talk = [memory("a", thread="talk", fit=0.2), memory("b", thread="talk", fit=0.2)]
+    assert seen("thread", "x", *talk, memory("c", thread="left", fit=0.4)) == [0.5, 0.5, 1]

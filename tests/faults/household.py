@@ -22,7 +22,7 @@ from tests.waiting import until
 
 START_SECONDS = 60
 STOP_SECONDS = 60
-LANES = ("ingest", "embed", "score", "maintain")
+LANES = ("ingest", "embed", "score", "rights", "maintain")
 TARGETS = ("supervisor", "api main", "api worker", "celery main", "celery child", "beat", "redis", "postgres")
 
 
@@ -76,7 +76,7 @@ class Household:
             self.supervisor.kill()
             self.supervisor.wait()
             return True
-        pid = self._pid(target, choice)
+        pid = self.pid(target, choice)
         return pid is not None and family.kill(pid, self.supervisor.pid)
 
     def is_well(self) -> bool:
@@ -99,7 +99,8 @@ class Household:
     def _is_up(self) -> bool:
         return any(line.event is not None and line.event.what == What.UP for line in self._own_lines())
 
-    def _pid(self, target: str, choice: int) -> int | None:
+    def pid(self, target: str, choice: int = 0) -> int | None:
+        """The process of one of `TARGETS`; None where it isn't there just now."""
         kind, _, part = target.partition(" ")
         name = f"worker-{LANES[choice % len(LANES)]}" if kind == "celery" else kind
         main = self._mains().get(name)

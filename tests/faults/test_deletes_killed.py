@@ -55,7 +55,8 @@ def test_rounds_of_killing(chilled: Chilled, workers: Workers, rounds: int) -> N
         chilled.service.rows("UPDATE memory_state SET wanted_tier = 'deleted'")
         while there != kept:
             what = chance.choice(("delete", "delete", "compact"))
-            place = chance.choice((*(DELETE if what == "delete" else PLACES), "none"))
+            places = DELETE if what == "delete" else PLACES
+            place = chance.choice((*places, "none") if -SIGKILL in ended else places)
             ended.append(workers.ended(place, what, chilled.tenant_id))
             now = set(left(chilled))
             assert kept <= now <= there, seed

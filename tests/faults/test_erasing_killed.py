@@ -8,6 +8,8 @@ from contextlib import suppress
 from signal import SIGKILL
 from uuid import UUID
 
+import pytest
+
 from app.domain.memory import MemoryPatch
 from app.errors import EbbingError
 from app.services import archive, memories, sweep
@@ -21,6 +23,7 @@ __all__ = ["workers"]
 MEANWHILE = ("send", "edit", "archive", "use", "kill", "kill", "kill")
 
 
+@pytest.mark.acceptance(5)
 def test_rounds_of_killing(service: Service, workers: Workers, rounds: int) -> None:
     seed = os.environ.get("EBBING_TEST_SEED") or str(random.randrange(2**32))
     chance = random.Random(seed)

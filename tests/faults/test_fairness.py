@@ -15,7 +15,7 @@ from tests.faults.plant import Plant
 from tests.service import Service
 from tests.waiting import until
 
-QUIET_SECONDS = 20
+QUIET_SECONDS = 60  # behind the flood they would wait for as long as it goes on
 FLOOD = 100_000
 REQUEST = 1000
 FLOODS_TURNS = 20  # at the defaults, of 5,000 memories each

@@ -19,7 +19,7 @@ from psycopg import sql
 
 from app import queues
 from app.domain.keys import SCOPES
-from app.embedded import free_ports
+from app.embedded import free_ports, secret
 from tests.fundamentals.client import Client
 from tests.fundamentals.service import BACKLOG_ENTRIES, Service, Tenant
 from tests.installation import make_tenant
@@ -54,6 +54,7 @@ def service(servers: Servers, template: str, logged_redis: None) -> Iterator[Ser
                 "EBBING_DATABASE_URL": database_url,
                 "EBBING_REDIS_URL": redis_url,
                 "EBBING_PORT": str(port),
+                "EBBING_MASTER_KEY": secret(folder / "master-key"),
                 "EBBING_TENANT_BACKLOG_ENTRIES": str(BACKLOG_ENTRIES),
                 "EBBING_KEY_CACHE_SECONDS": "1",
             },

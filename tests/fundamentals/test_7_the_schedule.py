@@ -82,6 +82,9 @@ def test_a_night_forgets_requests_that_nobody_can_repeat_any_more(
     service: Service, tenant: Tenant, keeper: Client
 ) -> None:
     [memory_id] = keeper.remember("stored just now")
+    until(lambda: set(keeper.stats().pending.values()) == {0}, "nothing holds the memory any more")  # a sweep passes by
+    due = sql.SQL("UPDATE memory_state SET next_due_at = '-infinity' WHERE tenant_id = %s")
+    service.rows(due, tenant.tenant_id)
     month_ago = new_base(int((time.time() - 30 * 86_400) * 1000), b"8 random")
     enter = sql.SQL("INSERT INTO envelopes (tenant_id, base, memories) VALUES (%s, %s, 1)")
     service.rows(enter, tenant.tenant_id, UUID(bytes=month_ago))
@@ -90,7 +93,24 @@ def test_a_night_forgets_requests_that_nobody_can_repeat_any_more(
 
     until(lambda: [run["status"] for run in runs(keeper)] == ["done"], "the night is over")
     counts = runs(keeper)[0]["counts"]
-    assert (counts["sweep"], counts["retention.ledger"]) == (1, 1)  # it has looked at the new memory, and deleted a row
+    assert (counts["sweep"], counts["retention.ledger"]) == (1, 1)  # a memory looked at, a row deleted
     left = service.rows(sql.SQL("SELECT base FROM envelopes WHERE tenant_id = %s"), tenant.tenant_id)
     assert [str(base) for (base,) in left] == [memory_id]  # a request's first memory has the request's own id
     assert keeper.get(memory_id).text == "stored just now"  # only the note that it came is purged, never a memory
+
+
+def test_an_erasure_and_an_export_wait_for_no_maintenance(service: Service, ebbing: Client) -> None:
+    """A person's rights have a lane of their own: the other one stands still meanwhile, as in a long consolidation."""
+    ebbing.send({"text": "Orla likes oysters", "subject": "orla"}, prefer="wait=5")
+    ebbing.send({"text": "Pat likes pears", "subject": "pat"}, prefer="wait=5")
+    with service.paused("maintain"):
+        asked = {"subject": "orla", "kind": "gdpr", "grace_days": 0}
+        erasure = ebbing.http.post("/v1/privacy/erasures", json=asked).json()["erasure_id"]
+        export = ebbing.http.post("/v1/privacy/exports", json={"subject": "pat"}).json()["id"]
+        until(lambda: status(ebbing, f"erasures/{erasure}") == "verified", "the erasure is done")
+        until(lambda: status(ebbing, f"exports/{export}") == "ready", "the export is made")
+
+
+def status(ebbing: Client, path: str) -> str:
+    found: str = ebbing.http.get(f"/v1/privacy/{path}").json()["status"]
+    return found

@@ -16,6 +16,7 @@ def day(text: str) -> datetime:
     return datetime.fromisoformat(text).replace(tzinfo=UTC)
 
 
+@pytest.mark.acceptance(2)
 @pytest.mark.parametrize(
     ("received", "due"),
     [
@@ -30,6 +31,7 @@ def test_gdpr_gives_a_calendar_month(received: str, due: str) -> None:
     assert clocks("gdpr", day(received)).due_at == day(due)
 
 
+@pytest.mark.acceptance(2)
 def test_ccpa_gives_45_days_and_ten_business_days_to_confirm() -> None:
     found = clocks("ccpa", day("2026-11-20"))  # a Friday
     assert found.due_at == day("2027-01-04")
@@ -42,6 +44,7 @@ def test_a_persons_own_deletion_has_no_legal_clock_and_thirty_days() -> None:
     assert found.erase_after == day("2026-12-20")
 
 
+@pytest.mark.acceptance(3)
 @pytest.mark.parametrize("law", LAWS)
 def test_grace_may_be_nought_and_no_more_than_the_most(law: Law) -> None:
     assert clocks(law, day("2026-11-20"), 0).erase_after == day("2026-11-20")
@@ -51,6 +54,7 @@ def test_grace_may_be_nought_and_no_more_than_the_most(law: Law) -> None:
         assert refused.value.errors[0].field == "grace_days"
 
 
+@pytest.mark.acceptance(3)
 @given(
     st.datetimes(datetime(2000, 1, 1), datetime(2100, 1, 1), timezones=st.just(UTC)),  # noqa: DTZ001 - the strategy's own
     st.sampled_from(LAWS),

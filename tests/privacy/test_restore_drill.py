@@ -8,143 +8,31 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
-from secrets import token_hex
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
 
-import psycopg
 import pytest
-from psycopg import sql
 from typer.testing import CliRunner
 
 from app.cli import app
-from app.clients.cold_store import cold_store
 from app.domain.hold import Meant
 from app.domain.retrieval.request import SearchRequest
-from app.embedded.binaries import postgres_programs
 from app.errors import NotReplayed
-from app.services import erasures, health, holds, jobs, key_store, ledger, replays, search
-from app.services.erasures import Asked
+from app.services import holds, key_store, ledger, replays, search
 from app.settings import settings
 from app.store import database
 from app.store import erasures as rows
+from app.supervisor.service import running_database
 from tests.api.caller import Api
 from tests.privacy import traces
-from tests.service import Service, forget, inside
-from tests.services.aged import Aged
-from tests.services.chilled import MASTER_KEY, Chilled
+from tests.privacy.drill import RUNBOOK, Drill, drill
+from tests.service import forget
 
-RUNBOOK = Path(__file__).resolve().parents[2] / "ops" / "runbook.md"
-COLD = "gooseberry " * 40
-HOT = "Ann moved to Wroclaw"
+__all__ = ["drill"]
 
 
-class Drill:
-    """A service whose data is dumped, loses a person, and is restored from before."""
-
-    def __init__(self, service: Service, servers_url: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.service, self.monkeypatch, self.folder = service, monkeypatch, folder
-        self.servers_url = servers_url
-        service.configure(cold_url=(folder / "cold").as_uri(), master_key=MASTER_KEY)
-        cold_store.cache_clear()
-        self.aged = Aged(service, monkeypatch)
-        self.tenant_id = self.aged.tenant_id
-        chilled = Chilled(self.aged, folder / "cold")
-        [self.cold_id] = chilled.remember(COLD, subject="ann")
-        assert chilled.cool() == 1
-        self.restored: list[str] = []
-        service.send(self.tenant_id, {"text": HOT, "subject": "ann"}, {"text": "Bob likes tea", "subject": "bob"})
-        service.work()
-
-    def run(self, program: str, **more: str) -> None:
-        """Run the lines of the runbook that begin with a program."""
-        lines = [line for line in RUNBOOK.read_text().splitlines() if line.startswith(f"{program} ")]
-        assert lines
-        programs = postgres_programs(None, self.folder)
-        environment = {"PATH": f"{programs}:{os.environ['PATH']}", **more}
-        for line in lines:
-            subprocess.run(["/bin/bash", "-euc", line], env=environment, cwd=self.folder, check=True)
-
-    def dump(self) -> None:
-        self.run("pg_dumpall", EBBING_OWNER_DATABASE_URL=self.service.database_url)
-        self.run("pg_dump", EBBING_OWNER_DATABASE_URL=self.service.database_url)
-        shutil.copytree(self.folder / "cold", self.folder / "copy", dirs_exist_ok=True)
-
-    def dump_keys(self) -> None:
-        """The key store alone, as its last dump is the newest."""
-        kept = (self.folder / "data.dump").read_bytes()
-        self.run("pg_dump", EBBING_OWNER_DATABASE_URL=self.service.database_url)
-        (self.folder / "data.dump").write_bytes(kept)
-
-    def restore(self) -> None:
-        """Restore what is dumped into another database, and let the service use that."""
-        name = f"restored_{token_hex(6)}"
-        url = urlunsplit(urlsplit(self.servers_url)._replace(path=f"/{name}"))
-        self.restored.append(name)
-        self.run("createdb", SERVER_URL=self.servers_url, RESTORED=name)
-        self.run("pg_restore", RESTORED_URL=url)
-        shutil.copytree(self.folder / "copy", self.folder / "cold", dirs_exist_ok=True)
-        self.service.close()
-        self.service.configure(database_url=url)
-        forget()
-        self.service = Service(url, self.service.redis_url, self.service.redis, self.monkeypatch)
-
-    def erase(self, **scope: Any) -> None:
-        erasures.request(self.tenant_id, Asked(Meant(**scope), "gdpr", 0), "key")
-        self.work()
-
-    def work(self) -> None:
-        """Carry out every job that is due."""
-        for _ in range(50):
-            due = self.service.rows("SELECT job_id FROM jobs WHERE status IN ('queued', 'running')")
-            if not due:
-                return
-            for (job_id,) in due:
-                self.service.rows("UPDATE jobs SET claim = gen_random_uuid() WHERE job_id = %s", job_id)
-                jobs.carry_on(job_id)
-            self.service.work()
-        raise AssertionError("jobs without an end")
-
-    def drain(self) -> None:
-        """What the worker of the lane `ingest` does on a nudge."""
-        program = "from workers.tasks.ingest import drain; drain.run()"
-        subprocess.run([sys.executable, "-c", program], cwd=RUNBOOK.parents[1], check=True, timeout=60)
-
-    def people(self) -> list[str]:
-        found = self.service.rows("SELECT DISTINCT subject FROM memories WHERE subject IS NOT NULL ORDER BY 1")
-        return [name for (name,) in found]
-
-    def unwell(self) -> dict[str, str]:
-        return {found.name: found.detail for found in health.dependencies() if not found.well}
-
-    def drop(self) -> None:
-        self.service.close()
-        with psycopg.connect(self.servers_url, autocommit=True) as server:
-            for name in self.restored:
-                server.execute(sql.SQL("drop database {} with (force)").format(sql.Identifier(name)))
-
-
-@pytest.fixture
-def drill(
-    servers: Any,
-    database_url: str,
-    redis_url: str,
-    logged_redis: None,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> Iterator[Drill]:
-    with inside(database_url, redis_url, monkeypatch) as service:
-        opened = Drill(service, servers.database_url, tmp_path, monkeypatch)
-        yield opened
-        opened.drop()
-        cold_store.cache_clear()
-
-
+@pytest.mark.acceptance(12)
 def test_who_was_erased_after_the_dump_is_seen_by_nobody_once_it_is_restored(drill: Drill) -> None:
     drill.dump()
     drill.erase(subject="ann")
@@ -186,6 +74,29 @@ def test_who_was_erased_after_the_dump_is_seen_by_nobody_once_it_is_restored(dri
     assert list(replays.replay()) == []
 
 
+@pytest.mark.acceptance(12)
+def test_a_service_under_which_the_database_is_exchanged_answers_nothing_of_it(drill: Drill) -> None:
+    """What it reads first, on the connection that it has just opened, is withheld too."""
+    made = drill.service.tenant()
+    key = made.key
+    drill.service.rows("UPDATE api_keys SET tenant_id = %s WHERE key_id = %s", drill.tenant_id, made.key_id)
+    with Api(drill.service) as api:
+        before = api.get("/v1/memories", key=key)
+        assert (before.status_code, "Wroclaw" in before.text) == (200, True)
+        drill.dump()
+        drill.erase(subject="ann")
+        drill.dump_keys()
+        drill.restore()
+        for _ in range(2):
+            refused = api.get("/v1/memories", key=key)
+            assert (refused.status_code, "Wroclaw" in refused.text) == (503, False)
+            assert refused.json()["type"] == "urn:ebbing:problem:not-replayed"
+        list(replays.replay())
+        after = api.get("/v1/memories", key=key)
+        assert (after.status_code, "Wroclaw" in after.text, "Bob" in after.text) == (200, False, True)
+
+
+@pytest.mark.acceptance(12)
 def test_the_cold_text_of_who_was_erased_stays_closed_in_old_copies(drill: Drill) -> None:
     [segment] = (drill.folder / "cold").rglob("segments/*/*")
     assert any(b"gooseberry" in text for text in traces.opened(drill.tenant_id, segment.read_bytes()))
@@ -335,6 +246,31 @@ def test_the_command_tells_what_it_has_done(drill: Drill) -> None:
     assert "nothing to replay" in CliRunner().invoke(app, ["privacy", "replay"]).stdout
 
 
+def test_a_home_tells_where_its_database_is_while_it_runs(tmp_path: Path) -> None:
+    assert running_database(tmp_path) is None
+    (tmp_path / "postgres" / "data").mkdir(parents=True)
+    (tmp_path / "service-password").write_text("secret\n")
+    pid_file = tmp_path / "postgres" / "data" / "postmaster.pid"
+    pid_file.write_text("1\n/data\n2\n20001\n/tmp\n127.0.0.1\n3\nstarting\n")
+    assert running_database(tmp_path) is None
+    pid_file.write_text(pid_file.read_text().replace("starting", "ready   "))
+    assert running_database(tmp_path) == "postgresql://ebbing_service:secret@127.0.0.1:20001/ebbing"
+
+
+def test_a_dry_run_finds_the_database_of_a_service_that_runs_in_its_home(
+    drill: Drill, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = os.environ["EBBING_DATABASE_URL"]
+    monkeypatch.setattr("app.supervisor.service.running_database", {tmp_path: url}.get)
+    for name in ("EBBING_DATABASE_URL", "EBBING_REDIS_URL"):
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("EBBING_HOME", str(tmp_path))
+    settings.cache_clear()
+    listed = CliRunner().invoke(app, ["privacy", "replay", "--dry-run"])
+    assert "nothing to replay" in listed.stdout, listed.output
+
+
+@pytest.mark.acceptance(13)
 def test_backups_are_made_as_the_runbook_says_without_the_keys() -> None:
     written = RUNBOOK.read_text()
     [data] = re.findall(r"^pg_dump .*--file=data.dump$", written, flags=re.MULTILINE)

@@ -10,6 +10,7 @@ from uuid import UUID
 import redis
 
 from app.domain import segment
+from app.domain.privacy.export import bound_to as sealed_to
 from app.domain.sealing import bound_to, unseal
 from app.services import key_store
 from app.store import database
@@ -69,10 +70,20 @@ def in_cold(tenant_id: UUID, folder: Path, word: str) -> list[str]:
     """Objects that have the word as they are, or once decrypted with any key that is still held."""
     wanted, found = word.encode(), []
     for path in sorted(each for each in folder.rglob("*") if each.is_file()):
-        data = path.read_bytes()
-        if wanted in data or any(wanted in each for each in opened(tenant_id, data)):
-            found.append(path.name)
+        data, name = path.read_bytes(), path.relative_to(folder).as_posix()
+        read = exported(tenant_id, name, data) if name.startswith("exports/") else opened(tenant_id, data)
+        if wanted in data or any(wanted in each for each in read):
+            found.append(name)
     return found
+
+
+def exported(tenant_id: UUID, name: str, data: bytes) -> list[bytes]:
+    """What of a part of an export can still be read."""
+    _, _, named, number = name.split("/")
+    export_id = UUID(named)
+    with database.tenant(tenant_id) as tx:
+        key = key_store.opened(tx, tenant_id, [export_id]).get(export_id)
+    return [] if key is None else [unseal(key, data, sealed_to(tenant_id.bytes + export_id.bytes, int(number)))]
 
 
 def opened(tenant_id: UUID, data: bytes) -> list[bytes]:

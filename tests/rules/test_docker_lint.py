@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-import pytest
+import re
+from typing import Any
 
-from ops.checks.docker_lint import COMPOSE, DOCKERFILE, compose_faults, dockerfile_faults
+import pytest
+import yaml
+
+from app.queues import LANES
+from ops.checks.docker_lint import COMPOSE, DOCKERFILE, ROOT, compose_faults, dockerfile_faults
 
 GOOD_STAGE = 'FROM python:3.12.13-slim\nUSER 10001\nHEALTHCHECK CMD ["true"]\nENTRYPOINT ["ebbing"]\n'
 GOOD_SERVICE = """services:
@@ -58,9 +63,42 @@ def test_a_fault_in_a_dockerfile_is_named(change: tuple[str, str], fault: str) -
         (("    read_only: true\n", '    read_only: true\n    ports: ["8000:8000"]\n'), "open to the network"),
         (("    read_only: true\n", "    read_only: true\n    environment: {REDIS_PASSWORD: x}\n"), "secret"),
         (("    read_only: true\n", "    read_only: true\n    depends_on: {two: {}}\n"), "isn't there"),
+        (("    read_only: true\n", '    read_only: true\n    volumes: ["./ops:/etc/x"]\n'), "mounted writable"),
+        (("    read_only: true\n", "    read_only: true\n    profiles: [x]\n"), "isn't root"),
+        (("    read_only: true\n", '    read_only: true\n    profiles: [x]\n    user: "0:0"\n'), "isn't root"),
     ],
 )
 def test_a_fault_in_a_compose_file_is_named(change: tuple[str, str], fault: str) -> None:
     assert compose_faults(GOOD_SERVICE) == []
     (found,) = compose_faults(GOOD_SERVICE.replace(*change))
     assert fault in found
+
+
+def services() -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = yaml.safe_load(COMPOSE.read_text())["services"]
+    return found
+
+
+def test_each_lane_has_a_worker() -> None:
+    commands = [service["command"] for name, service in services().items() if name.startswith("worker-")]
+    assert sorted(commands) == sorted(["worker", "--lane", lane] for lane in LANES)
+
+
+def test_watching_is_asked_for_by_profile_and_nothing_leans_on_it() -> None:
+    profiles = {name: service["profiles"] for name, service in services().items() if "profiles" in service}
+    assert profiles == {"prometheus": ["prometheus"], "grafana": ["grafana"]}
+    assert not any(set(service.get("depends_on", {})) & set(profiles) for service in services().values())
+
+
+def test_what_is_mounted_lies_in_the_project() -> None:
+    mounted = {
+        mount.split(":")[0] for each in services().values() for mount in each.get("volumes", []) if mount[0] == "."
+    }
+    assert {"./ops/docker/postgres-roles.sh", "./ops/prometheus", "./ops/grafana/provisioning"} < mounted
+    assert not [source for source in mounted if not (ROOT / source).exists()]
+
+
+def test_each_variable_of_the_compose_file_is_explained_beside_it() -> None:
+    """Else somebody would have to read the compose file to know what to fill in."""
+    asked = set(re.findall(r"(?<!\$)\$\{([A-Z_]+)", COMPOSE.read_text()))
+    assert asked <= set(re.findall(r"^(?:# )?([A-Z_]+)=", (ROOT / ".env.example").read_text(), flags=re.MULTILINE))

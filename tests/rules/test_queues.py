@@ -11,7 +11,6 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from app import queues
 from app.queues import LANES, TASKS
 from workers.schedule import SAFETY_NETS, beat_entries
 
@@ -79,11 +78,6 @@ def test_a_safety_net_expires_before_the_next() -> None:
     for net in SAFETY_NETS:
         options = entries[net.task]["options"]
         assert options == {"queue": TASKS[net.task], "expires": net.every_seconds}
-
-
-def test_every_lane_says_that_it_lives() -> None:
-    assert set(queues.HEARTBEATS) == {queue for lane in LANES.values() for queue in lane}
-    assert set(queues.HEARTBEATS.values()) <= {net.task for net in SAFETY_NETS}
 
 
 def test_no_task_can_outlive_the_visibility_timeout(celery: Application) -> None:

@@ -96,7 +96,7 @@ def server(service: Service, tmp_path: Path) -> Iterator[tuple[str, Path]]:
                 except httpx.TransportError:
                     return False
 
-            until(answers, "the API answers")
+            until(answers, "the API answers", seconds=60)
             yield f"http://127.0.0.1:{port}", log
         finally:
             process.terminate()

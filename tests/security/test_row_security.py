@@ -19,16 +19,18 @@ SHARED = {
     *("tenants", "api_keys", "tenant_work", "schedules", "runs"),
     *("rating_turns", "usage", "tenant_spaces", "jobs", "ebbing_keys.erasure_ledger"),
 }
-WITHOUT_TENANT = {"embedding_spaces", "alembic_version", "ledger_mark"}
+WITHOUT_TENANT = {"embedding_spaces", "alembic_version", "ledger_mark", "ebbing_keys.request_mark"}
 
 DRAIN_MAY = {
     "envelopes": {"SELECT", "INSERT"},
     "memories": {"INSERT"},
     "memory_state": {"INSERT"},
-    "dead_letters": {"INSERT"},
+    "dead_letters": {"SELECT", "INSERT"},  # one column, see below
+    "scores": {"SELECT"},  # likewise
     "tenant_work": {"SELECT", "INSERT", "UPDATE"},
     "policies": {"SELECT"},
     "erasures": {"SELECT"},
+    "privacy_requests": {"SELECT"},
     "tombstones": {"SELECT"},
     "tenant_counts": {"SELECT", "INSERT", "UPDATE"},
 }
@@ -134,6 +136,14 @@ def test_the_drain_may_do_its_work_and_nothing_else(service: Service) -> None:
     assert grants(service, "ebbing_drain") == DRAIN_MAY
 
 
+def test_the_drain_reads_no_more_of_letters_and_scores_than_what_is_counted(service: Service) -> None:
+    found = service.rows(
+        "SELECT table_name, column_name FROM information_schema.column_privileges WHERE grantee = 'ebbing_drain' "
+        "AND table_name IN ('dead_letters', 'scores') AND privilege_type = 'SELECT'"
+    )
+    assert sorted(found) == [("dead_letters", "discarded_at"), ("scores", "scorer")]
+
+
 def test_the_ops_role_only_reads_and_no_content(service: Service, guarded: list[str]) -> None:
     may = grants(service, "ebbing_ops")
     assert set().union(*may.values()) == {"SELECT"}
@@ -188,6 +198,7 @@ OTHERS = (
         "gen_random_uuid(), 'user', 'grace', '{}', now(), 'x', now()",
     ),
     ("expiry_notices", "noticed_at, memories", "now(), 0"),
+    ("anonymised", "digest, ground, memories", "sha256(''), 'x', 1"),
     ("tombstones", "what, digest, cut, cut_ms, erasure_id", "'subject', sha256(''), '0-0', 0, gen_random_uuid()"),
     ("ebbing_keys.digest_keys", "key", "sha256('')"),
     (
@@ -203,6 +214,11 @@ OTHERS = (
     ("segments", "segment_id, path, bytes, checksum, records", "gen_random_uuid(), 'x', 1, '', 1"),
     ("self_test_runs", "run_id, as_of, seed, target_ms", "gen_random_uuid(), now(), 1, 50"),
     ("supersessions", "memory_id, named, status, source", "gen_random_uuid(), 'x', 'waiting', 'caller'"),
+    (
+        "hidden_supersessions",
+        "supersession_id, is_added, erasure_id, memory_id, body",
+        "gen_random_uuid(), true, gen_random_uuid(), gen_random_uuid(), '{}'",
+    ),
     ("contradiction_watermarks", "accepted_until", "now()"),
     ("ebbing_keys.owner_keys", "owner, wrapped", "'', ''"),
     ("ebbing_keys.record_keys", "key_id, owner, wrapped", "gen_random_uuid(), '', ''"),
@@ -222,6 +238,13 @@ def filled(service: Service) -> Service:
         service.rows(insert, *ROW.values())
     hold = "INSERT INTO holds (tenant_id, hold_id, subject, reason, placed_by) VALUES (%s, %s, 'x', 'x', 'x')"
     service.rows(hold, *ROW.values())
+    act = (
+        "INSERT INTO operator_acts (tenant_id, act_id, at, actor, act, target, reason) "
+        "VALUES (%s, %s, now(), 'x', 'x', '', 'x')"
+    )
+    service.rows(act, *ROW.values())
+    moved = "INSERT INTO tier_moves (tenant_id, day, move, rule, memories) VALUES (%s, now(), 'cold', 'decay', 1)"
+    service.rows(moved, ROW["tenant_id"])
     service.rows(
         "INSERT INTO pca_bases (tenant_id, space_id, matrix, mean, variance_kept, samples) "
         "VALUES (%s, 1, '', '', 0, 0)",

@@ -10,14 +10,14 @@ from uuid import UUID
 from app.services import erasing, jobs
 from tests.service import Service
 
+UNFINISHED = "SELECT job_id FROM jobs WHERE status IN ('queued', 'running')"
+DUE = f"{UNFINISHED} AND claimed_until <= now() OR (status = 'queued' AND claim IS NOT NULL)"
 
-def worked(service: Service) -> None:
-    """Carry out the jobs that are due, and what they queue."""
+
+def worked(service: Service, which: str = DUE) -> None:
+    """Carry out the jobs that are due, or all that are unfinished, and what they queue."""
     for _ in range(50):
-        due = service.rows(
-            "SELECT job_id FROM jobs WHERE status IN ('queued', 'running') AND claimed_until <= now() "
-            "OR (status = 'queued' AND claim IS NOT NULL)"
-        )
+        due = service.rows(which)
         if not due:
             return
         for (job_id,) in due:

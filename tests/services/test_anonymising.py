@@ -10,6 +10,7 @@ from app.services import anonymising, erasures, holds, memories
 from app.services.erasures import Asked
 from app.store.memories import Filters
 from tests.service import Service
+from tests.services.grave import worked
 
 WORDS = ("w0ann", "w0entity", "w0thread", "w0speaker", "w0tag", "w0external", "w0meta", "ann@mail.test")
 
@@ -43,6 +44,27 @@ def test_an_anonymised_memory_says_nowhere_whose_it_was_and_outlives_their_erasu
     audited = str(service.rows("SELECT details::text FROM audit WHERE action = 'memory_anonymised'"))
     assert "removed_email" in audited
     assert "w0" not in audited
+
+
+@pytest.mark.acceptance(14)
+def test_the_report_tells_how_many_are_kept_and_on_what_ground(service: Service) -> None:
+    tenant_id = service.tenant().tenant_id
+    given = [{"text": f"w0ann has paid {n}", "subject": "w0ann", "thread": "w0thread"} for n in range(4)]
+    ids = service.send(tenant_id, *given)
+    service.work()
+    for memory_id, ground in zip(ids, ("tax records", "tax records", None), strict=False):
+        anonymising.anonymise(tenant_id, memory_id, "key", ground)
+    service.work()
+    asked = erasures.request(tenant_id, Asked(Meant(subject="w0ann"), "gdpr", 0), "key")
+    worked(service)
+    report = erasures.get(tenant_id, asked.erasure_id).report or {}
+    told = {each["ground"].partition(" (")[0]: each["count"] for each in report["kept"] if "anonymous" in each["what"]}
+    assert told == {"tax records": 2, "none was given": 1}
+    assert len(service.texts(tenant_id)) == 3
+    assert "w0" not in str(service.rows("SELECT to_json(anonymised)::text, to_json(memories)::text "
+                                        "FROM anonymised FULL JOIN memories USING (tenant_id)"))  # fmt: skip
+    theirs = "SELECT digest FROM anonymised WHERE digest = ANY (SELECT digest FROM tombstones WHERE what = 'subject')"
+    assert service.rows(theirs) == [], "nobody can be told from it any more"
 
 
 def test_a_held_memory_stays_as_it_is(service: Service) -> None:

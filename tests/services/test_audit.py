@@ -65,6 +65,7 @@ def test_a_tenant_without_a_chain_is_well(service: Service) -> None:
     assert whole(uuid4()) == Verified(Place(0, bytes(32)), 0, None, finished=True)
 
 
+@pytest.mark.acceptance(17)
 @pytest.mark.parametrize(
     ("statement", "seq", "why"),
     [
@@ -115,6 +116,7 @@ def test_a_chain_that_was_cut_short_or_written_anew_is_found_by_an_anchor(servic
     assert (found.seq, found.why.startswith("it isn't the one that was noted")) == (7, True)
 
 
+@pytest.mark.acceptance(18)
 @pytest.mark.parametrize(
     "statement",
     ["UPDATE audit SET actor = 'x'", "DELETE FROM audit", "DELETE FROM audit WHERE seq < 0", "TRUNCATE audit"],
@@ -170,6 +172,7 @@ def test_what_could_be_content_is_refused(tenant_id: UUID, details: dict[str, ob
         audit.enter(tx, tenant_id, "policy_set", details=details)  # type: ignore[arg-type]
 
 
+@pytest.mark.acceptance(17)
 def test_a_subject_is_a_digest_that_is_the_tenants_own(service: Service, tenant_id: UUID) -> None:
     other = service.tenant().tenant_id
     for whose in (tenant_id, tenant_id, other):

@@ -15,11 +15,13 @@ from structlog.testing import capture_logs
 
 from app import metrics
 from app.clients.answers import Usage
+from app.clients.resilience import ProviderFailed, Reason
 from app.domain.budget import Spent
 from app.domain.policy import Budget, Policy
 from app.errors import Invalid, NotFound
 from app.services import budget
 from app.services.budget import Report, State, report, spend, state
+from app.services.passing import OverBudget
 from app.settings import OPENAI_URL, Settings, settings
 from app.store import database
 from app.store import usage as rows
@@ -94,12 +96,20 @@ def test_calls_of_many_workers_are_all_counted(tenant: Tenant) -> None:
 
 def test_work_is_counted_for_metrics(tenant: Tenant) -> None:
     spend(tenant.tenant_id, "score", "m", CALL)
-    counted = metrics.counts()
-    assert {name: counted[f"model_{name}"] for name in ("calls", "input_tokens", "output_tokens")} == {
-        "calls": 1,
-        "input_tokens": 1000,
-        "output_tokens": 100,
-    }
+    held = metrics.held()
+    assert held.amount("llm_requests", ("score", "answered")) == 1
+    assert [held.amount("llm_tokens", (direction,)) for direction in ("input", "output")] == [1000, 100]
+
+
+def test_requests_that_came_to_nothing_are_counted_by_why(tenant: Tenant, service: Service) -> None:
+    with pytest.raises(ProviderFailed), budget.on_account(tenant.tenant_id, "embed", "m"):
+        raise ProviderFailed(Reason.TIMEOUT)
+    service.configure(budget_tokens=0)
+    with pytest.raises(OverBudget), budget.on_account(service.tenant().tenant_id, "rerank", "m"):
+        raise AssertionError
+    held = metrics.held()
+    assert held.amount("llm_requests", ("embed", "failed")) == 1
+    assert held.amount("llm_requests", ("rerank", "over_budget")) == 1
 
 
 # --- Costs that aren't known ---

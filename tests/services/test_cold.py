@@ -13,7 +13,7 @@ from app.domain.links import NewLink
 from app.domain.memory import decode_patch
 from app.domain.touch import Touches, Use
 from app.errors import Conflict, Misconfigured
-from app.services import cold, cold_restore, ingest, jobs, key_store, links, memories, reinforce, thawing
+from app.services import checkup, cold, cold_restore, ingest, jobs, key_store, links, memories, reinforce, thawing
 from app.services.reinforce import Touched
 from app.store import database
 from tests.services.chilled import LONG, Chilled, aged, chilled
@@ -297,3 +297,16 @@ def test_a_dry_run_names_what_a_job_then_moves_page_by_page(chilled: Chilled) ->
     jobs.carry_on(job_id)
     assert jobs.get(chilled.tenant_id, job_id).counts == {"cold": 3}
     assert chilled.tiers(*ids, *young) == ["cold"] * 3 + ["archived"]
+
+
+def test_keys_that_the_key_store_lacks_are_told_with_what_to_do(chilled: Chilled) -> None:
+    ids = chilled.remember(*[f"{n} {LONG}" for n in range(3)])
+    assert chilled.cool() == 3
+    [well] = checkup.cold_keys()
+    assert (well.name, well.level) == ("keys of cold storage", "ok")
+    chilled.service.rows("DELETE FROM ebbing_keys.record_keys USING cold_memories AS cold "
+                         "WHERE record_keys.key_id = cold.key_id AND memory_id = ANY (%s)", ids[:2])  # fmt: skip
+    [found] = checkup.cold_keys()
+    assert found.level == "fail"
+    assert "2 memories of one tenant" in found.detail
+    assert "restore its newest dump, as ops/runbook.md says" in found.detail

@@ -6,10 +6,11 @@ from datetime import timedelta
 
 import pytest
 
+from app import metrics
 from app.domain.consolidation.parameters import Consolidation
 from app.domain.hold import Meant
 from app.domain.policy import Policy
-from app.services import consolidate, counts, holds, memories
+from app.services import consolidate, counts, holds, memories, undoing
 from app.store import database
 from app.store.memories import Stored
 from tests.service import Service
@@ -35,6 +36,9 @@ def test_a_large_group_becomes_one_summary_and_one_of_the_day_stays(alike: Alike
     assert summary_id in {result.id for result in attic.found(alike.tenant_id, "boat in the harbour")}
     assert not any(counts.recount(alike.tenant_id))
     alike.check()
+    told = metrics.counts()
+    assert (told["summaries_made"], told["merged_memories"]) == (1, len(ids) - 1)
+    assert 0 < told["summary_characters"] < told["merged_characters"]
 
 
 def test_twice_is_once(alike: Alike) -> None:
@@ -136,6 +140,17 @@ def test_a_level_by_hand_counts_instead_of_the_policys_and_the_ratio_is_recorded
     )
     assert level == alike.service.one("SELECT level FROM merges") == "light"
     assert 0 < after < before
+
+
+def test_runs_are_kept_as_long_as_histories_and_merges_for_longer(alike: Alike) -> None:
+    alike.remember(*LIKE, subject="ann")
+    alike.run()
+    alike.run()
+    assert nights.purged(alike.tenant_id)["consolidations"] == 0
+    alike.service.rows("UPDATE consolidation_runs SET started_at = now() - interval '366 days' WHERE summaries > 0")
+    assert nights.purged(alike.tenant_id)["consolidations"] == 1
+    assert alike.service.rows("SELECT summaries FROM consolidation_runs") == [(0,)]
+    assert undoing.undo(alike.tenant_id, alike.merge_id(), "me").status == "undone"
 
 
 def test_a_slice_that_is_left_in_the_middle_is_gone_on_with(alike: Alike, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -227,7 +227,7 @@ def test_a_batch_that_takes_too_long_is_halved(
     ingest.drain()
     fake = Fake(monkeypatch, stage)
     fake.cursed = {ids[2]}
-    service.configure(statement_timeout_seconds=0.01)
+    service.configure(statement_timeout_seconds=0.2)
     database.close()
     with database.shared() as tx, pytest.raises(OperationalError) as timed_out:
         tx.execute(text("SELECT pg_sleep(5)"))
@@ -252,3 +252,34 @@ def test_batches_are_embedded_side_by_side(service: Service, tenant: Tenant, mon
     monkeypatch.setattr(enrichment, "embed_memories", meet)
     assert enrichment.embed(threads=2) == 6
     assert waiting(service, "embed") == 0
+
+
+def test_what_was_tried_before_is_embedded_alone(
+    service: Service, tenant: Tenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its worker may have died of it, and what was beside it would be tried, and set aside, as often."""
+    service.configure(embed_rows=1)
+    for text_of_one in ("tried", "tried", "new", "new"):
+        service.send(tenant.tenant_id, text_of_one)
+        ingest.drain()
+    tried = {
+        memory_id
+        for [ids] in service.rows(
+            "UPDATE tenant_work SET attempts = 1 WHERE stage = 'embed' AND work_id IN "
+            "(SELECT work_id FROM tenant_work WHERE stage = 'embed' ORDER BY work_id LIMIT 2) RETURNING memory_ids"
+        )
+        for memory_id in ids
+    }
+    inside: set[UUID] = set()
+    met: dict[UUID, set[UUID]] = {}
+
+    def look(_: UUID, memory_ids: Sequence[UUID]) -> int:
+        inside.update(memory_ids)
+        threading.Event().wait(0.1)  # long enough for the other thread to come, were it let
+        met[memory_ids[0]] = set(inside)
+        inside.difference_update(memory_ids)
+        return len(memory_ids)
+
+    monkeypatch.setattr(enrichment, "embed_memories", look)
+    assert enrichment.embed(threads=2) == 4
+    assert all(met[memory_id] == {memory_id} for memory_id in tried)

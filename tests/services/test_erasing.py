@@ -51,6 +51,7 @@ def removed(tenant_id: UUID, erasure_id: UUID) -> dict[str, int]:
 # --- Point 10: dead letters and their replays ---
 
 
+@pytest.mark.acceptance(10)
 def test_a_dead_letter_loses_them_and_its_replay_stores_the_others(house: Household) -> None:
     service = house.service
     body = [{"text": "Ann sings of otters", "subject": "ann"}, {"text": "Bob hums", "subject": "bob"}]
@@ -75,6 +76,7 @@ def test_a_dead_letter_loses_them_and_its_replay_stores_the_others(house: Househ
 # --- Point 8: what archived vectors were reduced by ---
 
 
+@pytest.mark.acceptance(8)
 def test_a_basis_is_fitted_without_them_and_others_vectors_are_put_into_it(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -100,6 +102,7 @@ def test_a_basis_is_fitted_without_them_and_others_vectors_are_put_into_it(
         assert sum(a * b for a, b in zip(after[one], after[other], strict=True)) == pytest.approx(was, abs=0.02)
 
 
+@pytest.mark.acceptance(8)
 def test_where_too_few_are_left_archived_ones_keep_their_words_alone(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -118,6 +121,7 @@ def test_where_too_few_are_left_archived_ones_keep_their_words_alone(
     assert service.one("SELECT count(*) FROM archived_memories WHERE vector IS NULL AND own IS NOT NULL") == 100
 
 
+@pytest.mark.acceptance(8)
 def test_an_archived_turn_that_held_their_words_loses_its_vector(house: Household) -> None:
     [(_, bob)] = [house.ids[:2]]
     fade(house.service, [bob])
@@ -171,6 +175,7 @@ def test_ended_jobs_and_released_holds_name_them_no_more(house: Household) -> No
 # --- Points 4 and 5: whatever dies, and whoever works at it ---
 
 
+@pytest.mark.acceptance(5)
 @pytest.mark.parametrize("steps", range(1, 9))
 def test_two_who_work_at_one_do_no_step_twice(house: Household, steps: int) -> None:
     erasure_id = erase(house.tenant_id, subject="ann")
@@ -181,6 +186,7 @@ def test_two_who_work_at_one_do_no_step_twice(house: Household, steps: int) -> N
     assert house.service.one("SELECT count(*) FROM audit WHERE action = 'memories_erased'") == 1
 
 
+@pytest.mark.acceptance(5)
 def test_a_step_that_somebody_else_has_done_is_passed_over(house: Household) -> None:
     erasure_id = erase(house.tenant_id, subject="ann")
     carried_out(house.tenant_id, erasure_id, 2)
@@ -201,6 +207,7 @@ def test_a_night_leaves_to_a_job_what_a_job_is_to_do(house: Household) -> None:
     assert erasures.get(house.tenant_id, erasure_id).status == "verified"
 
 
+@pytest.mark.acceptance(4)
 def test_what_is_left_is_told_and_done_again(house: Household, monkeypatch: pytest.MonkeyPatch) -> None:
     def leave_it(tenant_id: UUID, erasure: Any, _at: str, _until: float) -> erasing_steps.Piece:
         with erasing_steps.doing(tenant_id, erasure, "memories"):

@@ -31,10 +31,10 @@ WORKERS = """
 import json, os, sys
 from uuid import UUID, uuid4
 from app.domain.jobs import Job
-from app.services import erasing
+from app.services import erasing, erasing_steps
 import cryptography.hazmat.primitives.ciphers.aead
 
-erasing.STEP_SECONDS = 0.2  # nobody stores meanwhile what it waits for
+erasing_steps.STEP_SECONDS = 0.2  # nobody stores meanwhile what it waits for
 
 def work(tenant, erasure):
     state = {}
@@ -96,6 +96,7 @@ def said(number: int) -> dict[str, Any]:
     return {"text": f"{who} has {number} {'gooseberries' if number % 2 else 'pears'}", "subject": who, "thread": "t"}
 
 
+@pytest.mark.acceptance(5)
 @pytest.mark.parametrize("place", PLACES)
 def test_killed_anywhere_it_goes_on(service: Service, workers: Workers, place: str) -> None:
     tenant_id = service.tenant().tenant_id

@@ -11,7 +11,7 @@ from app.domain.envelope import replayed
 from app.domain.hold import Meant
 from app.domain.ids import new_base
 from app.domain.retrieval.request import SearchRequest
-from app.errors import Conflict, NotFound
+from app.errors import Conflict, NotFound, Unavailable
 from app.services import audit, counts, erasures, holds, memories, search
 from app.services.erasures import Asked
 from app.store import database, tenant_counts
@@ -67,6 +67,7 @@ def house(service: Service) -> Household:
     return Household(service)
 
 
+@pytest.mark.acceptance(1)
 def test_what_is_to_be_erased_is_hidden_at_once(house: Household) -> None:
     asked = house.ask(subject="ann")
     assert (asked.status, asked.hidden) == ("grace", 2)
@@ -143,6 +144,7 @@ def test_after_the_grace_nothing_is_left(house: Household, scope: dict[str, str]
     assert audit.verify(house.tenant_id).broken is None
 
 
+@pytest.mark.acceptance(14)
 def test_what_is_held_stays_and_goes_when_it_is_released(house: Household) -> None:
     hold = holds.place(house.tenant_id, Meant(memory_ids=[house.ids[0]]), "court", "key")
     asked = house.ask(0, subject="ann")
@@ -155,6 +157,7 @@ def test_what_is_held_stays_and_goes_when_it_is_released(house: Household) -> No
     assert house.service.texts(house.tenant_id) == [PEOPLE[1]["text"], PEOPLE[3]["text"]]
 
 
+@pytest.mark.acceptance(11)
 def test_who_comes_back_is_somebody_new(house: Household) -> None:
     asked = house.ask(0, subject="ann")
     house.work()
@@ -163,6 +166,25 @@ def test_who_comes_back_is_somebody_new(house: Household) -> None:
     house.work()
     assert "Ann is here again" in house.listed()
     assert erasures.get(house.tenant_id, asked.erasure_id).status == "verified"
+
+
+def test_an_id_that_was_answered_for_a_repeat_names_the_memory_it_became(house: Household) -> None:
+    again = {"text": PEOPLE[2]["text"], "subject": "ann", "external_id": "home"}
+    [repeat] = house.service.send(house.tenant_id, again)
+    house.service.work()
+    asked = Asked(Meant(memory_ids=[repeat]), "gdpr", 0)
+    assert erasures.preview(house.tenant_id, asked)[1].memories == 1
+    assert erasures.request(house.tenant_id, asked, "key").hidden == 1
+    house.work()
+    assert PEOPLE[2]["text"] not in house.service.texts(house.tenant_id)
+
+
+def test_what_is_still_in_the_queue_is_asked_for_again(house: Household) -> None:
+    [coming] = house.service.send(house.tenant_id, {"text": "on its way"})
+    with pytest.raises(Unavailable):
+        house.ask(memory_ids=[coming])
+    house.service.work()
+    assert house.ask(memory_ids=[coming]).hidden == 1
 
 
 def test_a_preview_writes_nothing(house: Household) -> None:
@@ -199,6 +221,7 @@ def test_what_comes_in_the_grace_is_stored_hidden_and_goes_with_the_rest(house: 
     assert memories.get(house.tenant_id, other).memory_id == other
 
 
+@pytest.mark.acceptance(10)
 def test_what_was_on_its_way_at_the_cut_is_erased_too(house: Household) -> None:
     asked = house.ask(0, subject="ann")
     house.service.send(house.tenant_id, {"text": "Ann on her way", "subject": "ann"}, "a heron stood there")
@@ -214,6 +237,7 @@ def test_what_was_on_its_way_at_the_cut_is_erased_too(house: Household) -> None:
     ]
 
 
+@pytest.mark.acceptance(10)
 def test_a_replay_of_what_came_before_the_cut_stores_nothing(house: Household) -> None:
     old = house.service.redis.time()[0] * 1000 - 60_000
     house.ask(0, subject="ann")

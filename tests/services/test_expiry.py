@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 from uuid import UUID, uuid4
@@ -16,13 +18,19 @@ from app.domain.jobs import Job
 from app.domain.memory import KINDS, MemoryPatch
 from app.domain.policy import Policy
 from app.domain.privacy.parameters import Category, Privacy
-from app.services import archive, categories, expiry, holds, index, memories, sweep, why
-from app.store import database
+from app.errors import NotFound
+from app.services import archive, categories, counts, expiry, holds, index, memories, rederiving, sweep, why
+from app.services.previews import Move
+from app.store import database, tenant_counts
+from app.store.memories import Stored
+from app.store.work import NIL
 from tests.service import Service
 from tests.services import nights
 from tests.services.aged import Aged, days
 
 SECOND = timedelta(seconds=1)
+SECRET = "Ann's door opens with the number 4711."
+OTHER = "Ann waters the garden on Sundays before breakfast."
 
 
 @pytest.fixture
@@ -72,6 +80,7 @@ def ends_on(aged: Aged, memory_id: UUID, day: float) -> bool:
     return before and memory_id not in left(aged)
 
 
+@pytest.mark.acceptance(20)
 @pytest.mark.parametrize(
     ("category", "limit"), [("pii", 30), ("financial", 90), ("casual", 180), ("Work", 365), ("mine", 3)]
 )
@@ -189,6 +198,7 @@ def test_why_tells_the_limit_and_the_risk(aged: Aged) -> None:
     assert told.verdict.why.startswith("privacy risk 0.8379 is above 0.7: memories of the category financial")
 
 
+@pytest.mark.acceptance(20)
 def test_a_dry_run_says_what_the_run_does(aged: Aged) -> None:
     made = aged.remember(*[-5.0 * place for place in range(40)], salience=0.4)
     for place, memory_id in enumerate(made):
@@ -220,9 +230,62 @@ def test_the_first_night_only_tells_of_it(aged: Aged) -> None:
     assert left(aged) == set()
 
 
-def test_summaries_of_what_expired_go_with_it(aged: Aged) -> None:
+@pytest.mark.parametrize("page", [1, 1000])
+def test_a_dry_run_lists_the_summaries_that_go_or_are_made_again(aged: Aged, page: int) -> None:
+    sources = aged.remember(0, 0, 0, 0, salience=1.0)
+    whole, partly, alone, held, faded = aged.remember(1, 1, 1, 1, 1, salience=1.0)
+    labelled(aged, sources[1], "pii")
+    labelled(aged, sources[2], "pii")
+    for summary, of in (
+        (whole, sources[1:3]),
+        (partly, sources[:3]),
+        (alone, sources[3:]),
+        (held, sources[1:2]),
+        (faded, sources[:2]),
+    ):
+        summarised(aged, summary, of)
+    holds.place(aged.tenant_id, Meant(memory_ids=[held]), "a case", "k")
+    aged.service.rows("UPDATE memory_state SET tier = 'archived' WHERE memory_id = %s", faded)
+    told: list[Move] = []
+    after = None
+    while True:
+        found = expiry.preview(aged.tenant_id, days(31), after, page)
+        told += found.summaries
+        if (after := found.following) is None:
+            break
+    assert {(each.memory_id, each.before, each.after) for each in told} == {
+        (whole, "active", "deleted"),
+        (partly, "active", "active"),
+        (faded, "archived", "deleted"),
+    }
+    assert len(told) == 3, "each once"
+    assert next(each.why for each in told if each.memory_id == partly).endswith("made again of the 1 that remain")
+    assert len(left(aged)) == 9
+
+
+def summarised(aged: Aged, summary: UUID, sources: Sequence[UUID]) -> None:
+    """Let a memory be the summary of others."""
+    merge = uuid4()
+    aged.service.rows(
+        "INSERT INTO merges "
+        "(tenant_id, merge_id, run_id, action, status, level, cohesion, sources, summary_id, created_at) "
+        "VALUES (%s, %s, %s, 'summary', 'done', 'medium', 1, 2, %s, now())",
+        *(aged.tenant_id, merge, uuid4(), summary),
+    )
+    for memory_id in sources:
+        aged.service.rows(
+            "INSERT INTO lineage (tenant_id, merge_id, memory_id, text_version, part) VALUES (%s, %s, %s, 1, 'source')",
+            *(aged.tenant_id, merge, memory_id),
+        )
+
+
+def summed(aged: Aged) -> tuple[UUID, UUID, UUID]:
+    """Two sources, and a summary of theirs."""
     source, other, summary = aged.remember(0, 0, 0, salience=1.0)
-    labelled(aged, source, "pii")
+    for memory_id, text in zip((source, other, summary), (SECRET, OTHER, f"{SECRET} {OTHER}"), strict=True):
+        aged.service.rows("UPDATE memories SET text = %s WHERE memory_id = %s", text, memory_id)
+    index.index(aged.tenant_id, [source, other, summary])
+    counts.recount(aged.tenant_id)
     merge = uuid4()
     aged.service.rows(
         "INSERT INTO merges "
@@ -235,11 +298,71 @@ def test_summaries_of_what_expired_go_with_it(aged: Aged) -> None:
             "INSERT INTO lineage (tenant_id, merge_id, memory_id, text_version, part) VALUES (%s, %s, %s, 1, 'source')",
             *(aged.tenant_id, merge, memory_id),
         )
+    return source, other, summary
+
+
+def rederived(aged: Aged) -> Counter[str]:
+    return rederiving.carry_on(aged.tenant_id, None, NIL, time.monotonic() + 10)[0]
+
+
+def test_a_summary_of_what_expired_is_hidden_and_made_again_of_what_remains(aged: Aged) -> None:
+    source, other, summary = summed(aged)
+    labelled(aged, source, "pii")
+    labelled(aged, summary, "work")
     aged.now = days(30)
-    assert run(aged) == {"deleted": 2, "summaries": 1}
-    assert left(aged) == {other}
+    assert run(aged) == {"deleted": 1, "again": 1}
+    assert left(aged) == {other, summary}
+    [(details,)] = aged.service.rows("SELECT details FROM audit WHERE action = 'memories_expired'")
+    assert (details["summaries"], details["made_again"]) == (0, 1)
+    with pytest.raises(NotFound):
+        memories.get(aged.tenant_id, summary)
+    assert aged.service.one("SELECT count(*) FROM memory_words WHERE memory_id = %s", summary) == 0
+    assert aged.service.one("SELECT kind FROM jobs") == rederiving.KIND
+    assert rederived(aged)["summaries"] == 1
+    shown = memories.get(aged.tenant_id, summary)
+    assert isinstance(shown, Stored)
+    assert "4711" not in shown.text
+    assert "garden" in shown.text
+    assert aged.service.one("SELECT count(*) FROM memory_words WHERE words::text LIKE '%%4711%%'") == 0
+    assert aged.service.one("SELECT count(*) FROM hidden_memories") == 0
+    assert counts.recount(aged.tenant_id) == tenant_counts.NONE
+    moved = aged.service.rows("SELECT move, rule, memories FROM tier_moves ORDER BY move")
+    assert moved == [("expired", "category", 1), ("hidden", "source_expired", 1), ("restored", "made_again", 1)]
+    aged.now = days(31)
+    assert run(aged) == {}, "once is enough"
 
 
+@pytest.mark.parametrize("gone", ["expired", "deleted"])
+def test_a_summary_goes_where_nothing_remains_to_make_it_of(aged: Aged, gone: str) -> None:
+    source, other, summary = summed(aged)
+    labelled(aged, source, "pii")
+    if gone == "expired":
+        labelled(aged, other, "pii")
+    aged.now = days(30)
+    if gone == "deleted":
+        expiry.expire(aged.tenant_id, aged.now)
+        run(aged)
+        memories.delete(aged.tenant_id, other, "key")
+        assert rederived(aged)["removed"] == 1
+        assert left(aged) == {other}, "in its grace"
+    else:
+        assert run(aged) == {"deleted": 3, "summaries": 1}
+        assert left(aged) == set()
+    assert summary not in left(aged)
+
+
+def test_a_held_summary_stays_as_it_is(aged: Aged) -> None:
+    source, other, summary = summed(aged)
+    labelled(aged, source, "pii")
+    holds.place(aged.tenant_id, Meant(memory_ids=[summary]), "a case", "k")
+    aged.now = days(30)
+    assert run(aged) == {"deleted": 1}
+    assert left(aged) == {other, summary}
+    assert rederived(aged) == {}
+    assert "4711" in memories.get(aged.tenant_id, summary).text  # type: ignore[union-attr]
+
+
+@pytest.mark.acceptance(20)
 def test_the_categories_told_are_the_policys_and_the_jobs(aged: Aged) -> None:
     given, risky, held = aged.remember(0, 0, -1, salience=1.0)
     labelled(aged, given, "pii")

@@ -60,7 +60,8 @@ def night(vault: Vault, as_of: datetime) -> None:
     raise AssertionError("housekeeping without an end")
 
 
-def test_acceptance_15_an_access_export_has_everything_held_and_nothing_of_others(vault: Vault) -> None:
+@pytest.mark.acceptance(15)
+def test_an_access_export_has_everything_held_and_nothing_of_others(vault: Vault) -> None:
     service, tenant_id = vault.service, vault.tenant_id
     first, second, _ = vault.remember(ANN, {"text": "hidden w2hidden", "subject": "ann"}, BOB)
     memories.delete(tenant_id, second)
@@ -105,12 +106,15 @@ def test_acceptance_15_an_access_export_has_everything_held_and_nothing_of_other
     assert (hidden["hidden"], hidden["strength"], hidden["tier"]) == (True, None, "active")
     assert [line["before"] for line in vault.lines(export, "history.jsonl") if line["kind"] == "salience"] == [0.25]
     manifest = json.loads(files.pop("manifest.json"))
+    assert [(each["host"], each["purposes"]) for each in manifest["recipients"]] == [("w4.example", ["score"])]
+    assert b"w4.example" in files["index.html"]
     assert {each["name"]: each["sha256"] for each in manifest["files"]} == {
         name: sha256(content).hexdigest() for name, content in files.items()
     }
 
 
-def test_acceptance_15_a_portable_export_validates_against_its_schema_and_can_be_sent_again(vault: Vault) -> None:
+@pytest.mark.acceptance(15)
+def test_a_portable_export_validates_against_its_schema_and_can_be_sent_again(vault: Vault) -> None:
     vault.remember(ANN, BOB, {"text": "plain", "subject": "ann"})
     vault.service.send(vault.tenant_id, {"text": "waits", "subject": "ann", "embedding": [1.0] * 256})
     export = vault.made("portable")
@@ -157,6 +161,7 @@ def test_the_page_is_escaped_and_works_from_disk(vault: Vault) -> None:
     assert not re.search(r"<script|<b>|<i>|https?:|src=|href=", page)
 
 
+@pytest.mark.acceptance(15)
 def test_nothing_can_be_read_without_the_key_and_nothing_is_there_after_a_week(vault: Vault) -> None:
     vault.remember(ANN)
     export = vault.made()
@@ -177,6 +182,7 @@ def test_nothing_can_be_read_without_the_key_and_nothing_is_there_after_a_week(v
         exports.get(vault.tenant_id, export.export_id)
 
 
+@pytest.mark.acceptance(15)
 @pytest.mark.parametrize("scope", ["subject", "memory"])
 def test_exports_are_erased_with_the_subject(vault: Vault, scope: str) -> None:
     [memory_id] = vault.remember(ANN)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app import queues
+from app import heartbeats, queues
 from app.clients import stream
 from app.services import enrichment, health, ingest, stats
 from app.store import database, migrate
@@ -52,6 +52,20 @@ def test_a_schema_that_is_behind_says_what_to_do(service: Service, monkeypatch: 
     assert "ebbing migrate" in detail
 
 
+def test_an_empty_database_says_what_to_do(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app.store.migrate.current", lambda _tx: None)
+    assert "ebbing migrate" in unwell()["schema"]
+
+
+def test_the_schema_of_the_next_version_serves_this_one_while_an_upgrade_rolls(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.store.migrate.current", lambda _tx: "9999")
+    assert unwell() == {}
+    [schema] = [found for found in health.dependencies() if found.name == "schema"]
+    assert schema.detail == "revision 9999, of a version after this one"
+
+
 def test_a_role_that_passes_by_row_level_security_is_named(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     assert not database.bypasses_row_security()
     with monkeypatch.context() as patched:
@@ -62,9 +76,9 @@ def test_a_role_that_passes_by_row_level_security_is_named(service: Service, mon
 
 
 def test_a_lane_is_silent_until_its_worker_is_heard_of(service: Service) -> None:
-    assert health.heartbeat_ages() == dict.fromkeys(queues.HEARTBEATS)
-    health.beat(queues.INGEST)
-    ages = health.heartbeat_ages()
+    assert heartbeats.ages() == dict.fromkeys(heartbeats.SOURCES)
+    heartbeats.beat(queues.INGEST)
+    ages = heartbeats.ages()
     heard = ages.pop(queues.INGEST)
     assert heard is not None
     assert 0 <= heard < 60
@@ -73,7 +87,7 @@ def test_a_lane_is_silent_until_its_worker_is_heard_of(service: Service) -> None
 
 def test_a_clock_that_went_back_makes_no_negative_age(service: Service) -> None:
     service.redis.hset("ebbing:{s0}:heartbeats", queues.EMBED, 2**45)
-    assert health.heartbeat_ages()[queues.EMBED] == 0
+    assert heartbeats.ages()[queues.EMBED] == 0
 
 
 def test_numbers_follow_a_memory_through_every_stage(service: Service) -> None:

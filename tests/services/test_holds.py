@@ -18,8 +18,9 @@ from app.errors import Conflict, Invalid, NotFound, Unavailable
 from app.services import holds, memories, moves, why
 from app.store import database, states
 from app.store import holds as rows
+from app.store.holds import Counts
 from tests.service import Service, until
-from tests.services import nights
+from tests.services import grave, nights
 from tests.services.aged import START, Aged, days
 
 OLD = {
@@ -137,6 +138,20 @@ def test_ids_that_are_nobodys_are_named(service: Service) -> None:
     assert holds.page(tenant.tenant_id, None, 10, released=True) == []
     with pytest.raises(NotFound):
         holds.get(other.tenant_id, place(tenant.tenant_id, memory_ids=[mine]))
+
+
+def test_one_that_was_deleted_can_be_held_while_it_is_there(service: Service) -> None:
+    tenant_id = service.tenant().tenant_id
+    [memory_id] = service.send(tenant_id, {"text": "what the court wants to see"})
+    service.work()
+    memories.delete(tenant_id, memory_id)
+    hold_id = place(tenant_id, memory_ids=[memory_id])
+    assert holds.get(tenant_id, hold_id)[1] == Counts(0, 1)
+    grave.erased(tenant_id)
+    assert service.texts(tenant_id) == ["what the court wants to see"]
+    holds.release(tenant_id, hold_id, "key")
+    grave.worked(service)
+    assert service.texts(tenant_id) == []
 
 
 @pytest.mark.parametrize(

@@ -109,7 +109,7 @@ def test_steps_follow_each_other_and_add_up(
     }
     jobs.carry_on(job_id)
     assert len(seen) == 3, "it has ended"
-    assert service.redis.hget("ebbing:{s0}:counters", "jobs_done") == b"1"
+    assert service.redis.hget("ebbing:{s0}:counters", "jobs|maintain|done") == b"1"
 
 
 def test_a_slice_ends_in_time_and_the_job_goes_on_with_the_next(
@@ -319,7 +319,7 @@ def test_a_step_that_fails_three_times_fails_the_job_by_its_errors_type(
         "try 2 failed: ValueError",
         "failed: ValueError",
     ]
-    assert service.redis.hget("ebbing:{s0}:counters", "jobs_failed") == b"1"
+    assert service.redis.hget("ebbing:{s0}:counters", "jobs|maintain|failed") == b"1"
     assert schedule.tick([]) == 0
 
 

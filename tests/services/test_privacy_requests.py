@@ -31,7 +31,8 @@ def tallies(vault: Vault) -> list[Tally]:
     return privacy_requests.summary(vault.tenant_id, LONG_AGO, FAR).tallies
 
 
-def test_acceptance_19_erasures_and_exports_are_entered_and_answered_by_themselves(vault: Vault) -> None:
+@pytest.mark.acceptance(19)
+def test_erasures_and_exports_are_entered_and_answered_by_themselves(vault: Vault) -> None:
     vault.remember({"text": "x", "subject": "ann"})
     export = vault.made("portable")
     asked = [erasures.request(vault.tenant_id, Asked(Meant(subject=name), "ccpa", 0), "key") for name in ("ann", "bob")]
@@ -45,12 +46,13 @@ def test_acceptance_19_erasures_and_exports_are_entered_and_answered_by_themselv
     assert found[export.export_id].confirm_by is None
     waiting = found[asked[0].erasure_id]
     assert waiting.due_at == asked[0].due_at
-    assert waiting.confirm_by > waiting.received_at + timedelta(days=13)  # ten business days
+    assert waiting.confirm_by >= waiting.received_at + timedelta(days=12)  # ten business days, from a Sunday on
     worked(vault.service)
     assert logged(vault)[waiting.request_id].answer == "done"
 
 
-def test_acceptance_19_a_denial_keeps_its_basis_and_answers_once(vault: Vault) -> None:
+@pytest.mark.acceptance(19)
+def test_a_denial_keeps_its_basis_and_answers_once(vault: Vault) -> None:
     made = privacy_requests.enter(vault.tenant_id, NewRequest("correction", "gdpr", "letter"))
     denied = privacy_requests.answer(vault.tenant_id, made.request_id, "denied", "GDPR Art. 12(5)", "key")
     assert (denied.answer, denied.basis) == ("denied", "GDPR Art. 12(5)")
@@ -64,7 +66,8 @@ def test_acceptance_19_a_denial_keeps_its_basis_and_answers_once(vault: Vault) -
     assert "Art." not in details
 
 
-def test_acceptance_19_counts_and_median_days_come_from_one_view(vault: Vault) -> None:
+@pytest.mark.acceptance(19)
+def test_counts_and_median_days_come_from_one_view(vault: Vault) -> None:
     now = datetime.now(UTC)
     for days, took in ((50, 1), (50, 2), (50, 48), (60, None)):
         made = privacy_requests.enter(vault.tenant_id, NewRequest("access", "ccpa", "mail", now - timedelta(days=days)))
@@ -90,7 +93,8 @@ def test_a_confirmation_counts_the_first_time(vault: Vault) -> None:
         privacy_requests.confirm(vault.service.tenant().tenant_id, made.request_id)
 
 
-def test_acceptance_19_what_was_answered_24_months_ago_is_deleted_by_night(vault: Vault) -> None:
+@pytest.mark.acceptance(19)
+def test_what_was_answered_24_months_ago_is_deleted_by_night(vault: Vault) -> None:
     kept, gone, waits = (privacy_requests.enter(vault.tenant_id, NewRequest("access")).request_id for _ in range(3))
     for request_id, months in ((kept, 23), (gone, 25)):
         privacy_requests.answer(vault.tenant_id, request_id, "done", None, "key")

@@ -90,6 +90,11 @@ def fill(service: Service, tenant_id: UUID) -> tuple[list[UUID], UUID]:
             [after, gone, "active", "caller", days(0)],
         ),
         ("supersessions", "memory_id, named, status, source", [gone, "canaryword", "waiting", "caller"]),
+        (
+            "hidden_supersessions",
+            "supersession_id, is_added, erasure_id, memory_id, superseded_id, body",
+            [uuid4(), False, UUID(int=6), before, gone, '{"named": "canaryword"}'],
+        ),
         ("reviews", "memory_id, due_at, interval_days, reviewed_at", [gone, days(1), 1, days(0)]),
         ("memory_events", "memory_id, at, kind", [gone, days(0), "use"]),
         ("self_tests", "run_id, kind, memory_id", [uuid4(), "application", gone]),

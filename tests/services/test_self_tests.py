@@ -19,15 +19,16 @@ from app.clients.resilience import ProviderFailed, Reason
 from app.domain.hold import Meant
 from app.domain.jobs import Job
 from app.domain.links import NewLink
+from app.domain.memory import MemoryPatch
 from app.domain.policy import Budget, Forgetting, Policy
 from app.domain.self_tests import SelfTests
-from app.services import holds, links, memories, questions, reviews, self_tests, stats, summarised
-from app.services.summarised import Summary
+from app.services import holds, links, memories, questions, reviews, self_tests, stats, supersede
 from app.store import database
 from app.store.self_tests import Run
 from tests.provider.server import provider
 from tests.service import Service, Tenant
 from tests.services import nights
+from tests.services.alike import LIKE, Alike
 from tests.services.past import age
 
 CELLO = "Ann practises the cello every Sunday before breakfast in the attic"
@@ -134,28 +135,47 @@ def test_memories_that_are_much_alike_fail_for_each_other(service: Service) -> N
     assert all(mind.events(memory_id) == [] for memory_id in failed)
 
 
+def test_what_is_superseded_isnt_asked_about(mind: Mind) -> None:
+    older, newer = mind.remember(CELLO, "Ann practises the viola every Monday after supper in the cellar")
+    supersede.make(mind.tenant_id, str(newer), str(older), "me")
+    asked = self_tests.preview(mind.tenant_id, None)
+    assert {one.memory_id for one in asked} == {newer}
+    mind.link(newer, older)
+    assert {one.kind for one in self_tests.preview(mind.tenant_id, None)} == {"application"}
+
+
 def test_what_says_too_little_isnt_asked_about(mind: Mind) -> None:
     mind.remember("Ann likes tea")
     assert self_tests.preview(mind.tenant_id, None) == []
 
 
-def test_a_summary_passes_that_says_what_its_sources_still_say(mind: Mind, monkeypatch: pytest.MonkeyPatch) -> None:
-    kept, lost = mind.remember(
-        "In May the team in Porrick chose batteries from Voltaria for 40 buoys", "The team bought batteries"
-    )
-    points = ["The team chose batteries from Voltaria", "They are for 40 buoys", "Lena was against it"]
-    sources = ["Team: we chose the batteries from Voltaria, for all 40 buoys"]
-    there = [Summary(each, text, points, sources) for each, text in zip((kept, lost), texts(mind), strict=True)]
-    monkeypatch.setattr(summarised, "drawn", lambda *_: [kept, lost])
-    monkeypatch.setattr(summarised, "read", lambda *_: there)
-    mind.run()
-    assert mind.outcomes("coherence") == {kept: True, lost: False}, "nobody is asked for what no source says"
-    shares = mind.service.rows("SELECT share FROM self_tests WHERE kind = 'coherence' ORDER BY share")
-    assert shares == [(0.0,), (1.0,)]
+def test_a_summary_passes_that_says_what_its_sources_still_say(mind: Mind) -> None:
+    alike = Alike(mind.service, tenant_id=mind.tenant_id)
+    ids = alike.remember(*LIKE, subject="ann")
+    assert alike.run()["summaries"] == 1
+    [summary_id] = alike.summaries()
+    assert mind.run().results["coherence"] == {"passed": 1, "failed": 0}
+    assert mind.outcomes("coherence") == {summary_id: True}
+    assert mind.service.one("SELECT share FROM self_tests WHERE kind = 'coherence'") == 1
+    mind.service.rows("UPDATE memories SET text = 'Something lies somewhere' WHERE memory_id = %s", summary_id)
+    assert mind.run().results["coherence"] == {"passed": 0, "failed": 1}
+    assert summary_id in mind.flagged()
+    mind.service.rows("UPDATE memories SET text = 'Bob likes tea' WHERE memory_id = ANY (%s)", ids)
+    assert "coherence" not in mind.run().results, "nobody is asked for what no source says"
 
 
-def texts(mind: Mind) -> list[str]:
-    return mind.service.texts(mind.tenant_id)
+def test_a_summary_that_somebody_wrote_or_that_is_to_be_made_again_isnt_asked(mind: Mind) -> None:
+    alike = Alike(mind.service, tenant_id=mind.tenant_id)
+    ids = alike.remember(*LIKE, subject="ann")
+    alike.run()
+    [summary_id] = alike.summaries()
+    [source] = [each for each, tier in zip(ids, alike.tiers(ids), strict=True) if tier == "archived"][:1]
+    memories.edit(mind.tenant_id, source, MemoryPatch(text="the boat of Zaragoza lies in the harbour"))
+    assert "coherence" not in mind.run().results
+    alike.rederive()
+    assert mind.run().results["coherence"] == {"passed": 1, "failed": 0}
+    memories.edit(mind.tenant_id, summary_id, MemoryPatch(text="Boats, all of them Ann's"))
+    assert "coherence" not in mind.run().results
 
 
 def test_speed_is_that_of_the_searches_against_the_policys_target(service: Service) -> None:

@@ -8,6 +8,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
+from app import metrics
 from app.domain.consolidation.parameters import Consolidation
 from app.domain.hold import Meant
 from app.domain.jobs import Job
@@ -57,6 +58,7 @@ def test_undone_all_is_as_it_was(alike: Alike) -> None:
     assert "summaries" not in alike.run(), "what was undone isn't done again"
     with pytest.raises(Conflict, match="undone"):
         undoing.undo(alike.tenant_id, alike.merge_id(), "me")
+    assert metrics.counts()["merges_undone"] == 1
 
 
 def test_with_a_new_memory_an_undone_group_is_merged_again(alike: Alike) -> None:
@@ -172,6 +174,8 @@ def test_what_waits_is_shown_and_merged_by_a_yes(service: Service) -> None:
     alike = Alike(service, ASKING)
     ids = alike.remember(*LIKE, subject="ann")
     assert alike.run()["waiting"] == 1
+    counted = metrics.counts()
+    assert (counted["merges_put_off"], counted["summaries_made"]) == (1, 0)
     assert alike.tiers(ids) == ["active"] * len(ids)
     told = merges.preview(alike.tenant_id, alike.merge_id())
     assert told.summary is not None
@@ -181,6 +185,9 @@ def test_what_waits_is_shown_and_merged_by_a_yes(service: Service) -> None:
     alike.settle()
     merge = merges.get(alike.tenant_id, alike.merge_id()).merge
     assert (merge.status, merge.decided_by, merge.action) == ("done", "me", "duplicates")
+    counted = metrics.counts()
+    assert (counted["merges_put_off"], counted["summaries_made"]) == (1, 1)
+    assert counted["merged_memories"] == merge.sources
     assert alike.summaries() == [merge.summary_id]
     assert not any(counts.recount(alike.tenant_id))
     alike.check()

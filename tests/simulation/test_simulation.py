@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from app.domain.policy import Policy
-from app.domain.simulation.year import made
+from app.domain.simulation.year import Fact, Said, Year, made
 from app.services import night, schedule, simulation, tenants
 from app.services.simulation import KEEP_ALL, Simulation
 from app.store import database
@@ -49,6 +50,29 @@ def test_a_short_year_end_to_end(quick: Service, monkeypatch: pytest.MonkeyPatch
     assert not quick.rows("SELECT FROM rating_turns")
     assert not quick.rows("SELECT FROM usage")
     assert not quick.rows("SELECT FROM tenant_work")
+
+
+def test_a_summary_answers_for_what_it_tells_alone(quick: Service) -> None:
+    """All but one of what is said about boats becomes one text, which tells of Ghent and not of each colour."""
+    boats = ["The boat of Ghent lies in the harbour and waits there for 40 sailors, and for rain"]
+    boats += [f"The {colour} boat lies in the harbour and waits for rain" for colour in ("red", "blue", "old", "new")]
+    said = [Said(1, "Ann", text, place if place < 2 else None) for place, text in enumerate(boats)]
+    said += [Said(1, "Ann", "Good morning", None)]
+    facts = [Fact("boats", "Ann", (place,), ("What lies in the harbour?",), math.inf) for place in (0, 1)]
+    year = Year(0, 28, tuple(said), tuple(facts), ())
+    given = {"protection": {"salience_above": 1}, "consolidation": {"level": "aggressive", "low_importance_below": 1}}
+    found = Simulation(year, given=given)
+    own = next(found.outcomes("spec"))
+    [(text, sources)] = quick.rows(
+        "SELECT text, sources FROM merges JOIN memories ON memory_id = summary_id AND memories.tenant_id = %s",
+        found.tenants["spec"],
+    )
+    assert "Ghent" in text
+    assert "red" not in text
+    assert sources == len(boats)
+    assert found.keep_all.measures.found == 1
+    assert (own.measures.active, own.measures.found) == (0, 0.5)
+    assert own.measures.active_set == own.sizes[-1]
 
 
 def test_simulated_tenants_have_no_nights_and_aren_t_listed(service: Service) -> None:

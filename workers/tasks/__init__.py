@@ -1,5 +1,5 @@
 """Tasks, one module a lane."""
 
-from workers.tasks import enrich, ingest, maintain
+from workers.tasks import enrich, ingest, maintain, rights
 
-__all__ = ["enrich", "ingest", "maintain"]
+__all__ = ["enrich", "ingest", "maintain", "rights"]

@@ -13,11 +13,6 @@ def embed() -> None:
     enrichment.embed(enrichment.EMBED_THREADS)
 
 
-@task(queues.HEARTBEATS[queues.EMBED])
-def heartbeat() -> None:
-    """Say that this lane is alive: so does every task before it starts."""
-
-
 @task(queues.SCORE_MEMORIES)
 def score() -> None:
     """Judge what was stored."""
@@ -28,8 +23,3 @@ def score() -> None:
 def rate_memories() -> None:
     """Ask a model about what only the rules have judged."""
     rate.rate()
-
-
-@task(queues.HEARTBEATS[queues.SCORE])
-def score_heartbeat() -> None:
-    """Say that this lane is alive: so does every task before it starts."""

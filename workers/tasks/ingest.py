@@ -17,8 +17,3 @@ def drain() -> None:
 def index() -> None:
     """Make what was stored searchable by words."""
     enrichment.index()
-
-
-@task(queues.HEARTBEATS[queues.INGEST])
-def heartbeat() -> None:
-    """Say that this lane is alive: so does every task before it starts."""

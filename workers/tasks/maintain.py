@@ -5,6 +5,7 @@ from __future__ import annotations
 from uuid import UUID
 
 from app import queues
+from app.services import figures as kept
 from app.services import jobs, schedule
 from workers.base import task
 from workers.schedule import DEFAULT_SCHEDULE
@@ -16,12 +17,13 @@ def tick() -> None:
     schedule.tick(DEFAULT_SCHEDULE)
 
 
+@task(queues.FIGURES)
+def figures() -> None:
+    """Keep what pages and metrics show of the time that has passed."""
+    kept.keep()
+
+
 @task(queues.JOB)
 def job(job_id: str) -> None:
     """Go on with a job for a slice."""
     jobs.carry_on(UUID(job_id))
-
-
-@task(queues.HEARTBEATS[queues.MAINTAIN])
-def heartbeat() -> None:
-    """Say that this lane is alive: so does every task before it starts."""

@@ -4,7 +4,7 @@
 --       'first' on the first turn of a slice
 -- An entry without memories (touches) counts by its size, as so many memories of TOUCH_BYTES.
 -- Returns {} when the ring is empty, else flat (Redis sends a nested reply in a packet a level): the tenant, how
--- many of the entries are suspects, then of each entry: id, number of memories, header, body.
+-- many of the entries are suspects, now in milliseconds, then of each entry: id, number of memories, header, body.
 local TOUCH_BYTES = 48
 local prefix = ARGV[1]
 local memories_left, entries_left, bytes_left = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
@@ -29,7 +29,7 @@ local stream = prefix .. tenant
 redis.call('SREM', KEYS[2], tenant)
 redis.call('ZADD', KEYS[3], now + lease, tenant)
 
-local flat, suspects, last = {tenant, 0}, 0, nil
+local flat, suspects, last = {tenant, 0, now}, 0, nil
 local function hand_out(entries)
   for _, entry in ipairs(entries) do
     local fields, at = entry[2], #flat

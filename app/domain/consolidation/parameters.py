@@ -25,6 +25,8 @@ class Consolidation:
 
     at_night: bool = True
     """Every night; else only in nights in which one of the next two holds, or by hand."""
+    paused: bool = False
+    """Nothing is merged by itself, whatever else is said here; by hand it is."""
     memories_above: Annotated[int, Field(ge=1, le=10**9)] = 10_000
     """In a night with more active memories than this, or with the quota nearly used up."""
     method: Literal["linkage", "hdbscan"] = "linkage"

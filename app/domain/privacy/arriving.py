@@ -66,10 +66,12 @@ class Coming:
 
     Attributes:
         scopes: Of open erasures, by their ids, those of ids alone left out.
+        cuts: The last places that they cover, of those that have begun: what came later is about somebody new.
         last_cut_ms: The moment of the last cut, in milliseconds since 1970; what is from before it may be buried.
     """
 
     scopes: dict[UUID, Meant]
+    cuts: dict[UUID, str]
     last_cut_ms: int
 
     def concerns(self, memories: Iterable[MemoryIn], accepted_ms: int) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any, Final
 
@@ -54,10 +54,14 @@ def given(line: Mapping[str, Any]) -> str:
     return _article(line["text"], {"when": line["occurred_at"], **_labels(line)})
 
 
-def foot(files: Mapping[str, int]) -> str:
-    """The end of the page: what else the zip holds, lines by file."""
+def foot(files: Mapping[str, int], recipients: Sequence[Mapping[str, Any]]) -> str:
+    """The end of the page: who was sent memories, and what else the zip holds, lines by file."""
+    hosts = "".join(
+        f"<dt>{escape(each['host'])}</dt><dd>{escape(', '.join(each['purposes']))}</dd>" for each in recipients
+    )
+    sent = f"<h2>Hosts that memories were sent to, and what for</h2><dl>{hosts}</dl>" if hosts else ""
     others = "".join(f"<dt>{escape(name)}</dt><dd>{lines}</dd>" for name, lines in files.items())
-    return f"<h2>Files, and their lines</h2><dl>{others}</dl></html>\n"
+    return f"{sent}<h2>Files, and their lines</h2><dl>{others}</dl></html>\n"
 
 
 def _labels(memory: Mapping[str, Any]) -> dict[str, Any]:

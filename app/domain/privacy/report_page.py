@@ -15,13 +15,16 @@ _CLOCKS: Final = {
     "started_at": "Begun",
     "finished_at": "Finished",
     "verified_at": "Verified",
+    "rewrite_by": "Segments of cold storage to be rewritten by",
+    "rewritten_at": "Segments of cold storage rewritten",
 }
-_STYLE: Final = """
+STYLE: Final = """
 body { font: 14px/1.45 system-ui, sans-serif; color: #1b1f24; max-width: 60rem; margin: 2rem auto; padding: 0 1rem }
 h1 { font-size: 1.5rem; margin-bottom: .2rem }
 h2 { font-size: 1.05rem; margin: 1.8rem 0 .4rem; break-after: avoid }
 table { border-collapse: collapse; width: 100%; font-size: .9em }
 th, td { text-align: left; vertical-align: top; padding: .3rem .5rem; border-bottom: 1px solid #d0d7de }
+td { overflow-wrap: anywhere }
 td.number { text-align: right; font-variant-numeric: tabular-nums }
 tr { break-inside: avoid }
 thead { display: table-header-group }
@@ -30,6 +33,7 @@ thead { display: table-header-group }
 @page { margin: 18mm }
 @media print { body { margin: 0; max-width: none; font-size: 10.5pt } }
 """
+"""Of the page, all of it: who serves it under a policy lets it through by its digest."""
 
 
 def page(report: Mapping[str, Any]) -> str:
@@ -76,11 +80,12 @@ def page(report: Mapping[str, Any]) -> str:
     body = "".join(f"<h2>{escape(title)}</h2>{content}" for title, content in sections)
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
-        f"<title>Erasure {_text(report['erasure_id'])}</title><style>{_STYLE}</style></head><body>"
+        f"<title>Erasure {_text(report['erasure_id'])}</title><style>{STYLE}</style></head><body><main>"
         f"<h1>Report of an erasure</h1><p>{_text(report['erasure_id'])} · {_text(report['kind'])} · "
         f'{_text(report["status"])} · {_text(report["memories"])} memories</p><p class="{"bad" if left else "good"}">'
         f"{escape(verdict)}.</p>{body}"
-        f'<p class="small">Tenant {_text(report["tenant_id"])}, made {_text(report["made_at"])}.</p></body></html>\n'
+        f'<p class="small">Tenant {_text(report["tenant_id"])}, made {_text(report["made_at"])}.</p></main>'
+        "</body></html>\n"
     )
 
 

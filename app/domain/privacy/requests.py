@@ -48,6 +48,16 @@ class Denial(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     ]
 
 
+class Ground(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """Why a memory is kept that is made anonymous.
+
+    Attributes:
+        ground: Such as `GDPR Art. 17(3)(b), tax records`. Reports of erasures tell it: it must say nothing of anybody.
+    """
+
+    ground: Annotated[str, msgspec.Meta(max_length=BASIS_MAX_CHARACTERS, pattern=r"^[^\x00]*$")] | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
     """A request as it stands.

@@ -43,7 +43,7 @@ class Ranking(BaseModel):
     moment: Weight = 0.3
     """Added when the memory happened at a time that the query names (in English, or 2023-05-07), or near it."""
     thread: Weight = 0.3
-    """How well another memory of its thread fits the query by words and meaning; without a thread, it does itself."""
+    """How well another memory of its thread fits the query by words and meaning; without one, it does itself."""
     context: Share = 0.6
     """Worth of a word that only the neighbouring turns say, as a share of one of the memory's own."""
     strength: Share = 0.05

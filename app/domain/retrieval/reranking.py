@@ -16,7 +16,7 @@ from msgspec import structs
 
 from app.domain.embedding import MemoryText, passage
 from app.domain.retrieval.request import SearchResult
-from app.domain.scoring import Message, Unusable, block, clip
+from app.domain.scoring import Message, Unusable, block, clip, decoded
 
 LIFT: Final = 100.0
 """The score of the result that a reranker likes best is multiplied by this, that of the least by 1, others by
@@ -118,14 +118,7 @@ def read(answer: str, count: int) -> list[float]:
     Raises:
         Unusable: It isn't an answer about exactly these texts.
     """
-    if len(answer) > _ITEM_CHARACTERS * (count + 1):
-        raise Unusable("too long")
-    try:
-        items = _decoder.decode(answer).scores
-    except msgspec.ValidationError:
-        raise Unusable("out of shape") from None
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
-        raise Unusable("not JSON") from None
+    items = decoded(answer, _decoder, _ITEM_CHARACTERS * (count + 1)).scores
     if len(items) != count:
         raise Unusable("wrong count")
     by_id = {item.id: item.score for item in items}

@@ -110,16 +110,20 @@ def _moment(candidates: Sequence[Candidate], asked: Asked) -> Sequence[float] | 
 
 
 def _thread(candidates: Sequence[Candidate], asked: Asked) -> Sequence[float]:
-    """The fit of the best other candidate of its thread, as a share of the best such; without a thread, its own fit."""
-    best: dict[str | None, tuple[float, float]] = {}
-    fits = asked.fit.tolist()
-    for found, fit in zip(candidates, fits, strict=True):
-        first, second = best.get(found.thread, (0.0, 0.0))
-        best[found.thread] = (max(first, fit), max(second, min(first, fit)))
-    others = [
-        fit if found.thread is None else best[found.thread][fit == best[found.thread][0]]
-        for found, fit in zip(candidates, fits, strict=True)
-    ]
+    """The fit of the best other candidate of its thread, as a share of the best such; its own where there is none.
+
+    So what is left of a talk whose rest is forgotten counts as what was said by itself does.
+    """
+    every = list(zip([found.thread for found in candidates], asked.fit.tolist(), strict=True))
+    threads: dict[str, list[float]] = {}
+    for thread, fit in every:
+        if thread is not None:
+            threads.setdefault(thread, []).append(fit)
+    best = {thread: sorted(fits)[-2:] for thread, fits in threads.items()}
+    others = []
+    for thread, fit in every:
+        own = best[thread] if thread is not None else [fit]
+        others.append(own[0] if fit == own[-1] else own[-1])
     most = max(others, default=0.0) or 1.0
     return [other / most for other in others]
 

@@ -5,10 +5,15 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
+from app.domain.consolidation.sentences import sentences
 from app.domain.simulation.year import Year
+from app.domain.wording import content_words
 
 Hits = Sequence[Sequence[int]]
-"""By question of `Year.questions`, the places of the memories that a search has found, best first."""
+"""By question of `Year.questions`, the places of the memories that a search has found, best first.
+
+A summary stands for those of its sources that it `tells`, in their order.
+"""
 
 
 @dataclass(frozen=True)
@@ -16,11 +21,11 @@ class Measures:
     """Shares of what matters and still holds, or of the questions about it; each 0 to 1.
 
     Attributes:
-        active_set: How many memories are active.
+        active_set: How many memories are active, summaries included.
         kept: Not deleted, in whichever tier.
-        active: Still active.
+        active: Still active, as a memory of its own.
         wrongly_deleted: Deleted.
-        found: Answered by a default search: the memory is among its ten results.
+        found: Answered by a default search: among its ten results is the memory, or a summary that tells it.
         found_in_reach: The same, of the questions that are answered where nothing is ever forgotten.
         found_in_all_tiers: Of these, answered by a default search or else by one in all tiers.
         unimportant_active: Share of the chatter that is still active.
@@ -39,11 +44,25 @@ class Measures:
     outdated_first: float
 
 
-def measures(year: Year, tiers: Mapping[int, str], default: Hits, everywhere: Hits, reach: Collection[int]) -> Measures:
+def tells(summary: str, memory: str) -> bool:
+    """Whether a summary says all that a memory says: for each of its sentences, one that has all its content words."""
+    told = [set(content_words(sentence)) for sentence in sentences(summary)]
+    return all(any(words.issuperset(content_words(said)) for words in told) for said in sentences(memory))
+
+
+def measures(
+    year: Year,
+    active_set: int,
+    tiers: Mapping[int, str],
+    default: Hits,
+    everywhere: Hits,
+    reach: Collection[int],
+) -> Measures:
     """What a way of forgetting has made of a year.
 
     Args:
         year: The year.
+        active_set: How many memories are active, summaries included.
         tiers: Tier of each memory that is left, by its place in `year.said`.
         default: What default searches have found.
         everywhere: What searches in all tiers have found.
@@ -58,7 +77,7 @@ def measures(year: Year, tiers: Mapping[int, str], default: Hits, everywhere: Hi
     first = [_outdated_first(year, number, default[number]) for number in sorted(found)]
     changed = [is_first for is_first in first if is_first is not None]
     return Measures(
-        active_set=len(active),
+        active_set=active_set,
         kept=_share(kept, len(facts)),
         active=_share(sum(not active.isdisjoint(fact.places) for fact in facts), len(facts)),
         wrongly_deleted=_share(len(facts) - kept, len(facts)),

@@ -37,4 +37,5 @@ privacy_requests = Table(
     *(moment(name) for name in ("confirm_by", "due_at", "confirmed_at", "answered_at")),
     *(Column(name, Text) for name in ("answer", "basis")),
     Index("privacy_requests_newest", "tenant_id", text("received_at DESC"), "request_id"),
+    Index("privacy_requests_open", "tenant_id", "due_at", postgresql_where=text("answer IS NULL")),
 )

@@ -112,6 +112,13 @@ memory_events = Table(
     Column("strength", REAL),
     Column("session", BigInteger),
     Index("memory_events_old", "tenant_id", "at"),
+    Index(
+        "memory_events_moves",
+        "tenant_id",
+        text("at DESC"),
+        text("event_id DESC"),
+        postgresql_where=text("kind IN ('tier', 'restored')"),
+    ),
 )
 
 links = Table(
@@ -137,6 +144,7 @@ reviews = Table(
     moment("reviewed_at", needed=True),
     Column("review_count", Integer, nullable=False, server_default=text("1")),
     Column("flagged", Boolean, nullable=False, server_default=text("false")),
+    Index("reviews_flagged", "tenant_id", text("due_at DESC"), "memory_id", postgresql_where=text("flagged")),
 )
 
 holds = Table(

@@ -45,8 +45,17 @@ erasures = Table(
     Column("executed", JSONB, nullable=False, server_default=text("'[]'")),
     *(moment(name) for name in ("started_at", "finished_at", "verified_at", "cancelled_at")),
     Column("report", JSONB),
+    moment("rewrite_by"),
+    moment("rewritten_at"),
+    Column("residue", BigInteger, nullable=False, server_default=text("0")),
     Index("erasures_newest", "tenant_id", text("requested_at DESC"), "erasure_id"),
     Index("erasures_open", "tenant_id", "erase_after", postgresql_where=_OPEN),
+    Index(
+        "erasures_rewrite",
+        "tenant_id",
+        "rewrite_by",
+        postgresql_where=text("rewrite_by IS NOT NULL AND rewritten_at IS NULL"),
+    ),
     Index(
         "erasures_coming",
         "tenant_id",
@@ -92,6 +101,7 @@ ledger_mark = Table(
     metadata,
     Column("only_row", Boolean, primary_key=True, server_default=text("true")),
     Column("seq", BigInteger, nullable=False),
+    Column("requests", BigInteger, nullable=False, server_default=text("0")),
 )
 
 privacy_findings = Table(
@@ -135,4 +145,33 @@ erasure_ledger = Table(
     moment("entered_at", needed=True, default="now()"),
     UniqueConstraint("tenant_id", "erasure_id"),
     schema="ebbing_keys",
+)
+
+erasure_requests = Table(
+    "erasure_requests",
+    metadata,
+    tenant(),
+    Column("erasure_id", Uuid, primary_key=True),
+    Column("seq", BigInteger, nullable=False),
+    Column("asked", JSONB, nullable=False),
+    Column("logged", JSONB),
+    schema="ebbing_keys",
+)
+
+request_mark = Table(
+    "request_mark",
+    metadata,
+    Column("only_row", Boolean, primary_key=True, server_default=text("true")),
+    Column("seq", BigInteger, nullable=False),
+    schema="ebbing_keys",
+)
+
+anonymised = Table(
+    "anonymised",
+    metadata,
+    tenant(),
+    Column("digest", LargeBinary, primary_key=True),
+    Column("ground", Text, primary_key=True),
+    Column("memories", Integer, nullable=False),
+    moment("last_at", needed=True, default="now()"),
 )

@@ -172,6 +172,7 @@ jobs = Table(
     moment("started_at"),
     moment("finished_at"),
     Column("error", Text),
+    moment("not_before"),
     Index("jobs_tenant", "tenant_id", text("created_at DESC"), "job_id"),
     Index("jobs_unfinished", "created_at", postgresql_where=text("status IN ('queued', 'running')")),
     Index(
@@ -242,4 +243,27 @@ tenant_counts = Table(
         Column(name, BigInteger, nullable=False, server_default=text("0"))
         for name in ("active", "archived", "cold", "text_bytes")
     ),
+)
+
+tier_moves = Table(
+    "tier_moves",
+    metadata,
+    tenant(),
+    Column("day", Date, primary_key=True),
+    Column("move", Text, primary_key=True),
+    Column("rule", Text, primary_key=True),
+    Column("memories", BigInteger, nullable=False),
+)
+
+operator_acts = Table(
+    "operator_acts",
+    metadata,
+    tenant(),
+    Column("act_id", Uuid, primary_key=True),
+    moment("at", needed=True),
+    Column("actor", Text, nullable=False),
+    Column("act", Text, nullable=False),
+    Column("target", Text, nullable=False),
+    Column("reason", Text, nullable=False),
+    Index("operator_acts_newest", "tenant_id", text("at DESC"), text("act_id DESC")),
 )

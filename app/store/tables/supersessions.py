@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Column, Index, Table, Text, Uuid, text
+from sqlalchemy import Boolean, Column, Index, Table, Text, Uuid, text
+from sqlalchemy.dialects.postgresql import JSONB
 
 from app.store.tables.columns import metadata, moment, tenant
 
@@ -31,6 +32,21 @@ supersessions = Table(
         postgresql_where=text("status = 'waiting'"),
     ),
     Index("supersessions_back", "tenant_id", "status", "superseded_id", "since"),
+)
+
+hidden_supersessions = Table(
+    "hidden_supersessions",
+    metadata,
+    tenant(),
+    Column("supersession_id", Uuid, primary_key=True),
+    Column("is_added", Boolean, primary_key=True),
+    Column("erasure_id", Uuid, nullable=False),
+    Column("memory_id", Uuid, nullable=False),
+    Column("superseded_id", Uuid),
+    Column("body", JSONB, nullable=False),
+    Index("hidden_supersessions_erasure", "tenant_id", "erasure_id"),
+    Index("hidden_supersessions_newer", "tenant_id", "memory_id"),
+    Index("hidden_supersessions_older", "tenant_id", "superseded_id"),
 )
 
 contradiction_watermarks = Table("contradiction_watermarks", metadata, tenant(), moment("accepted_until", needed=True))

@@ -1,0 +1,14 @@
+-- What is in the streams beside what is noted of them, at one moment.
+-- KEYS: ring members, held tenants, backlog
+-- ARGV: stream prefix, most tenants
+-- Returns {requests noted, requests there}; {} where more tenants have something waiting.
+local waiting = redis.call('SMEMBERS', KEYS[1])
+local seen = {}
+for _, tenant in ipairs(waiting) do seen[tenant] = true end
+for _, tenant in ipairs(redis.call('ZRANGE', KEYS[2], 0, -1)) do
+  if not seen[tenant] then waiting[#waiting + 1] = tenant end
+end
+if #waiting > tonumber(ARGV[2]) then return {} end
+local there = 0
+for _, tenant in ipairs(waiting) do there = there + redis.call('XLEN', ARGV[1] .. tenant) end
+return {tonumber(redis.call('HGET', KEYS[3], 'entries') or 0), there}

@@ -1,0 +1,94 @@
+"""Puts the dashboard together: its routes, its static files, and its own way to tell errors."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import RedirectResponse
+from starlette.exceptions import HTTPException
+
+from app.api.problems import as_ours
+from app.dashboard import (
+    audit,
+    consolidation,
+    erasures,
+    holds,
+    ladder,
+    letters,
+    log_in,
+    memory,
+    money,
+    now,
+    pages,
+    privacy,
+    search,
+    self_tests,
+    tenants,
+)
+from app.dashboard.access import LoggedOut
+from app.dashboard.pages import PREFIX
+from app.errors import EbbingError
+
+_TYPES = {"js": "text/javascript", "css": "text/css", "txt": "text/plain", "svg": "image/svg+xml"}
+
+PAGES: Final = (
+    log_in,
+    now,
+    ladder,
+    consolidation,
+    privacy,
+    erasures,
+    holds,
+    letters,
+    money,
+    self_tests,
+    search,
+    memory,
+    audit,
+    tenants,
+)
+
+
+def build() -> FastAPI:
+    """The application to be mounted at `PREFIX`."""
+    app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
+    app.state.streams = now.Streams()
+    for module in PAGES:
+        app.include_router(module.router)
+
+    @app.get("/static/{name}")
+    def static(name: str) -> Response:
+        content = pages.content(name)
+        if content is None:
+            raise HTTPException(404)
+        kept = {"cache-control": "public, max-age=31536000, immutable"}
+        return Response(content, media_type=_TYPES[name.rpartition(".")[2]], headers=kept)
+
+    async def ours(request: Request, error: Exception) -> Response:
+        found = as_ours(error)
+        return pages.page(request, None, "error", found.status, error=found)
+
+    async def http(request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)  # noqa: S101 - how Starlette calls it
+        found = EbbingError("there is no such page" if error.status_code == 404 else str(error.detail))
+        found.status, found.title = error.status_code, "There is no such page" if error.status_code == 404 else "No"
+        return pages.page(request, None, "error", error.status_code, error=found)
+
+    async def parameters(request: Request, _: Exception) -> Response:
+        found = EbbingError("a part of the address isn't one that a page has given")
+        found.status, found.title = 422, "This can't be read"
+        return pages.page(request, None, "error", 422, error=found)
+
+    async def logged_out(request: Request, _: Exception) -> Response:
+        if request.headers.get("hx-request"):  # a part of a page: the whole page goes to the log-in
+            return Response(status_code=204, headers={"hx-redirect": f"{PREFIX}/log-in"})
+        return RedirectResponse(f"{PREFIX}/log-in", 303)
+
+    app.add_exception_handler(LoggedOut, logged_out)
+    app.add_exception_handler(HTTPException, http)
+    app.add_exception_handler(RequestValidationError, parameters)
+    app.add_exception_handler(EbbingError, ours)
+    app.add_exception_handler(Exception, ours)
+    return app

@@ -1,0 +1,122 @@
+"""What is promised by a date: segments that erasures have touched are rewritten, requests are answered."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from sqlalchemy import Connection, text
+
+
+class Late(NamedTuple):
+    """Erasures whose segments should be rewritten by now, and since when the first of them should."""
+
+    erasures: int
+    since: datetime | None
+
+
+class Due(NamedTuple):
+    """Open requests that are due within some days, and the days that the first of them has left; below 0 when late."""
+
+    requests: int
+    days_left: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """Numbers of all tenants.
+
+    Attributes:
+        open: Requests that aren't answered, by what was asked for.
+        min_days_left: Of the open one that is due first; None where none is due.
+        residue: Rows that erasures have found left when they looked again, and are to erase.
+        late_rewrites: Erasures whose segments should be rewritten by now.
+    """
+
+    open: dict[str, int]
+    min_days_left: float | None
+    residue: int
+    late_rewrites: int
+
+
+def to_rewrite(tx: Connection, tenant_id: UUID) -> list[UUID]:
+    """Segments that still have records, though unreadable, of what was erased from them; the first promised first."""
+    return [row.segment_id for row in tx.execute(_TO_REWRITE, {"tenant": tenant_id})]
+
+
+_ASKED: Final = """
+  tenant_id = :tenant AND (
+    (rewrite_by IS NOT NULL AND rewritten_at IS NULL) OR status IN ('running', 'held')) AND plan IS NOT NULL"""
+_TO_REWRITE: Final = text(f"""
+WITH asked AS MATERIALIZED (
+  SELECT CAST(named #>> '{{}}' AS uuid) AS segment_id, rewrite_by
+  FROM erasures CROSS JOIN jsonb_path_query(plan, '$[*].segments[*]') AS named WHERE {_ASKED}
+)
+SELECT segment.segment_id
+FROM (
+  SELECT segment_id FROM segments
+  WHERE tenant_id = :tenant AND status = 'written' AND live < records
+    AND segment_id = ANY (ARRAY(SELECT segment_id FROM asked)) OFFSET 0
+) AS segment CROSS JOIN LATERAL (
+  SELECT min(rewrite_by) AS first FROM asked WHERE asked.segment_id = segment.segment_id OFFSET 0
+) AS promised
+ORDER BY promised.first NULLS LAST, segment.segment_id
+""")  # noqa: S608 - constants alone
+
+
+def note_rewritten(tx: Connection, tenant_id: UUID, now: datetime) -> int:
+    """Note which erasures' segments are rewritten by now, their objects deleted. Returns how many were noted."""
+    return tx.execute(_NOTE_REWRITTEN, {"tenant": tenant_id, "now": now}).rowcount
+
+
+_NOTE_REWRITTEN: Final = text("""
+UPDATE erasures SET rewritten_at = :now
+WHERE tenant_id = :tenant AND rewrite_by IS NOT NULL AND rewritten_at IS NULL AND NOT EXISTS (
+  SELECT FROM segments
+  WHERE segments.tenant_id = :tenant AND (segments.status = 'dropped' OR live < records)
+    AND segments.segment_id = ANY (ARRAY(
+      SELECT CAST(named #>> '{}' AS uuid) FROM jsonb_path_query(plan, '$[*].segments[*]') AS named)))
+""")
+
+
+def late(tx: Connection, tenant_id: UUID, now: datetime) -> Late:
+    """Erasures whose segments should be rewritten by now."""
+    return Late(*tx.execute(_LATE, {"tenant": tenant_id, "now": now}).one())
+
+
+_LATE: Final = text("""
+SELECT count(*), min(rewrite_by) FROM erasures
+WHERE tenant_id = :tenant AND rewrite_by < :now AND rewritten_at IS NULL
+""")
+
+
+def due(tx: Connection, tenant_id: UUID, now: datetime, days: int) -> Due:
+    """Open requests that are due within so many days, or should be answered by now."""
+    return Due(*tx.execute(_DUE, {"tenant": tenant_id, "now": now, "days": days}).one())
+
+
+_DUE: Final = text("""
+SELECT count(*), CAST(extract(epoch FROM min(due_at) - :now) / 86400 AS float8) FROM privacy_requests
+WHERE tenant_id = :tenant AND answer IS NULL AND due_at < :now + make_interval(days => :days)
+""")
+
+
+def figures(tx: Connection) -> Figures:
+    """Numbers of all tenants. The transaction is one of `ebbing_drain`, which sees them; no row says about whom."""
+    natures = tx.execute(_OPEN).all()
+    left = [row.days_left for row in natures if row.days_left is not None]
+    residue, late_rewrites = tx.execute(_LEFT).one()
+    return Figures({row.nature: row.requests for row in natures}, min(left, default=None), residue, late_rewrites)
+
+
+_OPEN: Final = text("""
+SELECT nature, count(*) AS requests, CAST(extract(epoch FROM min(due_at) - now()) / 86400 AS float8) AS days_left
+FROM privacy_requests WHERE answer IS NULL GROUP BY nature
+""")
+_LEFT: Final = text("""
+SELECT CAST(coalesce(sum(residue) FILTER (WHERE status = 'running'), 0) AS bigint),
+  count(*) FILTER (WHERE rewrite_by < now() AND rewritten_at IS NULL)
+FROM erasures WHERE status = 'running' OR (rewrite_by IS NOT NULL AND rewritten_at IS NULL)
+""")

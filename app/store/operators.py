@@ -1,0 +1,65 @@
+"""What operators did by hand, and the reasons that they gave."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from uuid import UUID
+
+from sqlalchemy import Connection, text
+
+
+@dataclass(frozen=True, slots=True)
+class Act:
+    """What somebody asked for.
+
+    Attributes:
+        actor: Id of the key.
+        act: A fixed word.
+        target: What it was done to: an id, a fixed word, or nothing.
+        reason: In their words.
+    """
+
+    act_id: UUID
+    at: datetime
+    actor: str
+    act: str
+    target: str
+    reason: str
+
+
+def add(tx: Connection, tenant_id: UUID, act: Act) -> None:
+    """Write one."""
+    tx.execute(_ADD, {"tenant_id": tenant_id, **asdict(act)})
+
+
+_ADD = text("""
+INSERT INTO operator_acts (tenant_id, act_id, at, actor, act, target, reason)
+VALUES (:tenant_id, :act_id, :at, :actor, :act, :target, :reason)
+""")
+
+
+def page(tx: Connection, tenant_id: UUID, older_than: tuple[datetime, UUID] | None, limit: int) -> list[Act]:
+    """The newest first, after the one given by its time and id."""
+    moment, act_id = older_than or (None, None)
+    values = {"tenant_id": tenant_id, "moment": moment, "act_id": act_id, "limit": limit}
+    return [Act(*row) for row in tx.execute(_PAGE, values)]
+
+
+_PAGE = text("""
+SELECT act_id, at, actor, act, target, reason FROM operator_acts
+WHERE tenant_id = :tenant_id AND (CAST(:moment AS timestamptz) IS NULL
+  OR (at, act_id) < (CAST(:moment AS timestamptz), CAST(:act_id AS uuid)))
+ORDER BY at DESC, act_id DESC LIMIT :limit
+""")
+
+
+def purge(tx: Connection, tenant_id: UUID, before: datetime, limit: int) -> int:
+    """Delete those of before this moment. Returns how many; call again until fewer than the limit."""
+    return tx.execute(_PURGE, {"tenant_id": tenant_id, "before": before, "limit": limit}).rowcount
+
+
+_PURGE = text("""
+DELETE FROM operator_acts WHERE tenant_id = :tenant_id AND act_id IN (
+  SELECT act_id FROM operator_acts WHERE tenant_id = :tenant_id AND at < :before LIMIT :limit)
+""")

@@ -1,0 +1,139 @@
+"""Writes ops/metrics.md, the reference of every metric, from app/metrics.py and app/api/exposition.py (`make docs`)."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from prometheus_client import Counter
+
+from app import metrics
+from app.api.exposition import GAUGES, OF_PROCESS
+
+PAGE = Path(__file__).resolve().parents[2] / "ops" / "metrics.md"
+SHOWN: Final = 8
+"""Values of a label that are named; of more, their number."""
+
+HEAD = """# Metrics
+
+<!-- written by `make docs` from app/metrics.py and app/api/exposition.py; a test keeps it true -->
+
+`GET /metrics` of the API, in Prometheus's format; `EBBING_METRICS_TOKEN` closes it. Everything starts at 0, so that
+rates exist from the first scrape on. Labels come from fixed lists, and never hold a tenant, a subject, an id or text.
+
+What is **of the service** is counted in Redis or asked of the databases: each API process shows the same, and a restart
+changes nothing. With several, take the `max`, not the `sum`. What is **of a process** is that API process's own, and
+begins anew with it. While PostgreSQL or Redis is away, what is asked of it is left out, and `ebbing_stores_reachable`
+is 0.
+
+`prometheus_client` adds `python_*` and `process_*` of the API process. A histogram has `_bucket`, `_sum` and `_count`.
+
+| name | type | unit | labels | of | what it says |
+|---|---|---|---|---|---|
+"""
+_UNITS: Final = {
+    "timestamp_seconds": "seconds since 1970",
+    "seconds": "seconds",
+    "bytes": "bytes",
+    "ratio": "0 to 1",
+    "memories": "memories",
+    "requests": "requests",
+    "tokens": "tokens",
+    "rows": "rows",
+    "connections": "connections",
+}
+_FLAGS: Final = ("stores_reachable", "audit_chain_ok", "redis_refuses_writes")
+
+
+@dataclass(frozen=True)
+class Described:
+    """A metric as the page has it; `name` with the `_total` of a counter."""
+
+    name: str
+    kind: str
+    labels: Mapping[str, Sequence[str]]
+    description: str
+    of: str = "service"
+    missing: str = ""
+
+
+def described() -> list[Described]:
+    """Every metric that is the service's own, by name."""
+    return sorted([*_of_process(), *_of_workers(), *_gauges()], key=lambda one: one.name)
+
+
+def page() -> str:
+    """The whole page, one row a metric."""
+    return HEAD + "".join(
+        f"| `{one.name}` | {one.kind} | {_unit(one.name)} | {_labels(one.labels)} | {one.of} | {_text(one)} |\n"
+        for one in described()
+    )
+
+
+def _of_process() -> Iterator[Described]:
+    for each in metrics.OF_PROCESS:
+        [family] = each.collect()
+        values: dict[str, dict[str, None]] = {}
+        for sample in family.samples:
+            for label, value in sample.labels.items():
+                if label != "le":
+                    values.setdefault(label, {})[value] = None
+        kind = "counter" if isinstance(each, Counter) else "histogram"
+        labels = {label: list(found) for label, found in values.items()}
+        yield Described(_total(family.name, kind), kind, labels, family.documentation, "process")
+
+
+def _of_workers() -> Iterator[Described]:
+    for name, description in metrics.WORK.items():
+        yield Described(f"ebbing_{name}_total", "counter", {}, description)
+    for name, counter in metrics.LABELLED.items():
+        yield Described(f"ebbing_{name}_total", "counter", _values(counter), counter.description)
+    for name, timed in metrics.TIMED.items():
+        yield Described(f"ebbing_{name}", "histogram", _values(timed), timed.description)
+
+
+def _gauges() -> Iterator[Described]:
+    for name, gauge in GAUGES.items():
+        of = "process" if name in OF_PROCESS else "service"
+        yield Described(f"ebbing_{name}", "gauge", gauge.labels, gauge.description, of, gauge.missing)
+
+
+def _values(of: metrics.Labelled | metrics.Timed) -> dict[str, list[str]]:
+    return {label: list(dict.fromkeys(series[at] for series in of.series)) for at, label in enumerate(of.labels)}
+
+
+def _total(name: str, kind: str) -> str:
+    return f"{name}_total" if kind == "counter" else name
+
+
+def _unit(name: str) -> str:
+    bare = name.removeprefix("ebbing_").removesuffix("_total")
+    if bare in _FLAGS:
+        return "0 or 1"
+    return next((unit for suffix, unit in _UNITS.items() if bare.endswith(suffix)), "")
+
+
+def _labels(labels: Mapping[str, Sequence[str]]) -> str:
+    return "; ".join(
+        f"`{label}`: " + (", ".join(f"`{value}`" for value in values) if len(values) <= SHOWN else f"{len(values)}")
+        for label, values in labels.items()
+    )
+
+
+def _text(one: Described) -> str:
+    missing = f" Left out where: {one.missing}." if one.missing else ""
+    return (one.description + missing).replace("|", "\\|")
+
+
+def main() -> int:
+    """Write the page."""
+    PAGE.write_text(page())
+    print(f"written: {PAGE.relative_to(PAGE.parents[1])}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,56 @@
+"""The API in this process, no worker running, and a Prometheus that looks at it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from app.clients.backlog import Backlog
+from app.services import figures
+from tests.alerts.watch import Watch
+from tests.api.caller import Api
+from tests.service import Service
+
+GIB = 1 << 30
+
+
+@pytest.fixture
+def disk(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
+    """The disk's free bytes, of ten GiB, to be changed; that of the machine is none of the tests' business."""
+    room = {"free": 5 * GIB}
+
+    class Usage:
+        total = 10 * GIB
+
+        @property
+        def free(self) -> int:
+            return room["free"]
+
+    monkeypatch.setattr("app.services.health.shutil.disk_usage", lambda _: Usage())
+    return room
+
+
+@pytest.fixture
+def api(service: Service) -> Iterator[Api]:
+    with Api(service) as started:
+        yield started
+
+
+@pytest.fixture
+def watch(api: Api, disk: dict[str, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watch]:
+    """It has seen a service that is well, and in the end promtool agrees with what it has said.
+
+    For the service too it is as late as the watch believes.
+    """
+
+    def scrape() -> str:
+        figures.keep(thoroughly=True)
+        return api.get("/metrics", key=None).text
+
+    watching, now_ms = Watch(scrape), Backlog.now_ms
+    monkeypatch.setattr(Backlog, "now_ms", lambda own: now_ms(own) + int(watching.ahead_seconds() * 1000))
+    assert watching.minutes(2) == set()
+    yield watching
+    watching.agreed(tmp_path)

@@ -1,0 +1,227 @@
+"""Every alert is caused on the running service, fires, and goes quiet once its cause is gone."""
+
+from __future__ import annotations
+
+import re
+import time
+from datetime import UTC, datetime, timedelta
+from uuid import UUID
+
+import pytest
+
+from app.clients import stream
+from app.clients.redis import BACKLOG, RING, RING_MEMBERS, stream_key
+from app.domain.envelope import pack
+from app.domain.night import Night
+from app.domain.policy import Policy
+from app.services import audit, figures, jobs, schedule
+from app.store import database
+from tests.alerts.conftest import GIB
+from tests.alerts.watch import Scrape, Watch, rules
+from tests.api.caller import Api
+from tests.service import until
+
+pytestmark = pytest.mark.slow
+
+
+def wait_since(api: Api, seconds: float) -> UUID:
+    """A tenant with a request that was accepted so long ago, and that nobody has taken."""
+    tenant_id = api.service.tenant().tenant_id
+    fields = pack(bytes(16), 1, "json", "test", "", b'{"text": "x"}')
+    named = dict(zip(fields[::2], fields[1::2], strict=True))
+    api.service.redis.xadd(stream_key(tenant_id), named, id=f"{int((time.time() - seconds) * 1000)}-0")  # type: ignore[arg-type]
+    api.service.redis.hincrby(BACKLOG, "entries", 1)
+    api.service.redis.sadd(RING_MEMBERS, str(tenant_id))
+    api.service.redis.rpush(RING, str(tenant_id))
+    return tenant_id
+
+
+def reopen(api: Api, **urls: str) -> None:
+    """Let the service use other servers from here on."""
+    api.service.configure(**urls)
+    database.close()
+    stream.close()
+
+
+def test_a_service_that_is_well_is_quiet(watch: Watch, api: Api) -> None:
+    api.remember("one", "two")
+    assert watch.minutes(30) == set()
+
+
+def test_work_that_waits(watch: Watch, api: Api) -> None:
+    wait_since(api, 400)
+    assert watch.minutes(4) == set(), "it may pass by itself"
+    assert watch.minutes(3) == {("EbbingWorkWaits", "lane")}
+    api.service.work()
+    assert watch.minutes(1) == set()
+
+
+@pytest.mark.parametrize("store", ["postgresql", "redis"])
+def test_nobody_says_how_long_work_waits(watch: Watch, api: Api, store: str) -> None:
+    scrape, was = watch.scrape, api.service.database_url if store == "postgresql" else api.service.redis_url
+    watch.scrape = lambda: api.get("/metrics", key=None).text
+    setting = "database_url" if store == "postgresql" else "redis_url"
+    nowhere = "postgresql://nobody@127.0.0.1:1/none" if store == "postgresql" else "redis://127.0.0.1:1/0"
+    reopen(api, **{setting: nowhere})
+    assert ("EbbingWorkWaits", "unseen") in watch.minutes(13)
+    reopen(api, **{setting: was})
+    watch.scrape = scrape
+    assert watch.minutes(6) == set()
+
+
+def test_dead_letters_that_come_in_numbers(watch: Watch, api: Api) -> None:
+    tenant_id = api.service.tenant().tenant_id
+    for _ in range(12):
+        api.service.push(tenant_id, {b"n": b"1", b"h": b"not a header", b"e": b"{}"})
+    api.service.work()
+    assert len(api.service.letters(tenant_id)) == 12
+    assert watch.minutes(1) == {("EbbingWorkLost", "quarantine")}
+    assert watch.minutes(16) == set(), "those that lie there are no news"
+
+
+def test_requests_that_have_vanished(watch: Watch, api: Api) -> None:
+    tenant_id = wait_since(api, 1)
+    api.service.redis.delete(stream_key(tenant_id))
+    assert watch.minutes(7) == {("EbbingWorkLost", "unaccounted")}
+    api.service.redis.hset(BACKLOG, "entries", 0)
+    assert watch.minutes(1) == set()
+
+
+def test_a_night_that_does_not_end_well(watch: Watch, api: Api) -> None:
+    tenant = api.service.tenant(Policy(night=Night(jitter_seconds=0)))
+    schedule.tick(["night"])
+    api.service.rows("UPDATE tenants SET created_at = created_at - interval '27 hours'")
+    with pytest.MonkeyPatch.context() as broken:
+        broken.setattr("app.services.counts.recount", lambda _: 1 / 0)
+        assert tonight(tenant.tenant_id) == "failed"
+    assert watch.minutes(7) == {("EbbingNightMissed", "night")}
+    assert tonight(tenant.tenant_id) == "done"
+    assert watch.minutes(1) == set()
+
+
+def tonight(tenant_id: UUID) -> str:
+    """Do the tenant's night now. Returns how it ended."""
+    job_id = schedule.run(tenant_id, "night").job_id
+    assert job_id is not None
+    while (found := jobs.get(tenant_id, job_id)).finished_at is None:
+        jobs.carry_on(job_id)
+    return found.status
+
+
+def test_an_audit_that_was_altered(watch: Watch, api: Api) -> None:
+    tenant_id = api.service.tenant().tenant_id
+    with database.tenant(tenant_id) as tx:
+        audit.enter(tx, tenant_id, "job_started", details={"kind": "sweep"})
+    owner = api.service.rows
+    alter = "ALTER TABLE audit {} TRIGGER audit_stays"
+    owner(alter.format("DISABLE"))
+    owner("UPDATE audit SET items = items + 1 WHERE tenant_id = %s AND seq = 1", tenant_id)
+    audit.watch(tenant_id)
+    assert watch.minutes(1) == {("EbbingPromiseAtRisk", "audit")}
+    owner("UPDATE audit SET items = items - 1 WHERE tenant_id = %s AND seq = 1", tenant_id)
+    owner(alter.format("ENABLE"))
+    audit.watch(tenant_id)
+    assert watch.minutes(1) == set()
+
+
+def test_a_request_near_its_date(watch: Watch, api: Api) -> None:
+    received = (datetime.now(UTC) - timedelta(days=40)).isoformat()
+    asked = {"nature": "correction", "law": "ccpa", "received_at": received}
+    entered = api.post("/v1/privacy/requests", json=asked).json()
+    assert watch.minutes(1) == {("EbbingPromiseAtRisk", "request")}
+    answer = api.post(f"/v1/privacy/requests/{entered['request_id']}/complete")
+    assert answer.status_code == 200, answer.text
+    assert watch.minutes(1) == set()
+
+
+@pytest.mark.parametrize(
+    ("cause", "left"),
+    [
+        ("residue", "UPDATE erasures SET status = 'running', residue = 3"),
+        ("rewrite", "UPDATE erasures SET rewrite_by = now() - interval '1 hour'"),
+    ],
+    ids=["residue", "rewrite"],
+)
+def test_an_erasure_that_leaves_something(watch: Watch, api: Api, cause: str, left: str) -> None:
+    """As its verifying look notes it; that it does is tested with erasures."""
+    [memory_id] = api.remember("x")
+    api.delete(f"/v1/memories/{memory_id}")
+    api.service.rows(left)
+    assert watch.minutes(1) == {("EbbingPromiseAtRisk", cause)}
+    api.service.rows("UPDATE erasures SET status = 'verified', rewritten_at = now()")
+    assert watch.minutes(1) == set()
+
+
+def test_nobody_looks_after_nights(watch: Watch, api: Api) -> None:
+    scrape = watch.scrape
+    watch.scrape = lambda: api.get("/metrics", key=None).text
+    assert watch.minutes(12) == {("EbbingWorkWaits", "stale")}
+    watch.scrape = scrape
+    assert watch.minutes(1) == set()
+
+
+def test_a_label_that_prometheus_has_renamed(watch: Watch) -> None:
+    scrape = watch.scrape
+    once = scrape().replace('{job="night"}', '{exported_job="night"}')
+
+    def renamed() -> str:
+        now = f"ebbing_figures_timestamp_seconds {watch.began + watch.minute * 60}"
+        return re.sub(r"^ebbing_figures_timestamp_seconds .*$", now, once, flags=re.MULTILINE)
+
+    watch.scrape = renamed
+    assert watch.minutes(68) == {("EbbingNightMissed", "unseen")}
+    watch.scrape = scrape
+    assert watch.minutes(1) == set()
+
+
+def test_redis_that_refuses_to_write_and_ingest_that_fails_for_it(watch: Watch, api: Api) -> None:
+    scrape = watch.scrape
+
+    def send() -> int:
+        return {api.post("/v1/memories", json={"text": "x"}).status_code for _ in range(3)}.pop()
+
+    def sending(wanted: int, then: Scrape) -> Scrape:
+        def send_and_scrape() -> str:
+            assert send() == wanted
+            if wanted == 202:
+                api.service.work()
+            return then()
+
+        return send_and_scrape
+
+    watch.scrape = sending(202, scrape)
+    assert watch.minutes(2) == set()
+    api.service.redis.config_set("maxmemory", 1)
+    try:
+        until(lambda: send() == 503)
+        watch.scrape = sending(503, lambda: api.get("/metrics", key=None).text)  # figures can't be kept either
+        assert watch.minutes(3) == {("EbbingServiceFails", "redis"), ("EbbingServiceFails", "errors")}
+    finally:
+        api.service.redis.config_set("maxmemory", 0)
+    until(lambda: send() == 202)
+    watch.scrape = sending(202, scrape)
+    assert watch.minutes(1) == {("EbbingServiceFails", "errors")}
+    assert watch.minutes(6) == set(), "the hour's share is still high, that of the last minutes isn't"
+
+
+def test_a_disk_that_fills(watch: Watch, disk: dict[str, int]) -> None:
+    disk["free"] = GIB
+    assert watch.minutes(7) == {("EbbingServiceFails", "disk")}
+    disk["free"] = 5 * GIB
+    assert watch.minutes(1) == set()
+
+
+def test_figures_are_as_old_as_they_say(api: Api) -> None:
+    assert figures.read().at_ms == 0
+    assert figures.keep().at_ms == figures.read().at_ms > 0
+
+
+def test_every_cause_is_tried_above() -> None:
+    causes = {(rule["alert"], rule["labels"]["cause"]) for rule in rules("alert")}
+    assert causes == {
+        *(("EbbingWorkWaits", cause) for cause in ("lane", "unseen", "stale")),
+        *(("EbbingWorkLost", cause) for cause in ("quarantine", "unaccounted")),
+        *(("EbbingNightMissed", cause) for cause in ("night", "unseen")),
+        *(("EbbingPromiseAtRisk", cause) for cause in ("request", "residue", "rewrite", "audit")),
+        *(("EbbingServiceFails", cause) for cause in ("errors", "redis", "disk")),
+    }

@@ -1,0 +1,34 @@
+"""The dashboard in this process, and people who look at it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from app.dashboard import log_in
+from app.domain.keys import SCOPES
+from app.services import situation, tenants
+from tests.api.caller import Api
+from tests.api.conftest import api
+from tests.dashboard.visitor import Visitor
+
+__all__ = ["api"]
+
+
+@pytest.fixture(autouse=True)
+def no_failures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody has failed to log in before, in whatever order tests run."""
+    monkeypatch.setattr(log_in, "failures", log_in.Failures())
+
+
+@pytest.fixture
+def visit(api: Api) -> Callable[..., Visitor]:
+    """Logs in with a new key of these scopes; with all but admin where none are named."""
+    situation.forget()
+
+    def visitor(*scopes: str) -> Visitor:
+        wanted = scopes or tuple(scope for scope in SCOPES if scope != "admin")
+        return Visitor(api, tenants.issue_key(api.tenant.tenant_id, "visitor", wanted))
+
+    return visitor

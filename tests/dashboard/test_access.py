@@ -1,0 +1,152 @@
+"""Who gets in, and what a form must bring (checks C18 to C20 of the security review)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from fastapi import FastAPI
+from fastapi.routing import iter_route_contexts
+
+from app.dashboard import app as dashboard
+from app.dashboard import sessions
+from app.services import operators, schedule, tenants
+from tests.api.caller import Api
+from tests.dashboard.visitor import Visitor, cookie_of, log_in, said
+from workers.schedule import DEFAULT_SCHEDULE
+
+Visit = Callable[..., Visitor]
+
+
+def routes() -> Iterator[tuple[str, str]]:
+    for context in iter_route_contexts(made().routes):
+        for method in context.methods or ():
+            if context.path is not None and method != "HEAD":
+                yield method, re.sub(r"{\w+(:\w+)?}", "00000000-0000-0000-0000-000000000001", context.path)
+
+
+def made() -> FastAPI:
+    return dashboard.build()
+
+
+GUARDED = sorted({route for route in routes() if route[1] != "/log-in" and not route[1].startswith("/static")})
+NAMES = [" ".join(route) for route in GUARDED]
+
+
+@pytest.mark.parametrize(("method", "path"), GUARDED, ids=NAMES)
+def test_without_a_session_everything_leads_to_the_log_in(api: Api, method: str, path: str) -> None:
+    answer = api.request(method, f"/ops{path}", key=None, headers={"origin": "http://test"}, data={})
+    assert answer.status_code == 303
+    assert answer.headers["location"] == "/ops/log-in"
+
+
+@pytest.mark.parametrize(("method", "path"), [one for one in GUARDED if one[0] == "POST"])
+def test_a_form_from_elsewhere_is_refused(api: Api, visit: Visit, method: str, path: str) -> None:
+    visitor = visit(*("read", "ingest", "maintain", "privacy", "admin"))
+    for form, headers in (
+        ({"token": ""}, {}),
+        ({"token": "0" * 64}, {}),
+        ({}, {"origin": "https://elsewhere.example"}),
+        ({}, {"origin": "null"}),
+    ):
+        assert visitor.send(path, form, **headers).status_code == 403
+    assert not operators.page(api.tenant.tenant_id)
+
+
+def test_nothing_but_forms_changes_anything() -> None:
+    methods: dict[str, set[str]] = {}
+    for method, path in routes():
+        methods.setdefault(path, set()).add(method)
+    assert {method for found in methods.values() for method in found} == {"GET", "POST"}
+
+
+def test_the_cookie_is_kept_from_scripts_and_other_sites(api: Api) -> None:
+    answer = log_in(api, api.tenant.key)
+    words = {word.strip().lower() for word in answer.headers["set-cookie"].split(";")[1:]}
+    assert {"httponly", "secure", "samesite=strict", "path=/"} <= words
+    assert api.tenant.key not in answer.headers["set-cookie"]
+
+
+@pytest.mark.parametrize("change", ["", "x", "A" * 200])
+def test_a_cookie_that_was_changed_is_none(api: Api, visit: Visit, change: str) -> None:
+    visitor = visit()
+    visitor.cookie = change + visitor.cookie[1:] if change else visitor.cookie[:-4]
+    assert visitor.get("/").status_code == 303
+
+
+def test_a_session_ends_by_its_age_and_with_its_key(api: Api, visit: Visit, monkeypatch: pytest.MonkeyPatch) -> None:
+    visitor = visit()
+    monkeypatch.setattr(sessions, "SESSION_SECONDS", 0)
+    assert visitor.get("/").status_code == 303
+    monkeypatch.undo()
+    assert visitor.get("/").status_code == 200
+    api.service.configure(key_cache_seconds=0)
+    for key in tenants.listed_keys(api.tenant.tenant_id):
+        tenants.revoke_key(key.key_id)
+    assert visitor.get("/").status_code == 303
+
+
+def test_log_ins_that_fail_again_and_again_are_refused(api: Api, visit: Visit) -> None:
+    answers = [log_in(api, "ebb_not a key").status_code for _ in range(12)]
+    assert answers == [401] * 10 + [429] * 2
+    assert log_in(api, api.tenant.key).status_code == 429
+
+
+def test_a_key_that_may_only_send_stays_out(api: Api) -> None:
+    assert log_in(api, tenants.issue_key(api.tenant.tenant_id, "sender", ("ingest",))).status_code == 403
+
+
+def test_who_may_only_look_sees_no_buttons(api: Api, visit: Visit) -> None:
+    api.tenant  # noqa: B018 - made before the tick
+    schedule.tick(DEFAULT_SCHEDULE)
+    assert "<details" in visit("maintain").page("/")
+    html = visit("read").page("/")
+    assert "<details" not in html
+    assert set(re.findall(r'<form[^>]* action="([^"]+)"', html)) == {"/ops/log-out"}
+
+
+def test_every_page_has_a_strict_policy(visit: Visit) -> None:
+    answer = visit().get("/")
+    policy = answer.headers["content-security-policy"]
+    assert "unsafe" not in policy
+    assert "frame-ancestors 'none'" in policy
+    assert answer.headers["cache-control"] == "no-store"
+    assert not re.search(r"<script(?![^>]* src=)|<style| style=| on\w+=", answer.text)
+
+
+def test_acting_asks_for_a_reason_and_writes_it_down(api: Api, visit: Visit) -> None:
+    visitor = visit()
+    api.tenant  # noqa: B018 - as above
+    schedule.tick(DEFAULT_SCHEDULE)
+    assert visitor.send("/log-out", {"reason": ""}).status_code == 303
+    answer = visitor.send("/schedule/night/pause", {"reason": " "})
+    assert answer.status_code == 422
+    assert "reason" in said(answer.text)
+    assert visitor.act("/schedule/night/pause", {"reason": "the disk is being moved"}) == "/?done=paused"
+    [act] = operators.page(api.tenant.tenant_id)
+    assert (act.act, act.target, act.reason) == ("pause", "night", "the disk is being moved")
+    html = visitor.page("/?done=paused")
+    assert "the disk is being moved" in said(html)
+    assert "Paused" in said(html)
+    entries = api.service.rows("SELECT details::text FROM audit WHERE action = 'operator_acted'")
+    assert str(act.act_id) in str(entries)
+    assert "disk" not in str(entries)
+
+
+def test_an_admin_sees_another_tenant_and_nobody_else_does(api: Api, visit: Visit) -> None:
+    other = api.service.tenant()
+    admin = visit("admin", "maintain")
+    answer = admin.send("/tenant", {"tenant": str(other.tenant_id)})
+    admin.cookie = cookie_of(answer)
+    assert str(other.tenant_id) in admin.page("/")
+    assert visit().send("/tenant", {"tenant": str(other.tenant_id)}).status_code == 403
+
+
+def test_unknown_pages_and_ids_are_told_as_pages(visit: Visit) -> None:
+    visitor: Any = visit()
+    for path in ("/nowhere", "/static/nothing.css", "/static/..%2Fpages.py"):
+        answer = visitor.get(path)
+        assert answer.status_code == 404
+        assert "text/html" in answer.headers["content-type"]

@@ -1,0 +1,210 @@
+"""A person's data on the dashboard: looked at, exported, held, and erased to the report."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import io
+import re
+from collections.abc import Callable
+from uuid import UUID
+from zipfile import ZipFile
+
+import pytest
+
+from app.domain.hold import Meant
+from app.services import erasures, exports, holds, operators
+from app.services.erasures import Asked
+from tests.api.caller import Api
+from tests.dashboard.visitor import Visitor, said
+from tests.services.grave import worked
+
+Visit = Callable[..., Visitor]
+
+ANN = '<script>alert("ann")</script>'
+
+
+@pytest.fixture
+def ids(api: Api) -> list[str]:
+    """Three memories about Ann, one about Bob."""
+    about = [{"text": f"Ann likes number {n}", "subject": ANN} for n in range(3)]
+    return api.remember(*about, {"text": "Bob hums", "subject": "bob"})
+
+
+def the_erasure(api: Api) -> UUID:
+    [found] = erasures.page(api.tenant.tenant_id, None, None, 10)
+    return found.erasure_id
+
+
+def test_a_person_is_looked_at_without_being_named_in_an_address(api: Api, visit: Visit, ids: list[str]) -> None:
+    visitor = visit()
+    before = api.service.rows("SELECT count(*) FROM audit")
+    answer = visitor.send("/privacy/subjects", {"subject": ANN, "reason": ""})
+    assert answer.status_code == 200
+    text = said(answer.text)
+    assert f"About {ANN}" in text
+    assert "It would be of 3 memories , of which 0 are under legal hold" in text
+    assert "<script>alert" not in answer.text
+    assert api.service.rows("SELECT count(*) FROM audit") == before
+    assert erasures.page(api.tenant.tenant_id, None, None, 10) == []
+
+
+def test_nobody_known_is_nothing(visit: Visit) -> None:
+    assert "It would be of 0 memories" in said(visit().send("/privacy/subjects", {"subject": "nobody"}).text)
+    assert visit().send("/privacy/subjects", {"subject": ""}).status_code == 422
+
+
+def test_an_erasure_is_asked_for_and_cancelled(api: Api, visit: Visit, ids: list[str]) -> None:
+    visitor = visit()
+    form = {"subject": ANN, "kind": "gdpr", "grace_days": "3", "reason": "a letter of the 3rd"}
+    where = visitor.act("/privacy/erasures", form)
+    which = the_erasure(api)
+    assert where == f"/privacy/erasures/{which}?done=erasing"
+    assert api.get(f"/v1/memories/{ids[0]}").status_code == 404
+    found = erasures.get(api.tenant.tenant_id, which)
+    assert (found.kind, found.reason, (found.erase_after - found.requested_at).days) == (
+        "gdpr",
+        "a letter of the 3rd",
+        3,
+    )
+    html = visitor.page(f"/privacy/erasures/{which}")
+    assert "in its grace" in html
+    assert ANN not in html
+    assert ANN in said(html.replace("&#34;", '"'))
+    assert visitor.get(f"/privacy/erasures/{which}/report").status_code == 409
+    assert visitor.act(f"/privacy/erasures/{which}/cancel").endswith("?done=cancelled")
+    assert api.get(f"/v1/memories/{ids[0]}").status_code == 200
+    assert {act.act for act in operators.page(api.tenant.tenant_id)} == {"request_erasure", "cancel_erasure"}
+    assert visitor.send(f"/privacy/erasures/{which}/finish").status_code == 409
+
+
+def test_an_erasure_is_finished_without_the_rest_of_its_grace(api: Api, visit: Visit, ids: list[str]) -> None:
+    visitor = visit()
+    visitor.act("/privacy/erasures", {"subject": ANN, "kind": "ccpa"})
+    which = the_erasure(api)
+    worked(api.service)
+    assert erasures.get(api.tenant.tenant_id, which).status == "grace"
+    assert visitor.act(f"/privacy/erasures/{which}/finish").endswith("?done=finishing")
+    worked(api.service)
+    found = erasures.get(api.tenant.tenant_id, which)
+    assert found.status == "verified"
+    html = visitor.page(f"/privacy/erasures/{which}")
+    steps = len(found.plan or ())
+    assert f"{steps} of {steps}" in said(html)
+    assert ANN not in said(html)
+    assert "verified" in visitor.page("/privacy/erasures")
+    assert visitor.send(f"/privacy/erasures/{which}/finish").status_code == 409
+    assert api.service.one("SELECT count(*) FROM jobs WHERE kind = 'erase' AND finished_at IS NULL") == 0
+
+
+def test_one_that_was_left_undone_goes_on(api: Api, visit: Visit, ids: list[str]) -> None:
+    which = erasures.request(api.tenant.tenant_id, Asked(Meant(subject=ANN), "gdpr", 0), "k").erasure_id
+    api.service.rows("UPDATE jobs SET status = 'failed', finished_at = now() WHERE kind = 'erase'")
+    api.service.rows("UPDATE erasures SET status = 'running', cut = '1-0', started_at = now()")
+    for _ in range(2):
+        visit().act(f"/privacy/erasures/{which}/finish")
+    assert api.service.one("SELECT count(*) FROM jobs WHERE kind = 'erase' AND finished_at IS NULL") == 1
+
+
+def test_the_report_is_let_through_by_its_digest_alone(api: Api, visit: Visit, ids: list[str]) -> None:
+    which = erasures.request(api.tenant.tenant_id, Asked(Meant(subject=ANN), "gdpr", 0), "k").erasure_id
+    worked(api.service)
+    answer = visit().get(f"/privacy/erasures/{which}/report")
+    assert answer.status_code == 200
+    [style] = re.findall("<style>(.*?)</style>", answer.text, re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    policy = answer.headers["content-security-policy"]
+    assert f"style-src 'sha256-{digest}'" in policy
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+    assert " style=" not in answer.text
+    assert str(which) in answer.text
+
+
+def test_what_waits_for_a_hold_goes_on_by_its_release(api: Api, visit: Visit, ids: list[str]) -> None:
+    visitor = visit()
+    where = visitor.act("/privacy/holds", {"by": "ids", "what": f"{ids[0]}, {ids[1]}\n", "reason": "a lawsuit"})
+    hold = where.split("/")[-1].partition("?")[0]
+    assert where.endswith("?done=held")
+    which = erasures.request(api.tenant.tenant_id, Asked(Meant(subject=ANN), "gdpr", 0), "k").erasure_id
+    worked(api.service)
+    assert erasures.get(api.tenant.tenant_id, which).status == "held"
+    assert "waits for a hold" in visitor.page(f"/privacy/erasures/{which}")
+    assert visitor.send(f"/privacy/erasures/{which}/finish").status_code == 409
+    assert "Hidden ones besides 2" in said(visitor.page(f"/privacy/holds/{hold}"))
+    assert visitor.act(f"/privacy/holds/{hold}/release") == f"/privacy/holds/{hold}?done=released"
+    worked(api.service)
+    assert erasures.get(api.tenant.tenant_id, which).status == "verified"
+
+
+def test_single_deletions_are_listed_apart(api: Api, visit: Visit, ids: list[str]) -> None:
+    api.delete(f"/v1/memories/{ids[3]}")
+    visitor = visit()
+    single = the_erasure(api)
+    assert str(single) not in visitor.page("/privacy/erasures")
+    assert str(single) in visitor.page("/privacy/erasures?every=true")
+
+
+def test_holds_are_placed_by_person_conversation_and_ids(api: Api, visit: Visit, ids: list[str]) -> None:
+    visitor = visit()
+    for by, what in (("subject", ANN), ("thread", "t1"), ("ids", ids[3])):
+        visitor.act("/privacy/holds", {"by": by, "what": what, "reason": f"because of {by}"})
+    html = visitor.page("/privacy/holds")
+    assert "<script>alert" not in html
+    assert "because of thread" in html
+    [by_ids, by_thread, by_subject] = holds.page(api.tenant.tenant_id, None, 10, released=False)
+    assert by_ids.meant.memory_ids == [UUID(ids[3])]
+    assert (by_thread.meant.thread, by_subject.meant.subject) == ("t1", ANN)
+    assert "because of subject" in visitor.page("/privacy")
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        {"by": "subject", "what": ""},
+        {"by": "thread", "what": ""},
+        {"by": "ids", "what": "  "},
+        {"by": "ids", "what": "nonsense"},
+        {"by": "ids", "what": "00000000-0000-0000-0000-000000000001"},
+        {"by": "all", "what": "x"},
+        {},
+    ],
+)
+def test_a_hold_of_nothing_is_refused(api: Api, visit: Visit, form: dict[str, str]) -> None:
+    assert visit().send("/privacy/holds", form).status_code == 422
+    assert holds.page(api.tenant.tenant_id, None, 10, released=True) == []
+
+
+@pytest.mark.parametrize(
+    "form", [{"kind": "law"}, {"kind": "gdpr", "grace_days": "15"}, {"grace_days": "-1"}, {"grace_days": "x"}]
+)
+def test_an_erasure_that_no_law_allows_is_refused(api: Api, visit: Visit, ids: list[str], form: dict[str, str]) -> None:
+    assert visit().send("/privacy/erasures", {"subject": ANN, **form}).status_code == 422
+    assert erasures.page(api.tenant.tenant_id, None, None, 10) == []
+
+
+def test_an_export_is_asked_for_and_fetched(api: Api, visit: Visit, ids: list[str]) -> None:
+    visitor = visit()
+    form = {"subject": ANN, "kind": "portable", "law": "gdpr"}
+    assert visitor.act("/privacy/exports", form) == "/privacy/exports?done=exporting"
+    assert "Fetch" not in visitor.page("/privacy/exports")
+    worked(api.service)
+    html = visitor.page("/privacy/exports")
+    assert "<script>alert" not in html
+    [made] = exports.page(api.tenant.tenant_id, None, 10)
+    answer = visitor.send(f"/privacy/exports/{made.export_id}/file")
+    assert answer.status_code == 200
+    assert answer.headers["content-type"] == "application/zip"
+    assert "attachment" in answer.headers["content-disposition"]
+    with ZipFile(io.BytesIO(answer.content)) as held:
+        assert held.testzip() is None
+        assert "manifest.json" in held.namelist()
+    assert api.service.one("SELECT count(*) FROM audit WHERE action = 'export_fetched'") == 1
+    assert visitor.get(f"/privacy/exports/{made.export_id}/file").status_code in (404, 405)
+
+
+@pytest.mark.parametrize("path", ["/erasures/x", "/erasures/x/report", "/holds/x", "/erasures/{}", "/holds/{}"])
+def test_what_isnt_there_is_a_page_that_says_so(visit: Visit, path: str) -> None:
+    answer = visit().get(f"/privacy{path.format(UUID(int=7))}")
+    assert answer.status_code == 404
+    assert "text/html" in answer.headers["content-type"]

@@ -1,0 +1,219 @@
+"""The page of one memory: what it says, how it fades, why it is where it is, and what it is tied to."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from uuid import UUID
+
+import pytest
+
+from app.dashboard import graph, wording
+from app.dashboard.memory import curve
+from app.services import course, memories, merges, operators, why
+from app.store.memories import Stored
+from tests.api.caller import Api
+from tests.dashboard.odd import RICH, assert_inert
+from tests.dashboard.visitor import Visitor, said
+from tests.services.alike import LIKE, Alike
+
+Visit = Callable[..., Visitor]
+NOBODY = "00000000-0000-0000-0000-000000000001"
+
+
+def test_it_tells_what_is_known(api: Api, visit: Visit) -> None:
+    [memory_id] = api.remember(
+        {"text": "Ann likes her tea green", "subject": "ann", "tags": ["taste"], "metadata": {"from": "a call"}}
+    )
+    api.post(f"/v1/memories/{memory_id}/touch", json={})
+    html = visit("read").page(f"/memories/{memory_id}")
+    told = said(html)
+    for word in ("Ann likes her tea green", "taste", "a call", "accepted", "used: strength", "heuristic", memory_id):
+        assert word in told
+    explained = why.of(api.tenant.tenant_id, UUID(memory_id))
+    assert explained.verdict.why.partition(",")[2] in told
+    assert explained.change is not None
+    assert f"Next, unless it is used: {explained.change.tier}" in told
+    assert "<details" not in html  # nothing to do here
+    numbers = api.get(f"/v1/memories/{memory_id}").json()
+    assert re.search(rf"Strength: 1\.00 when it was accepted, {numbers['strength']:.2f} now", html)
+
+
+def test_its_curve_has_past_and_future_levels_and_events(api: Api, visit: Visit) -> None:
+    [memory_id] = api.remember("Ann likes her tea green")
+    for session in "abc":
+        api.post(f"/v1/memories/{memory_id}/touch", json={"session": session})
+    html = visit("read").page(f"/memories/{memory_id}")
+    assert 'class="line-a"' in html
+    assert 'class="line-future"' in html
+    assert html.count('class="mark-use"') == 3
+    for level in ("archived below 0.3", "cold below 0.15", "deleted below 0.05"):
+        assert level in html
+
+
+def test_marks_and_levels_stand_at_their_strengths(api: Api) -> None:
+    [memory_id] = api.remember({"text": "Ann likes her tea green", "salience": 0.2})
+    api.service.rows(
+        "UPDATE memory_state SET created_at = now() - interval '9 days', "
+        "accessed_at = now() - interval '9 days', anchored_at = now() - interval '9 days'"
+    )
+    api.service.rows("UPDATE memories SET created_at = now() - interval '9 days'")
+    api.post(f"/v1/memories/{memory_id}/touch", json={})
+    tenant_id = api.tenant.tenant_id
+    stored = memories.get(tenant_id, UUID(memory_id))
+    assert isinstance(stored, Stored)
+    drawn = course.of(tenant_id, stored)
+    svg = str(curve(drawn))
+    [(_, strength)] = [mark for mark in drawn.course.marks if mark[0].kind == "use"]
+    bottom, top, inner = 216, 10, 206
+    [height] = re.findall(r'class="mark-use" cx="[\d.]+" cy="([\d.]+)"', svg)
+    assert float(height) == pytest.approx(bottom - strength * inner, abs=0.1)
+    points = re.search(r'class="line-a" fill="none" points="([^"]+)"', svg)
+    assert points
+    drawn_at = [float(point.split(",")[1]) for point in points[1].split()]
+    assert drawn_at[0] == top
+    assert drawn_at[-1] == pytest.approx(bottom - drawn.course.past[-1].strength * inner, abs=0.1)
+    levels = [float(y) for y in re.findall(r'class="level" x1="[\d.]+" x2="[\d.]+" y1="([\d.]+)"', svg)]
+    assert levels == pytest.approx([bottom - value * inner for value in (0.3, 0.15, 0.05)], abs=0.1)
+
+
+def test_what_it_says_is_inert(api: Api, visit: Visit) -> None:
+    rich, other = api.remember(RICH, "another")
+    api.post("/v1/links", json={"from": other, "to": rich, "kind": "<script>alert(1)</script>"})
+    visitor = visit("read")
+    for memory_id in (rich, other):
+        html = visitor.page(f"/memories/{memory_id}")
+        assert "<script>alert(1)</script>" in said(html)
+        assert_inert(html)
+    assert "⟨U+202E⟩Mallory" in visitor.page(f"/memories/{rich}")
+
+
+@pytest.mark.parametrize("memory_id", [NOBODY, "nothing", "javascript:alert(1)", "%3Cscript%3E"])
+def test_one_that_never_was_is_told_plainly(visit: Visit, memory_id: str) -> None:
+    answer = visit("read").get(f"/memories/{memory_id}")
+    assert answer.status_code == 404
+    assert "There is no such memory" in said(answer.text)
+    assert_inert(answer.text)
+
+
+def test_one_that_was_deleted_shows_nothing(api: Api, visit: Visit) -> None:
+    kept, gone = api.remember("a heron", "an otter")
+    api.post("/v1/links", json={"from": kept, "to": gone})
+    assert api.delete(f"/v1/memories/{gone}").status_code == 204
+    visitor = visit("read")
+    answer = visitor.get(f"/memories/{gone}")
+    assert answer.status_code == 404
+    assert "otter" not in answer.text
+    assert "otter" not in visitor.page(f"/memories/{kept}")
+    assert gone not in visitor.page(f"/memories/{kept}")
+
+
+def test_one_that_waits_says_so(api: Api, visit: Visit) -> None:
+    [memory_id] = api.remember(RICH, work=False)
+    html = visit("read").page(f"/memories/{memory_id}")
+    assert "waits to be stored" in said(html)
+    assert_inert(html)
+
+
+def test_another_tenant_s_is_none(api: Api, visit: Visit) -> None:
+    other = api.service.tenant()
+    [memory_id] = api.remember("a heron", key=other.key)
+    assert visit("read").get(f"/memories/{memory_id}").status_code == 404
+
+
+def test_it_needs_the_scope_read(api: Api, visit: Visit) -> None:
+    [memory_id] = api.remember("a heron")
+    answer = visit("maintain", "privacy").get(f"/memories/{memory_id}")
+    assert answer.status_code == 403
+    assert "heron" not in answer.text
+
+
+def test_a_summary_shows_what_it_was_made_of_and_they_show_it(api: Api, visit: Visit) -> None:
+    alike = Alike(api.service, tenant_id=api.tenant.tenant_id)
+    sources = alike.remember(*LIKE)
+    assert alike.run()["merged"]
+    visitor = visit("read")
+    [made] = merges.page(api.tenant.tenant_id, "done", None, 10)
+    summary, taken = made.merge.summary_id, [each.memory_id for each in made.ancestors if each.part == "source"]
+    assert set(taken) <= set(sources)
+    html = visitor.page(f"/memories/{summary}")
+    for source in taken:
+        assert f'<a href="/ops/memories/{source}" tabindex="-1">' in html
+        assert f'Source of it: <a href="/ops/memories/{source}">' in html
+    html = visitor.page(f"/memories/{taken[0]}")
+    assert f'Summary of it: <a href="/ops/memories/{summary}">' in html
+    assert 'class="node here"' in html
+    assert "archived" in said(html)
+
+
+def test_what_has_taken_its_place_is_linked(api: Api, visit: Visit) -> None:
+    [old] = api.remember("Ann drinks tea")
+    [new] = api.remember({"text": "Ann drinks coffee", "supersedes": old})
+    visitor = visit("read")
+    assert f'Has superseded it: <a href="/ops/memories/{new}">' in visitor.page(f"/memories/{old}")
+    assert "Not current since" in visitor.page(f"/memories/{old}")
+    assert f'Superseded by it: <a href="/ops/memories/{old}">' in visitor.page(f"/memories/{new}")
+
+
+def test_findings_retention_and_holds_are_told(api: Api, visit: Visit) -> None:
+    [memory_id] = api.remember({"text": "write to ann@example.com", "categories": ["work"]})
+    placed = api.post("/v1/privacy/holds", json={"memory_ids": [memory_id], "reason": "the case of the heron"})
+    assert placed.status_code == 201
+    told = said(visit("read").page(f"/memories/{memory_id}"))
+    assert "Found in its text: email" in told
+    assert "kept for 365 days as work" in told
+    assert placed.json()["id"] in told
+    assert "heron" not in told
+    assert "the case of the heron" in said(visit("read", "privacy").page(f"/memories/{memory_id}"))
+
+
+def test_an_archived_one_is_brought_back(api: Api, visit: Visit) -> None:
+    [memory_id] = api.remember("a heron")
+    api.service.rows("UPDATE memory_state SET tier = 'archived', wanted_tier = 'archived'")
+    assert "/restore" not in visit("read").page(f"/memories/{memory_id}")
+    visitor = visit("read", "ingest")
+    assert "/restore" in visitor.page(f"/memories/{memory_id}")
+    path = f"/memories/{memory_id}/restore"
+    assert visitor.send(path, {"reason": ""}).status_code == 422
+    assert visit("read", "maintain").send(path).status_code == 403
+    assert visitor.send(f"/memories/{NOBODY}/restore").status_code == 404
+    assert api.get(f"/v1/memories/{memory_id}").json()["tier"] == "archived"
+    assert visitor.act(path) == f"/memories/{memory_id}?done=restored"
+    assert api.get(f"/v1/memories/{memory_id}").json()["tier"] == "active"
+    assert "/restore" not in visitor.page(f"/memories/{memory_id}?done=restored")
+    acts = operators.page(api.tenant.tenant_id)
+    assert (acts[0].act, acts[0].target) == ("restore_memory", memory_id)
+
+
+def test_one_in_cold_storage_is_fetched_by_a_job(api: Api, visit: Visit) -> None:
+    [memory_id] = api.remember("a heron")
+    api.service.rows("UPDATE memory_state SET tier = 'cold', wanted_tier = 'cold'")
+    visitor = visit("read", "ingest")
+    assert "It is in cold storage" in said(visitor.page(f"/memories/{memory_id}"))
+    assert visitor.act(f"/memories/{memory_id}/restore") == f"/memories/{memory_id}?done=restored"
+    assert api.service.one("SELECT parameters->'ids'->>0 FROM jobs WHERE kind = 'restore'") == memory_id
+
+
+def test_its_history_goes_on_by_pages(api: Api, visit: Visit) -> None:
+    [memory_id] = api.remember("a heron")
+    for session in range(31):
+        api.post(f"/v1/memories/{memory_id}/touch", json={"session": f"s{session}"})
+    visitor = visit("read")
+    html = visitor.page(f"/memories/{memory_id}")
+    assert len(re.findall("used: strength|has earned a place", html)) == 30
+    older = re.search(r'href="/ops(/memories/[^"]+cursor=[^"]+)"', html)
+    assert older
+    assert "accepted" in said(visitor.page(older[1]))
+    assert visitor.get(f"/memories/{memory_id}?cursor=x").status_code == 422
+
+
+def test_columns_go_from_what_was_first_to_what_became_of_it() -> None:
+    one, two, three, four = (UUID(int=n) for n in range(1, 5))
+    assert graph.columns_of(two, [(one, two), (two, three), (four, three)]) == {one: -1, two: 0, three: 1, four: 0}
+
+
+def test_signs_that_steer_are_written_out() -> None:
+    assert wording.visible("a\u202eb\u0007\x7f\ud800\n\tc") == "a⟨U+202E⟩b⟨U+0007⟩⟨U+007F⟩⟨U+D800⟩\n\tc"
+    assert wording.visible("שלום \u200f 日本 👩\u200d🔬") == "שלום \u200f 日本 👩\u200d🔬"
+    assert wording.short("one\ntwo three", 8) == "one two…"
+    assert wording.visible(None) == ""

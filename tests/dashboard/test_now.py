@@ -1,0 +1,201 @@
+"""The first page, its stream of events, and what may be done to the night."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, cast
+
+import pytest
+
+from app import heartbeats, queues, stopping
+from app.clients import stream
+from app.dashboard import now, pages
+from app.dashboard.access import Viewer
+from app.domain.policy import Policy
+from app.services import schedule, situation
+from app.services.steps import STEPS
+from app.store import database
+from tests.api.caller import Api
+from tests.dashboard.visitor import Visitor, said
+from workers.schedule import DEFAULT_SCHEDULE
+
+Visit = Callable[..., Visitor]
+
+
+@pytest.fixture
+def well(api: Api) -> None:
+    for source in heartbeats.SOURCES:
+        heartbeats.beat(source)
+    api.tenant  # noqa: B018 - made before the tick
+    schedule.tick(DEFAULT_SCHEDULE)
+
+
+def test_it_says_in_one_line_that_all_is_well(well: None, visit: Visit) -> None:
+    words = said(visit().page("/"))
+    assert "All is well Nothing waits to be stored." in words
+    for lane in queues.LANES:
+        assert lane in words
+
+
+def test_what_waits_is_counted(api: Api, well: None, visit: Visit) -> None:
+    api.remember("x", "y", work=False)
+    words = said(visit("maintain").page("/now"))
+    assert "The oldest unprocessed event is" in words
+    assert "ingest 2" in words
+
+
+def test_the_night_is_run_paused_and_resumed(api: Api, well: None, visit: Visit) -> None:
+    visitor = visit()
+    assert visitor.act("/schedule/night/run") == "/?done=run"
+    [shown] = schedule.of_tenant(api.tenant.tenant_id)
+    assert shown.last_run is not None
+    assert shown.last_run.kind == "by_hand"
+    words = said(visitor.page("/?done=run"))
+    assert "The run is entered" in words
+    assert all(step in words for step in STEPS)
+    for act, paused in (("pause", True), ("resume", False)):
+        visitor.act(f"/schedule/night/{act}")
+        assert [one.schedule.paused for one in schedule.of_tenant(api.tenant.tenant_id)] == [paused]
+    assert visitor.send("/schedule/nothing/run").status_code == 404
+
+
+def test_a_failed_step_is_named(api: Api, well: None, visit: Visit) -> None:
+    run = schedule.run(api.tenant.tenant_id, "night")
+    state = '{"step": null, "left": [], "failed": {"archive": "OSError"}}'
+    api.service.rows(
+        "UPDATE jobs SET status = 'failed', started_at = now(), finished_at = now(), state = %s::jsonb, "
+        'counts = \'{"sweep": 7, "sweep.archived": 3}\' WHERE job_id = %s',
+        state,
+        run.job_id,
+    )
+    situation.forget()
+    words = said(visit().page("/"))
+    assert "archive failed: OSError – cold done – delete done –" in words
+    assert "the last night failed at the step archive" in words
+    assert "7 rows , 3 archived" in words.replace("rows,", "rows ,")
+
+
+@pytest.mark.parametrize(
+    ("status", "state", "shown"),
+    [
+        ("queued", "{}", "sweep queued – erasures queued –"),
+        ("running", '{"step": "cold", "left": ["cold", "delete"]}', "archive done – cold under way – delete waits –"),
+        (
+            "done",
+            '{"step": "cold", "cut_short": "cold", "left": ["cold", "delete"]}',
+            "cold cut short – delete not begun",
+        ),
+        ("failed", '{"step": "cold", "left": ["cold", "delete"]}', "archive done – cold failed – delete not begun –"),
+        ("cancelled", '{"step": "cold", "left": ["cold", "delete"]}', "cold not begun – delete not begun –"),
+    ],
+    ids=lambda value: value if value.isalpha() else "",
+)
+def test_each_step_says_how_far_it_is(api: Api, well: None, visit: Visit, status: str, state: str, shown: str) -> None:
+    run = schedule.run(api.tenant.tenant_id, "night")
+    api.service.rows(
+        "UPDATE jobs SET status = given.status, state = %s::jsonb, "
+        "started_at = CASE WHEN given.status <> 'queued' THEN now() END, "
+        "finished_at = CASE WHEN given.status NOT IN ('queued', 'running') THEN now() END "
+        "FROM (SELECT %s AS status) AS given WHERE job_id = %s",
+        *(state, status, run.job_id),
+    )
+    assert shown in said(visit().page("/"))
+
+
+@pytest.mark.parametrize(
+    ("quota", "shown"), [(None, "no quota"), (1_000_000_000, "below the quota"), (1, "over the quota")]
+)
+def test_room_is_told_beside_the_quota(api: Api, well: None, visit: Visit, quota: int | None, shown: str) -> None:
+    api.tenant = api.service.tenant(Policy(quota_bytes=quota))
+    api.remember("x")
+    assert shown in said(visit().page("/"))
+
+
+def test_one_row_is_told_as_one() -> None:
+    assert pages.of_step({"figures": 1, "sweep": 2, "sweep.moved": 1}, "figures") == [("row", 1)]
+    assert pages.of_step({"figures": 1, "sweep": 2, "sweep.moved": 1}, "sweep") == [("rows", 2), ("moved", 1)]
+
+
+def test_it_is_shown_while_a_store_is_away(api: Api, well: None, visit: Visit) -> None:
+    visitor = visit()
+    api.service.configure(redis_url="redis://127.0.0.1:1/0")
+    stream.close()
+    situation.forget()
+    words = said(visitor.page("/"))
+    assert "redis: can't be reached" in words
+    api.service.configure(redis_url=api.service.redis_url)
+    stream.close()
+    database.close()
+    own = api.service.database_url
+    api.service.configure(database_url="postgresql://nobody@127.0.0.1:1/nothing")
+    situation.forget()
+    try:
+        words = said(visitor.page("/"))
+        assert "postgresql: can't be reached" in words
+        assert "schedule can't be known" in words
+    finally:
+        database.close()
+        api.service.configure(database_url=own)
+
+
+async def first_events(viewer: Viewer, streams: now.Streams) -> list[bytes]:
+    made, found = now._events(viewer, streams), []
+    async for event in made:
+        found.append(event)
+        stopping._told.set()
+    return found
+
+
+def test_the_stream_sends_the_page_as_it_changes(api: Api, well: None, visit: Visit) -> None:
+    visitor = visit()
+
+    async def read() -> list[bytes]:
+        streams = now.Streams()
+        viewer = Viewer(cast("Any", None), api.tenant.tenant_id, api.tenant.tenant_id, api.tenant.key_id, frozenset())
+        found = await asyncio.wait_for(first_events(viewer, streams), 10)
+        assert streams.count == 0
+        return found
+
+    try:
+        [event] = api.run(read())
+    finally:
+        stopping._told.clear()
+    assert event.startswith(b"event: now\ndata: ")
+    assert event.endswith(b"\n\n")
+    assert all(line.startswith(b"data: ") for line in event.strip().splitlines()[1:])
+    assert "All is well" in said(event.decode())
+    assert visitor.get("/now").status_code == 200
+
+
+def test_too_many_streams_are_refused_and_the_page_asks_by_itself(
+    visit: Visit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(now, "STREAMS_MAX", 0)
+    visitor = visit()
+    assert visitor.get("/events").status_code == 503
+    assert 'hx-trigger="every' in visitor.page("/")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [
+        (None, "never"),
+        (0, "0 s"),
+        (3.14, "3.1 s"),
+        (59, "59 s"),
+        (60, "1 min"),
+        (3700, "1 h 1 min"),
+        (90_000, "1 d 1 h"),
+        (1e6, "11 d"),
+    ],
+)
+def test_ages_are_told_in_one_or_two_units(seconds: float | None, shown: str) -> None:
+    assert pages.age(seconds) == shown
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"), [(None, "–"), (0, "0"), (1234567, "1 234 567"), (0.12345, "0.123"), (1234.5, "1 234")]
+)
+def test_numbers_have_their_thousands_apart(value: float | None, shown: str) -> None:
+    assert pages.number(value) == shown

@@ -1,0 +1,196 @@
+"""Tenants side by side, by what waits of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import pytest
+from sqlalchemy import event, text
+
+from app.clients.answers import Usage
+from app.clients.redis import BACKLOG, RING, stream_key
+from app.domain.budget import State
+from app.domain.policy import Budget, Policy
+from app.services import budget, quota, schedule, tenants, tenants_abreast
+from app.store import database, policies
+from tests.api.caller import Api
+from tests.dashboard.visitor import Visitor, cookie_of, said
+from tests.service import Service
+from workers.schedule import DEFAULT_SCHEDULE
+
+Visit = Callable[..., Visitor]
+
+NUMBERS = text("SELECT tenant, active, dead_letters, budget_tokens FROM tenants_abreast(CAST(:ids AS uuid[]))")
+
+
+def names(found: list[tenants_abreast.Abreast]) -> list[str]:
+    return [one.numbers.name for one in found]
+
+
+def test_who_waits_longest_comes_first(service: Service) -> None:
+    made = {name: tenants.create(name)[0].tenant_id for name in ("a quiet one", "busy", "busier")}
+    service.send(made["busy"], "x", "y")
+    oldest = service.redis.time()[0] * 1000 - 400_000
+    service.redis.xadd(stream_key(made["busier"]), {b"n": b"1"}, id=f"{oldest}-0")
+    for key, value in (("memories", 5), ("bytes", 100)):
+        service.redis.hset(BACKLOG, f"{made['busier']}:{key}", value)
+    service.redis.rpush(RING, str(made["busier"]))
+    found = tenants_abreast.waiting_longest()
+    assert names(found) == ["busier", "busy", "a quiet one"]
+    first, second, third = found
+    assert (first.queue.requests, first.queue.memories, first.queue.size_bytes) == (1, 5, 100)
+    assert first.oldest_seconds == pytest.approx(400, abs=5)
+    assert (second.queue.requests, second.queue.memories) == (1, 2)
+    assert (third.oldest_seconds, third.queue.requests, third.room) == (None, 0, "free")
+
+
+def test_what_waits_after_being_stored_counts_too(service: Service) -> None:
+    quiet, busy = (tenants.create(name)[0].tenant_id for name in ("a", "b"))
+    service.rows("INSERT INTO tenant_work (stage, tenant_id, memory_ids, created_at) VALUES "
+                 "('embed', %s, ARRAY[gen_random_uuid(), gen_random_uuid()], now() - interval '1 hour')",
+                 busy)  # fmt: skip
+    first, second = tenants_abreast.waiting_longest()
+    assert (first.numbers.tenant_id, first.numbers.enriching) == (busy, 2)
+    assert first.oldest_seconds == pytest.approx(3600, abs=5)
+    assert (second.numbers.tenant_id, second.numbers.enriching) == (quiet, 0)
+
+
+@pytest.mark.parametrize(
+    ("requests", "size", "room"), [(10, 900_000, "free"), (2, 1100, "near"), (1, 900_000, "full"), (10, 1024, "full")]
+)
+def test_who_is_refused_is_told(service: Service, requests: int, size: int, room: str) -> None:
+    tenant = service.tenant()
+    service.send(tenant.tenant_id, "x")
+    service.redis.hset(BACKLOG, f"{tenant.tenant_id}:bytes", 1024)
+    service.configure(tenant_backlog_entries=requests, tenant_backlog_bytes=size)
+    [found] = tenants_abreast.waiting_longest()
+    assert found.room == room
+
+
+def test_memories_letters_night_and_budget(service: Service) -> None:
+    tenant = service.tenant(Policy(budget=Budget(tokens=1000)))
+    service.send(tenant.tenant_id, "x", "y")
+    service.post(tenant.tenant_id, b"no JSON")
+    service.work()
+    schedule.tick(DEFAULT_SCHEDULE)
+    schedule.run(tenant.tenant_id, "night", None, "k")
+    budget.spend(tenant.tenant_id, "score", "m", Usage(1, 900, 0, 50))
+    [found] = tenants_abreast.waiting_longest()
+    numbers = found.numbers
+    assert (numbers.active, numbers.archived, numbers.cold, numbers.dead_letters) == (2, 0, 0, 1)
+    assert (numbers.night, numbers.night_failed) == ("queued", 0)
+    assert numbers.spent.tokens == 950
+    assert (numbers.budget_tokens, found.budget) == (1000, State.SOFT)
+    assert numbers.text_bytes == 2
+
+
+@pytest.mark.parametrize(("share", "state"), [(0.3, "below"), (0.7, "near"), (1.2, "over")])
+def test_the_quota_is_what_the_tenants_own_page_says(service: Service, share: float, state: str) -> None:
+    tenant = service.tenant()
+    service.send(tenant.tenant_id, "x", "y")
+    service.work()
+    with database.tenant(tenant.tenant_id) as tx:
+        taken = quota.state(tx, tenant.tenant_id).taken_bytes
+        policies.add(tx, tenant.tenant_id, 2, Policy(quota_bytes=int(taken / share), quota_near=0.5))
+    with database.tenant(tenant.tenant_id) as tx:
+        own = quota.state(tx, tenant.tenant_id)
+    [found] = tenants_abreast.waiting_longest()
+    assert found.quota == own.state == state
+    assert found.numbers.dimensions == own.vector_bytes / 4 > 0
+
+
+def test_the_latest_policy_that_holds_decides(service: Service) -> None:
+    tenant = service.tenant()
+    service.rows(
+        "INSERT INTO policies (tenant_id, version, body, effective_at) VALUES "
+        """(%s, 2, '{"budget": {"tokens": 5}}', now()), """
+        """(%s, 3, '{"budget": {"tokens": 9}}', now() + interval '1 day')""",
+        tenant.tenant_id,
+        tenant.tenant_id,
+    )
+    assert tenants_abreast.waiting_longest()[0].numbers.budget_tokens == 5
+
+
+def test_many_tenants_cost_as_many_questions_as_one(service: Service) -> None:
+    def questions() -> int:
+        seen: list[str] = []
+        engine = database.engine("ebbing_app")
+
+        def note(_connection: object, _cursor: object, statement: str, *_: object) -> None:
+            seen.append(statement)
+
+        event.listen(engine, "before_cursor_execute", note)
+        tenants_abreast.waiting_longest()
+        event.remove(engine, "before_cursor_execute", note)
+        return len(seen)
+
+    service.tenant()
+    one = questions()
+    for _ in range(6):
+        service.send(service.tenant().tenant_id, "x")
+    assert questions() == one <= 5
+
+
+def test_a_name_finds_it_and_no_pattern_does(service: Service) -> None:
+    for name in ("Otter & Sons", "100% otters", "Badger"):
+        tenants.create(name)
+    assert names(tenants_abreast.called("OTTER")) == ["100% otters", "Otter & Sons"]
+    assert names(tenants_abreast.called("%")) == ["100% otters"]
+    assert names(tenants_abreast.called("_")) == []
+
+
+def test_the_page_shows_them_and_leads_to_one(api: Api, visit: Visit) -> None:
+    other, _ = tenants.create("<b>Otter & Sons</b>")
+    api.service.send(other.tenant_id, "SECRET TEXT")
+    admin = visit("admin")
+    html = admin.page("/tenants")
+    assert "<b>Otter" not in html
+    assert "SECRET" not in html
+    assert "<b>Otter & Sons</b>" in said(html.replace("&lt;b&gt;", "&lt;b&gt;"))
+    assert re.search(rf'name="tenant" value="{other.tenant_id}"', html)
+    admin.cookie = cookie_of(admin.send("/tenant", {"tenant": str(other.tenant_id)}))
+    assert "shown" in said(admin.page("/tenants?name=otter"))
+    assert "None." in said(admin.page("/tenants?name=zebra"))
+
+
+def test_a_name_that_turns_the_line_is_told_and_not_done(visit: Visit) -> None:
+    tenants.create("left \u202e right")
+    assert '<bdi class="told">left ⟨U+202E⟩ right</bdi>' in visit("admin").page("/tenants")
+
+
+def test_tenants_are_an_admins_to_see(visit: Visit) -> None:
+    assert visit().get("/tenants").status_code == 403
+    assert "/ops/tenants" not in visit().page("/")
+
+
+# --- The function in the database ---
+
+
+def test_it_leaves_the_transactions_tenant_as_it_was(service: Service) -> None:
+    ours, theirs = (service.tenant().tenant_id for _ in range(2))
+    service.send(theirs, "x")
+    service.work()
+    for transaction, tenant in ((database.shared(), ""), (database.tenant(ours), str(ours))):
+        with transaction as tx:
+            found = {row.tenant: row.active for row in tx.execute(NUMBERS, {"ids": [ours, theirs]})}
+            assert found == {ours: 0, theirs: 1}
+            assert tx.execute(text("SELECT coalesce(current_setting('ebbing.tenant', true), '')")).scalar() == tenant
+            assert tx.execute(text("SELECT count(*) FROM memories")).scalar() == 0
+
+
+def test_it_runs_with_no_rights_of_its_own(service: Service) -> None:
+    found = service.rows(
+        "SELECT prosecdef, proowner::regrole::text, "
+        "ARRAY(SELECT grantee::regrole::text FROM aclexplode(proacl) WHERE grantee <> proowner) "
+        "FROM pg_proc WHERE proname = 'tenants_abreast'"
+    )
+    assert found == [(False, "ebbing_owner", ["ebbing_app"])]
+
+
+def test_it_gives_no_text(service: Service) -> None:
+    types = service.rows(
+        "SELECT DISTINCT format_type(kind, NULL) FROM pg_proc, unnest(proallargtypes) AS kind "
+        "WHERE proname = 'tenants_abreast' ORDER BY 1"
+    )
+    assert types == [("bigint",), ("double precision",), ("uuid",), ("uuid[]",)]

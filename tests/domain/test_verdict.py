@@ -1,0 +1,76 @@
+"""The verdict: what is said of ages, workers and nights, and in which order."""
+
+from __future__ import annotations
+
+import pytest
+
+from app import queues
+from app.domain import verdict
+from app.domain.verdict import Finding
+
+ATTENTION = Finding("attention", "a", "something is odd", "look")
+TROUBLE = Finding("trouble", "b", "something is broken", "mend it")
+
+
+@pytest.mark.parametrize(
+    ("found", "line"),
+    [
+        ([], "All is well"),
+        ([ATTENTION], "1 thing wants a look"),
+        ([ATTENTION, ATTENTION], "2 things want a look"),
+        ([TROUBLE, ATTENTION], "1 thing needs you now"),
+        ([TROUBLE, TROUBLE], "2 things need you now"),
+    ],
+)
+def test_the_line_counts_what_is_worst(found: list[Finding], line: str) -> None:
+    assert verdict.line(found) == line
+
+
+def test_trouble_comes_first() -> None:
+    assert verdict.ranked([ATTENTION, TROUBLE, ATTENTION]) == [TROUBLE, ATTENTION, ATTENTION]
+
+
+def test_every_lane_has_ages_that_matter() -> None:
+    assert queues.LANES.keys() <= verdict.OLD_SECONDS.keys()
+    for lane, (attention, trouble) in verdict.OLD_SECONDS.items():
+        assert not verdict.of_lanes({lane: attention - 1})
+        assert [one.severity for one in verdict.of_lanes({lane: attention})] == ["attention"]
+        assert [one.severity for one in verdict.of_lanes({lane: trouble})] == ["trouble"]
+
+
+def test_a_process_that_is_silent_is_named_with_what_starts_it() -> None:
+    never, long, beat = verdict.of_silence({"ingest": None, "embed": 61.0, "score": 2.0, "beat": 9.0})
+    assert (beat.what, beat.todo) == ("beat wasn't heard of for 9 s: no night begins", "start `ebbing beat`")
+    assert "yet" in never.what
+    assert "61 s" in long.what
+    assert "--lane embed" in long.todo
+
+
+def test_nights_that_failed_are_late_or_were_cut_short() -> None:
+    assert not verdict.of_nights(0, {}, 0)
+    assert not verdict.of_nights(3000, {}, 0)
+    failed, overdue, cut = verdict.of_nights(27 * 3600, {"archive": 2}, 1)
+    assert (failed.severity, overdue.severity, cut.severity) == ("trouble", "trouble", "attention")
+    assert "archive for 2 tenants" in failed.what
+    assert verdict.of_nights(2 * 3600, {}, 0)[0].severity == "attention"
+
+
+@pytest.mark.parametrize(
+    ("count", "days", "severity", "said"),
+    [
+        (1, 6.5, "attention", "a request about a person's data is due in 6.5 days"),
+        (None, 0.5, "trouble", "a request about a person's data is due in 0.5 days"),
+        (3, -2, "trouble", "3 requests about people's data are, the first of them, overdue for 2.0 days"),
+    ],
+)
+def test_requests_that_are_nearly_due(count: int | None, days: float, severity: str, said: str) -> None:
+    found = verdict.of_requests(count, days)
+    assert (found.severity, found.what, found.code) == (severity, said, "privacy_due")
+
+
+def test_what_has_no_room() -> None:
+    assert not verdict.of_room(0.89, {"home": 0.15})
+    full, disk = verdict.of_room(0.93, {"home": 0.08, "cold": 0.5})
+    assert (full.code, disk.code) == ("redis_full", "disk_full")
+    assert "93%" in full.what
+    assert disk.what == "8% of the disk of home is left"

@@ -1,0 +1,233 @@
+"""A person of whom every store has something: a word that came in about them by every way there is."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from uuid import UUID, uuid4
+from zipfile import ZipFile
+
+import pytest
+
+from app.clients.cold_store import cold_store
+from app.domain.jobs import Job
+from app.services import cold, erasures, exports, rate, self_tests
+from app.settings import settings
+from tests.api.caller import Api
+from tests.privacy import traces
+from tests.provider.server import FakeProvider, provider
+from tests.service import Service
+from tests.services import attic
+from tests.services.alike import Alike
+from tests.services.chilled import MASTER_KEY
+from tests.services.grave import UNFINISHED, worked
+
+WORD = "quillwort7f3a"
+SUBJECT = f"{WORD} person"
+BY_MODEL = f"{WORD} said that the {{}} boat lies in the harbour and waits for rain"
+EXTRACTED = f"{WORD} told of the {{}} kite which flies above the meadow behind the mill"
+LONG = f"{WORD} once told me at length what there is to know. " * 30
+
+
+class Everywhere:
+    """A person of whom every store has something, beside another who stays."""
+
+    def __init__(self, api: Api, fake: FakeProvider, folder: Path) -> None:
+        self.api, self.fake, self.folder = api, fake, folder
+        self.service: Service = api.service
+        self.tenant_id = api.tenant.tenant_id
+        self.alike = Alike(self.service, tenant_id=self.tenant_id)
+
+    def about(self, text: str, **more: Any) -> dict[str, Any]:
+        """A memory with the word in every place."""
+        named = {name: f"{WORD} {name}" for name in ("thread", "speaker")}
+        listed = {name: [f"{WORD} {name}"] for name in ("tags", "categories", "entities")}
+        metadata = {f"{WORD} key": f"{WORD} value"}
+        return {"text": text, "subject": SUBJECT, "metadata": metadata, **named, **listed, **more}
+
+    def begin(self) -> None:
+        """Send the word, and see it stored, indexed, embedded, scored and rated."""
+        api = self.api
+        headers = {"idempotency-key": WORD}
+        said = [
+            self.about(f"{WORD} likes mint tea, as Ann Quillwort7f3a said", external_id=f"{WORD} id", salience=0.9),
+            self.about(f"{WORD} again"),
+            self.about(LONG),
+            self.about(f"{WORD} is going to be archived"),
+            self.about(f"{WORD} in a talk", thread="shared talk"),
+            {"text": "Bob answered at once", "subject": "bob", "thread": "shared talk"},
+            {"text": "Bob drinks mint tea too", "subject": "bob"},
+        ]
+        answer = api.post("/v1/memories", json=said, headers=headers)
+        self.ids = [UUID(each) for each in answer.json()["ids"]]
+        self.bobs = self.ids[5:]
+        self.service.work()
+        while rate.rate():
+            pass
+
+    def fill(self) -> None:
+        """Let it come into every store that there is."""
+        self.update()
+        self.use()
+        self.move()
+        self.summarise()
+        self.supersede()
+        self.test()
+        self.export()
+
+    def update(self) -> None:
+        """Another version of a memory, by its external id and by hand."""
+        again = self.about(f"{WORD} likes sage tea", external_id=f"{WORD} id", salience=0.9)
+        self.api.remember(again)
+        self.api.patch(f"/v1/memories/{self.ids[1]}", json={"text": f"{WORD} by hand", "tags": [WORD]})
+        self.service.work()
+
+    def use(self) -> None:
+        """Searches, recalls, uses, links and reviews."""
+        api, ids = self.api, [str(each) for each in self.ids]
+        query = {"query": WORD, "explain": True, "subject": SUBJECT}
+        assert WORD in api.post("/v1/search", json=query).text
+        turn = {"mode": "cmm", "session": f"{WORD} talk", "turn": 1}
+        answer = api.post("/v1/search", json=query | turn | {"query": f"{WORD} likes sage tea"})
+        assert WORD in answer.text, answer.text
+        assert [key for key in self.service.redis.scan_iter() if b"priming" in key], "what the turn has found"
+        assert api.post("/v1/recall", json={"messages": [{"role": "user", "content": WORD}]}).is_success
+        given = {"memories": ids[:2], "session": WORD, "context_tags": [f"{WORD} tags"]}
+        assert api.post("/v1/observations", json=given).is_success
+        for at, to in ((0, 1), (1, 6), (6, 0)):
+            assert api.post("/v1/links", json={"from": ids[at], "to": ids[to], "kind": "caused"}).is_success
+        assert api.post(f"/v1/reviews/{ids[0]}", json={"result": "passed"}).is_success
+        api.get("/v1/memories", params={"subject": SUBJECT, "cursor": WORD})
+        api.get(f"/v1/memories/{WORD}")
+        assert api.get(f"/v1/memories/{ids[0]}/why").is_success
+        self.service.work()
+
+    def summarise(self) -> None:
+        """Two summaries as a night makes them: one by a model, one of the memories' own sentences."""
+        self.sources: list[UUID] = []
+        for topic in BY_MODEL, EXTRACTED:
+            texts = [topic.format(colour) for colour in ("red", "blue", "old", "new", "flat", "green")]
+            more = {name: value for name, value in self.about("").items() if name != "text"}
+            self.sources += self.alike.remember(*texts, **more)
+            if topic == EXTRACTED:
+                self.without_provider()
+            self.alike.again()
+            done = self.alike.run()
+            assert done["summaries"] == 1, (topic, done)
+        self.with_provider()
+        methods = self.service.rows("SELECT method FROM merges WHERE summary_id IS NOT NULL ORDER BY 1")
+        assert methods == [
+            ("extractive",),
+            ("llm",),
+        ]
+
+    def with_provider(self) -> None:
+        """Let models be asked."""
+        self.service.configure(openai_base_url=self.fake.url)
+
+    def without_provider(self) -> None:
+        """Let none be asked any more."""
+        self.service.monkeypatch.delenv("EBBING_OPENAI_BASE_URL")
+        settings.cache_clear()
+
+    def supersede(self) -> None:
+        """One that takes the place of another; and of one that isn't there yet, whose name waits."""
+        names = [f"{WORD} id", f"{WORD} is never sent"]
+        self.service.send(self.tenant_id, self.about(f"{WORD} likes no tea any more", supersedes=names))
+        self.service.work()
+        found = self.service.rows("SELECT status FROM supersessions ORDER BY 1")
+        assert found == [("active",), ("waiting",)]
+
+    def test(self) -> None:
+        """A run of self-tests of all four kinds, with questions by a model."""
+        job = Job(uuid4(), self.tenant_id, self_tests.KIND, {}, {}, None, 0)
+        while not (step := self_tests.step(job)).finished:
+            job = replace(job, state=step.state)
+        [last] = self_tests.page(self.tenant_id, None, 1)
+        assert set(last.results) == {"connection", "application", "coherence", "retrieval_speed"}
+        assert self.service.one("SELECT count(*) FROM self_tests WHERE by_model") > 0
+
+    def export(self) -> None:
+        """Exports of both kinds: fetched, over, and not made yet."""
+        for kind in ("access", "portable", "access", "portable"):
+            asked = {"subject": SUBJECT, "kind": kind, "law": "gdpr", "reason": f"{WORD} asked by mail"}
+            answer = self.api.post("/v1/privacy/exports", json=asked)
+            assert answer.status_code == 202, answer.text
+            export_id = answer.json()["id"]
+            last = kind == "portable" and hasattr(self, "fetched")
+            if last:
+                return
+            self.work()
+            answer = self.api.get(f"/v1/privacy/exports/{export_id}/file")
+            with ZipFile(io.BytesIO(answer.content)) as zipped:
+                assert WORD in "".join(zipped.read(name).decode() for name in zipped.namelist())
+            if kind == "portable":
+                self.fetched = UUID(export_id)
+                over = exports.get(self.tenant_id, self.fetched).expires_at
+                assert exports.carry_on(self.tenant_id, over, {}, 0).counts == {"expired": 2}
+
+    def move(self) -> None:
+        """One of them to the archive, one to cold storage."""
+        cool, archived = self.ids[2], self.ids[3]
+        for each in (cool, archived):
+            attic.fade(self.service, [each], days=200)
+            attic.swept(self.tenant_id)
+            attic.archive_all(self.tenant_id)
+            if each == cool:
+                cold.move(self.tenant_id)
+        assert attic.tiers(self.service, [cool, archived]) == ["cold", "archived"]
+
+    def erase(self, **scope: Any) -> None:
+        """Ask for the erasure of the person unless something else is said, and carry it out."""
+        asked = {"kind": "gdpr", "grace_days": 0, "reason": f"{WORD} asked by mail"} | (scope or {"subject": SUBJECT})
+        answer = self.api.post("/v1/privacy/erasures", json=asked)
+        assert answer.is_success, answer.text
+        self.erasure_id = UUID(answer.json()["erasure_id"])
+        self.work()
+        done = erasures.get(self.tenant_id, self.erasure_id)
+        assert done.status == "verified", self.service.rows("SELECT kind, status, error, log FROM jobs")
+
+    def work(self) -> None:
+        """Carry out every job that is due."""
+        worked(self.service, UNFINISHED)
+
+    def left(self) -> dict[str, list[str]]:
+        """Where the word still is."""
+        found = {
+            "tables": traces.in_tables(self.service, WORD),
+            "redis": traces.in_redis(self.service.redis, WORD),
+            "cold storage": traces.in_cold(self.tenant_id, self.folder, WORD),
+            "answers": [path for path in PATHS if WORD in self.api.get(path).text.lower()],
+        }
+        return {store: places for store, places in found.items() if places}
+
+
+PATHS = (
+    *("/metrics", "/readyz", "/v1/stats", "/v1/usage", "/v1/jobs", "/v1/memories", "/v1/dead-letters"),
+    *("/v1/privacy/erasures", "/v1/privacy/holds", "/v1/privacy/audit", "/v1/reviews", "/v1/schedule", "/v1/policy"),
+    *("/v1/privacy/exports", "/v1/privacy/requests", "/v1/supersessions", "/v1/self-tests", "/v1/consolidation/runs"),
+    *("/v1/consolidation/merges", "/v1/privacy/categories", "/v1/reviews?by=flagged"),
+)
+
+
+@pytest.fixture
+def someone(service: Service, tmp_path: Path) -> Iterator[Everywhere]:
+    """Who is stored and in the indexes, and nowhere else."""
+    with provider() as fake:
+        service.configure(openai_base_url=fake.url, summary_model="summer", llm_concurrency=1)
+        service.configure(cold_url=tmp_path.as_uri(), master_key=MASTER_KEY)
+        cold_store.cache_clear()
+        with Api(service) as api:
+            made = Everywhere(api, fake, tmp_path)
+            made.begin()
+            yield made
+        cold_store.cache_clear()
+
+
+@pytest.fixture
+def everywhere(someone: Everywhere) -> Everywhere:
+    someone.fill()
+    return someone

@@ -1,0 +1,343 @@
+"""An older dump comes back, and with it somebody who had asked to be erased: they are hidden again, with their dates.
+
+The commands are those of ops/runbook.md, run as they stand there.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+from uuid import UUID
+
+import psycopg
+import pytest
+from typer.testing import CliRunner
+
+from app.cli import app
+from app.domain.hold import HoldFilter, Meant
+from app.services import erasing, erasures, holds, ledger, memories, privacy_requests, replays
+from app.services.erasures import Asked
+from app.settings import settings
+from app.store import database, migrate
+from app.store import holds as held
+from app.store.erasures import Erasure
+from tests.api.caller import Api
+from tests.privacy import traces
+from tests.privacy.drill import Drill, drill
+from tests.service import Service
+from tests.services.grave import erased, worked
+
+__all__ = ["drill"]
+
+HIDING = "SELECT job_id FROM jobs WHERE status IN ('queued', 'running') AND kind = 'hide'"
+SHOWN = "SELECT DISTINCT subject FROM memories WHERE subject IS NOT NULL AND deleted_at IS NULL ORDER BY 1"
+LOG = "SELECT to_jsonb(log) FROM privacy_requests AS log ORDER BY request_id"
+MARKS = "SELECT mark.requests, known.seq FROM ledger_mark AS mark, ebbing_keys.request_mark AS known"
+
+
+def ask(drill: Drill, law: Any = "gdpr", grace_days: int | None = 7, **scope: Any) -> Erasure:
+    return erasures.request(drill.tenant_id, Asked(Meant(**scope), law, grace_days, "Ann's letter"), "key")
+
+
+def shown(service: Service) -> list[str]:
+    return [name for (name,) in service.rows(SHOWN)]
+
+
+def kept(service: Service) -> list[UUID]:
+    found = service.rows("SELECT erasure_id FROM ebbing_keys.erasure_requests ORDER BY seq")
+    return [erasure_id for (erasure_id,) in found]
+
+
+def in_keys(service: Service, word: str) -> list[str]:
+    return [place for place in traces.in_tables(service, word) if "erasure_requests" in place]
+
+
+def restore(drill: Drill) -> None:
+    """Restore the older data beside the newest keys."""
+    drill.dump_keys()
+    drill.restore()
+
+
+@pytest.mark.acceptance(12)
+def test_who_had_asked_to_be_erased_is_hidden_again_and_erased_in_time(drill: Drill) -> None:
+    drill.dump()
+    asked = ask(drill, subject="ann")
+    log = drill.service.rows(LOG)
+    restore(drill)
+    assert shown(drill.service) == ["ann", "bob"]
+    assert drill.unwell()["erasures"].startswith("erasures to replay: 0, requests and cancellations of them: 1")
+    with Api(drill.service) as api:
+        assert api.get("/readyz", key=None).status_code == 503
+        assert api.get("/v1/memories", key="any").status_code == 503
+    [expected] = replays.due()
+    assert (expected.erasure_id, expected.memories, expected.outcome) == (asked.erasure_id, 2, "asked")
+    assert shown(drill.service) == ["ann", "bob"], "a dry run changes nothing"
+
+    [done] = replays.replay()
+
+    assert (done.erasure_id, done.memories, done.outcome) == (asked.erasure_id, 2, "hidden")
+    assert drill.unwell() == {}
+    assert shown(drill.service) == ["bob"]
+    assert erasures.get(drill.tenant_id, asked.erasure_id) == asked
+    assert drill.service.rows(LOG) == log
+    ends = "SELECT not_before FROM jobs WHERE kind = 'erase'"
+    assert drill.service.rows(ends) == [(asked.erase_after,)]
+    worked(drill.service, HIDING)
+    assert drill.people() == ["ann", "bob"], "its grace isn't over"
+    drill.work()
+    assert drill.people() == ["bob"]
+    assert traces.in_tables(drill.service, "wroclaw") == []
+    [answered] = privacy_requests.page(drill.tenant_id, None, 10, is_open=False)
+    assert answered.answer == "done"
+    assert kept(drill.service) == []
+
+
+def test_one_whose_grace_is_over_by_then_is_carried_out_at_once(drill: Drill) -> None:
+    drill.dump()
+    asked = ask(drill, subject="ann")
+    drill.service.rows("UPDATE erasures SET erase_after = requested_at WHERE erasure_id = %s", asked.erasure_id)
+    restore(drill)
+    list(replays.replay())
+    assert erasures.get(drill.tenant_id, asked.erasure_id).erase_after == asked.requested_at
+    assert drill.service.one("SELECT not_before < now() FROM jobs WHERE kind = 'erase'")
+    drill.work()
+    assert drill.people() == ["bob"]
+
+
+def test_a_request_of_every_form_comes_back_as_it_was(drill: Drill) -> None:
+    moment = drill.service.one("SELECT now() - interval '1 day'")
+    drill.dump()
+    given: list[dict[str, Any]] = [
+        {"subject": "ann\nb", "tags": ["x", "ÿ"], "kinds": ["fact"], "after": moment},
+        {"thread": "talk", "categories": ["pii"], "before": moment},
+        {"memory_ids": [drill.cold_id, UUID(int=1)]},
+    ]
+    assert {name for scope in given for name in scope} == {*HoldFilter.__struct_fields__, "memory_ids", "subject"}
+    laws = ("gdpr", 0), ("ccpa", 3), ("user", None)
+    asked = [ask(drill, *law, **scope) for law, scope in zip(laws, given, strict=True)]
+    restore(drill)
+    assert [one.outcome for one in replays.replay()] == ["hidden"] * 3
+    for each in asked:
+        assert erasures.get(drill.tenant_id, each.erasure_id) == each
+
+
+def test_deletions_of_memories_are_hidden_again_and_a_night_erases_them(drill: Drill) -> None:
+    ids = [memory_id for (memory_id,) in drill.service.rows("SELECT memory_id FROM memories WHERE subject = 'ann'")]
+    drill.dump()
+    for memory_id in ids:
+        memories.delete(drill.tenant_id, memory_id, "key")
+    before = erasures.page(drill.tenant_id, None, None, 10)
+    restore(drill)
+    assert [one.outcome for one in replays.replay()] == ["hidden", "hidden"]
+    assert shown(drill.service) == ["bob"]
+    assert erasures.page(drill.tenant_id, None, None, 10) == before
+    assert drill.service.rows(LOG) == []
+    assert drill.service.rows("SELECT FROM jobs WHERE kind = 'erase'") == []
+    worked(drill.service, HIDING)
+    erased(drill.tenant_id)
+    assert drill.people() == ["bob"]
+    assert kept(drill.service) == []
+
+
+def test_replaying_twice_and_what_the_data_knows_change_nothing(drill: Drill) -> None:
+    known = ask(drill, subject="bob")
+    drill.dump()
+    asked = ask(drill, subject="ann")
+    restore(drill)
+    assert [one.erasure_id for one in replays.replay()] == [asked.erasure_id]
+    audited = drill.service.one("SELECT count(*) FROM audit")
+    drill.service.rows("UPDATE ledger_mark SET requests = 0")  # as if it had been broken off at the very end
+    assert "erasures" in drill.unwell()
+    assert list(replays.replay()) == []
+    assert drill.unwell() == {}
+    assert drill.service.one("SELECT count(*) FROM audit") == audited
+    assert kept(drill.service) == [known.erasure_id, asked.erasure_id]
+    assert drill.service.rows(MARKS) == [(2, 2)]
+
+
+def test_a_replay_that_was_broken_off_goes_on(drill: Drill, monkeypatch: pytest.MonkeyPatch) -> None:
+    drill.dump()
+    asked = [ask(drill, subject="ann"), ask(drill, subject="bob")]
+    restore(drill)
+
+    def fail(name: str, _about: str = "") -> None:
+        if name == "replay.asked" and shown(drill.service) == ["bob"]:
+            raise InterruptedError
+
+    with monkeypatch.context() as patched:
+        patched.setattr("app.failpoints.reach", fail)
+        with pytest.raises(InterruptedError):
+            list(replays.replay())
+    assert "erasures" in drill.unwell()
+    assert [one.erasure_id for one in replays.replay()] == [asked[1].erasure_id]
+    assert shown(drill.service) == []
+    assert drill.unwell() == {}
+
+
+def test_what_is_cancelled_leaves_nothing_beside_the_keys(drill: Drill) -> None:
+    drill.dump()
+    asked = ask(drill, subject="ann", thread="quillwort")
+    assert in_keys(drill.service, "quillwort") != []
+    erasures.cancel(drill.tenant_id, asked.erasure_id, "key")
+    assert in_keys(drill.service, "quillwort") == []
+    restore(drill)
+    assert list(replays.replay()) == []
+    assert shown(drill.service) == ["ann", "bob"]
+    assert drill.unwell() == {}
+
+
+def test_what_was_cancelled_since_stays_hidden_and_can_be_cancelled_again(drill: Drill) -> None:
+    asked = ask(drill, subject="ann")
+    drill.dump()
+    erasures.cancel(drill.tenant_id, asked.erasure_id, "key")
+    restore(drill)
+    assert drill.unwell()["erasures"].startswith("erasures to replay: 0, requests and cancellations of them: 1")
+    assert [(one.erasure_id, one.memories, one.outcome) for one in replays.due()] == [(asked.erasure_id, 2, "open")]
+    assert [(one.erasure_id, one.memories, one.outcome) for one in replays.replay()] == [(asked.erasure_id, 2, "open")]
+    assert drill.unwell() == {}
+    assert shown(drill.service) == ["bob"]
+    assert kept(drill.service) == [asked.erasure_id], "another restore finds it too"
+    erasures.cancel(drill.tenant_id, asked.erasure_id, "key")
+    assert shown(drill.service) == ["ann", "bob"]
+    assert kept(drill.service) == []
+    assert drill.unwell() == {}
+
+
+def test_what_has_begun_is_in_the_ledger_alone(drill: Drill) -> None:
+    drill.dump()
+    asked = ask(drill, subject="ann", grace_days=0)
+    erasing._cut(drill.tenant_id, asked.erasure_id)
+    assert kept(drill.service) == [asked.erasure_id], "the ledger hasn't it yet"
+    drill.dump_keys()
+    keys = (drill.folder / "keys.dump").read_bytes()
+    drill.work()
+    assert kept(drill.service) == []
+    assert in_keys(drill.service, "ann") == []
+    restore(drill)
+    assert [one.outcome for one in replays.replay()] == ["erased"]
+    assert drill.people() == ["bob"]
+
+    (drill.folder / "keys.dump").write_bytes(keys)
+    drill.restore()
+    assert [one.outcome for one in replays.replay()] == ["hidden"]
+    assert erasures.get(drill.tenant_id, asked.erasure_id).status == "grace"
+    drill.work()
+    assert drill.people() == ["bob"]
+
+
+def test_deletions_carried_out_together_leave_nothing_beside_the_keys(drill: Drill) -> None:
+    ids = drill.service.send(drill.tenant_id, "one", "two", "three")
+    drill.service.work()
+    for memory_id in ids:
+        memories.delete(drill.tenant_id, memory_id, "key")
+    assert len(kept(drill.service)) == 3
+    erased(drill.tenant_id)
+    assert drill.service.one("SELECT count(*) FROM erasures WHERE status = 'verified'") == 3
+    assert kept(drill.service) == []
+    assert drill.unwell() == {}
+
+
+def test_with_a_hold_of_the_copy_it_is_hidden_all_the_same(drill: Drill) -> None:
+    holds.place(drill.tenant_id, Meant(memory_ids=[drill.cold_id]), "court", "key")
+    drill.dump()
+    asked = ask(drill, subject="ann")
+    restore(drill)
+    list(replays.replay())
+    assert shown(drill.service) == ["bob"]
+    drill.work()
+    assert erasures.get(drill.tenant_id, asked.erasure_id).status == "held"
+    assert kept(drill.service) == []
+
+
+def test_a_tenant_made_after_the_copy_is_left_out(drill: Drill) -> None:
+    drill.dump()
+    other = drill.service.tenant().tenant_id
+    erasures.request(other, Asked(Meant(subject="ann"), "gdpr", 7), "key")
+    restore(drill)
+    assert list(replays.replay()) == []
+    assert drill.unwell() == {}
+    assert shown(drill.service) == ["ann", "bob"]
+
+
+def test_an_older_key_store_gets_what_is_open_and_loses_what_is_over(drill: Drill) -> None:
+    over = ask(drill, subject="bob")
+    drill.dump()
+    older = (drill.folder / "keys.dump").read_bytes()
+    drill.work()
+    asked = ask(drill, subject="ann")
+    drill.dump()
+    (drill.folder / "keys.dump").write_bytes(older)
+    drill.restore()
+    assert kept(drill.service) == [over.erasure_id]
+    assert "the key store is older than the data" in drill.unwell()["erasures"]
+    ledger.accept_key_store()
+    assert drill.unwell() == {}
+    assert kept(drill.service) == [asked.erasure_id]
+
+
+def test_a_request_that_hides_for_long_holds_up_no_other_tenant(drill: Drill) -> None:
+    """The mark, which all share, is locked at the commit and not before."""
+    other = drill.service.tenant().tenant_id
+    with database.tenant(drill.tenant_id) as tx:
+        held.share(tx, drill.tenant_id)
+        erasures.delete(tx, drill.tenant_id, drill.cold_id, "key")
+        erasures.request(other, Asked(Meant(subject="orla"), "gdpr", 7), "key")
+        assert drill.service.rows(MARKS) == [(1, 1)]
+    assert drill.service.rows(MARKS) == [(2, 2)]
+
+
+def test_the_command_lists_and_enters_requests(drill: Drill) -> None:
+    drill.dump()
+    ask(drill, subject="ann")
+    restore(drill)
+    settings.cache_clear()
+    listed = CliRunner().invoke(app, ["privacy", "replay", "--dry-run", "--json"])
+    assert json.loads(listed.stdout)["replayed"][0]["outcome"] == "asked", listed.output
+    done = CliRunner().invoke(app, ["migrate"])
+    assert "erasures replayed: 1" in done.stderr, done.output
+    assert shown(drill.service) == ["bob"]
+    assert "nothing to replay" in CliRunner().invoke(app, ["privacy", "replay"]).stdout
+
+
+def test_what_was_open_when_the_schema_changed_is_kept(drill: Drill) -> None:
+    asked = [ask(drill, subject="ann"), ask(drill, subject="bob")]
+    over = ask(drill, subject="orla")
+    erasures.cancel(drill.tenant_id, over.erasure_id, "key")
+    found = "SELECT erasure_id, asked, logged FROM ebbing_keys.erasure_requests ORDER BY erasure_id"
+    before = drill.service.rows(found)
+    drill.dump()
+    drill.restore()
+    url = drill.service.database_url
+    migrate.downgrade(url, "0023")
+    migrate.upgrade(url)
+    assert drill.service.rows(found) == before
+    assert {each for each, *_ in before} == {one.erasure_id for one in asked}
+    assert drill.service.rows(MARKS) == [(2, 2)]
+    assert drill.unwell() == {}
+
+
+def test_a_copy_of_before_the_change_of_the_schema_is_brought_up_to_date(drill: Drill) -> None:
+    """Its keys are of after it."""
+    known = ask(drill, subject="bob")
+    drill.dump()
+    asked = ask(drill, subject="ann")
+    restore(drill)
+    with psycopg.connect(drill.service.database_url, autocommit=True) as owner:
+        owner.execute("DROP TRIGGER request_is_kept ON erasures")
+        owner.execute("DROP FUNCTION keep_erasure_request")
+        owner.execute("ALTER TABLE ledger_mark DROP COLUMN requests")
+        owner.execute("UPDATE alembic_version SET version_num = '0023'")
+    done = CliRunner().invoke(app, ["migrate"])
+    assert "erasures replayed: 1" in done.stderr, done.output
+    assert shown(drill.service) == []
+    assert kept(drill.service) == [known.erasure_id, asked.erasure_id]
+    assert drill.unwell() == {}
+
+
+def test_a_tenant_sees_no_request_of_another(drill: Drill) -> None:
+    ask(drill, subject="ann")
+    other = drill.service.tenant().tenant_id
+    for tenant_id, many in ((drill.tenant_id, 1), (other, 0)):
+        with database.tenant(tenant_id) as tx:
+            found = tx.exec_driver_sql("SELECT asked FROM ebbing_keys.erasure_requests").all()
+        assert len(found) == many

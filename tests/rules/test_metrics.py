@@ -1,0 +1,23 @@
+"""Lists of labels are those of what they name."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+from app import metrics
+from app.queues import LANES
+from app.services.budget import Purpose
+from app.services.jobs import KINDS, _lane
+from app.services.steps import STEPS
+
+
+def test_jobs_are_the_kinds_and_the_steps_of_nights() -> None:
+    assert set(metrics.JOBS) == {*KINDS, *STEPS}
+
+
+def test_each_kind_of_job_counts_in_a_lane_that_has_jobs() -> None:
+    assert {_lane(kind) for kind in KINDS} == set(metrics.JOB_LANES) <= set(LANES)
+
+
+def test_purposes_are_those_that_are_paid_for() -> None:
+    assert set(metrics.LLM_PURPOSES) == set(get_args(Purpose))

@@ -1,0 +1,94 @@
+"""The runbook has a heading for every alert and every reason of a dead letter, and none for what isn't there."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from app.clients.resilience import ProviderFailed, Reason, Verdict
+from app.services.enrichment import KILLED
+from tests import documents
+
+ROOT = Path(__file__).resolve().parents[2]
+TEXT = (ROOT / "ops" / "runbook.md").read_text()
+ALERTS = ROOT / "ops" / "prometheus" / "alerts.yml"
+# Who writes dead letters; somebody else's reasons would have to be added below.
+WRITERS = {"dead_letters.py", "enrichment.py", "ingest.py", "rate.py", "reembed.py"}
+
+
+def headings(part: str) -> list[str]:
+    """The headings below one of the page's parts."""
+    [found] = re.findall(rf"^## {part}\n(.*?)(?=^## |\Z)", TEXT, flags=re.MULTILINE | re.DOTALL)
+    return re.findall(r"^### (.*)$", found, flags=re.MULTILINE)
+
+
+def phrases() -> Iterator[str]:
+    """Fixed reasons in the code: what is raised of malformed entries, and what is bound to the name `reason`."""
+    for path in [ROOT / "app" / "domain" / "envelope.py", *(ROOT / "app" / "services").glob("*.py")]:
+        if path.name not in {*WRITERS, "envelope.py"}:
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            match node:
+                case ast.Call(func=ast.Name("Malformed"), args=[ast.Constant(str(phrase))]):
+                    yield phrase
+                case ast.Assign(targets=[ast.Name("reason")], value=ast.Constant(str(phrase))):
+                    yield phrase
+
+
+def test_each_reason_of_a_dead_letter_has_a_heading() -> None:
+    by_models = {each.value for each in Reason if ProviderFailed(each).treatment.verdict is Verdict.DEAD_LETTER}
+    of_bodies = {"Unreadable", "Invalid"}  # by the names of the errors, when an entry is read
+    expected = {KILLED, *phrases(), *by_models, *of_bodies}
+    assert len(expected) == 9
+    assert {each.strip("`") for each in headings("Dead letters") if each.startswith("`")} == expected
+    assert "The name of an error" in headings("Dead letters")
+
+
+def test_nobody_else_writes_dead_letters() -> None:
+    writing = {
+        path.name
+        for path in (ROOT / "app").rglob("*.py")
+        if re.search(r"dead_letters\.add\(|INSERT INTO dead_letters", path.read_text())
+    }
+    assert writing == WRITERS
+
+
+def test_each_alert_has_a_heading() -> None:
+    told = dict(re.findall(r"^\| \[(Ebbing\w+)\]\(#([\w-]+)\)", TEXT, flags=re.MULTILINE))
+    assert [each.lower().replace(" ", "-") for each in headings("Alerts")] == list(told.values())
+    assert len(told) == 5
+    if ALERTS.exists():
+        groups = yaml.safe_load(ALERTS.read_text())["groups"]
+        rules = [rule for group in groups for rule in group["rules"] if "alert" in rule]
+        assert {rule["alert"] for rule in rules} == set(told)
+        for rule in rules:
+            assert rule["annotations"]["runbook"] == f"ops/runbook.md#{told[rule['alert']]}"
+
+
+def test_links_within_the_page_lead_somewhere() -> None:
+    anchors = {
+        re.sub(r"[^\w\- ]", "", heading).strip().lower().replace(" ", "-") for heading in documents.sections(TEXT)
+    }
+    links = re.findall(r"\]\(#([^)]+)\)", TEXT)
+    assert links
+    assert [link for link in links if link not in anchors] == []
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        "README.md",
+        "SECURITY.md",
+        "CONTRIBUTING.md",
+        *(f"ops/{name}.md" for name in ("runbook", "deployment", "compared")),
+    ],
+)
+def test_links_to_files_lead_to_one(page: str) -> None:
+    path = ROOT / page
+    links = re.findall(r"\]\((?!https?:|#)([^)#]+)", path.read_text())
+    assert [link for link in links if not (path.parent / link).exists()] == []

@@ -1,0 +1,43 @@
+"""Bringing a database to this version's schema, and leaving a newer one's as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+from typer.testing import CliRunner
+
+from app.cli import app
+from app.errors import Misconfigured
+from app.services import schema
+from app.settings import settings
+from app.store import database, inspection
+
+
+@pytest.fixture
+def migrated(database_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """URL of a database of this version, which the settings name."""
+    monkeypatch.delenv("EBBING_REDIS_URL", raising=False)
+    monkeypatch.setenv("EBBING_DATABASE_URL", database_url)
+    settings.cache_clear()
+    database.close()
+    yield database_url
+    database.close()
+    settings.cache_clear()
+
+
+def test_what_is_there_already_stays(migrated: str) -> None:
+    assert schema.upgrade() == (schema.newest(), schema.newest())
+    assert CliRunner().invoke(app, ["migrate"]).stdout == f"schema: {schema.newest()} → {schema.newest()}\n"
+
+
+def test_the_schema_of_the_next_version_stays_so_that_this_one_is_a_way_back(migrated: str) -> None:
+    with psycopg.connect(migrated, autocommit=True) as owner:
+        owner.execute("UPDATE alembic_version SET version_num = '9999'")
+    assert schema.upgrade() == ("9999", "9999")
+    assert inspection.revision(migrated) == "9999"
+    told = CliRunner().invoke(app, ["migrate"])
+    assert (told.exit_code, told.stdout) == (0, "schema: 9999, of a version after this one, which works on it\n")
+    with pytest.raises(Misconfigured, match="9999"):
+        schema.upgrade(schema.newest())

@@ -1,0 +1,90 @@
+"""A page of the browser: logged in, and with an ear for everything that it complains of."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+PICTURES: Final = Path(".cache/pages")
+_LISTENS: Final = """
+document.addEventListener("securitypolicyviolation", function (event) {
+  console.error("policy: " + event.violatedDirective + " " + event.blockedURI);
+});
+"""
+
+
+class Look:
+    """Somebody with a browser and a key of every scope."""
+
+    def __init__(self, household: Any, browser: Any, theme: str, width: int) -> None:
+        """Log in."""
+        self.url = f"{household.url}/ops"
+        self._name = f"{theme}-{width}"
+        self._context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=theme)
+        self._context.add_init_script(_LISTENS)
+        self.page = self._context.new_page()
+        self.complaints: list[str] = []
+        self.page.on("console", self._hear)
+        self.page.on("pageerror", lambda error: self.complaints.append(f"error: {error}"))
+        self.page.on("dialog", self._stop)
+        self.page.goto(f"{self.url}/log-in")
+        self.page.get_by_label("API key").fill((household.home / "api-key").read_text().strip())
+        self.page.get_by_role("button", name="Log in").click()
+        self.page.wait_for_url(f"{self.url}/")
+
+    def _hear(self, message: Any) -> None:
+        if message.type == "error":
+            self.complaints.append(f"{self.page.url}: {message.text}")
+
+    def _stop(self, dialog: Any) -> None:
+        self.complaints.append("a script has run")
+        dialog.dismiss()
+
+    def go(self, path: str) -> None:
+        """To a page, by its path below /ops."""
+        self.page.goto(f"{self.url}{path}")
+        self.page.wait_for_load_state("load")
+        self.page.wait_for_timeout(150)
+
+    def menu(self) -> list[str]:
+        """Paths of the pages in the menu, below /ops."""
+        return self._paths("nav a")
+
+    def links(self) -> list[str]:
+        """Paths of all pages that this one leads to, below /ops, files left out."""
+        return [path for path in self._paths("main a") if "/static/" not in path and "/file" not in path]
+
+    def _paths(self, selector: str) -> list[str]:
+        found = self.page.eval_on_selector_all(selector, "each => each.map(one => one.href)")
+        own = [urlsplit(one) for one in found if one.startswith(self.url)]
+        paths = [one.path.removeprefix("/ops") + (f"?{one.query}" if one.query else "") for one in own]
+        return list(dict.fromkeys(path or "/" for path in paths))
+
+    def picture(self, name: str) -> Path:
+        """Take one of the whole page."""
+        PICTURES.mkdir(parents=True, exist_ok=True)
+        place = PICTURES / f"{re.sub(r'[^a-z]+', '-', name).strip('-') or 'now'}-{self._name}.png"
+        self.page.screenshot(path=place, full_page=True)
+        return place
+
+    def too_wide(self) -> int:
+        """How many pixels the page is wider than the screen."""
+        width: int = self.page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+        return width
+
+    def barriers(self) -> list[str]:
+        """What axe-core finds on the page."""
+        from axe_playwright_python.sync_playwright import Axe  # noqa: PLC0415 - only there after `make test-ui`
+
+        found = Axe().run(self.page).response["violations"]
+        return [f"{one['id']}: {node['target']} {node['failureSummary']}" for one in found for node in one["nodes"]]
+
+    def says(self, words: str, seconds: float = 10) -> None:
+        """Wait until the page shows these words."""
+        self.page.get_by_text(words).first.wait_for(timeout=seconds * 1000)
+
+    def close(self) -> None:
+        """Close it."""
+        self._context.close()
