@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -35,7 +35,7 @@ from app.store import (
     words,
     work,
 )
-from app.store.erasures import Erasure, Matching
+from app.store.erasures import Erasure, Hidden, Matching
 from app.store.tenant_counts import Counts
 from app.store.work import NIL
 
@@ -114,9 +114,9 @@ def enter(
     hidden_now, counts = hide(tx, tenant_id, new.erasure_id, new.scope)
     hidden_supersessions.hide(tx, tenant_id, new.erasure_id, hidden.all_of(tx, tenant_id, new.erasure_id))
     new = replace(new, hidden=hidden_now)
-    parameters = {"erasure_id": str(new.erasure_id)}
-    jobs.add(tx, uuid4(), tenant_id, HIDE, parameters, lone=False)
+    _take_out_later(tx, tenant_id, new.erasure_id)
     if logged is not None:
+        parameters = {"erasure_id": str(new.erasure_id)}
         jobs.add(tx, uuid4(), tenant_id, ERASE, parameters, lone=False, not_before=new.erase_after)
         privacy_requests.add(tx, tenant_id, logged)
     count(tx, tenant_id, counts)
@@ -208,9 +208,7 @@ def hide(tx: database.Transaction, tenant_id: UUID, erasure_id: UUID, scope: Mea
         How many memories are hidden by this, summaries included; and what they take from the tenant's numbers.
     """
     found = erasures.hide(tx, tenant_id, erasure_id, scope)
-    made_of = merges.summaries_of(tx, tenant_id, found.ids)
-    summaries = erasures.hide(tx, tenant_id, erasure_id, Meant(memory_ids=made_of))
-    rederiving.source_changed(tx, tenant_id, found.ids)
+    summaries = _hide_summaries(tx, tenant_id, erasure_id, found.ids)
     gone = tenant_counts.NONE.less(found.counts).less(summaries.counts)
     return len(found.ids) + len(summaries.ids), gone
 
@@ -298,7 +296,7 @@ def cancel(tenant_id: UUID, erasure_id: UUID, cancelled_by: str) -> Erasure:
         erasures.set_fields(tx, tenant_id, erasure_id, **fields)
         back = erasures.show_again(tx, tenant_id, erasure_id)
         chains.back(tx, tenant_id, erasure_id)
-        gone = _hide_again(tx, tenant_id, back.ids)
+        _, gone = _hide_again(tx, tenant_id, back.ids, also_by_id=True)
         active = hidden.active_among(tx, tenant_id, back.ids)
         hidden.put_back_vectors(tx, tenant_id, active)
         work.add(tx, [work.INDEX, work.EMBED], tenant_id, active)
@@ -321,28 +319,36 @@ def cancel(tenant_id: UUID, erasure_id: UUID, cancelled_by: str) -> Erasure:
     return replace(there, status="cancelled", cancelled_at=now, scope=_NOTHING, reason=None)
 
 
-def hide_edited(tx: database.Transaction, tenant_id: UUID, memory_ids: Sequence[UUID]) -> None:
-    """Hide edited memories that open erasures are of by now; the transaction shares the lock and has locked them."""
-    found, gone = hidden.by_open(tx, tenant_id, memory_ids, also_by_id=False)
+def hide_met(tx: database.Transaction, tenant_id: UUID, memory_ids: Sequence[UUID]) -> None:
+    """Hide new or changed memories that meet open erasures, and their summaries.
+
+    The transaction shares the erasures' lock, and has locked the memories.
+    """
+    found, gone = _hide_again(tx, tenant_id, memory_ids, also_by_id=False)
     if found:
-        rederiving.source_changed(tx, tenant_id, list(memory_ids))
-        _take_out_later(tx, tenant_id, found)
         count(tx, tenant_id, tenant_counts.NONE.less(gone))
 
 
-def _hide_again(tx: database.Transaction, tenant_id: UUID, memory_ids: Sequence[UUID]) -> Counts:
-    """Hide what has come back and other open erasures are of, with its summaries. Returns what these come to."""
-    found, gone = hidden.by_open(tx, tenant_id, memory_ids, also_by_id=True)
+def _hide_again(
+    tx: database.Transaction, tenant_id: UUID, memory_ids: Sequence[UUID], *, also_by_id: bool
+) -> tuple[bool, Counts]:
+    """Hide those that meet open erasures. Returns whether there are any, and what they and their summaries come to."""
+    found, gone = hidden.by_open(tx, tenant_id, memory_ids, also_by_id=also_by_id)
     for erasure_id, ids in found.items():
-        made_of = merges.summaries_of(tx, tenant_id, ids)
-        summaries = erasures.hide(tx, tenant_id, erasure_id, Meant(memory_ids=made_of))
+        summaries = _hide_summaries(tx, tenant_id, erasure_id, ids)
         hidden_supersessions.hide(tx, tenant_id, erasure_id, summaries.ids)
-        rederiving.source_changed(tx, tenant_id, ids)
         gone = gone.plus(summaries.counts)
-    _take_out_later(tx, tenant_id, found)
-    return gone
+        _take_out_later(tx, tenant_id, erasure_id)
+    return bool(found), gone
 
 
-def _take_out_later(tx: database.Transaction, tenant_id: UUID, erasure_ids: Iterable[UUID]) -> None:
-    for erasure_id in erasure_ids:
-        jobs.add(tx, uuid4(), tenant_id, HIDE, {"erasure_id": str(erasure_id)}, lone=False)
+def _hide_summaries(tx: database.Transaction, tenant_id: UUID, erasure_id: UUID, sources: list[UUID]) -> Hidden:
+    """Hide the summaries that were made of these, until they are made again of what remains."""
+    made_of = merges.summaries_of(tx, tenant_id, sources)
+    summaries = erasures.hide(tx, tenant_id, erasure_id, Meant(memory_ids=made_of))
+    rederiving.source_changed(tx, tenant_id, sources)
+    return summaries
+
+
+def _take_out_later(tx: database.Transaction, tenant_id: UUID, erasure_id: UUID) -> None:
+    jobs.add(tx, uuid4(), tenant_id, HIDE, {"erasure_id": str(erasure_id)}, lone=False)

@@ -22,13 +22,13 @@ from app.domain.memory import Kind
 from app.domain.privacy.arriving import is_buried
 from app.errors import Misconfigured
 from app.services import audit, cold_restore, personal, rederiving, restores, spaces, strengths, supersede
+from app.services import erasures as erasing
 from app.store import (
     arrivals,
     cold,
     database,
     embeddings,
     erasures,
-    hidden,
     holds,
     memories,
     policies,
@@ -119,9 +119,9 @@ def store(tenant_id: UUID, careful: Sequence[Arrival]) -> int:
         rederiving.source_changed(tx, tenant_id, updated)
         work.add(tx, [work.SCORE], tenant_id, list(written.changed))
         work.add(tx, [work.EMBED], tenant_id, list({*new, *reworded, *later} - embedded))
-        hidden.by_open(tx, tenant_id, list(written.changed), also_by_id=False)
         tenant_counts.add(tx, tenant_id, tenant_counts.of(tx, tenant_id, list({*known, *new})).less(before))
         tier_moves.add(tx, tenant_id, {("restored", "edit"): len(thawed) + len(back)})
+        erasing.hide_met(tx, tenant_id, list(written.changed))
         supersede.enter(tx, tenant_id, superseded, "caller")
         if thawed or back:
             audit.enter(tx, tenant_id, "memories_restored", ids=[*thawed, *back])

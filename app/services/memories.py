@@ -134,7 +134,7 @@ def edit(tenant_id: UUID, memory_id: UUID, patch: MemoryPatch) -> Stored:
             tenant_counts.add(tx, tenant_id, tenant_counts.of(tx, tenant_id, [stored_id]).less(before))
         moves.note_restored(tx, tenant_id, restored, "archived", rule="edit")
         edited = memories.get(tx, tenant_id, stored_id)
-        erasing.hide_edited(tx, tenant_id, [stored_id] if changes else [])
+        erasing.hide_met(tx, tenant_id, [stored_id] if changes else [])
     if again or restored:
         queues.nudge(queues.EMBED_MEMORIES)
     if edited is None:

@@ -30,7 +30,7 @@ def by_open(
         What is hidden by this, by the erasure; and what it comes to in the tenant's numbers.
     """
     found, gone = {}, tenant_counts.NONE
-    for each in _open(tx, tenant_id, memory_ids if also_by_id else []):
+    for each in _open(tx, tenant_id, memory_ids if also_by_id else []) if memory_ids else ():
         hidden_now = erasures.hide(tx, tenant_id, each.erasure_id, each.scope, memory_ids, each.cut)
         if hidden_now.ids:
             hidden_supersessions.hide(tx, tenant_id, each.erasure_id, hidden_now.ids)

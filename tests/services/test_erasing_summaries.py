@@ -11,7 +11,7 @@ from app.domain.hold import Meant
 from app.domain.jobs import Job
 from app.domain.memory import MemoryPatch
 from app.errors import NotFound
-from app.services import erasing, erasures, holds, memories, supersede
+from app.services import counts, erasing, erasures, holds, memories, supersede
 from app.services.erasures import ERASE, Asked
 from tests.service import Service
 from tests.services.alike import LIKE, Alike
@@ -140,6 +140,9 @@ def test_one_that_is_made_again_supersedes_what_it_did(made: Made, is_deletion: 
 def test_one_is_made_again_without_what_is_edited_into_an_erasure(made: Made) -> None:
     made.ask(thread="t")
     memories.edit(made.tenant_id, made.sources[0], MemoryPatch(thread="t"))
+    assert not made.is_seen(made.summary)
+    assert not any(counts.recount(made.tenant_id))
     made.rederive()
     assert made.is_seen(made.summary)
+    assert not any(counts.recount(made.tenant_id))
     assert made.made_of() == set(made.sources[1:])

@@ -9,7 +9,7 @@ import pytest
 
 from app.domain.memory import MemoryPatch
 from app.errors import NotFound
-from app.services import erasures, memories
+from app.services import erasures, ladder, memories
 from app.store import tenant_counts
 from tests.services.test_erasures import PEOPLE, Household, house
 
@@ -71,3 +71,24 @@ def test_what_is_edited_to_be_about_somebody_who_is_being_erased_is_hidden(house
     assert PEOPLE[1]["text"] in house.listed()
     assert PEOPLE[1]["text"] in house.found("laughed")
     assert house.drift() == tenant_counts.NONE
+
+
+@pytest.mark.acceptance(1)
+def test_what_an_update_by_external_id_lets_be_about_such_a_person_is_hidden_and_counted(house: Household) -> None:
+    known = {"text": "Cy grows pears", "subject": "cy", "external_id": "pears"}
+    house.service.send(house.tenant_id, known)
+    house.service.work()
+    house.ask(subject="ann")
+    before = hidden_today(house)
+    house.service.send(house.tenant_id, known | {"subject": "ann"}, {**known, "subject": "ann", "external_id": "new"})
+    house.service.work()
+    house.work()
+    assert known["text"] not in house.listed() + house.found("pears")
+    assert hidden_today(house) == before + 2
+    assert house.service.one("SELECT count(*) FROM words WHERE word LIKE 'pear%%' AND documents > 0") == 0
+    assert house.drift() == tenant_counts.NONE
+
+
+def hidden_today(house: Household) -> int:
+    moved = ladder.of_tenant(house.tenant_id).moved
+    return sum(each.memories for each in moved if (each.move, each.rule) == ("hidden", "erasure"))
