@@ -9,7 +9,7 @@ import typer
 
 from app.cli.failures import Code, Commands, Failure
 from app.cli.moments import METAVAR, moment
-from app.cli.output import AsJson, Url, confirm, examples, plain, print_json, print_table
+from app.cli.output import AsJson, Url, confirm, examples, plain, print_json, print_table, so_many
 from app.cli.place import find
 
 router = typer.Typer()
@@ -169,8 +169,8 @@ def _on(found: dict[str, Any]) -> str:
 
 
 def _many(found: dict[str, Any]) -> str:
-    many = f"{found['memories']} {'memory' if found['memories'] == 1 else 'memories'}"
-    return many + (f" (and {found['hidden']} that are hidden to be erased)" if found["hidden"] else "")
+    aside = f" (and {found['hidden']} that are hidden to be erased)" if found["hidden"] else ""
+    return so_many(found["memories"], "memory", "memories") + aside
 
 
 def _day(moment: str | None) -> str:
