@@ -12,6 +12,9 @@ QUIET_PIP := --quiet --disable-pip-version-check --no-input
 UV    := .cache/uv/bin/uv
 COMPILE := $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header
 
+# Tests start hundreds of processes: without kept bytecode, each compiles everything again.
+unexport PYTHONDONTWRITEBYTECODE
+
 # Extra arguments: make test ARGS="tests/domain -k decay", make run ARGS="--port 9000", make lock ARGS=--upgrade
 ARGS ?=
 COVERAGE :=

@@ -29,7 +29,7 @@ from tests.api.caller import Api, fields
 from tests.api.test_routes import TABLE, described, path_of
 from tests.service import Service, Tenant
 
-EXAMPLES = int(os.environ.get("EBBING_TEST_EXAMPLES") or 25)
+EXAMPLES = int(os.environ.get("EBBING_TEST_EXAMPLES") or 15)
 SEED = int(os.environ.get("EBBING_TEST_SEED") or 0)
 BODY_MAX_BYTES = 64 * 1024
 

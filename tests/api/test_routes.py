@@ -242,11 +242,16 @@ def key_with(api: Api, *scopes: str) -> str:
     return tenants.issue_key(api.tenant.tenant_id, "-".join(scopes), scopes)
 
 
+_DESCRIPTION: dict[str, Any] = {}
+
+
 def described(api: Api) -> dict[str, Any]:
-    answer = api.get("/openapi.json", key=None)
-    assert answer.status_code == 200
-    found: dict[str, Any] = answer.json()
-    return found
+    """What the service says about itself, which takes as long as all else in such a test: asked for once."""
+    if not _DESCRIPTION:
+        answer = api.get("/openapi.json", key=None)
+        assert answer.status_code == 200
+        _DESCRIPTION.update(answer.json())
+    return _DESCRIPTION
 
 
 def test_every_route_is_in_the_table(api: Api) -> None:
