@@ -36,7 +36,8 @@ def replay(
 ) -> None:
     """Erase again what an older copy of the data has brought back, as the ledger in the key store says.
 
-    Requests in their grace that the copy doesn't know are entered again, with their dates.
+    Legal holds that the copy doesn't know are placed again before that; requests in their grace are entered again
+    after it, with their dates.
 
     It speaks to the database itself (EBBING_DATABASE_URL, EBBING_REDIS_URL): until it is done, the service answers
     nobody. What is under a legal hold stays hidden, and goes when that is released. With --dry-run, the database of a
@@ -58,7 +59,8 @@ def replay(
             {
                 "seq": one.seq,
                 "tenant_id": str(one.tenant_id),
-                "erasure_id": str(one.erasure_id),
+                "erasure_id": one.erasure_id,
+                "hold_id": one.hold_id,
                 "memories": one.memories,
                 "outcome": one.outcome,
             }
@@ -67,11 +69,11 @@ def replay(
         print_json({"dry_run": dry_run, "replayed": shown})
         return
     if not done:
-        typer.echo("nothing to replay: the data knows every erasure and every request")
+        typer.echo("nothing to replay: the data knows every erasure, every request and every hold")
         return
     print_table(
-        ["seq", "tenant", "erasure", "memories", "outcome"],
-        [(one.seq, str(one.tenant_id), str(one.erasure_id), one.memories, one.outcome) for one in done],
+        ["seq", "tenant", "erasure or hold", "memories", "outcome"],
+        [(one.seq, one.tenant_id, one.erasure_id or one.hold_id, one.memories, one.outcome) for one in done],
         right=["seq", "memories"],
     )
     outcomes = Counter(one.outcome for one in done)

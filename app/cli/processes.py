@@ -179,7 +179,7 @@ def _replay() -> None:
     from app.services import replays
 
     replayed = sum(1 for _ in replays.replay())
-    typer.echo(f"erasures replayed: {replayed}", err=True)
+    typer.echo(f"erasures, requests and holds replayed: {replayed}", err=True)
 
 
 def _become_celery(*arguments: str) -> NoReturn:

@@ -49,7 +49,7 @@ def place(tenant_id: UUID, meant: Meant, reason: str, placed_by: str) -> Hold:
             meant = replace(meant, memory_ids=list(dict.fromkeys(stored.values())))
         if not missing:
             placed = rows.place(tx, tenant_id, uuid4(), meant, reason, placed_by)
-            _enter(tx, tenant_id, "hold_placed", placed, placed_by)
+            enter(tx, tenant_id, "hold_placed", placed, placed_by)
             return placed
     # The transaction is over: the queue is asked outside of it.
     if backlog().find(tenant_id, *missing):
@@ -103,7 +103,7 @@ def release(tenant_id: UUID, hold_id: UUID, released_by: str) -> Hold:
             parameters = {"hold_id": str(hold_id), "after": str(last)}
             jobs.add(tx, uuid4(), tenant_id, KIND, parameters, lone=False)
         erasures.go_on(tx, tenant_id)
-        _enter(tx, tenant_id, "hold_released", found, released_by)
+        enter(tx, tenant_id, "hold_released", found, released_by)
         return _found(tx, tenant_id, hold_id)
 
 
@@ -135,7 +135,8 @@ def check_free(tx: database.Transaction, tenant_id: UUID, memory_ids: Sequence[U
         raise Conflict(f"a held memory is neither removed nor changed: it is under legal hold {named}{more}")
 
 
-def _enter(tx: database.Transaction, tenant_id: UUID, action: Action, hold: Hold, actor: str) -> None:
+def enter(tx: database.Transaction, tenant_id: UUID, action: Action, hold: Hold, actor: str) -> None:
+    """Enter into the audit what happens to a hold."""
     meant, details = hold.meant, {"hold": str(hold.hold_id)}
     audit.enter(tx, tenant_id, action, actor, ids=meant.memory_ids or (), subject=meant.subject, details=details)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from app.errors import NotReplayed
-from app.store import database, kept_requests
+from app.store import database, kept_holds, kept_requests
 from app.store import ledger as rows
 from app.store.ledger import Standing
 
@@ -34,12 +34,12 @@ def remedy(found: Standing | None) -> str | None:
     if found is None:
         return NO_KEY_STORE
     if found.is_behind:
-        what = f"erasures to replay: {found.waiting}, requests and cancellations of them: {max(found.requests, 0)}"
+        what = f"erasures to replay: {found.waiting}, requests and holds to compare: {max(found.requests, 0)}"
         return f"{what}: the data is an older copy: run `ebbing privacy replay`"
     if found.mark > found.newest or found.requests < 0:
         return (
             f"the key store is older than the data: its ledger ends at {found.newest}, the data knows {found.mark} and "
-            f"{-found.requests} more requests: restore its newest dump; where there is none, run "
+            f"{-found.requests} more requests and holds: restore its newest dump; where there is none, run "
             "`ebbing privacy replay --accept-key-store`"
         )
     return None
@@ -73,6 +73,7 @@ def accept_key_store() -> None:
         tenant_ids = kept_requests.tenant_ids(tx)
     for tenant_id in tenant_ids:
         with database.tenant(tenant_id) as tx:
+            kept_holds.compare(tx, tenant_id)
             kept_requests.compare(tx, tenant_id)
     with database.shared() as tx:
         kept_requests.advance(tx)

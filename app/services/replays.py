@@ -1,8 +1,11 @@
-"""Replaying the ledger of erasures: what an older copy of the data has brought back goes again before it is seen."""
+"""Replaying the ledger of erasures: what an older copy of the data has brought back goes again before it is seen.
+
+Legal holds that the copy has forgotten are placed before that, so that it erases nothing that they have kept.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 from uuid import UUID
@@ -18,9 +21,11 @@ from app.domain.privacy.erasure import Named, digest
 from app.errors import EbbingError, NotReplayed
 from app.services import audit, erasing
 from app.services import erasures as erasures_of
+from app.services import holds as holds_of
 from app.services.ledger import NO_KEY_STORE, standing
-from app.store import database, erasures, holds, kept_requests, ledger, merges, tenants, tombstones
+from app.store import database, erasures, holds, kept_holds, kept_requests, ledger, merges, tenants, tombstones
 from app.store.erasures import Erasure
+from app.store.holds import Hold
 from app.store.ledger import Entered, Standing
 
 _NONE: Final = Standing(0, 0, 0, 0)
@@ -30,19 +35,24 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """What an entry of the ledger came to, or a request in its grace.
+    """What an entry of the ledger came to, a request in its grace, or a legal hold.
 
     Attributes:
+        seq: 0 where it has no place in the ledger, nor among the requests.
+        erasure_id: None of a hold.
         memories: Memories in this copy of the data that it is of.
         outcome: `due` (a dry run), `erased`, `held` (a legal hold keeps some of it), `nothing` that it is of is here.
             Of a request `asked` (a dry run), `hidden`, or `open`: the copy has it, and it was perhaps cancelled since.
+            Of a hold `unplaced` (a dry run), `placed`, or `unreleased`: the copy has it, and it was perhaps released
+            since.
     """
 
     seq: int
     tenant_id: UUID
-    erasure_id: UUID
+    erasure_id: UUID | None
     memories: int
     outcome: str
+    hold_id: UUID | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,13 +70,18 @@ class _Found:
 
 
 def due() -> Iterator[Replayed]:
-    """What a replay would erase or hide; nothing is written."""
+    """What a replay would place, erase or hide; nothing is written."""
+    behind = _behind()
+    for tenant_id in behind:
+        with database.tenant(tenant_id) as tx:
+            yield from _told(tx, tenant_id, kept_holds.unknown(tx, tenant_id), "unplaced")
     for entry in _entries(lambda seq: seq):
         with database.tenant(entry.tenant_id) as tx:
             found = _find(tx, entry)
         yield Replayed(entry.seq, entry.tenant_id, entry.erasure_id, len(found.ids), "due")
-    for tenant_id in _with_requests():
+    for tenant_id in behind:
         with database.tenant(tenant_id) as tx:
+            yield from _told(tx, tenant_id, kept_holds.alone(tx, tenant_id), "unreleased")
             for kept in kept_requests.unknown(tx, tenant_id):
                 memories = erasures.count(tx, tenant_id, kept.erasure.scope).memories
                 yield Replayed(kept.seq, tenant_id, kept.erasure.erasure_id, memories, "asked")
@@ -77,13 +92,16 @@ def due() -> Iterator[Replayed]:
 def replay() -> Iterator[Replayed]:
     """Do what each entry of the ledger says that the data doesn't know, the first first; and note it with each.
 
-    Then requests in their grace are entered again, with their dates.
+    Before, legal holds are placed again; then requests in their grace are entered again, with their dates.
 
     It may be broken off, and be done twice at once.
 
     Raises:
         EbbingError: Something is left that can't be erased; what comes after it waits too.
     """
+    behind = _behind()
+    for tenant_id in behind:
+        yield from _place_again(tenant_id)
     for entry in _entries(lambda _: (standing() or _NONE).mark):
         found = _hide(entry)
         outcome = "nothing" if found.is_nothing else _erase(entry)
@@ -92,19 +110,48 @@ def replay() -> Iterator[Replayed]:
             ledger.advance(tx, entry.seq)
         log.info("erasure_replayed", tenant=str(entry.tenant_id), seq=entry.seq, outcome=outcome)
         yield Replayed(entry.seq, entry.tenant_id, entry.erasure_id, len(found.ids), outcome)
-    if tenant_ids := _with_requests():
-        for tenant_id in tenant_ids:
-            yield from _ask_again(tenant_id)
+    for tenant_id in behind:
+        yield from _settle_holds(tenant_id)
+        yield from _ask_again(tenant_id)
+    if behind:
         with database.shared() as tx:
             kept_requests.advance(tx)
 
 
-def _with_requests() -> list[UUID]:
-    """The tenants whose requests are to be compared: all, or none where the data knows every request."""
+def _behind() -> list[UUID]:
+    """The tenants whose holds and requests are to be compared: all, or none where the data knows every one."""
     if (standing() or _NONE).requests <= 0:
         return []
     with database.shared() as tx:
         return kept_requests.tenant_ids(tx)
+
+
+def _place_again(tenant_id: UUID) -> Iterator[Replayed]:
+    """Place a tenant's holds that this copy of the data doesn't know, on what they can have kept."""
+    with database.tenant(tenant_id) as tx:
+        holds.lock(tx, tenant_id)
+        unknown = kept_holds.unknown(tx, tenant_id)
+        placed = list(_told(tx, tenant_id, unknown, "placed"))
+        for hold in unknown:
+            kept_holds.place(tx, tenant_id, hold.hold_id)
+            holds_of.enter(tx, tenant_id, "hold_placed", hold, CLI)
+        failpoints.reach("replay.placed")
+    yield from placed
+
+
+def _settle_holds(tenant_id: UUID) -> Iterator[Replayed]:
+    """Let those that were placed again be on all that they were on, and keep those that the copy alone knows."""
+    with database.tenant(tenant_id) as tx:
+        holds.lock(tx, tenant_id)
+        kept_holds.widen(tx, tenant_id)
+        unreleased = list(_told(tx, tenant_id, kept_holds.compare(tx, tenant_id), "unreleased"))
+    yield from unreleased
+
+
+def _told(tx: database.Transaction, tenant_id: UUID, found: Sequence[Hold], outcome: str) -> Iterator[Replayed]:
+    for hold in found:
+        memories = holds.counts(tx, tenant_id, hold.meant).memories
+        yield Replayed(0, tenant_id, None, memories, outcome, hold.hold_id)
 
 
 def _ask_again(tenant_id: UUID) -> Iterator[Replayed]:

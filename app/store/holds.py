@@ -89,7 +89,7 @@ def place(tx: Connection, tenant_id: UUID, hold_id: UUID, meant: Meant, reason: 
     """Place a hold, the lock being held."""
     values = {name: getattr(meant, name) for name in meant.__slots__}
     row = {"tenant": tenant_id, "hold_id": hold_id, "reason": reason, "placed_by": placed_by} | values
-    return _hold(tx.execute(_PLACE, row).one())
+    return as_hold(tx.execute(_PLACE, row).one())
 
 
 _COLUMNS: Final = """hold_id, memory_ids, subject, thread, tags, categories, kinds, after, before, reason, placed_at,
@@ -106,7 +106,7 @@ RETURNING {_COLUMNS}
 def get(tx: Connection, tenant_id: UUID, hold_id: UUID) -> Hold | None:
     """A hold by its id; None where there is none."""
     row = tx.execute(_GET, {"tenant": tenant_id, "hold_id": hold_id}).one_or_none()
-    return None if row is None else _hold(row)
+    return None if row is None else as_hold(row)
 
 
 _GET: Final = text(f"SELECT {_COLUMNS} FROM holds WHERE tenant_id = :tenant AND hold_id = :hold_id")  # noqa: S608
@@ -126,7 +126,7 @@ def page(
     """
     placed_at, hold_id = older_than or (None, None)
     values = {"tenant": tenant_id, "placed_at": placed_at, "hold_id": hold_id, "limit": limit, "released": released}
-    return [_hold(row) for row in tx.execute(_PAGE, values)]
+    return [as_hold(row) for row in tx.execute(_PAGE, values)]
 
 
 _PAGE: Final = text(f"""
@@ -237,7 +237,8 @@ def conditions(meant: Meant) -> str:
     return " AND ".join(_CONDITIONS[name] for name in meant.given())
 
 
-def _hold(row: Row[Any]) -> Hold:
+def as_hold(row: Row[Any]) -> Hold:
+    """A row of `holds`."""
     return Hold(
         row.hold_id,
         Meant(*(getattr(row, name) for name in Meant.__slots__)),

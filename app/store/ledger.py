@@ -27,7 +27,8 @@ class Standing:
         mark: Up to which entry it has.
         newest: The ledger's last entry; 0 where there is none.
         waiting: Entries after the mark.
-        requests: How many requests of erasures and cancellations it doesn't know; less than 0 where it knows of more.
+        requests: How many requests of erasures, legal holds, and ends of either it doesn't know; less than 0 where it
+            knows of more.
     """
 
     mark: int
@@ -67,7 +68,7 @@ def standing(tx: Connection) -> Standing | None:
 
 _ARE_THERE: Final = text("""
 SELECT to_regclass('ledger_mark') IS NOT NULL AND to_regclass('ebbing_keys.erasure_ledger') IS NOT NULL
-  AND to_regclass('ebbing_keys.request_mark') IS NOT NULL
+  AND to_regclass('ebbing_keys.request_mark') IS NOT NULL AND to_regclass('ebbing_keys.kept_holds') IS NOT NULL
 """)
 _STANDING: Final = text("""
 SELECT mark.seq, coalesce(max(known.seq), 0), count(*) FILTER (WHERE known.seq > mark.seq),

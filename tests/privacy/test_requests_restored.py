@@ -65,7 +65,7 @@ def test_who_had_asked_to_be_erased_is_hidden_again_and_erased_in_time(drill: Dr
     log = drill.service.rows(LOG)
     restore(drill)
     assert shown(drill.service) == ["ann", "bob"]
-    assert drill.unwell()["erasures"].startswith("erasures to replay: 0, requests and cancellations of them: 1")
+    assert drill.unwell()["erasures"].startswith("erasures to replay: 0, requests and holds to compare: 1")
     with Api(drill.service) as api:
         assert api.get("/readyz", key=None).status_code == 503
         assert api.get("/v1/memories", key="any").status_code == 503
@@ -191,7 +191,7 @@ def test_what_was_cancelled_since_stays_hidden_and_can_be_cancelled_again(drill:
     drill.dump()
     erasures.cancel(drill.tenant_id, asked.erasure_id, "key")
     restore(drill)
-    assert drill.unwell()["erasures"].startswith("erasures to replay: 0, requests and cancellations of them: 1")
+    assert drill.unwell()["erasures"].startswith("erasures to replay: 0, requests and holds to compare: 1")
     assert [(one.erasure_id, one.memories, one.outcome) for one in replays.due()] == [(asked.erasure_id, 2, "open")]
     assert [(one.erasure_id, one.memories, one.outcome) for one in replays.replay()] == [(asked.erasure_id, 2, "open")]
     assert drill.unwell() == {}
@@ -294,7 +294,7 @@ def test_the_command_lists_and_enters_requests(drill: Drill) -> None:
     listed = CliRunner().invoke(app, ["privacy", "replay", "--dry-run", "--json"])
     assert json.loads(listed.stdout)["replayed"][0]["outcome"] == "asked", listed.output
     done = CliRunner().invoke(app, ["migrate"])
-    assert "erasures replayed: 1" in done.stderr, done.output
+    assert "erasures, requests and holds replayed: 1" in done.stderr, done.output
     assert shown(drill.service) == ["bob"]
     assert "nothing to replay" in CliRunner().invoke(app, ["privacy", "replay"]).stdout
 
@@ -323,12 +323,14 @@ def test_a_copy_of_before_the_change_of_the_schema_is_brought_up_to_date(drill: 
     asked = ask(drill, subject="ann")
     restore(drill)
     with psycopg.connect(drill.service.database_url, autocommit=True) as owner:
+        owner.execute("DROP TRIGGER hold_is_kept ON holds")
+        owner.execute("DROP FUNCTION keep_hold")
         owner.execute("DROP TRIGGER request_is_kept ON erasures")
         owner.execute("DROP FUNCTION keep_erasure_request")
         owner.execute("ALTER TABLE ledger_mark DROP COLUMN requests")
         owner.execute("UPDATE alembic_version SET version_num = '0023'")
     done = CliRunner().invoke(app, ["migrate"])
-    assert "erasures replayed: 1" in done.stderr, done.output
+    assert "erasures, requests and holds replayed: 1" in done.stderr, done.output
     assert shown(drill.service) == []
     assert kept(drill.service) == [known.erasure_id, asked.erasure_id]
     assert drill.unwell() == {}

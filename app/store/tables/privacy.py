@@ -158,6 +158,15 @@ erasure_requests = Table(
     schema="ebbing_keys",
 )
 
+kept_holds = Table(
+    "kept_holds",
+    metadata,
+    tenant(),
+    Column("hold_id", Uuid, primary_key=True),
+    Column("placed", JSONB, nullable=False),
+    schema="ebbing_keys",
+)
+
 request_mark = Table(
     "request_mark",
     metadata,
