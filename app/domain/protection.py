@@ -61,6 +61,6 @@ class Protection:
     """Nor does it while importance is above this."""
     grace_kinds: tuple[Kind, ...] = ("system",)
     """Nor those of these kinds."""
-    salience_above: Share = 0.15
+    salience_above: Share = 0.145
     """Nor those whose salience, 0 to 1, is above this, however long they aren't used; 1 for none. In `cmm`, whose
     salience begins at 0.5, at least that."""

@@ -38,7 +38,7 @@ class Tiers:
     deleted_uses_below: Annotated[int, Field(ge=0, le=1_000_000)] = 2
     """Uses that it must have fewer of."""
 
-    deleted_salience_below: Share = 0.15
+    deleted_salience_below: Share = 0.145
     """Salience that it must be below: what is deleted doesn't come back. Not the seed's."""
 
     @model_validator(mode="after")

@@ -19,7 +19,7 @@ RULES: dict[str, tuple[dict[str, Any], str, str]] = {
     "category": ({"categories": ["consent"]}, "never_forget", "a tag or category says never forget"),
     "kind": ({"kind": "procedural"}, "never_forget", "kind procedural is never forgotten"),
     "system": ({"kind": "system"}, "grace", "kind system is left as it is"),
-    "salience": ({"salience": 0.5}, "salience", "salience 0.5 is above 0.15"),
+    "salience": ({"salience": 0.5}, "salience", "salience 0.5 is above 0.145"),
     "decay": ({}, "decay", "strength "),
 }
 

@@ -53,10 +53,10 @@ class Numbers:
     deleted_after_days: float = 90
     deleted_importance_below: float = 0.2
     deleted_uses_below: int = 2
-    deleted_salience_below: float = 0.15
+    deleted_salience_below: float = 0.145
     grace_days: float = 7
     grace_importance_above: float = 0.7
-    salience_above: float = 0.15
+    salience_above: float = 0.145
     semantic_importance_above: float = 0.8
     uses_above: int = 50
     never_tags: set[str] = field(default_factory=lambda: set(NEVER_TAGS))
