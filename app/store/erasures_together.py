@@ -13,7 +13,7 @@ from sqlalchemy import Connection, text
 from app.store import removal
 from app.store.erasures import COLUMNS, Erasure, as_erasure
 from app.store.packed import Uuids, driver
-from app.store.tombstones import LOCK_MARK
+from app.store.tombstones import ENTERED_AGAIN, LOCK_MARK, MARK
 
 
 class Single(NamedTuple):
@@ -141,30 +141,16 @@ def start(
     }
     driver(tx).execute(LOCK_MARK)
     if driver(tx).execute(_LEDGER, values).rowcount:
-        driver(tx).execute(_MARK, values)
+        driver(tx).execute(MARK, values | {"erasure_ids": values["ids"]})
     driver(tx).execute(_START, values)
 
 
-_LEDGER: Final = """
+_LEDGER: Final = f"""
 INSERT INTO ebbing_keys.erasure_ledger AS known (tenant_id, erasure_id, memory_ids, cut)
 SELECT %(tenant)s, id, CAST(memories AS uuid[]), %(cut)s
 FROM unnest(%(ids)s, %(memories)s::text[]) AS given (id, memories)
-ON CONFLICT (tenant_id, erasure_id) DO UPDATE
-SET seq = DEFAULT,
-  memory_ids = ARRAY(SELECT DISTINCT id FROM unnest(known.memory_ids || excluded.memory_ids) AS id ORDER BY id)
-WHERE NOT known.memory_ids @> excluded.memory_ids
-"""
-# What came before them and waits to be replayed isn't done by this.
-_MARK: Final = """
-UPDATE ledger_mark AS mark SET seq = greatest(mark.seq, own.seq)
-FROM (
-  SELECT max(seq) AS seq FROM ebbing_keys.erasure_ledger WHERE tenant_id = %(tenant)s AND erasure_id = ANY (%(ids)s)
-) AS own
-WHERE NOT EXISTS (
-  SELECT FROM ebbing_keys.erasure_ledger AS other
-  WHERE other.seq > mark.seq AND other.seq < own.seq
-    AND NOT (other.tenant_id = %(tenant)s AND other.erasure_id = ANY (%(ids)s)))
-"""
+{ENTERED_AGAIN}
+"""  # noqa: S608 - constants alone
 _START: Final = """
 UPDATE erasures SET status = 'running', cut = %(cut)s, started_at = coalesce(started_at, %(now)s)
 WHERE tenant_id = %(tenant)s AND erasure_id = ANY (%(ids)s)

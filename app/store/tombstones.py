@@ -84,26 +84,34 @@ def enter_in_ledger(
     }
     driver(tx).execute(LOCK_MARK)
     if driver(tx).execute(_LEDGER, values).rowcount:
-        driver(tx).execute(_MARK, values)
+        driver(tx).execute(MARK, values | {"erasure_ids": Uuids([erasure_id])})
 
 
 # Else a dump could see the mark of a later entry and not the work of an earlier one, which is yet to commit.
 LOCK_MARK: Final = "SELECT FROM ledger_mark FOR UPDATE"
-_LEDGER: Final = """
-INSERT INTO ebbing_keys.erasure_ledger AS known (tenant_id, erasure_id, subject, thread, memory_ids, cut)
-VALUES (%(tenant)s, %(erasure_id)s, %(subject)s, %(thread)s, %(ids)s, %(cut)s)
+ENTERED_AGAIN: Final = """
 ON CONFLICT (tenant_id, erasure_id) DO UPDATE
 SET seq = DEFAULT,
   memory_ids = ARRAY(SELECT DISTINCT id FROM unnest(known.memory_ids || excluded.memory_ids) AS id ORDER BY id)
 WHERE NOT known.memory_ids @> excluded.memory_ids
 """
-# What came before it and waits to be replayed isn't done by this.
-_MARK: Final = """
+# What came before them and waits to be replayed isn't done by this.
+MARK: Final = """
 UPDATE ledger_mark AS mark SET seq = greatest(mark.seq, own.seq)
-FROM ebbing_keys.erasure_ledger AS own
-WHERE own.tenant_id = %(tenant)s AND own.erasure_id = %(erasure_id)s AND NOT EXISTS (
-  SELECT FROM ebbing_keys.erasure_ledger AS other WHERE other.seq > mark.seq AND other.seq < own.seq)
+FROM (
+  SELECT max(seq) AS seq FROM ebbing_keys.erasure_ledger
+  WHERE tenant_id = %(tenant)s AND erasure_id = ANY (%(erasure_ids)s)
+) AS own
+WHERE NOT EXISTS (
+  SELECT FROM ebbing_keys.erasure_ledger AS other
+  WHERE other.seq > mark.seq AND other.seq < own.seq
+    AND NOT (other.tenant_id = %(tenant)s AND other.erasure_id = ANY (%(erasure_ids)s)))
 """
+_LEDGER: Final = f"""
+INSERT INTO ebbing_keys.erasure_ledger AS known (tenant_id, erasure_id, subject, thread, memory_ids, cut)
+VALUES (%(tenant)s, %(erasure_id)s, %(subject)s, %(thread)s, %(ids)s, %(cut)s)
+{ENTERED_AGAIN}
+"""  # noqa: S608 - constants alone
 
 
 def erased_ids(tx: Connection, tenant_id: UUID, erasure_id: UUID) -> list[UUID]:
