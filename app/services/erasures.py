@@ -296,7 +296,7 @@ def cancel(tenant_id: UUID, erasure_id: UUID, cancelled_by: str) -> Erasure:
         erasures.set_fields(tx, tenant_id, erasure_id, **fields)
         back = erasures.show_again(tx, tenant_id, erasure_id)
         chains.back(tx, tenant_id, erasure_id)
-        _, gone = _hide_again(tx, tenant_id, back.ids, also_by_id=True)
+        gone = _hide_again(tx, tenant_id, back.ids, also_by_id=True)
         active = hidden.active_among(tx, tenant_id, back.ids)
         hidden.put_back_vectors(tx, tenant_id, active)
         work.add(tx, [work.INDEX, work.EMBED], tenant_id, active)
@@ -324,22 +324,20 @@ def hide_met(tx: database.Transaction, tenant_id: UUID, memory_ids: Sequence[UUI
 
     The transaction shares the erasures' lock, and has locked the memories.
     """
-    found, gone = _hide_again(tx, tenant_id, memory_ids, also_by_id=False)
-    if found:
+    gone = _hide_again(tx, tenant_id, memory_ids, also_by_id=False)
+    if gone.memories:
         count(tx, tenant_id, tenant_counts.NONE.less(gone))
 
 
-def _hide_again(
-    tx: database.Transaction, tenant_id: UUID, memory_ids: Sequence[UUID], *, also_by_id: bool
-) -> tuple[bool, Counts]:
-    """Hide those that meet open erasures. Returns whether there are any, and what they and their summaries come to."""
+def _hide_again(tx: database.Transaction, tenant_id: UUID, memory_ids: Sequence[UUID], *, also_by_id: bool) -> Counts:
+    """Hide those that meet open erasures. Returns what they and their summaries come to."""
     found, gone = hidden.by_open(tx, tenant_id, memory_ids, also_by_id=also_by_id)
     for erasure_id, ids in found.items():
         summaries = _hide_summaries(tx, tenant_id, erasure_id, ids)
         hidden_supersessions.hide(tx, tenant_id, erasure_id, summaries.ids)
         gone = gone.plus(summaries.counts)
         _take_out_later(tx, tenant_id, erasure_id)
-    return bool(found), gone
+    return gone
 
 
 def _hide_summaries(tx: database.Transaction, tenant_id: UUID, erasure_id: UUID, sources: list[UUID]) -> Hidden:

@@ -29,8 +29,11 @@ def by_open(
     Returns:
         What is hidden by this, by the erasure; and what it comes to in the tenant's numbers.
     """
-    found, gone = {}, tenant_counts.NONE
-    for each in _open(tx, tenant_id, memory_ids if also_by_id else []) if memory_ids else ():
+    found: dict[UUID, list[UUID]] = {}
+    gone = tenant_counts.NONE
+    if not memory_ids:
+        return found, gone
+    for each in _open(tx, tenant_id, memory_ids if also_by_id else []):
         hidden_now = erasures.hide(tx, tenant_id, each.erasure_id, each.scope, memory_ids, each.cut)
         if hidden_now.ids:
             hidden_supersessions.hide(tx, tenant_id, each.erasure_id, hidden_now.ids)

@@ -5,16 +5,16 @@ A trigger (migration 0025) enters and removes them at the commits of the data's 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final
 from uuid import UUID
 
 from sqlalchemy import Connection, text
 
+from app.domain.hold import Meant
 from app.store import holds
 from app.store.holds import HOLDS, Hold
 
-_CONDITIONS: Final = "memory_ids, subject, thread, tags, categories, kinds, after, before"
+_CONDITIONS: Final = ", ".join(Meant.__slots__)
 _WAS: Final = "ebbing_keys.kept_holds AS kept CROSS JOIN LATERAL jsonb_populate_record(NULL::holds, kept.placed) AS was"
 
 
@@ -55,8 +55,8 @@ WITH met AS MATERIALIZED (
 )
 UPDATE holds SET ({_CONDITIONS}) = ROW (
   -- An id of nothing where nothing is left: a hold has some condition.
-  coalesce((SELECT array_agg(memory_id) FROM met WHERE NOT was_erased), ARRAY[:nobody]::uuid[]),
-  NULL, NULL, NULL, NULL, NULL, NULL, NULL)
+  coalesce((SELECT array_agg(memory_id) FROM met WHERE NOT was_erased), ARRAY[:nobody]::uuid[])
+  {", NULL" * (len(Meant.__slots__) - 1)})
 WHERE tenant_id = :tenant AND hold_id = :hold_id AND EXISTS (SELECT FROM met WHERE was_erased)
 """).bindparams(nobody=str(UUID(int=0)))  # noqa: S608 - constants alone
 
@@ -68,14 +68,14 @@ def widen(tx: Connection, tenant_id: UUID) -> None:
 
 _WIDEN: Final = text(f"""
 UPDATE holds AS hold SET ({_CONDITIONS}) = ROW (
-  {", ".join(f"was.{name}" for name in _CONDITIONS.split(", "))})
+  {", ".join(f"was.{name}" for name in Meant.__slots__)})
 FROM {_WAS}
 WHERE hold.tenant_id = :tenant AND kept.tenant_id = :tenant AND kept.hold_id = hold.hold_id
   AND hold.memory_ids IS DISTINCT FROM was.memory_ids
 """)  # noqa: S608 - constants alone
 
 
-def alone(tx: Connection, tenant_id: UUID) -> Sequence[Hold]:
+def alone(tx: Connection, tenant_id: UUID) -> list[Hold]:
     """What is in force in the data, and isn't kept."""
     return [holds.as_hold(row) for row in tx.execute(_ALONE, {"tenant": tenant_id})]
 
@@ -88,7 +88,7 @@ ORDER BY placed_at, hold_id
 """)
 
 
-def compare(tx: Connection, tenant_id: UUID) -> Sequence[Hold]:
+def compare(tx: Connection, tenant_id: UUID) -> list[Hold]:
     """Let what is kept of a tenant be what is in force in the data. Returns what was in force there alone.
 
     An older copy of the data brings back what was released since; an older key store has what was released before.
