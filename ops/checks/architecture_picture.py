@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Final
 from xml.sax.saxutils import escape
 
 from app.queues import LANES
+from ops.checks.writing import ROOT, write
 
-PICTURE: Final = Path(__file__).resolve().parents[2] / "ops" / "pictures" / "architecture.svg"
+PICTURE: Final = ROOT / "ops" / "pictures" / "architecture.svg"
 WIDTH: Final = 1000
 HEIGHT: Final = 490
 LINE: Final = 17
@@ -128,5 +128,4 @@ def _arrow(path: str, text: str = "", x: int = 0, y: int = 0, *, anchor: str = "
 
 
 if __name__ == "__main__":
-    PICTURE.write_text(picture())
-    print(f"written: {PICTURE}")
+    write(PICTURE, picture())

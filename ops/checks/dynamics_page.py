@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import math
 import re
-import sys
 import typing
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, is_dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,8 +24,9 @@ from app.domain.protection import Protection
 from app.domain.review import Review
 from app.domain.self_tests import SelfTests
 from app.domain.tiers import Tiers
+from ops.checks.writing import ROOT, write
 
-PAGE = Path(__file__).resolve().parents[2] / "ops" / "dynamics.md"
+PAGE = ROOT / "ops" / "dynamics.md"
 _PLACE = re.compile(r"(<!-- table: (?P<name>[\w -]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 _COMPARED = ("spec", "mnemex", "cmm", "memory_decay")
 _DAYS = (1.0, 7.0, 30.0, 90.0)
@@ -170,12 +169,5 @@ TABLES: dict[str, Callable[[], str]] = {
 }
 
 
-def main() -> int:
-    """Write the page."""
-    PAGE.write_text(page(PAGE.read_text()))
-    print(f"written: {PAGE.relative_to(PAGE.parents[1])}")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    write(PAGE, page(PAGE.read_text()))

@@ -12,8 +12,9 @@ from typing import Any, Final
 import yaml
 
 from app.queues import LANES
+from ops.checks.writing import ROOT, write
 
-FOLDER: Final = Path(__file__).resolve().parents[2] / "ops" / "kubernetes"
+FOLDER: Final = ROOT / "ops" / "kubernetes"
 NAMESPACE: Final = "ebbing"
 IMAGE: Final = "ebbing:0.1.0"
 PROMETHEUS: Final = "http://prometheus-operated.monitoring.svc:9090"
@@ -183,5 +184,4 @@ def _scaler(name: str, lane: Lane) -> dict[str, Any]:
 
 if __name__ == "__main__":
     for path, text in pages().items():
-        path.write_text(text)
-        print(f"Written: {path}")
+        write(path, text)

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 from prometheus_client import Counter
 
 from app import metrics
 from app.api.exposition import GAUGES, OF_PROCESS
+from ops.checks.writing import ROOT, write
 
-PAGE = Path(__file__).resolve().parents[2] / "ops" / "metrics.md"
+PAGE = ROOT / "ops" / "metrics.md"
 SHOWN: Final = 8
 """Values of a label that are named; of more, their number."""
 
@@ -128,12 +127,5 @@ def _text(one: Described) -> str:
     return (one.description + missing).replace("|", "\\|")
 
 
-def main() -> int:
-    """Write the page."""
-    PAGE.write_text(page())
-    print(f"written: {PAGE.relative_to(PAGE.parents[1])}")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    write(PAGE, page())

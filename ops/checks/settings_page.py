@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import types
 import typing
 from pathlib import Path
@@ -12,8 +11,9 @@ from pydantic import SecretStr
 from pydantic.fields import FieldInfo
 
 from app.settings import Settings
+from ops.checks.writing import ROOT, write
 
-PAGE = Path(__file__).resolve().parents[2] / "ops" / "settings.md"
+PAGE = ROOT / "ops" / "settings.md"
 
 HEAD = """# Settings
 
@@ -76,12 +76,5 @@ def _text(field: FieldInfo) -> str:
     return f"{text} ({', '.join(bounds)})" if bounds else text
 
 
-def main() -> int:
-    """Write the page."""
-    PAGE.write_text(page())
-    print(f"written: {PAGE.relative_to(PAGE.parents[1])}")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    write(PAGE, page())

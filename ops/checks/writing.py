@@ -1,0 +1,14 @@
+"""Writing what is generated (`make docs`)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+
+
+def write(path: Path, text: str) -> None:
+    """Write a file of the project, and say so."""
+    path.write_text(text)
+    print(f"written: {path.relative_to(ROOT)}")
