@@ -21,6 +21,7 @@ from app.domain.hold import Meant
 from app.embedded.binaries import postgres_programs
 from app.services import erasures, health
 from app.services.erasures import Asked
+from app.store import migrate
 from tests.service import Service, forget, inside
 from tests.services.aged import Aged
 from tests.services.chilled import MASTER_KEY, Chilled
@@ -83,6 +84,18 @@ class Drill:
         self.service.configure(database_url=url)
         forget()
         self.service = Service(url, self.service.redis_url, self.service.redis, self.monkeypatch)
+
+    def restore_down_and_up(self, revision: str) -> None:
+        """Restore all that is dumped now, and let its schema go back to a revision and on again."""
+        self.dump()
+        self.restore()
+        migrate.downgrade(self.service.database_url, revision)
+        migrate.upgrade(self.service.database_url)
+
+    def let_data_be_of(self, revision: str, *statements: str) -> None:
+        """Undo in the data what came after a revision; its keys stay of after it."""
+        for statement in (*statements, f"UPDATE alembic_version SET version_num = '{revision}'"):  # noqa: S608 - of tests
+            self.service.rows(statement)
 
     def erase(self, **scope: Any) -> None:
         erasures.request(self.tenant_id, Asked(Meant(**scope), "gdpr", 0), "key")

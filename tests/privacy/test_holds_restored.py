@@ -9,7 +9,6 @@ import json
 from typing import Any
 from uuid import UUID
 
-import psycopg
 import pytest
 from typer.testing import CliRunner
 
@@ -17,11 +16,11 @@ from app.cli import app
 from app.domain.hold import HoldFilter, Meant
 from app.services import erasures, holds, ledger, replays
 from app.settings import settings
-from app.store import database, migrate
+from app.store import database
 from app.store.holds import Hold
 from tests.privacy import traces
 from tests.privacy.drill import COLD, HOT, Drill, drill
-from tests.privacy.test_requests_restored import MARKS, ask, restore, shown
+from tests.privacy.test_requests_restored import HOLDS_UNKEPT, MARKS, ask, restore, shown
 
 __all__ = ["drill"]
 
@@ -225,11 +224,7 @@ def test_what_was_in_force_when_the_schema_changed_is_kept(drill: Drill) -> None
     holds.release(drill.tenant_id, over.hold_id, "key")
     found = "SELECT tenant_id, hold_id, placed FROM ebbing_keys.kept_holds"
     before = drill.service.rows(found)
-    drill.dump()
-    drill.restore()
-    url = drill.service.database_url
-    migrate.downgrade(url, "0024")
-    migrate.upgrade(url)
+    drill.restore_down_and_up("0024")
     assert drill.service.rows(found) == before
     assert kept(drill) == [hold.hold_id]
     assert drill.unwell() == {}
@@ -241,10 +236,7 @@ def test_a_copy_of_before_the_change_of_the_schema_is_brought_up_to_date(drill: 
     drill.dump()
     hold = place(drill, subject="ann")
     restore(drill)
-    with psycopg.connect(drill.service.database_url, autocommit=True) as owner:
-        owner.execute("DROP TRIGGER hold_is_kept ON holds")
-        owner.execute("DROP FUNCTION keep_hold")
-        owner.execute("UPDATE alembic_version SET version_num = '0024'")
+    drill.let_data_be_of("0024", *HOLDS_UNKEPT)
     done = CliRunner().invoke(app, ["migrate"])
     assert "erasures, requests and holds replayed: 1" in done.stderr, done.output
     assert in_force(drill) == [hold, known]

@@ -9,7 +9,6 @@ import json
 from typing import Any
 from uuid import UUID
 
-import psycopg
 import pytest
 from typer.testing import CliRunner
 
@@ -18,7 +17,7 @@ from app.domain.hold import HoldFilter, Meant
 from app.services import erasing, erasures, holds, ledger, memories, privacy_requests, replays
 from app.services.erasures import Asked
 from app.settings import settings
-from app.store import database, migrate
+from app.store import database
 from app.store import holds as held
 from app.store.erasures import Erasure
 from tests.api.caller import Api
@@ -32,6 +31,12 @@ __all__ = ["drill"]
 HIDING = "SELECT job_id FROM jobs WHERE status IN ('queued', 'running') AND kind = 'hide'"
 SHOWN = "SELECT DISTINCT subject FROM memories WHERE subject IS NOT NULL AND deleted_at IS NULL ORDER BY 1"
 LOG = "SELECT to_jsonb(log) FROM privacy_requests AS log ORDER BY request_id"
+HOLDS_UNKEPT = ("DROP TRIGGER hold_is_kept ON holds", "DROP FUNCTION keep_hold")
+REQUESTS_UNKEPT = (
+    "DROP TRIGGER request_is_kept ON erasures",
+    "DROP FUNCTION keep_erasure_request",
+    "ALTER TABLE ledger_mark DROP COLUMN requests",
+)
 MARKS = "SELECT mark.requests, known.seq FROM ledger_mark AS mark, ebbing_keys.request_mark AS known"
 
 
@@ -305,11 +310,7 @@ def test_what_was_open_when_the_schema_changed_is_kept(drill: Drill) -> None:
     erasures.cancel(drill.tenant_id, over.erasure_id, "key")
     found = "SELECT erasure_id, asked, logged FROM ebbing_keys.erasure_requests ORDER BY erasure_id"
     before = drill.service.rows(found)
-    drill.dump()
-    drill.restore()
-    url = drill.service.database_url
-    migrate.downgrade(url, "0023")
-    migrate.upgrade(url)
+    drill.restore_down_and_up("0023")
     assert drill.service.rows(found) == before
     assert {each for each, *_ in before} == {one.erasure_id for one in asked}
     assert drill.service.rows(MARKS) == [(2, 2)]
@@ -322,13 +323,7 @@ def test_a_copy_of_before_the_change_of_the_schema_is_brought_up_to_date(drill: 
     drill.dump()
     asked = ask(drill, subject="ann")
     restore(drill)
-    with psycopg.connect(drill.service.database_url, autocommit=True) as owner:
-        owner.execute("DROP TRIGGER hold_is_kept ON holds")
-        owner.execute("DROP FUNCTION keep_hold")
-        owner.execute("DROP TRIGGER request_is_kept ON erasures")
-        owner.execute("DROP FUNCTION keep_erasure_request")
-        owner.execute("ALTER TABLE ledger_mark DROP COLUMN requests")
-        owner.execute("UPDATE alembic_version SET version_num = '0023'")
+    drill.let_data_be_of("0023", *HOLDS_UNKEPT, *REQUESTS_UNKEPT)
     done = CliRunner().invoke(app, ["migrate"])
     assert "erasures, requests and holds replayed: 1" in done.stderr, done.output
     assert shown(drill.service) == []
