@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Hashable
 from functools import cache
+from threading import Lock
 from typing import TypeVar, cast
 
 import msgspec
@@ -108,7 +109,16 @@ def decode(body: bytes, shape: type[T]) -> T:
     """
     if not body:
         raise Unreadable("the body is empty")
-    return decoding.read(body, msgspec.json.Decoder(shape), _choices(cast("Hashable", shape)))
+    return decoding.read(body, _decoder(shape), _choices(cast("Hashable", shape)))
+
+
+_looking = Lock()
+
+
+def _decoder(shape: type[T]) -> msgspec.json.Decoder[T]:
+    """Made by one thread at a time: see `decoding.prepared`."""
+    with _looking:
+        return msgspec.json.Decoder(shape)
 
 
 @cache

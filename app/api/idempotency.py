@@ -10,6 +10,7 @@ from starlette.types import Scope
 
 from app.api.body import header
 from app.clients.stream import Accepted
+from app.domain.decoding import prepared
 from app.domain.envelope import Form
 from app.errors import Conflict, FieldError, Invalid
 
@@ -29,6 +30,7 @@ def key_of(scope: Scope) -> str | None:
     return key
 
 
+@prepared
 class Outcome(msgspec.Struct, frozen=True):
     """What is remembered under a key: enough to give the same answer again, and no content."""
 

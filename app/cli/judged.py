@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
+
+import typer
 
 from app.cli.client import Api
 from app.cli.output import progress
@@ -55,10 +58,9 @@ class Salience:
     again: Cost | None = None
 
 
-def wait_judged(api: Api, *, quiet: bool) -> bool:
-    """Wait until everything is scored, and rated where there is a model. False when that takes too long."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    most = 0
+def wait_judged(api: Api, *, quiet: bool) -> None:
+    """Wait until everything is scored, and rated where there is a model; when nothing moves for too long, say so."""
+    most, least, since = 0, sys.maxsize, time.monotonic()
     with progress("until judged", None, quiet=quiet) as step:
         while True:
             pending = api.stats()["pending"]
@@ -66,10 +68,17 @@ def wait_judged(api: Api, *, quiet: bool) -> bool:
             most = max(most, left)
             step(done=most - left, note=f"{left:,} left")
             if not left:
-                return True
-            if time.monotonic() > deadline:
-                return False
+                return
+            if left < least:
+                least, since = left, time.monotonic()
+            if time.monotonic() - since > PATIENCE_SECONDS:
+                break
             time.sleep(POLL_SECONDS)
+    typer.echo(
+        f"{left:,} memories still wait to be judged, and nothing has moved for {PATIENCE_SECONDS:g} s: they go by the "
+        "rules until a model has answered; `ebbing doctor` says whether it does",
+        err=True,
+    )
 
 
 def look(memories: Sequence[dict[str, Any]], cost: Cost | None, again: Cost | None = None) -> Salience:

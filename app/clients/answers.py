@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from app.clients.resilience import ProviderFailed, Reason
+from app.domain.decoding import prepared
 from app.domain.scoring import tokens
 
 T = TypeVar("T")
@@ -70,6 +71,7 @@ class _Choice(msgspec.Struct, frozen=True):
     finish_reason: str | None = None
 
 
+@prepared
 class _Chat(msgspec.Struct, frozen=True):
     choices: tuple[_Choice, ...]
     usage: _Tokens | None = None
@@ -82,6 +84,7 @@ class Vector(msgspec.Struct, frozen=True):
     embedding: str | list[float]
 
 
+@prepared
 class _Embeddings(msgspec.Struct, frozen=True):
     data: tuple[Vector, ...]
     usage: _Tokens | None = None

@@ -13,6 +13,7 @@ Whoever is given memories is decided here, whatever base URL, redirect or DNS an
 
 from __future__ import annotations
 
+import encodings.idna  # noqa: F401 - else the resolver imports it at its first use, in several threads at once
 import ipaddress
 import socket
 import threading

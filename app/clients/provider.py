@@ -120,6 +120,9 @@ class Provider:
             # Given here, neither can come from the environment.
             default_headers={"Authorization": f"Bearer {api_key}"},
         )
+        # The package imports these at their first use, which would be that of several threads at once.
+        self._chats = self._openai.chat.completions.with_raw_response
+        self._embeddings = self._openai.embeddings.with_raw_response
         self._slots = Slots(slots)
         self._breakers = {"chat": breaker(), "vectors": breaker()}
         self._backoff = backoff or Backoff()
@@ -175,7 +178,7 @@ class Provider:
         """
 
         def ask() -> Reply:
-            raw = self._openai.chat.completions.with_raw_response.create(
+            raw = self._chats.create(
                 model=model,
                 messages=cast("Any", list(messages)),
                 response_format={
@@ -205,7 +208,7 @@ class Provider:
         """
 
         def ask() -> tuple[Sequence[Vector], Usage]:
-            raw = self._openai.embeddings.with_raw_response.create(
+            raw = self._embeddings.create(
                 model=model,
                 input=list(texts),
                 encoding_format="base64",

@@ -19,6 +19,7 @@ from uuid import UUID
 
 import msgspec
 
+from app.domain.decoding import prepared
 from app.errors import Misconfigured
 from app.services import key_store
 
@@ -28,6 +29,7 @@ SESSION_SECONDS: Final = 12 * 3600
 _MAC_BYTES: Final = 32
 
 
+@prepared
 @dataclass(frozen=True, slots=True)
 class Session:
     """Who has logged in.

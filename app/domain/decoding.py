@@ -32,6 +32,16 @@ _STEP = re.compile(r"\[(\d+)\]|\.([^.\[]+)")
 _SHOWN_CHARACTERS = 512  # of a field's name that nobody knows
 
 
+def prepared(shape: type[T]) -> type[T]:
+    """The shape, looked into; above each one that msgspec reads without a decoder of its module.
+
+    msgspec looks into a shape when it first reads one. A second thread that reads one meanwhile ends the process, with
+    a segmentation fault (as of 0.22). While its module is imported, only one thread does.
+    """
+    msgspec.json.Decoder(shape)
+    return shape
+
+
 def read(body: bytes, decoder: msgspec.json.Decoder[T], choices: Choices = NO_CHOICES) -> T:
     """The value that a JSON body holds.
 

@@ -18,6 +18,7 @@ import structlog
 from app import failpoints, metrics, queues
 from app.clients.cold_store import ColdStore, StoreFailed, cold_store
 from app.domain import sealing, segment
+from app.domain.decoding import prepared
 from app.domain.jobs import Job, Step
 from app.domain.segment import Damaged
 from app.services import audit, key_store, restores
@@ -37,6 +38,7 @@ _LOOKS: Final = 3
 log = structlog.get_logger(__name__)
 
 
+@prepared
 class _Body(msgspec.Struct, frozen=True):
     """What a record must hold."""
 

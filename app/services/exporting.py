@@ -22,6 +22,7 @@ from app import failpoints
 from app.clients import pending
 from app.clients.cold_store import cold_store
 from app.domain import sealing, why
+from app.domain.decoding import prepared
 from app.domain.dynamics.state import FAR_SECONDS
 from app.domain.envelope import Envelope, Malformed, unpack
 from app.domain.ids import memory_uuids
@@ -281,6 +282,7 @@ def _given(tenant_id: UUID, subject: str, after: Any) -> Read:
     return Read(lines, str(ids[-1]) if len(ids) == ROWS else None, {"damaged": len(damaged)})
 
 
+@prepared
 class _Body(msgspec.Struct, frozen=True):
     """What of a record the portable export has."""
 

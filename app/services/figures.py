@@ -11,6 +11,7 @@ import msgspec
 
 from app.clients.redis import FIGURES
 from app.clients.stream import backlog, client
+from app.domain.decoding import prepared
 from app.services import deadlines, night, rates, stats
 from app.store import database
 from app.store import figures as rows
@@ -18,6 +19,7 @@ from app.store.deadlines import Figures as Deadlines
 from app.store.schedules import Figures as Nights
 
 
+@prepared
 class Figures(msgspec.Struct, frozen=True):
     """What was so when it was last looked at.
 

@@ -16,6 +16,7 @@ import msgspec
 from app import metrics, queues
 from app.clients.redis import LANE_MINUTE, LANE_SAMPLES
 from app.clients.stream import backlog, client
+from app.domain.decoding import prepared
 from app.services import stats
 from app.services.stats import Lane
 
@@ -65,6 +66,7 @@ class Rates:
     history: list[Minute]
 
 
+@prepared
 class _Sample(msgspec.Struct, array_like=True, frozen=True):
     """What was so at a moment: by lane, what waited, and how many had left it since ever."""
 

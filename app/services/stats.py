@@ -100,7 +100,12 @@ class Stats:
 
 
 def of_tenant(tenant_id: UUID) -> Stats:
-    """The numbers of one tenant."""
+    """The numbers of one tenant.
+
+    The queue is read first, as in whatever counts what waits: a memory goes from there to the database, so that read
+    the other way round, one that is on its way would be in neither.
+    """
+    unstored, age = _in_queue(tenant_id)
     with database.tenant(tenant_id) as tx:
         counts = tenant_counts.read(tx, tenant_id)
         room = quota.of(tx, tenant_id, counts)
@@ -112,13 +117,12 @@ def of_tenant(tenant_id: UUID) -> Stats:
         there = space_rows.of_tenant(tx, tenant_id)
         config = settings()
         unrated = ratings.count_unrated(tx, tenant_id, version(config.salience_model)) if config.has_provider else 0
-    queue = backlog()
     pending = {
-        "ingest": queue.memories(tenant_id),
+        "ingest": unstored,
         **{stage: held.memories for stage, held in waiting.items()},
         "rate": unrated,
     }
-    lanes = _lanes(pending["ingest"], _age(queue.oldest_ms([tenant_id])), waiting, unfinished)
+    lanes = _lanes(unstored, age, waiting, unfinished)
     compared = spaces.compared(there.searched) if there else None
     last = _last_night(nights[0]) if nights else None
     archived = bases.in_use(tenant_id)
@@ -143,19 +147,19 @@ def taken(tenant_id: UUID) -> Taken:
 
 def of_lanes() -> dict[str, Lane]:
     """What waits in each lane, of all tenants."""
+    unstored, age = _in_queue()
     with database.shared() as tx:
         waiting = work.waiting(tx)
         unfinished = jobs.unfinished(tx, of_rights())
-    queue = backlog()
-    return _lanes(queue.memories(), _age(queue.oldest_ms()), waiting, unfinished)
+    return _lanes(unstored, age, waiting, unfinished)
 
 
 def lanes_of(tenant_id: UUID) -> dict[str, Lane]:
     """What waits of one tenant in each lane."""
+    unstored, age = _in_queue(tenant_id)
     with database.tenant(tenant_id) as tx:
         waiting, unfinished = work.waiting(tx, tenant_id), jobs.unfinished(tx, of_rights(), tenant_id)
-    queue = backlog()
-    return _lanes(queue.memories(tenant_id), _age(queue.oldest_ms([tenant_id])), waiting, unfinished)
+    return _lanes(unstored, age, waiting, unfinished)
 
 
 def _lanes(
@@ -196,5 +200,8 @@ def _tested(run: TestRun) -> SelfTested:
     return SelfTested(run.as_of, passed, tests, run.p50_ms, run.p95_ms, run.target_ms)
 
 
-def _age(oldest_ms: int | None) -> float:
-    return 0.0 if oldest_ms is None else max(backlog().now_ms() - oldest_ms, 0) / 1000
+def _in_queue(tenant_id: UUID | None = None) -> tuple[int, float]:
+    """Memories of a tenant, or of all, that are to be stored, and the seconds since the oldest came."""
+    queue = backlog()
+    oldest_ms = queue.oldest_ms([tenant_id] if tenant_id else None)
+    return queue.memories(tenant_id), 0.0 if oldest_ms is None else max(queue.now_ms() - oldest_ms, 0) / 1000

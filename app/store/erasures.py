@@ -15,6 +15,7 @@ from uuid import UUID
 import msgspec
 from sqlalchemy import Connection, Row, text
 
+from app.domain.decoding import prepared
 from app.domain.hold import Meant
 from app.domain.ids import last_seq
 from app.domain.privacy.arriving import Coming
@@ -28,6 +29,7 @@ COLUMNS: Final = """erasure_id, kind, status, scope, reason, requested_at, reque
   cut, plan, executed, started_at, finished_at, verified_at, cancelled_at, report, rewrite_by, rewritten_at"""
 
 
+@prepared
 @dataclass(frozen=True, slots=True)
 class Erasure:
     """An erasure as it stands.

@@ -31,7 +31,7 @@ class Child:
     stop_signal: signal.Signals = signal.SIGTERM
     stop_timeout_seconds: float = 10
     ready: Callable[[subprocess.Popen[bytes]], bool] | None = None
-    ready_timeout_seconds: float = 30
+    ready_timeout_seconds: float = 120
     prepare: Callable[[], None] | None = None
     one_shot: bool = False
     stage: str = ""

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from uuid import UUID
 
 import pytest
+from sqlalchemy import Connection
 
 from app import metrics
 from app.clients import stream
 from app.clients.redis import LANE_SAMPLES
 from app.queues import LANES
-from app.services import rates
+from app.services import ingest, rates, stats
 from app.services.stats import Lane
+from app.store import work
+from app.store.work import Waiting
 from tests.service import Service
 
 START = 1_800_000_000_000
@@ -126,3 +130,26 @@ def test_real_work_is_seen(service: Service) -> None:
     assert found["ingest"].out_per_second > 0
     assert found["ingest"].in_per_second == 0
     assert found["embed"].in_per_second == found["embed"].out_per_second > 0
+
+
+def test_what_is_stored_while_it_is_counted_is_counted(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    tenant_id = service.tenant().tenant_id
+    waiting = work.waiting
+
+    def and_then_store(tx: Connection, tenant_id: UUID | None = None) -> dict[str, Waiting]:
+        found = waiting(tx, tenant_id)
+        ingest.drain()
+        return found
+
+    monkeypatch.setattr("app.store.work.waiting", and_then_store)
+    depths: tuple[Callable[[], int], ...] = (
+        lambda: sum(stats.of_tenant(tenant_id).pending.values()),
+        lambda: stats.lanes_of(tenant_id)["ingest"].depth,
+        lambda: stats.of_lanes()["ingest"].depth,
+    )
+    for depth in depths:
+        service.send(tenant_id, "on its way")
+        before = len(service.texts(tenant_id))
+        assert depth() > 0
+        assert len(service.texts(tenant_id)) == before + 1
+        service.work()

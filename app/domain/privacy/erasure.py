@@ -10,6 +10,7 @@ from uuid import UUID
 
 import msgspec
 
+from app.domain.decoding import prepared
 from app.domain.hold import IDS_MAX, REASON_MAX_CHARACTERS, HoldFilter, Meant, NewHold, meant
 from app.domain.memory import NAME_MAX_CHARACTERS
 from app.domain.privacy.clocks import Law
@@ -79,6 +80,7 @@ def scope_from_json(kept: dict[str, Any]) -> Meant:
     return Meant(**msgspec.structs.asdict(msgspec.convert(kept, _Kept)))
 
 
+@prepared
 class _Kept(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     memory_ids: list[UUID] | None = None
     subject: str | None = None

@@ -24,6 +24,7 @@ from app.errors import Invalid, Unreadable
 
 _TEXT: Final = "erased"
 _THREAD: Final = "erased by "
+_memory: Final = msgspec.json.Decoder(MemoryIn)
 _line: Final = msgspec.json.Decoder(msgspec.Raw)
 _array: Final = msgspec.json.Decoder(list[msgspec.Raw])
 
@@ -118,7 +119,7 @@ def _memories(envelope: Envelope) -> Sequence[msgspec.Raw] | None:
 
 def _meets(scope: Scope, raw: msgspec.Raw, accepted_ms: int) -> bool:
     try:
-        return matches(scope, msgspec.json.decode(raw, type=MemoryIn), accepted_ms)
+        return matches(scope, _memory.decode(raw), accepted_ms)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return _names(scope, raw)
 
@@ -136,7 +137,7 @@ def _names(scope: Scope, raw: msgspec.Raw) -> bool:
 def _stands_in(raw: msgspec.Raw) -> bool:
     """Whether it stands for what an erasure has taken out before."""
     try:
-        given = msgspec.json.decode(raw, type=MemoryIn)
+        given = _memory.decode(raw)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return False
     return given.text == _TEXT and (given.thread or "").startswith(_THREAD)

@@ -9,6 +9,7 @@ from uuid import UUID
 
 import msgspec
 
+from app.domain.decoding import prepared
 from app.domain.privacy.clocks import Law
 
 Nature = Literal["erasure", "access", "portable", "correction", "restriction", "objection"]
@@ -58,6 +59,7 @@ class Ground(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     ground: Annotated[str, msgspec.Meta(max_length=BASIS_MAX_CHARACTERS, pattern=r"^[^\x00]*$")] | None = None
 
 
+@prepared
 @dataclass(frozen=True, slots=True)
 class Request:
     """A request as it stands.

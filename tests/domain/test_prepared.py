@@ -1,0 +1,92 @@
+"""What msgspec reads is looked into while modules are imported: two threads that did it would end the process."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCES = sorted(path for folder in ("app", "workers") for path in (ROOT / folder).rglob("*.py"))
+# Where it is done later, by one thread at a time.
+LATER = ROOT / "app/api/body.py"
+PLAIN = {"dict", "list", "str"}
+
+READ_BY_MANY = """
+import importlib, sys, threading
+from app.clients import answers
+
+body = b'{"choices": [{"message": {"content": "x"}, "finish_reason": "stop"}], "usage": {"prompt_tokens": 1}}'
+sys.setswitchinterval(1e-6)
+for _ in range(300):
+    importlib.reload(answers)
+    together = threading.Barrier(4)
+    def read():
+        together.wait()
+        answers.read_chat(body, 1)
+    threads = [threading.Thread(target=read) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+"""
+
+
+def read_shapes(tree: ast.Module) -> Iterator[str]:
+    """Names of shapes that msgspec is given to read where it reads them."""
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+            continue
+        given = [each.value for each in node.keywords if each.arg == "type"]
+        if node.func.attr == "convert":
+            given += node.args[1:2]
+        elif node.func.attr != "decode":
+            continue
+        names = {each.id for shape in given for each in ast.walk(shape) if isinstance(each, ast.Name)}
+        yield from names - PLAIN - {"msgspec"}
+
+
+def prepared_shapes(tree: ast.Module) -> set[str]:
+    classes = [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
+    return {
+        each.name
+        for each in classes
+        if any(isinstance(by, ast.Name) and by.id == "prepared" for by in each.decorator_list)
+    }
+
+
+TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in SOURCES}
+
+
+def test_what_is_read_without_a_decoder_is_prepared() -> None:
+    prepared = set().union(*map(prepared_shapes, TREES.values()))
+    read = {(str(path.relative_to(ROOT)), name) for path, tree in TREES.items() for name in read_shapes(tree)}
+    assert len(read) > 5
+    assert {each for each in read if each[1] not in prepared} == {("app/clients/answers.py", "shape")}
+    assert {"_Chat", "_Embeddings"} <= prepared, "the shapes that `answers._decoded` is given"
+
+
+def test_decoders_are_made_with_their_modules() -> None:
+    late = {
+        str(path.relative_to(ROOT))
+        for path, tree in TREES.items()
+        if path != LATER
+        for function in ast.walk(tree)
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef) and function.name != "prepared"
+        for node in ast.walk(function)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "Decoder"
+        if node.args  # without a shape there is nothing to look into
+    }
+    assert late == set()
+
+
+@pytest.mark.slow
+def test_answers_are_read_by_several_threads_at_once() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", READ_BY_MANY], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr
