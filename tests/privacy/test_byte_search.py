@@ -13,6 +13,7 @@ from app.services import erasures, holds, ingest, jobs
 from app.services.erasures import Asked
 from tests.privacy import traces
 from tests.privacy.everywhere import SUBJECT, WORD, Everywhere, everywhere, someone
+from tests.service import until
 from tests.services.grave import worked
 
 __all__ = ["everywhere", "someone"]
@@ -172,11 +173,14 @@ def test_what_postgresqls_files_still_hold_goes_as_the_report_says(someone: Ever
     rows("CHECKPOINT")
     assert in_files(someone) > 0, "else the test would prove nothing"
     someone.erase()
-    rows("ANALYZE")
-    rows("VACUUM FULL")
-    rows("CHECKPOINT")
-    assert rows(sampled, f"%{WORD}%") == []
-    assert in_files(someone) == 0
+
+    def is_gone() -> bool:
+        """After a vacuum: one that ran beside an older look at the data, as of autovacuum, leaves rows to the next."""
+        for statement in ("ANALYZE", "VACUUM FULL", "CHECKPOINT"):
+            rows(statement)
+        return rows(sampled, f"%{WORD}%") == [] and in_files(someone) == 0
+
+    until(is_gone, seconds=30)
     done = erasures.get(someone.tenant_id, someone.erasure_id)
     told = {each["where"] for each in (done.report or {})["elsewhere"]}
     assert {"deleted rows in PostgreSQL's files and indexes", "PostgreSQL's samples of columns, for its plans"} <= told
