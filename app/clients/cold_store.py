@@ -8,11 +8,13 @@ library's own may hold addresses with keys in them, and isn't shown.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import lru_cache
+from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 from urllib.parse import unquote, urlsplit
@@ -36,7 +38,10 @@ CREDENTIALS: Final = {
 CONNECT_SECONDS: Final = 5
 RETRIES: Final = 2
 PROBE_BYTES: Final = 64
-_FULL: Final = ("no space left", "quota", "storage full", "insufficientstorage", "507", "os error 28", "os error 122")
+_FULL: Final = ("no space left", "quota", "storage full", "insufficientstorage", "os error 28)", "os error 122)")
+_STATUS: Final = re.compile(r"status code: (\d{3})\b")
+_ADDRESS: Final = re.compile(r"https?://\S+")
+"""In a message, but not of it: an object's name may hold any number, and a bucket's any word."""
 
 
 class Failure(StrEnum):
@@ -193,10 +198,12 @@ def _failure(error: Exception) -> Failure:
         | PermissionError,
     ):
         return Failure.REFUSED
-    message = str(error).lower()
-    if any(sign in message for sign in _FULL):
+    message = _ADDRESS.sub("", str(error).lower())
+    found = _STATUS.search(message)
+    status = int(found[1]) if found else None
+    if status == HTTPStatus.INSUFFICIENT_STORAGE or any(sign in message for sign in _FULL):
         return Failure.FULL
-    if "requested range was invalid" in message or "416" in message:
+    if status == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE or "requested range was invalid" in message:
         return Failure.TRUNCATED
     return Failure.AWAY
 

@@ -6,7 +6,10 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -88,6 +91,41 @@ def test_a_store_that_is_away_fails_in_time_and_passes(monkeypatch: pytest.Monke
     with pytest.raises(StoreFailed, match="away") as raised:
         store.put("one", b"x")
     assert raised.value.passing
+
+
+@pytest.mark.parametrize(
+    ("status", "meant"),
+    [
+        (HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE, Failure.TRUNCATED),
+        (HTTPStatus.INSUFFICIENT_STORAGE, Failure.FULL),
+        (HTTPStatus.SERVICE_UNAVAILABLE, Failure.AWAY),
+        (HTTPStatus.FORBIDDEN, Failure.REFUSED),
+    ],
+)
+def test_an_answer_means_what_its_status_says_whatever_the_object_is_called(
+    monkeypatch: pytest.MonkeyPatch, status: HTTPStatus, meant: Failure
+) -> None:
+    class Answers(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_error(status)
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing."""
+
+    for name, value in CREDENTIALS.items():
+        monkeypatch.setenv(name, value)
+    with ThreadingHTTPServer(("127.0.0.1", 0), Answers) as server:
+        Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        store = opened(
+            monkeypatch,
+            cold_url="s3://quota-416-507",
+            cold_endpoint=f"http://127.0.0.1:{server.server_port}",
+            cold_timeout_seconds=5,
+        )
+        with pytest.raises(StoreFailed) as raised:
+            store.get_range("status code: 416 no space left 507", 9, 5)
+        server.shutdown()
+    assert raised.value.failure is meant
 
 
 def test_a_bucket_that_isnt_there_is_no_lost_object(s3: str, monkeypatch: pytest.MonkeyPatch) -> None:
