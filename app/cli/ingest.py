@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from app.cli.failures import Code, Failure
-from app.cli.output import AsJson, Step, Url, examples, print_json, progress, so_many
+from app.cli.output import AsJson, Step, Url, examples, print_json, progress, so_many, until_none
 from app.cli.place import find
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 PATIENCE_SECONDS: Final = 120.0
 STANDSTILL_SECONDS: Final = 120.0
-STAGES: Final = ("ingest", "index", "embed")
 
 router = typer.Typer()
 
@@ -95,23 +94,17 @@ def wait_searchable(api: Api, step: Step, patience_seconds: float = STANDSTILL_S
     Raises:
         Failure: Nothing has moved for `patience_seconds`.
     """
-    most, least, since = 0, sys.maxsize, time.monotonic()
-    while True:
+
+    def left() -> int:
         pending = api.stats()["pending"]
         # A memory passes one stage after the other, and may wait in the last two at once.
-        left = pending["ingest"] + max(pending["index"], pending["embed"])
-        most = max(most, left)
-        step(done=most - left, note=f"{left:,} left")
-        if not any(pending[stage] for stage in STAGES):
-            return
-        if left < least:
-            least, since = left, time.monotonic()
-        if time.monotonic() - since > patience_seconds:
-            raise Failure(
-                f"{left:,} memories have waited {patience_seconds:g} s without moving: "
-                "they are kept; `ebbing doctor` says whether the workers are well"
-            )
-        time.sleep(0.05 if left < 10_000 else 0.5)
+        return int(pending["ingest"] + max(pending["index"], pending["embed"]))
+
+    if still := until_none(left, step, patience_seconds):
+        raise Failure(
+            f"{still:,} memories have waited {patience_seconds:g} s without moving: "
+            "they are kept; `ebbing doctor` says whether the workers are well"
+        )
 
 
 def _send(api: Api, part: Batch, before: int) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,10 +10,9 @@ from typing import Any, Final
 import typer
 
 from app.cli.client import Api
-from app.cli.output import progress
+from app.cli.output import progress, until_none
 
 PATIENCE_SECONDS: Final = 30.0
-POLL_SECONDS: Final = 0.05
 BEST: Final = 3
 
 
@@ -60,25 +57,19 @@ class Salience:
 
 def wait_judged(api: Api, *, quiet: bool) -> None:
     """Wait until everything is scored, and rated where there is a model; when nothing moves for too long, say so."""
-    most, least, since = 0, sys.maxsize, time.monotonic()
+
+    def left() -> int:
+        pending = api.stats()["pending"]
+        return int(pending["score"] + pending.get("rate", 0))
+
     with progress("until judged", None, quiet=quiet) as step:
-        while True:
-            pending = api.stats()["pending"]
-            left = pending["score"] + pending.get("rate", 0)
-            most = max(most, left)
-            step(done=most - left, note=f"{left:,} left")
-            if not left:
-                return
-            if left < least:
-                least, since = left, time.monotonic()
-            if time.monotonic() - since > PATIENCE_SECONDS:
-                break
-            time.sleep(POLL_SECONDS)
-    typer.echo(
-        f"{left:,} memories still wait to be judged, and nothing has moved for {PATIENCE_SECONDS:g} s: they go by the "
-        "rules until a model has answered; `ebbing doctor` says whether it does",
-        err=True,
-    )
+        still = until_none(left, step, PATIENCE_SECONDS)
+    if still:
+        typer.echo(
+            f"{still:,} memories still wait to be judged, and nothing has moved for {PATIENCE_SECONDS:g} s: they go by "
+            "the rules until a model has answered; `ebbing doctor` says whether it does",
+            err=True,
+        )
 
 
 def look(memories: Sequence[dict[str, Any]], cost: Cost | None, again: Cost | None = None) -> Salience:

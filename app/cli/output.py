@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
@@ -121,3 +122,18 @@ def progress(label: str, total: float | None, *, quiet: bool = False, unit: str 
 
 def _silent(advance: float = 0, *, done: float | None = None, note: str = "") -> None:
     """No terminal, no bar."""
+
+
+def until_none(left: Callable[[], int], step: Step, patience_seconds: float) -> int:
+    """Show how many memories are left, until none is or none has moved for so long. Returns how many are left then."""
+    most, least, since = 0, sys.maxsize, time.monotonic()
+    while now := left():
+        most = max(most, now)
+        step(done=most - now, note=f"{now:,} left")
+        if now < least:
+            least, since = now, time.monotonic()
+        if time.monotonic() - since > patience_seconds:
+            return now
+        time.sleep(0.05 if now < 10_000 else 0.5)
+    step(done=most, note="0 left")
+    return 0

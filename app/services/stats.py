@@ -100,11 +100,7 @@ class Stats:
 
 
 def of_tenant(tenant_id: UUID) -> Stats:
-    """The numbers of one tenant.
-
-    The queue is read first, as in whatever counts what waits: a memory goes from there to the database, so that read
-    the other way round, one that is on its way would be in neither.
-    """
+    """The numbers of one tenant."""
     unstored, age = _in_queue(tenant_id)
     with database.tenant(tenant_id) as tx:
         counts = tenant_counts.read(tx, tenant_id)
@@ -201,7 +197,10 @@ def _tested(run: TestRun) -> SelfTested:
 
 
 def _in_queue(tenant_id: UUID | None = None) -> tuple[int, float]:
-    """Memories of a tenant, or of all, that are to be stored, and the seconds since the oldest came."""
+    """Memories of a tenant, or of all, that are to be stored, and the seconds since the oldest came.
+
+    To be read before the database: a memory goes there from the queue, and would be in neither the other way round.
+    """
     queue = backlog()
     oldest_ms = queue.oldest_ms([tenant_id] if tenant_id else None)
     return queue.memories(tenant_id), 0.0 if oldest_ms is None else max(queue.now_ms() - oldest_ms, 0) / 1000
