@@ -1,0 +1,26 @@
+"""Roles of speakers in a conversation with an assistant."""
+
+from __future__ import annotations
+
+from typing import Final, Literal, get_args
+
+Role = Literal["user", "assistant", "system", "tool"]
+ROLES: Final[tuple[Role, ...]] = get_args(Role)
+
+
+def role_of(role: Role | None, speaker: str | None) -> Role | None:
+    """Return the role of a memory's speaker; None where it is unknown.
+
+    A memory without a role whose speaker is exactly the name of a role has that role.
+    """
+    if role is not None:
+        return role
+    return next((known for known in ROLES if known == speaker), None)
+
+
+def name_of(speaker: str | None) -> str | None:
+    """Return the speaker's name; None where there is none, or it only names a role.
+
+    The name of a role is not part of what was said, so it is neither indexed nor embedded.
+    """
+    return None if speaker in ROLES else speaker
