@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -38,6 +38,14 @@ class Usage:
             self.cached_tokens + other.cached_tokens,
             self.output_tokens + other.output_tokens,
         )
+
+
+Spent = Callable[[Usage], object]
+"""A function that each call's usage is reported to."""
+
+
+def unnoted(_: Usage) -> None:
+    """Ignore what a call has cost."""
 
 
 @dataclass(frozen=True, slots=True)

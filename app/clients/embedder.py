@@ -1,48 +1,25 @@
-"""Text to vectors: what an embedder is, which there are, and the bundled one.
-
-That one is static: a vector a word, looked up offline, no model to run.
-"""
+"""Text to vectors: the protocol of an embedder, and the embedder that a setting or a space names."""
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
-from app.clients.answers import Usage
-from app.domain.embedding import PASSAGE_VERSION, MemoryText, unit
-from app.domain.wording import content_words
+from app.clients.answers import Spent, unnoted
+from app.clients.static_embedder import FormerStaticEmbedder, StaticEmbedder, Vectors
+from app.domain.embedding import PASSAGE_VERSION, MemoryText
 from app.errors import Misconfigured
 from app.settings import settings
-
-Vectors = NDArray[np.float32]
-Spent = Callable[[Usage], object]
 
 GONE_SECONDS: Final = 60.0
 """How long an embedder that couldn't be had isn't looked for again."""
 
-CONTEXT_WEIGHTS = (0.3, 0.2)
-"""Share of the previous turn's vector, and of the one before, in a memory's own."""
-
-_SPELLINGS = 100_000
-"""Words whose tokens are remembered; then the memory is emptied."""
-_SLICE_WORDS = 16_384
-"""Word vectors gathered at a time: 16 MiB at 256 dimensions."""
-
 
 class NoEmbedder(Exception):
     """The embedder of a space can't be had in this process; the message says why, and holds names alone."""
-
-
-def unnoted(_: Usage) -> None:
-    """Nobody asks what it cost."""
 
 
 class Embedder(Protocol):
@@ -83,114 +60,9 @@ class Embedder(Protocol):
         """
 
 
-class StaticEmbedder:
-    """wordllama's word vectors: the unit mean of the content words, with a share of the previous two turns.
-
-    A text without anything the model knows (an empty one, say) gets the zero vector, which is near nothing.
-    One object may be used by many threads.
-    """
-
-    normalised = True
-    priced_as = None
-    model = "wordllama-l2-supercat+context"
-    """Name of the weights, and of the way in which words become a memory's vector."""
-
-    def __init__(self) -> None:
-        self._matrix, self._tokenizer = _load()
-        self._tokens: dict[str, list[int]] = {}
-
-    @property
-    def dimensions(self) -> int:
-        """Length of a vector."""
-        return int(self._matrix.shape[1])
-
-    def embed_memories(self, batch: Sequence[MemoryText], spent: Spent = unnoted) -> Vectors:  # noqa: ARG002 - free
-        """Vectors of memories, shape (n, dimensions); length 1, or 0 for a text without anything known."""
-        lines = [memory.line for memory in batch]
-        places: dict[str, int] = {}
-        for line in lines:
-            places.setdefault(line, len(places))
-        for memory in batch:
-            for line in memory.context[: len(CONTEXT_WEIGHTS)]:
-                places.setdefault(line, len(places))
-        alone = self._means([_asked(line) for line in places])
-        vectors: Vectors = alone[[places[line] for line in lines]]
-        for turn, weight in enumerate(CONTEXT_WEIGHTS):
-            here = [n for n, memory in enumerate(batch) if turn < len(memory.context)]
-            there = [places[batch[n].context[turn]] for n in here]
-            vectors[here] += np.float32(weight) * alone[there]
-        return unit(vectors)
-
-    def embed_query(self, text: str, idf: Mapping[str, float], spent: Spent = unnoted) -> Vectors:  # noqa: ARG002
-        """Unit sum of the query's content words, each by its rarity; a word that `idf` lacks weighs 1."""
-        asked = _asked(text)
-        weights = np.array([idf.get(word, 1.0) for word in asked], dtype=np.float32)
-        return unit(weights @ self._word_vectors(asked))
-
-    def _means(self, texts: Sequence[Sequence[str]]) -> Vectors:
-        """Unit mean of the word vectors of each text, shape (n, dimensions)."""
-        rows: dict[str, int] = {}
-        for text in texts:
-            for word in text:
-                rows.setdefault(word, len(rows))
-        vectors = self._word_vectors(list(rows))
-        sums = np.zeros((len(texts), self.dimensions), dtype=np.float32)
-        for part in _slices(texts):
-            flat = [rows[word] for n in part for word in texts[n]]
-            ends = np.cumsum([len(texts[n]) for n in part])
-            sums[part] = np.add.reduceat(vectors[flat], np.concatenate(([0], ends[:-1])), axis=0)
-        return unit(sums)
-
-    def _word_vectors(self, words: Sequence[str]) -> Vectors:
-        """Mean of each word's token vectors, shape (n, dimensions); zero for a word without tokens."""
-        self._learn(words)
-        tokens = [self._tokens[word] for word in words]
-        vectors = np.zeros((len(words), self.dimensions), dtype=np.float32)
-        known = [n for n, ids in enumerate(tokens) if ids]
-        if known:
-            sizes = np.array([len(tokens[n]) for n in known])
-            flat = self._matrix[[token for n in known for token in tokens[n]]]
-            sums = np.add.reduceat(flat, np.concatenate(([0], np.cumsum(sizes)[:-1])), axis=0)
-            vectors[known] = sums / sizes[:, None].astype(np.float32)
-        return vectors
-
-    def _learn(self, words: Sequence[str]) -> None:
-        """See that the tokens of these words are at hand."""
-        fresh = [word for word in words if word not in self._tokens]
-        if fresh:
-            encoded = self._tokenizer.encode_batch_fast(fresh, add_special_tokens=False)
-            found = {word: encoding.ids for word, encoding in zip(fresh, encoded, strict=True)}
-            if len(self._tokens) + len(found) > _SPELLINGS:
-                found |= {word: self._tokens[word] for word in words if word not in found}
-                self._tokens = found
-            else:
-                self._tokens.update(found)
-
-
-def _asked(text: str) -> list[str]:
-    """What a text is looked up by: its content words, or else its signs (emoji) as they are."""
-    return content_words(text) or text.split()
-
-
-def _slices(texts: Sequence[Sequence[str]]) -> Iterator[list[int]]:
-    """Places of the texts that have words, in slices of about `_SLICE_WORDS` words."""
-    part: list[int] = []
-    size = 0
-    for n, text in enumerate(texts):
-        if not text:
-            continue
-        part.append(n)
-        size += len(text)
-        if size >= _SLICE_WORDS:
-            yield part
-            part, size = [], 0
-    if part:
-        yield part
-
-
 @lru_cache(maxsize=1)
 def embedder() -> Embedder:
-    """The embedder that the settings name, loaded on first use (the bundled one in about 0.2 s and 60 MB).
+    """The embedder that the settings name, loaded on first use.
 
     Raises:
         Misconfigured: They name one that can't be.
@@ -244,7 +116,7 @@ def _opened(kind: str, model: str, dimensions: int) -> Embedder:
 
 def _found(kind: str, model: str, dimensions: int) -> Embedder:
     if kind == "local":
-        return StaticEmbedder()
+        return FormerStaticEmbedder() if model == FormerStaticEmbedder.model else StaticEmbedder()
     name, _, version = model.rpartition("+")
     if version != PASSAGE_VERSION:
         raise NoEmbedder(f"this version of Ebbing makes {PASSAGE_VERSION} of a memory")
@@ -259,18 +131,3 @@ def _found(kind: str, model: str, dimensions: int) -> Embedder:
 
         return local_models.load(kind, name.removeprefix(f"{kind}:"))
     raise NoEmbedder(f"{kind} is no embedder of this version")
-
-
-def _load() -> tuple[Vectors, Any]:
-    """The word matrix, shape (tokens, dimensions), and the tokenizer, from the installed package; offline."""
-    root = logging.getLogger()
-    handlers, level = list(root.handlers), root.level
-    import wordllama  # noqa: PLC0415 - heavy, and it sets up logging, which is undone below
-
-    for handler in [handler for handler in root.handlers if handler not in handlers]:
-        root.removeHandler(handler)
-    root.setLevel(level)
-    folder = Path(wordllama.__file__).parent
-    model = wordllama.WordLlama.load(cache_dir=folder, disable_download=True)
-    model.tokenizer.no_padding()
-    return model.embedding, model.tokenizer

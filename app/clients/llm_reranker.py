@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Sequence
 
-from app.clients.embedder import Spent, unnoted
+from app.clients.answers import Spent, unnoted
 from app.clients.provider import Patience, Provider
 from app.clients.resilience import ProviderFailed, Reason
 from app.domain import scoring

@@ -13,7 +13,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from app.clients.embedder import Spent, Vectors, unnoted
+from app.clients.answers import Spent, unnoted
+from app.clients.static_embedder import Vectors
 from app.domain.embedding import PASSAGE_VERSION, MemoryText, passage, unit
 from app.domain.scoring import clip
 from app.errors import Misconfigured

@@ -8,10 +8,10 @@ from typing import Final
 
 import numpy as np
 
-from app.clients.answers import Vector
-from app.clients.embedder import Spent, Vectors, unnoted
+from app.clients.answers import Spent, Vector, unnoted
 from app.clients.provider import Patience, Provider
 from app.clients.resilience import ProviderFailed, Reason
+from app.clients.static_embedder import Vectors
 from app.domain.embedding import PASSAGE_VERSION, MemoryText, passage, unit
 from app.domain.scoring import clip, tokens
 from app.settings import Settings

@@ -8,7 +8,7 @@ from functools import lru_cache
 from importlib import metadata
 from typing import Any, Final, Protocol, cast
 
-from app.clients.embedder import Spent, unnoted
+from app.clients.answers import Spent, unnoted
 from app.errors import Misconfigured
 from app.settings import settings
 

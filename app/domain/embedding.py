@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 from app.domain.wording import spoken
 
 CONTEXT_TURNS = 2
-"""How many earlier turns of its thread a memory's vector takes in."""
+"""Turns of its thread before a memory, and after it, that its vector takes in."""
+SHORT_WORDS = 25
+"""Content words up to which the neighbouring turns count in full; of a longer text, in proportion less."""
 PASSAGE_VERSION = "passage-1"
 """Names what `passage` makes of a memory; vectors of another can't be compared."""
 CONTEXT_MAX_CHARACTERS = 240
@@ -28,12 +30,14 @@ class MemoryText:
         occurred_at: When it happened, with an offset.
         context: The turns before it in its thread, the nearest first, at most `CONTEXT_TURNS`, each with its
             speaker in front.
+        after: The turns after it, the nearest first, likewise; a model that reads is not given them.
     """
 
     text: str
     speaker: str | None = None
     occurred_at: datetime | None = None
     context: tuple[str, ...] = ()
+    after: tuple[str, ...] = ()
 
     @property
     def line(self) -> str:

@@ -22,6 +22,7 @@ from app.domain.recall.parameters import Recall
 from app.domain.retrieval.ranking import Ranking
 from app.domain.review import Review
 from app.domain.self_tests import SelfTests
+from app.domain.stored_policy import STORED, is_stored
 from app.domain.supersession import Supersession
 from app.domain.tiers import Tiers
 from app.errors import ProfileMissing
@@ -36,7 +37,6 @@ LANGUAGES = frozenset(_LANGUAGES.split())
 
 CMM_SALIENCE: Final = 0.5
 """What `cmm` gives any text: its salience says that something matters from above there on."""
-_STORED: Final = {"is_stored": True}
 
 
 class Budget(BaseModel):
@@ -74,7 +74,7 @@ class Reinforcement(BaseModel):
 
     by_search: bool = True
     """Whether being found by a search counts as a use, unless the search says otherwise."""
-    by_search_share: Share = 0.8
+    by_search_share: Share = 0.85
     """Share of the best result's score that a result must reach for that: what is merely listed along isn't used."""
     refractory_seconds: Annotated[float, Field(ge=0, le=86_400, allow_inf_nan=False)] = 60.0
     """A memory is reinforced at most once in this time by one session."""
@@ -129,7 +129,7 @@ class Policy(BaseModel):
     @classmethod
     def stored(cls, body: str) -> Policy:
         """A policy as it was written, checked back then; its model is only looked for when it is needed."""
-        return cls.model_validate_json(body, context=_STORED)
+        return cls.model_validate_json(body, context=STORED)
 
     @property
     def rules(self) -> Rules:
@@ -166,7 +166,7 @@ class Policy(BaseModel):
 
     @model_validator(mode="after")
     def _makes_sense(self, info: ValidationInfo) -> Policy:
-        if info.context is _STORED:
+        if is_stored(info):
             return self
         if self.forgetting.profile not in PROFILES:
             known = ", ".join(PROFILES)

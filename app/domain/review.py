@@ -20,7 +20,7 @@ _Easiness = Annotated[float, Field(ge=1, le=10, allow_inf_nan=False)]
 
 BLENDS: Final = {"mnemex": 0.3}
 """Share of a search's places that goes to memories for review unless the search says, by profile; else none."""
-BLEND_SCORE_MIN: Final = 0.5
+BLEND_SCORE_MIN: Final = 0.65
 """What of the best result's score a memory needs to be shown for its review: what has little to do with it doesn't."""
 
 

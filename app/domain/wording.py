@@ -8,6 +8,10 @@ from __future__ import annotations
 import re
 
 SPEAKER_MAX_CHARACTERS = 40
+HEAD_WORDS = 40
+"""Content words at a text's beginning that stand for it where its words are compared one by one."""
+HEAD_CHARACTERS = 600
+"""Characters in which those are looked for."""
 
 # "don't" is one word, "Ann's" is two, of which the second is a stop word.
 _WORD = re.compile(r"[^\W_]+(?:['’](?!s\b)[^\W_]+)*")
@@ -22,6 +26,29 @@ _TELLS_WHEN = re.compile(
 )
 _ASKS = re.compile(r"[?\uff1f\u061f]")  # as it is written in Chinese and in Arabic, too
 _FIRST_PERSON = re.compile(r"\b(?=[IiMmWwuOo])(?:[Ii]|[Mm](?:e|y(?:self)?|ine)|[Ww]e|us|[Oo]urs?)\b")
+
+_PAST = (
+    "recommended|suggested|said|told|advised|proposed|gave|given|wrote|written|drafted|listed|explained|mentioned"
+    "|named|described|warned|offered|planned|put|called|quoted|estimated|calculated|worked out|came up with"
+)
+_BARE = (
+    "recommend|suggest|say|tell|advise|propose|give|write|draft|list|explain|mention|name|describe|warn|offer|plan|put"
+    "|call|quote|estimate|calculate|set|want|work out|come up with"
+)
+_YOURS = (
+    "advice|suggestions?|recommendations?|recipe|draft|plan|list|version|sheet|answer|proposal|estimate|table|outline"
+    "|template|letter|tips?|timetable|schedule|explanation|summary"
+)
+_ASKS_ASSISTANT = re.compile(
+    rf"\b(?:did you (?:\w+ )?(?:{_BARE})|(?:had|have) you (?:\w+ )?(?:{_PAST})|you(?:'ve|'d)? (?:\w+ )?(?:{_PAST})"
+    rf"|your (?:{_YOURS}))\b",
+    re.IGNORECASE,
+)
+_ASKS_NOW = re.compile(
+    r"\b(?:now|nowadays|currently|current|these days|latest|still|finally|actually|newest|most recent|at present|by now"
+    r"|at the moment|up to date)\b",
+    re.IGNORECASE,
+)
 
 _ENGLISH = """
 i me my myself we our ours ourselves you your yours yourself yourselves he him his himself she her hers
@@ -51,6 +78,11 @@ def content_words(text: str) -> list[str]:
     """The words that say what a text is about, in order: all but the stop words, or else all."""
     every = words(text)
     return [word for word in every if word not in STOP_WORDS] or every
+
+
+def first_content_words(text: str) -> list[str]:
+    """Return the distinct words among the first `HEAD_WORDS` content words of a text, in order."""
+    return list(dict.fromkeys(content_words(text[:HEAD_CHARACTERS])[:HEAD_WORDS]))
 
 
 def spoken(text: str, speaker: str | None) -> str:
@@ -96,8 +128,18 @@ def tells_when(text: str) -> bool:
 
 
 def asks(text: str) -> bool:
-    """Whether a text has a question in it."""
+    """Return whether a text has a question in it."""
     return _ASKS.search(text) is not None
+
+
+def asks_assistant(query: str) -> bool:
+    """Return whether a query in English asks for what the assistant said: "what did you suggest?", "your recipe"."""
+    return _ASKS_ASSISTANT.search(query) is not None
+
+
+def asks_now(query: str) -> bool:
+    """Return whether a query in English asks for the present state: "now", "currently", "latest"."""
+    return _ASKS_NOW.search(query) is not None
 
 
 def is_in_first_person(text: str) -> bool:

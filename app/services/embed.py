@@ -43,8 +43,11 @@ def embed(tenant_id: UUID, ids: Sequence[UUID]) -> int:
         Misconfigured: The settings name an embedder that can't be.
     """
     with database.tenant(tenant_id) as tx:
-        texts = embeddings.read_texts(tx, tenant_id, ids)
         there = rows.of_tenant(tx, tenant_id)
+        # The vectors of the turns before hold these: they are made again.
+        ahead = spaces.look_ahead(there)
+        before = embeddings.find_preceding(tx, tenant_id, ids) if ahead else []
+        texts = embeddings.read_texts(tx, tenant_id, list(dict.fromkeys([*ids, *before])), ahead=ahead)
     if not texts.ids:
         return 0
     there = there or spaces.settled(tenant_id)
@@ -54,7 +57,8 @@ def embed(tenant_id: UUID, ids: Sequence[UUID]) -> int:
         with database.tenant(tenant_id) as tx:
             now = rows.hold(tx, tenant_id) or there
             if now == there:
-                return max(_write(tx, tenant_id, space, texts, vectors) for space, vectors in ready.items())
+                written = max(_write(tx, tenant_id, space, texts, vectors) for space, vectors in ready.items())
+                return min(written, len(ids))
             there = now
     raise RuntimeError("the tenant's embedding space changes faster than memories can be embedded")
 

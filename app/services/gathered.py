@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from app.domain.dynamics.ops import Floats
 from app.domain.policy import Policy
 from app.domain.retrieval.candidates import Candidate, Vitals
 from app.domain.retrieval.ranking import Ranking
@@ -25,6 +26,7 @@ class Gathered:
         probe: What memories were compared with.
         found: Candidates.
         vitals: What time has made of them, in their order.
+        soft_words: How closely their words match the query's, at least 0, shape (n,).
     """
 
     policy: Policy
@@ -35,3 +37,4 @@ class Gathered:
     probe: Probe
     found: Sequence[Candidate]
     vitals: Vitals
+    soft_words: Floats

@@ -16,6 +16,7 @@ import structlog
 
 from app.clients.embedder import embedder
 from app.clients.resilience import ProviderFailed
+from app.clients.static_embedder import StaticEmbedder
 from app.domain.jobs import Job, Step
 from app.errors import Conflict
 from app.services import spaces
@@ -94,7 +95,7 @@ def _move(job: Job) -> Step:
     while time.monotonic() < until:
         with database.tenant(job.tenant_id) as tx:
             ids = rows.lacking(tx, job.tenant_id, space.space_id, after=after, limit=limit, but=aside)
-            texts = embeddings.read_texts(tx, job.tenant_id, ids)
+            texts = embeddings.read_texts(tx, job.tenant_id, ids, ahead=space.model == StaticEmbedder.model)
         if not ids:
             return _switch(job, space, done, aside)
         try:

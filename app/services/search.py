@@ -28,6 +28,7 @@ from app.services import archived, graphs, priming, reviews, spaces, strengths, 
 from app.services.explained import explained
 from app.services.gathered import Gathered
 from app.services.rerank import rerank
+from app.services.soft_words import match_words
 from app.services.spreading import spread
 from app.store import circumstances, database, words
 from app.store import search as store
@@ -122,7 +123,7 @@ def gather(
         ranking = modes.based(wanted, has_vector=bool(short) or (vector is not None and bool(vector.any())))
         among = active if graphs.has_graph(there, active) else None
         space_id = space.space_id if space else None
-        probe = store.Probe(query.lexemes if ranking.words else {}, space_id, vector, among, short)
+        probe = store.Probe(query.lexemes if modes.selection(ranking)[0] else {}, space_id, vector, among, short)
         with database.tenant(tenant_id) as tx:
             found, held = store.candidates(tx, tenant_id, probe, request, ranking)
             around = circumstances.read(tx, tenant_id)
@@ -131,7 +132,8 @@ def gather(
         alive = vitals.seen(tenant_id, held, around, request.as_of)
         if space is None or (around.spaces and around.spaces.searched == space):
             break
-    return Gathered(policy, ranking, asked, query, total, probe, found, alive)
+    soft = match_words(query.soft, found) if ranking.soft_words else np.zeros(len(found))
+    return Gathered(policy, ranking, asked, query, total, probe, found, alive, soft)
 
 
 def ranked(tenant_id: UUID, gathered: Gathered, request: SearchRequest) -> tuple[list[SearchResult], bool]:
@@ -149,6 +151,7 @@ def ranked(tenant_id: UUID, gathered: Gathered, request: SearchRequest) -> tuple
         priming=priming.factors(tenant_id, gathered.found, request, policy),
         now=_clock(request, policy),
         parameters=parameters,
+        soft_words=gathered.soft_words,
     )
     if spreads:
         results = spread(tenant_id, results, request, spreads, gathered.probe)

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from app.clients.embedder import Embedder, NoEmbedder, embedder, embedder_of
 from app.clients.resilience import ProviderFailed
+from app.clients.static_embedder import StaticEmbedder
 from app.domain.embedding import MemoryText, unit
 from app.domain.memory import check_size
 from app.errors import Misconfigured
@@ -108,6 +109,13 @@ def vector_size(tenant_id: UUID) -> int | None:
         if not (is_passing(error) or isinstance(error, ProviderFailed | Misconfigured)):
             raise
         return None  # storing looks again
+
+
+def look_ahead(there: TenantSpaces | None) -> bool:
+    """Return whether vectors of a space that the tenant has, or will have, hold the turns after a memory."""
+    if there is None:
+        return settings().embedder == BUNDLED
+    return any(space is not None and space.model == StaticEmbedder.model for space in (there.searched, there.target))
 
 
 def memory_vectors(tenant_id: UUID, model: Embedder, batch: Sequence[MemoryText]) -> NDArray[np.float32]:

@@ -38,7 +38,8 @@ def joined(active: str, probe: Probe, request: SearchRequest, values: dict[str, 
   archived AS MATERIALIZED (
     SELECT memory_id, {word_scores(probe.lexemes, 0, values)} AS words, {_relevance(probe, values)} AS relevance
     FROM (
-      SELECT memory_id, own, own AS words, space_id, basis_id, vector FROM archived_memories
+      SELECT memory_id, own, own AS words, word_room(length(own) - 3) AS room, 0 AS near, space_id, basis_id, vector
+      FROM archived_memories
       WHERE tenant_id = %(tenant)s {passing}
         AND memory_id NOT IN (SELECT memory_id FROM hidden_memories WHERE tenant_id = %(tenant)s)
     ) AS kept

@@ -17,9 +17,9 @@ from app.domain.wording import spoken
 from app.store import spaces
 from app.store.packed import Halfvecs
 
-# One pass over the turns from just before each thread's first wanted memory to its last. The wanted are read by
-# their ids and membership is tested by `= ANY`, not by a join: a planner without statistics would read all that
-# the tenant has, or loop over all pairs.
+# One pass over the turns from just before each thread's first wanted memory to just after its last. The wanted are
+# read by their ids and membership is tested by `= ANY`, not by a join: a planner without statistics would read all
+# that the tenant has, or loop over all pairs.
 _READ = text(
     """
 WITH
@@ -42,19 +42,51 @@ WITH
       (SELECT memory_id, thread, seq, text_version, text, speaker, occurred_at FROM memories
        WHERE tenant_id = :tenant AND thread = span.thread AND seq BETWEEN span.first_seq AND span.last_seq
          AND made_by = 'caller' AND deleted_at IS NULL)
+      UNION ALL
+      (SELECT memory_id, thread, seq, text_version, text, speaker, occurred_at FROM memories
+       WHERE tenant_id = :tenant AND thread = span.thread AND seq > span.last_seq
+         AND made_by = 'caller' AND deleted_at IS NULL
+       ORDER BY seq LIMIT :ahead)
     ) AS turn
   ),
   marked AS (
     SELECT near.*, bool_or(is_wanted) OVER (
-      PARTITION BY thread ORDER BY seq, memory_id ROWS BETWEEN CURRENT ROW AND :turns FOLLOWING) AS is_needed
+      PARTITION BY thread ORDER BY seq, memory_id ROWS BETWEEN :ahead PRECEDING AND :turns FOLLOWING) AS is_needed,
+      row_number() OVER (PARTITION BY thread ORDER BY seq, memory_id) AS place
     FROM near
   )
-SELECT memory_id, thread, seq, is_wanted, text_version, text, speaker, occurred_at FROM marked WHERE is_needed
+SELECT memory_id, thread, place, is_wanted, text_version, text, speaker, occurred_at FROM marked WHERE is_needed
 UNION ALL
-SELECT memory_id, thread, seq, true, text_version, text, speaker, occurred_at FROM wanted WHERE thread IS NULL
-ORDER BY thread, seq, memory_id
+SELECT memory_id, thread, 0, true, text_version, text, speaker, occurred_at FROM wanted WHERE thread IS NULL
+ORDER BY thread, place, memory_id
 """
 )
+
+# Followers that came after the texts were read: embedding those writes this memory's vector again.
+_FOLLOWED = text("""
+SELECT memory_id FROM unnest(CAST(:ids AS uuid[]), CAST(:counts AS integer[])) AS read (memory_id, known)
+WHERE known < (
+  SELECT count(*) FROM memories AS centre CROSS JOIN LATERAL (
+    SELECT FROM memories
+    WHERE tenant_id = :tenant AND thread = centre.thread AND seq > centre.seq
+      AND made_by = 'caller' AND deleted_at IS NULL
+    ORDER BY seq LIMIT :turns
+  ) AS turn
+  WHERE centre.tenant_id = :tenant AND centre.memory_id = read.memory_id AND centre.made_by = 'caller'
+)
+""")
+
+_PRECEDING = text("""
+SELECT DISTINCT turn.memory_id
+FROM memories AS centre CROSS JOIN LATERAL (
+  SELECT memory_id FROM memories
+  WHERE tenant_id = :tenant AND thread = centre.thread AND seq < centre.seq
+    AND made_by = 'caller' AND deleted_at IS NULL
+  ORDER BY seq DESC LIMIT :turns
+) AS turn
+WHERE centre.tenant_id = :tenant AND centre.made_by = 'caller' AND centre.memory_id = ANY (CAST(:ids AS uuid[]))
+  AND centre.deleted_at IS NULL
+""")
 
 _OVERTAKEN = text(
     """
@@ -84,14 +116,19 @@ WHERE known.text_version < excluded.text_version
 """
 )
 
-_LATER = text(
+_AROUND = text(
     """
 SELECT DISTINCT turn.memory_id
 FROM memories AS centre CROSS JOIN LATERAL (
-  SELECT memory_id FROM memories
-  WHERE tenant_id = :tenant AND thread = centre.thread AND seq > centre.seq
-    AND made_by = 'caller' AND deleted_at IS NULL
-  ORDER BY seq LIMIT :turns
+  (SELECT memory_id FROM memories
+   WHERE tenant_id = :tenant AND thread = centre.thread AND seq < centre.seq
+     AND made_by = 'caller' AND deleted_at IS NULL
+   ORDER BY seq DESC LIMIT :turns)
+  UNION ALL
+  (SELECT memory_id FROM memories
+   WHERE tenant_id = :tenant AND thread = centre.thread AND seq > centre.seq
+     AND made_by = 'caller' AND deleted_at IS NULL
+   ORDER BY seq LIMIT :turns)
 ) AS turn
 WHERE centre.tenant_id = :tenant AND centre.made_by = 'caller' AND centre.memory_id = ANY (CAST(:ids AS uuid[]))
 ORDER BY turn.memory_id
@@ -102,7 +139,7 @@ _REMOVE = text(
     """
 DELETE FROM embeddings
 WHERE tenant_id = :tenant AND space_id = ANY (ARRAY(SELECT space_id FROM embedding_spaces))
-  AND (memory_id = ANY (CAST(:ids AS uuid[])) OR (memory_id = ANY (CAST(:later AS uuid[])) AND NOT by_caller))
+  AND (memory_id = ANY (CAST(:ids AS uuid[])) OR (memory_id = ANY (CAST(:around AS uuid[])) AND NOT by_caller))
 """
 )
 
@@ -110,7 +147,7 @@ _REMOVE_SAMPLES = text(
     """
 DELETE FROM pca_samples
 WHERE tenant_id = :tenant AND space_id = ANY (ARRAY(SELECT space_id FROM embedding_spaces))
-  AND memory_id = ANY (CAST(:ids AS uuid[]) || CAST(:later AS uuid[]))
+  AND memory_id = ANY (CAST(:ids AS uuid[]) || CAST(:around AS uuid[]))
 """
 )
 
@@ -121,29 +158,51 @@ class Texts:
 
     Attributes:
         context: `context[i]` are the turns in its context, and at what versions they were read; may be left empty.
+        after: `after[i]` are those of them that follow it, the nearest first; may be left empty.
     """
 
     ids: list[UUID]
     versions: list[int]
     memories: list[MemoryText]
     context: list[dict[UUID, int]] = field(default_factory=list)
+    after: list[tuple[UUID, ...]] = field(default_factory=list)
 
 
-def read_texts(tx: Connection, tenant_id: UUID, ids: Sequence[UUID]) -> Texts:
-    """The texts of these memories, each with the turns before it; deleted memories are neither."""
-    rows = tx.execute(_READ, {"tenant": tenant_id, "ids": list(ids), "turns": CONTEXT_TURNS}).all()
+def read_texts(tx: Connection, tenant_id: UUID, ids: Sequence[UUID], *, ahead: bool) -> Texts:
+    """Return the texts of these memories, each with the turns before it; deleted memories are left out.
+
+    Args:
+        tx: The tenant's transaction.
+        tenant_id: The tenant.
+        ids: Memories.
+        ahead: Read the turns after each memory as well; whoever embeds those must embed this one again.
+    """
+    values = {"tenant": tenant_id, "ids": list(ids), "turns": CONTEXT_TURNS, "ahead": CONTEXT_TURNS * ahead}
+    rows = tx.execute(_READ, values).all()
     texts = Texts([], [], [])
     for thread, turns in groupby(rows, key=itemgetter(1)):
-        before: tuple[tuple[UUID, int, str], ...] = ()
-        for memory_id, _, _, is_wanted, version, said, speaker, occurred_at in turns:
-            if is_wanted:
-                texts.ids.append(memory_id)
-                texts.versions.append(version)
-                texts.memories.append(MemoryText(said, speaker, occurred_at, tuple(line for _, _, line in before)))
-                texts.context.append({turn_id: turn_version for turn_id, turn_version, _ in before})
-            if thread is not None:
-                before = ((memory_id, version, spoken(said, speaker)), *before)[:CONTEXT_TURNS]
+        run = list(turns)
+        for n, (memory_id, _, place, is_wanted, version, said, speaker, occurred_at) in enumerate(run):
+            if not is_wanted:
+                continue
+            # Runs of turns that aren't next to one another follow each other: only places tell them apart.
+            near = [turn for turn in run[max(n - CONTEXT_TURNS, 0) : n + CONTEXT_TURNS + 1] if thread is not None]
+            before = [turn for turn in reversed(near) if place - CONTEXT_TURNS <= turn[2] < place]
+            after = [turn for turn in near if ahead and place < turn[2] <= place + CONTEXT_TURNS]
+            lines = [tuple(spoken(turn[5], turn[6]) for turn in side) for side in (before, after)]
+            texts.ids.append(memory_id)
+            texts.versions.append(version)
+            texts.memories.append(MemoryText(said, speaker, occurred_at, *lines))
+            texts.context.append({turn[0]: turn[4] for turn in (*before, *after)})
+            if ahead:
+                texts.after.append(tuple(turn[0] for turn in after))
     return texts
+
+
+def find_preceding(tx: Connection, tenant_id: UUID, ids: Sequence[UUID]) -> list[UUID]:
+    """Return the turns before these memories, up to `CONTEXT_TURNS` each: their vectors hold what follows them."""
+    values = {"tenant": tenant_id, "ids": list(ids), "turns": CONTEXT_TURNS}
+    return list(tx.execute(_PRECEDING, values).scalars())
 
 
 def write(
@@ -190,17 +249,22 @@ def write(
 
 
 def _current(tx: Connection, tenant_id: UUID, texts: Texts) -> list[int]:
-    """The places of those whose texts and contexts are still the ones read."""
+    """Return the places of those whose texts and contexts are still the ones read."""
     read = dict(zip(texts.ids, texts.versions, strict=True))
     for turns in texts.context:
         read |= turns
     values = {"tenant": tenant_id, "ids": list(read), "versions": list(read.values())}
     overtaken = set(tx.execute(_OVERTAKEN, values).scalars())
+    if texts.after:
+        known = {"ids": texts.ids, "counts": [len(turns) for turns in texts.after], "turns": CONTEXT_TURNS}
+        followed = set(tx.execute(_FOLLOWED, {"tenant": tenant_id, **known}).scalars())
+    else:
+        followed = set()
     contexts = texts.context or [{}] * len(texts.ids)
     return [
         place
         for place, (memory_id, turns) in enumerate(zip(texts.ids, contexts, strict=True))
-        if memory_id not in overtaken and overtaken.isdisjoint(turns)
+        if memory_id not in overtaken and memory_id not in followed and overtaken.isdisjoint(turns)
     ]
 
 
@@ -218,8 +282,8 @@ def remove(tx: Connection, tenant_id: UUID, ids: Sequence[UUID]) -> set[UUID]:
         return set()
     spaces.lock(tx, tenant_id)
     values = {"tenant": tenant_id, "ids": list(ids)}
-    later = set(tx.execute(_LATER, values | {"turns": CONTEXT_TURNS}).scalars())
-    values["later"] = list(later)
+    around = set(tx.execute(_AROUND, values | {"turns": CONTEXT_TURNS}).scalars())
+    values["around"] = list(around)
     tx.execute(_REMOVE, values)
     tx.execute(_REMOVE_SAMPLES, values)
-    return later
+    return around

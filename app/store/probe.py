@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,15 +46,27 @@ class Probe:
         return self.vector is not None and bool(self.vector.any())
 
 
+MEASURED: Final = (
+    "own, words, word_room(length(own) - 3) AS room, "
+    "near_worth(length(own) - 3, (length(words) - length(own)) / 4.0) AS near"
+)
+"""Columns of `memory_words` that `word_scores` reads; three of a memory's own lexemes are its date's."""
+
+
 def word_scores(lexemes: Mapping[str, float], context: float, values: dict[str, Any]) -> str:
-    """Σ idf of the lexemes a memory has: whole if in its own words, `context` of it if in its neighbours'."""
+    """Return SQL for Σ idf of the lexemes a memory has, over columns as in `MEASURED`.
+
+    A lexeme of the memory's own words counts by how often it stands there and by the memory's length; a lexeme that
+    only neighbouring turns have counts by `context`, the neighbours' length and the memory's own shortness.
+    """
     scores = []
     for n, (lexeme, idf) in enumerate(lexemes.items()):
         values |= {f"lexeme_{n}": quoted(lexeme), f"idf_{n}": idf, f"near_{n}": idf * context}
         scores.append(
             f"CASE WHEN words @@ CAST(%(lexeme_{n})s AS tsquery) THEN "
-            f"CASE WHEN own @@ CAST(%(lexeme_{n})s AS tsquery) THEN CAST(%(idf_{n})s AS float8) "
-            f"ELSE CAST(%(near_{n})s AS float8) END ELSE 0 END"
+            f"CASE WHEN own @@ CAST(%(lexeme_{n})s AS tsquery) "
+            f"THEN CAST(%(idf_{n})s AS float8) * word_worth(own, CAST(%(lexeme_{n})s AS tsquery), room) "
+            f"ELSE CAST(%(near_{n})s AS float8) * near END ELSE 0 END"
         )
     return " + ".join(scores) or "0"
 

@@ -14,7 +14,7 @@ from app.domain.retrieval import pruning
 from app.domain.retrieval.ranking import Ranking
 from app.domain.retrieval.request import SearchRequest
 from app.store.packed import driver
-from app.store.probe import Probe, allowed_one, filters, literal, quoted, superseded, word_scores
+from app.store.probe import MEASURED, Probe, allowed_one, filters, literal, quoted, superseded, word_scores
 
 FEW: Final = 5000
 """Memories that a filter may leave for them to be compared one by one."""
@@ -82,8 +82,10 @@ def found(probe: Probe, request: SearchRequest, ranking: Ranking, values: dict[s
     SELECT by_words.memory_id, by_words.score AS words, {_relevance(probe)} AS relevance FROM by_words
     UNION ALL
     SELECT by_vector.memory_id, (
-        SELECT {word_scores(probe.lexemes, ranking.context, values)} FROM memory_words
-        WHERE tenant_id = %(tenant)s AND memory_words.memory_id = by_vector.memory_id), by_vector.score
+        SELECT {word_scores(probe.lexemes, ranking.context, values)} FROM (
+          SELECT {MEASURED} FROM memory_words
+          WHERE tenant_id = %(tenant)s AND memory_words.memory_id = by_vector.memory_id OFFSET 0
+        ) AS measured), by_vector.score
     FROM by_vector WHERE by_vector.memory_id NOT IN (SELECT memory_id FROM by_words)
   )"""  # noqa: S608 - the parts are made of constants and bound values
 
@@ -97,12 +99,11 @@ def _by_words(probe: Probe, request: SearchRequest, ranking: Ranking, values: di
     worth = pruning.worth(probe.lexemes, probe.among or 0)
     values["worth"] = " | ".join(" & ".join(map(quoted, clause)) for clause in worth)
     values["lexemes"] = list(map(quoted, probe.lexemes))
-    values["own_scores"] = list(probe.lexemes.values())
-    values["near_scores"] = [idf * ranking.context for idf in probe.lexemes.values()]
+    values |= {"rarities": list(probe.lexemes.values()), "context": ranking.context}
     return (
-        "SELECT memory_id, score FROM words_matching(CAST(%(worth)s AS tsquery), "  # noqa: S608 - as above
-        "CAST(CAST(%(lexemes)s AS text[]) AS tsquery[]), CAST(%(own_scores)s AS float8[]), "
-        "CAST(%(near_scores)s AS float8[])) "
+        "SELECT memory_id, score FROM words_weighed(CAST(%(worth)s AS tsquery), "  # noqa: S608 - as above
+        "CAST(CAST(%(lexemes)s AS text[]) AS tsquery[]), CAST(%(rarities)s AS float8[]), "
+        "CAST(%(context)s AS float8)) "
         f"AS matching WHERE score > 0 AND {_shown('matching.memory_id', request, values)} LIMIT %(by_words)s"
     )
 

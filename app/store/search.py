@@ -12,12 +12,13 @@ from uuid import UUID
 
 from sqlalchemy import Connection
 
+from app.domain.retrieval import modes
 from app.domain.retrieval.candidates import Candidate
 from app.domain.retrieval.ranking import Ranking
 from app.domain.retrieval.request import SearchRequest
 from app.store import archived, pruned, states
 from app.store.packed import driver
-from app.store.probe import Probe, allowed, allowed_one, literal, quoted, superseded, word_scores
+from app.store.probe import MEASURED, Probe, allowed, allowed_one, literal, quoted, superseded, word_scores
 from app.store.states import Held
 
 __all__ = ["CANDIDATES", "Found", "Probe", "allowed", "candidates"]
@@ -44,23 +45,28 @@ def candidates(
     ranking: Ranking,
     limit: int = CANDIDATES,
 ) -> Found:
-    """The memories that pass the request's filters, by their base score: words·W + relevance·R, best first.
+    """The memories that pass the request's filters, by `modes.selection`: words·W + relevance·R, best first.
 
     A memory without a vector yet is found by its words, one without words by its vector; deleted ones never.
     Both scores are divided by the best memory's, so that they are 0 to 1.
     """
     if not probe.lexemes and not probe.has_vector and not probe.archived:
         return Found([], states.held(b""))
+    words_weight, relevance_weight = modes.selection(ranking)
     values: dict[str, Any] = {
         "tenant": tenant_id,
         "limit": limit,
-        "words_weight": ranking.words,
-        "relevance_weight": ranking.relevance,
+        "words_weight": words_weight,
+        "relevance_weight": relevance_weight,
     }
     found, every = _active(tx, probe, request, ranking, values), "found"
     if "archived" in request.tiers:
         found, every = archived.joined(found, probe, request, values), "every"
-    rows = driver(tx).execute(_statement(found, every, _related(request, values)), values, binary=True).fetchall()
+    rows = (
+        driver(tx)
+        .execute(_statement(found, every, _related(request, values), _before(ranking)), values, binary=True)
+        .fetchall()
+    )
     return Found([Candidate(*row[:-1]) for row in rows], states.held(b"".join(row[-1] for row in rows)))
 
 
@@ -108,7 +114,8 @@ def _words(
     values["any_lexeme"] = " | ".join(map(quoted, probe.lexemes))
     score = word_scores(probe.lexemes, ranking.context, values)
     matching = f"{'words' if ranking.context else 'own'} @@ CAST(%(any_lexeme)s AS tsquery)"
-    return _each("memory_words", "own, words", f"{score} AS score", matching, _which(request, values, ids))
+    measured = _each("memory_words", "own, words", MEASURED, matching, _which(request, values, ids))
+    return f"SELECT memory_id, {score} AS score FROM ({measured} OFFSET 0) AS measured"  # noqa: S608 - as above
 
 
 def _vectors(probe: Probe, request: SearchRequest, values: dict[str, Any], ids: Sequence[UUID] | None) -> str:
@@ -150,13 +157,25 @@ def _related(request: SearchRequest, values: dict[str, Any]) -> str:
     return f"{some} ARRAY({older} AND supersessions.memory_id = top.memory_id) END, {by_others}"
 
 
-def _statement(parts: str, found: str, related: str) -> str:
+def _before(ranking: Ranking) -> str:
+    """A column of the turn before a candidate in its thread, where neighbours count."""
+    if not ranking.neighbours or ranking.mode != "hybrid":
+        return "CAST(NULL AS uuid)"
+    return """(
+    SELECT turn.memory_id FROM memories AS turn
+    WHERE turn.tenant_id = %(tenant)s AND turn.thread = memory.thread AND turn.seq < memory.seq
+      AND turn.made_by = 'caller' AND turn.deleted_at IS NULL
+    ORDER BY turn.seq DESC LIMIT 1)"""
+
+
+def _statement(parts: str, found: str, related: str, before: str) -> str:
     """Of parts of a WITH, the last of which has this name: the best by the base score.
 
     Args:
         parts: The parts.
         found: The name.
         related: Columns of what a candidate supersedes, and what supersedes it.
+        before: The column of the turn before it.
     """
     return f"""
 WITH {parts},
@@ -174,9 +193,9 @@ WITH {parts},
     FROM scored ORDER BY score DESC, memory_id DESC LIMIT %(limit)s
   )
 SELECT top.memory_id, text, subject, thread, speaker, external_id, kind, tags, occurred_at, created_at,
-       tier, top.words, top.relevance, top.cosine, {related}, record
+       tier, top.words, top.relevance, top.cosine, {related}, {before}, record
 FROM top CROSS JOIN LATERAL (
-  SELECT text, subject, thread, speaker, external_id, kind, tags, occurred_at, created_at FROM memories
+  SELECT text, subject, thread, speaker, external_id, kind, tags, occurred_at, created_at, seq FROM memories
   WHERE tenant_id = %(tenant)s AND memories.memory_id = top.memory_id AND deleted_at IS NULL OFFSET 0
 ) AS memory CROSS JOIN LATERAL (
   SELECT tier, {states.RECORD} AS record FROM memory_state

@@ -11,12 +11,16 @@ neighbours then always see each other, and counts stay exact.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 from uuid import UUID
 
 from sqlalchemy import Connection, text
 
 from app.domain.retrieval.terms import Term
 from app.store.lexemes import lexemes
+
+LONG_LEXEMES: Final = 24
+"""Distinct words up to which a memory is taken to say each of them once."""
 
 _LOCK = text("SELECT pg_advisory_xact_lock(hashtextextended(:name, 0))")
 
@@ -71,10 +75,11 @@ _SEW = """
   ),
   sewn AS (
     SELECT memory_id, version, own,
-           own || coalesce(lag(own, 1) OVER places, '') || coalesce(lag(own, 2) OVER places, '')
-               || coalesce(lead(own, 1) OVER places, '') || coalesce(lead(own, 2) OVER places, '') AS words,
+           bare || coalesce(lag(bare, 1) OVER places, '') || coalesce(lag(bare, 2) OVER places, '')
+                || coalesce(lead(bare, 1) OVER places, '') || coalesce(lead(bare, 2) OVER places, '') AS words,
            bool_or(is_fresh) OVER (places ROWS BETWEEN 2 PRECEDING AND 2 FOLLOWING) AS is_near
-    FROM turns WINDOW places AS (PARTITION BY thread, place ORDER BY seq, memory_id)
+    FROM (SELECT *, strip(own) AS bare FROM turns OFFSET 0) AS turns
+    WINDOW places AS (PARTITION BY thread, place ORDER BY seq, memory_id)
   ),
   written AS (
     INSERT INTO memory_words AS known (tenant_id, memory_id, text_version, own, words)
@@ -112,11 +117,16 @@ _SEW = """
 _SAID = """concat_ws(' ',
   to_char(coalesce(occurred_at, created_at) AT TIME ZONE :time_zone, 'FMDD FMMonth YYYY'), speaker, text)"""
 
+# How often a long text says a word counts in a search, so its lexemes keep their positions.
+_OWN = f"""(
+  SELECT CASE WHEN length(said) > {LONG_LEXEMES} THEN said ELSE strip(said) END
+  FROM (SELECT {lexemes(_SAID)} AS said OFFSET 0) AS parsed)"""  # noqa: S608 - put together of constants
+
 # Words of a fresh memory are made anew; those of the turns around it are taken from their rows.
 _INDEX = text(
     "WITH"  # noqa: S608 - put together of constants
     + _SEW.format(
-        own=f"CASE WHEN is_fresh THEN strip({lexemes(_SAID)}) ELSE known.own END",
+        own=f"CASE WHEN is_fresh THEN {_OWN} ELSE known.own END",
         version="CASE WHEN is_fresh THEN text_version ELSE known.version END",
         changes="""
       SELECT tsvector_to_array(own) || CASE WHEN own_before IS NULL THEN ARRAY[''] END, 1

@@ -16,7 +16,8 @@ from uuid import UUID
 import httpx
 import msgspec
 
-from app.clients.embedder import Embedder, StaticEmbedder
+from app.clients.embedder import Embedder
+from app.clients.static_embedder import StaticEmbedder
 from app.services import tenants
 from app.settings import Settings
 from app.store import database, embeddings
@@ -163,7 +164,7 @@ def _alone(embedder: Embedder, tenant_id: UUID, ids: list[UUID]) -> float:
     batches = []
     for some in lots(ids, BATCH):
         with database.tenant(tenant_id) as tx:
-            batches.append(embeddings.read_texts(tx, tenant_id, some).memories)
+            batches.append(embeddings.read_texts(tx, tenant_id, some, ahead=True).memories)
     embedder.embed_memories(batches[0])  # the first call opens connections
     started = time.perf_counter()
     for batch in batches:

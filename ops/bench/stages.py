@@ -121,7 +121,7 @@ def _by_embedder(lot: Lot) -> float:
     batches = []
     for ids in lots(lot.ids, settings().embed_rows):
         with database.tenant(lot.tenant_id) as tx:
-            batches.append(embeddings.read_texts(tx, lot.tenant_id, ids).memories)
+            batches.append(embeddings.read_texts(tx, lot.tenant_id, ids, ahead=True).memories)
     model = embedder()
     started = time.perf_counter()
     for batch in batches:

@@ -15,7 +15,7 @@ from sqlalchemy import Connection
 
 from app import queues
 from app.clients.answers import Usage
-from app.clients.embedder import StaticEmbedder
+from app.clients.static_embedder import StaticEmbedder
 from app.domain.jobs import Job, Step
 from app.domain.policy import Forgetting, Policy
 from app.services import budget, jobs, schedule

@@ -9,8 +9,9 @@ import sys
 import numpy as np
 import pytest
 
-from app.clients.embedder import StaticEmbedder, embedder
-from app.domain.embedding import MemoryText
+from app.clients.embedder import embedder, embedder_of
+from app.clients.static_embedder import FormerStaticEmbedder, StaticEmbedder, WordVectors, word_vectors
+from app.domain.embedding import MemoryText, unit
 
 ODD = ["", "   ", "the and of", "🙂", "日本語", "\x00", "?!", "a" * 30_000, "x\u0301" * 99]
 
@@ -58,11 +59,49 @@ def test_stop_words_carry_no_meaning() -> None:
     assert plain == pytest.approx(wordy, abs=1e-5)
 
 
-def test_context_pulls_by_three_and_two_tenths() -> None:
+def test_turns_before_and_after_pull_a_short_memory_along() -> None:
     own, first, second = vectors("income tax", "a dog", "piano music")
-    [mixed] = embedder().embed_memories([MemoryText("income tax", context=("a dog", "piano music"))])
-    expected = own + 0.3 * first + 0.2 * second
-    assert mixed == pytest.approx(expected / np.linalg.norm(expected), abs=1e-5)
+    [before] = embedder().embed_memories([MemoryText("income tax", context=("a dog", "piano music"))])
+    [after] = embedder().embed_memories([MemoryText("income tax", after=("a dog", "piano music"))])
+    expected = own + 0.35 * first + 0.2 * second
+    assert before == pytest.approx(expected / np.linalg.norm(expected), abs=1e-5)
+    assert after == pytest.approx(before, abs=1e-5)
+
+
+def test_a_long_memory_is_pulled_along_less() -> None:
+    long = " ".join(f"ledger invoice tax{n}" for n in range(50))
+    alone, dog = vectors(long, "a dog")
+    [pulled] = embedder().embed_memories([MemoryText(long, context=("a dog",))])
+    [short] = embedder().embed_memories([MemoryText("ledger invoice", context=("a dog",))])
+    assert pulled == pytest.approx(unit(alone + 0.35 * 25 / 150 * dog), abs=1e-5)
+    assert short @ dog > pulled @ dog
+
+
+def test_repeating_a_word_changes_nothing() -> None:
+    once, twice = vectors("a dog in a garden", "a dog in a garden, a dog")
+    assert once == pytest.approx(twice, abs=1e-5)
+
+
+def test_words_rare_in_general_weigh_more_in_a_memory() -> None:
+    common, rare, both = vectors("people", "trombone", "people trombone")
+    assert both @ rare > both @ common
+
+
+def test_a_space_of_the_former_composition_is_still_served() -> None:
+    own, first, second = vectors("tax", "dog", "piano")
+    former = embedder_of("local", FormerStaticEmbedder.model, 256)
+    [mixed] = former.embed_memories([MemoryText("tax", context=("dog", "piano"), after=("rain",))])
+    assert mixed == pytest.approx(unit(own + 0.3 * first + 0.2 * second), abs=1e-5)
+    assert former.embed_query("dog tax", {"dog": 5.0, "tax": 0.5}) @ first > 0.9
+    assert former.model != embedder().model
+
+
+def test_the_closest_word_of_a_text_stands_for_an_asked_one() -> None:
+    found = word_vectors().closest(["dog", "piano"], [["puppy", "tax"], [], ["piano"]])
+    assert found.shape == (3, 2)
+    assert found[0, 0] > 0.4
+    assert found[1].tolist() == [0, 0]
+    assert found[2, 1] == pytest.approx(1, abs=1e-5)
 
 
 def test_rare_words_weigh_more_in_a_query() -> None:
@@ -73,12 +112,13 @@ def test_rare_words_weigh_more_in_a_query() -> None:
 
 
 def test_words_remembered_stay_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.clients.embedder._SPELLINGS", 10)
+    monkeypatch.setattr("app.clients.static_embedder._SPELLINGS", 10)
     small = StaticEmbedder()
+    small._words = WordVectors()
     texts = [MemoryText(f"word{n} dog") for n in range(50)]
     for n in range(0, 50, 5):
         small.embed_memories(texts[n : n + 5])
-    assert len(small._tokens) <= 10
+    assert len(small._words._tokens) <= 10
     assert small.embed_memories(texts) == pytest.approx(embedder().embed_memories(texts), abs=1e-5)
 
 

@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from app.clients.answers import Usage
-from app.clients.embedder import Spent, unnoted
+from app.clients.answers import Spent, Usage, unnoted
 from app.clients.llm_reranker import LlmReranker
 from app.clients.provider import Patience
 from app.clients.reranker import GROUP, reranker

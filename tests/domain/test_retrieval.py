@@ -36,7 +36,7 @@ from app.domain.wording import (
 from app.errors import Invalid
 
 NOON = datetime(2026, 3, 7, 12, tzinfo=UTC)
-PLAIN: Final = {"strength": 0.0, "importance": 0.0, "statement": 0.0, "thread": 0.0}
+PLAIN: Final = {"strength": 0.0, "importance": 0.0, "thread": 0.0, "role": 0.0}
 
 
 def candidate(number: int, words: float, relevance: float, speaker: str | None = None) -> Candidate:
@@ -74,16 +74,18 @@ def test_the_score_is_words_and_relevance_by_weight() -> None:
     weights = Ranking(words=2, relevance=4, **PLAIN)
     [result] = rank([candidate(1, 0.5, 0.25)], alive(1), SearchRequest("x", explain=True), weights)
     assert result.score == pytest.approx(2)
-    assert result.explain == {"words": 1.0, "relevance": 1.0, **dict.fromkeys(SIGNALS, 0.0), "factors": {}}
+    parts = {"words": 1.0, "soft_words": 0.0, "relevance": 1.0}
+    assert result.explain == {**parts, **dict.fromkeys(SIGNALS, 0.0), "factors": {}}
 
 
 def test_priming_multiplies_the_score() -> None:
     found = [candidate(1, 0.5, 0), candidate(2, 0.45, 0), candidate(3, 0, 0)]
     request = SearchRequest("x", explain=True)
-    results = rank(found, alive(3), request, Ranking(**PLAIN), priming=np.array([1, 1.3, 1.3]))
+    results = rank(found, alive(3), request, Ranking(words=1, **PLAIN), priming=np.array([1, 1.3, 1.3]))
     assert [(result.id.int, result.score) for result in results] == [(2, pytest.approx(0.585)), (1, 0.5)]
     assert results[0].explain == {
         "words": 0.45,
+        "soft_words": 0.0,
         "relevance": 0.0,
         **dict.fromkeys(SIGNALS, 0.0),
         "factors": {"priming": 1.3},
@@ -97,13 +99,17 @@ def test_a_turn_needs_a_session() -> None:
     assert SearchRequest("x", session="s").turn is None
 
 
-def test_words_outweigh_relevance_by_default() -> None:
-    assert ranked("x", candidate(1, 0, 1), candidate(2, 1, 0)) == [2, 1]
+def test_soft_words_count_by_the_best_of_them() -> None:
+    found = [candidate(1, 1, 1), candidate(2, 1, 1)]
+    results = rank(found, alive(2), SearchRequest("x"), Ranking(), soft_words=np.array([3.0, 6.0]))
+    assert [result.id.int for result in results] == [2, 1]
+    explained = rank(found, alive(2), SearchRequest("x", explain=True), Ranking(), soft_words=np.array([3.0, 6.0]))
+    assert [result.explain["soft_words"] for result in explained if result.explain] == pytest.approx([0.6, 0.3])
 
 
 def test_the_named_speaker_gets_a_bonus() -> None:
     assert ranked("What did Bo eat?", candidate(1, 1, 0, "Al"), candidate(2, 0.7, 0, "Bo")) == [2, 1]
-    assert ranked("What did Bo eat?", candidate(1, 1, 0, "Al"), candidate(2, 0.5, 0, "Bo")) == [1, 2]
+    assert ranked("What did Bo eat?", candidate(1, 1, 1, "Al"), candidate(2, 0.1, 0.1, "Bo")) == [1, 2]
 
 
 def test_a_time_asked_for_and_told_gets_a_bonus() -> None:
@@ -123,10 +129,10 @@ def test_ties_go_to_the_later_id_and_nothing_scores_nothing() -> None:
 
 
 def test_results_are_uses_with_their_margin_over_all_that_come_after() -> None:
-    given = [candidate(1, 1, 1), candidate(2, 0.9, 0.2), candidate(3, 0, 0.75), candidate(4, 0, 0.5)]
+    given = [candidate(1, 1, 1), candidate(2, 1, 0.4), candidate(3, 0, 0.75), candidate(4, 0, 0.3)]
     found = uses(rank(given, alive(len(given)), SearchRequest("x", limit=3), Ranking()), given)
     assert [(use.id.int, use.place, use.lexical) for use in found] == [(1, 0, True), (2, 1, True), (3, 2, False)]
-    assert [use.margin for use in found] == [0.25, pytest.approx(-0.55), 0.25]
+    assert [use.margin for use in found] == [0.25, pytest.approx(-0.35), pytest.approx(0.45)]
     assert uses([], given) == []
     [alone] = uses(rank(given[:1], alive(1), SearchRequest("x"), Ranking()), given[:1])
     assert alone.margin == 1
@@ -177,6 +183,12 @@ def test_all_forms_of_a_word_are_as_rare_as_one_word() -> None:
 )
 def test_forms_that_no_stemmer_brings_together(word: str, expected: tuple[str, ...]) -> None:
     assert sorted(other_forms(word)) == sorted(expected)
+
+
+def test_soft_words_of_a_long_query_are_its_rarest_known_ones() -> None:
+    words = [Term(f"w{n}", n, f"w{n}") for n in range(100)]
+    assert list(weigh(words, 100).soft) == [f"w{n}" for n in range(1, TERMS_MAX + 1)]
+    assert list(weigh(words[:3], 100).soft) == ["w0", "w1", "w2"]
 
 
 def test_of_many_lexemes_the_rarest_stay() -> None:

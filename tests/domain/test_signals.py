@@ -11,7 +11,7 @@ import pytest
 from app.domain.retrieval.candidates import Candidate
 from app.domain.retrieval.ranking import Ranking
 from app.domain.retrieval.signals import NEAR_DAYS, SIGNALS, parts
-from app.domain.wording import asks, is_in_first_person
+from app.domain.wording import asks, asks_assistant, is_in_first_person
 
 NOON = datetime(2026, 3, 7, 12, tzinfo=UTC)
 
@@ -22,9 +22,18 @@ def memory(text: str, speaker: str | None = None, *, thread: str | None = None, 
     )
 
 
+def turns(*fits: float) -> list[Candidate]:
+    """Turns of one thread in their order, each knowing the one before."""
+    ids = [UUID(int=n + 1) for n in range(len(fits))]
+    before = [None, *ids]
+    return [
+        replace(memory("x", thread="t", fit=fit), memory_id=ids[n], before_id=before[n]) for n, fit in enumerate(fits)
+    ]
+
+
 def seen(name: str, query: str, *memories: Candidate, now: datetime | None = NOON) -> list[float]:
-    """One part of each memory, unweighted."""
-    weights = Ranking.model_validate({name: 1})
+    """One part of each memory, unweighted; the fit is that of words alone."""
+    weights = Ranking.model_validate({"soft_words": 0, "relevance": 0, name: 1})
     return [round(float(part), 3) for part in parts(memories, query, weights, now).by_name[name]]
 
 
@@ -41,14 +50,53 @@ def test_what_was_not_found_by_words_or_meaning_has_no_part() -> None:
 
 
 def test_without_a_weight_a_part_is_nothing() -> None:
-    assert seen("statement", "x", memory("Yes.")) == [1]
-    none = parts([memory("Yes.")], "x", Ranking(statement=0), NOON)
-    assert none.by_name["statement"].tolist() == [0]
+    assert seen("first_person", "x", memory("I do.")) == [1]
+    none = parts([memory("I do.")], "x", Ranking(first_person=0), NOON)
+    assert none.by_name["first_person"].tolist() == [0]
 
 
-def test_the_named_speaker_who_tells_of_themselves() -> None:
-    told = [memory("I moved", "Ann"), memory("Ann moved", "Bob"), memory("I moved", "Bob"), memory("It rains", "Ann")]
-    assert seen("first_person", "Where did Ann move?", *told) == [1, 0, 0, 0]
+def test_who_tells_of_themselves() -> None:
+    told = [memory("I moved", "Ann"), memory("Ann moved", "Bob"), memory("It rains", "Ann")]
+    assert seen("first_person", "Where did Ann move?", *told) == [1, 0, 0]
+
+
+def test_the_users_words_count_unless_the_assistants_are_asked_for() -> None:
+    told = [memory("x", "user"), memory("x", "assistant"), memory("x", "Ann"), memory("x"), memory("x", "tool")]
+    assert seen("role", "Which tea do I drink?", *told) == [1, 0, 1, 1, 0]
+    assert seen("role", "Which tea did you suggest?", *told) == [0, 1, 1, 1, 0]
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("What did you recommend?", True),
+        ("which tea had you kindly suggested", True),
+        ("What was it you said about tea?", True),
+        ("Where is your recipe?", True),
+        ("Can you recommend a tea?", False),
+        ("Did I tell you where I live?", False),
+        ("What did Ann suggest?", False),
+        ("", False),
+    ],
+)
+def test_what_asks_for_the_assistants_words(query: str, expected: bool) -> None:
+    assert asks_assistant(query) is expected
+
+
+def test_the_latest_counts_when_the_present_is_asked_for() -> None:
+    told = [
+        replace(memory("x"), memory_id=UUID(int=n), occurred_at=NOON + timedelta(days=day))
+        for n, day in enumerate((2, 0, 1))
+    ]
+    assert seen("now", "Where do I live now?", *told) == [1, 0, 0.5]
+    assert seen("now", "Where did I live?", *told) == [0, 0, 0]
+    assert seen("now", "Where do I live now?", told[0]) == [0]
+
+
+def test_the_better_of_the_turns_beside_it_counts() -> None:
+    assert seen("neighbours", "x", *turns(0.2, 0.8, 0.4)) == [1, 0.5, 1]
+    first, _, third = turns(0.2, 0.8, 0.4)
+    assert seen("neighbours", "x", first, third) == [0, 0], "the turn between them is no candidate"
 
 
 @pytest.mark.parametrize(
@@ -79,7 +127,6 @@ def test_the_first_person(text: str, expected: bool) -> None:
 )
 def test_a_question(text: str, expected: bool) -> None:
     assert asks(text) is expected
-    assert seen("statement", "x", memory(text)) == [not expected]
 
 
 def test_a_time_that_is_named_counts_less_by_the_day_around_it() -> None:

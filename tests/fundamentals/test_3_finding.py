@@ -86,7 +86,7 @@ def test_a_score_is_the_sum_of_parts_that_explain_shows(ebbing: Client) -> None:
 
     assert best.explain is not None
     parts = {name: part for name, part in best.explain.items() if isinstance(part, float)}
-    assert set(parts) == {"words", "relevance", *SIGNALS}
+    assert set(parts) == {"words", "soft_words", "relevance", *SIGNALS}
     assert best.score == pytest.approx(sum(parts.values()) * math.prod(best.explain["factors"].values()))
     assert best.explain["ranks"] == {"words": 1, "relevance": 1}
     assert set(best.explain["matched"]) == {"concert", "carla"}

@@ -15,8 +15,8 @@ from tests.store.crowd import Crowd, crowd
 __all__ = ["crowd"]
 
 MATCHING = text("""
-SELECT memory_id FROM words_matching(CAST(:wanted AS tsquery), CAST(CAST(:lexemes AS text[]) AS tsquery[]),
-  CAST(:scores AS float8[]), CAST(:scores AS float8[]))
+SELECT memory_id FROM words_weighed(CAST(:wanted AS tsquery), CAST(CAST(:lexemes AS text[]) AS tsquery[]),
+  CAST(:scores AS float8[]), CAST(0.6 AS float8))
 """)
 GIVEN: dict[str, Any] = {"wanted": "'common'", "lexemes": ["'common'"], "scores": [1.0]}
 
@@ -101,4 +101,5 @@ def test_who_runs_what_with_whose_rights(crowd: Crowd) -> None:
         ("drop_graph", "ebbing_owner", True, ["ebbing_app"]),
         ("make_graph", "ebbing_owner", True, ["ebbing_app"]),
         ("words_matching", "ebbing_finder", True, ["ebbing_app"]),
+        ("words_weighed", "ebbing_finder", True, ["ebbing_app"]),
     ]

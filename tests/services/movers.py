@@ -19,7 +19,7 @@ from app.services.search import search
 from tests.provider.server import FakeProvider, provider
 from tests.service import Service
 
-LOCAL = ("wordllama-l2-supercat+context", 256)
+LOCAL = ("wordllama-l2-supercat+turns", 256)
 REMOTE = ("embed-small+passage-1", 64)
 
 

@@ -209,7 +209,7 @@ def test_a_vector_of_a_text_that_was_edited_meanwhile_is_not_written(shelf: Shel
     shelf.put("a", "apple")
     shelf.put("b", "banana")
     with shelf.transaction() as tx:
-        texts = embeddings.read_texts(tx, shelf.tenant_id, list(shelf.ids.values()))
+        texts = embeddings.read_texts(tx, shelf.tenant_id, list(shelf.ids.values()), ahead=True)
     shelf.edit("a", text="apricot")
     shelf.put("c", "cherry")
     with shelf.transaction() as tx:

@@ -9,7 +9,7 @@ from uuid import UUID, uuid4
 import msgspec
 import pytest
 
-from app.clients.embedder import StaticEmbedder
+from app.clients.static_embedder import StaticEmbedder
 from app.domain.memory import MemoryPatch, decode_patch
 from app.domain.retrieval.request import SearchRequest
 from app.errors import NotFound, Unavailable

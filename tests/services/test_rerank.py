@@ -11,8 +11,7 @@ import pytest
 from sqlalchemy import QueuePool
 from structlog.testing import capture_logs
 
-from app.clients.answers import Usage
-from app.clients.embedder import Spent, unnoted
+from app.clients.answers import Spent, Usage, unnoted
 from app.clients.reranker import reranker
 from app.domain.policy import Policy
 from app.domain.retrieval.ranking import Ranking

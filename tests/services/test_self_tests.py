@@ -13,8 +13,7 @@ from uuid import UUID, uuid4
 import pytest
 from sqlalchemy import QueuePool
 
-from app.clients.answers import Usage
-from app.clients.embedder import Spent, unnoted
+from app.clients.answers import Spent, Usage, unnoted
 from app.clients.resilience import ProviderFailed, Reason
 from app.domain.hold import Meant
 from app.domain.jobs import Job

@@ -9,8 +9,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from app.clients.answers import Usage
-from app.clients.embedder import NoEmbedder, StaticEmbedder, embedder_of
+from app.clients.embedder import NoEmbedder, embedder_of
 from app.clients.resilience import ProviderFailed
+from app.clients.static_embedder import StaticEmbedder
 from app.errors import Misconfigured
 from app.services import budget, checkup, embed, enrichment, ingest, reembed, spaces, stats
 from app.services.spaces import Elsewhere, Searched

@@ -9,7 +9,7 @@ from uuid import UUID
 
 import pytest
 
-from app.clients.embedder import StaticEmbedder
+from app.clients.static_embedder import StaticEmbedder
 from app.domain.memory import MemoryPatch
 from app.domain.retrieval.request import SearchRequest
 from app.services import ingest, memories
@@ -97,15 +97,15 @@ def again(**fields: Any) -> Change:
 OTHER = {"text": "Quantum physics is hard"}
 CHANGES: dict[str, tuple[Change, Talk, str, str]] = {
     # the change, the turns as if they had been so from the start, those that are gone, those without meaning for now
-    "text": (patch(**OTHER), talk(c=OTHER), "", "cde"),
-    "speaker": (patch(speaker="Bob"), talk(c={"speaker": "Bob"}), "", "cde"),
-    "thread": (patch(thread="u"), talk(c={"thread": "u"}), "", "cde"),
-    "no thread": (patch(thread=None), talk(c={"thread": None}), "", "cde"),
-    "delete": (delete("c"), talk(), "c", "de"),
+    "text": (patch(**OTHER), talk(c=OTHER), "", "abcde"),
+    "speaker": (patch(speaker="Bob"), talk(c={"speaker": "Bob"}), "", "abcde"),
+    "thread": (patch(thread="u"), talk(c={"thread": "u"}), "", "abcde"),
+    "no thread": (patch(thread=None), talk(c={"thread": None}), "", "abcde"),
+    "delete": (delete("c"), talk(), "c", "abde"),
     "delete the first": (delete("a"), talk(), "a", "bc"),
-    "delete the last": (delete("f"), talk(), "f", ""),
-    "external id": (again(**OTHER), talk(c=OTHER), "", "cde"),
-    "external id and thread": (again(thread="u", **OTHER), talk(c={"thread": "u", **OTHER}), "", "cde"),
+    "delete the last": (delete("f"), talk(), "f", "de"),
+    "external id": (again(**OTHER), talk(c=OTHER), "", "abcde"),
+    "external id and thread": (again(thread="u", **OTHER), talk(c={"thread": "u", **OTHER}), "", "abcde"),
 }
 
 
@@ -187,4 +187,4 @@ def test_vectors_are_written_before_a_change_or_after_it_but_not_beside_it(servi
             writing = elsewhere.submit(embed, tenant.tenant_id, list(ids.values()))
             until(lambda: service.rows(waits))
         writing.result()
-    assert {key for key, row in kept(service, tenant).items() if row.vector is None} == set("cde")
+    assert {key for key, row in kept(service, tenant).items() if row.vector is None} == set("abcde")

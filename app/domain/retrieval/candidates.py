@@ -9,6 +9,7 @@ from uuid import UUID
 import numpy as np
 
 from app.domain.dynamics.ops import Floats
+from app.domain.roles import Role, role_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +23,7 @@ class Candidate:
         cosine: The same as it is, 0 to 1; 0 where there is no vector.
         supersedes: Memories that it has taken the place of; None where the tenant has none such.
         superseded_by: Memories that have taken its place; likewise.
+        before_id: The turn before it in its thread; None where there is none, or it wasn't looked up.
     """
 
     memory_id: UUID
@@ -40,6 +42,12 @@ class Candidate:
     cosine: float
     supersedes: list[UUID] | None = None
     superseded_by: list[UUID] | None = None
+    before_id: UUID | None = None
+
+    @property
+    def role(self) -> Role | None:
+        """The role of its speaker."""
+        return role_of(None, self.speaker)
 
 
 @dataclass(frozen=True, slots=True)

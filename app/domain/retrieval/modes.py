@@ -19,12 +19,14 @@ from app.domain.retrieval.signals import Parts
 P = TypeVar("P")
 
 _BASES: Final = {
-    "lexical": {"words": 1.0, "relevance": 0.0},
-    "dense": {"words": 0.0, "relevance": 1.0},
-    "cmm": {"words": 0.0, "relevance": 1.0},
-    "memory_decay": {"words": 0.3, "relevance": 0.7},
+    "lexical": {"words": 1.0, "soft_words": 0.0, "relevance": 0.0},
+    "dense": {"words": 0.0, "soft_words": 0.0, "relevance": 1.0},
+    "cmm": {"words": 0.0, "soft_words": 0.0, "relevance": 1.0},
+    "memory_decay": {"words": 0.3, "soft_words": 0.0, "relevance": 0.7},
 }
-"""Weights of the two base scores, by which candidates are found, in the modes that leave the policy's aside."""
+"""Weights of the base scores in the modes that leave the policy's aside; they select the candidates, too."""
+_SELECTING: Final = (1.0, 0.5)
+"""Weights of words and relevance by which candidates are selected in the other modes."""
 _ALONE: Final = {"lexical": "words", "dense": "relevance"}
 """The one part of relevance that counts, in the modes of one."""
 
@@ -55,6 +57,17 @@ def based(ranking: Ranking, *, has_vector: bool = True) -> Ranking:
         return ranking.model_copy(update=_BASES[ranking.mode])
     mode = "lexical" if ranking.mode == "dense" else ranking.mode
     return ranking.model_copy(update={"mode": mode, **_BASES["lexical"]})
+
+
+def selection(ranking: Ranking) -> tuple[float, float]:
+    """Return the weights of words and relevance by which candidates are selected; 0 where neither part counts.
+
+    A mode's ranking in which nothing counts but soft words selects by words.
+    """
+    if ranking.mode in _BASES:
+        return ranking.words, ranking.relevance
+    words, relevance = _SELECTING
+    return (words if ranking.words or ranking.soft_words else 0.0, relevance if ranking.relevance else 0.0)
 
 
 def parameters_of(own: object, kind: type[P]) -> P:

@@ -23,6 +23,7 @@ def rank(
     priming: Floats | None = None,
     now: datetime | None = None,
     parameters: object = None,
+    soft_words: Floats | None = None,
 ) -> list[SearchResult]:
     """The best of the candidates, best first.
 
@@ -36,10 +37,11 @@ def rank(
         priming: Factor for each candidate's score, 1 or more, shape (n,); None where nothing is primed.
         now: What "yesterday" in the query is told from, in the tenant's time zone; None leaves times unread.
         parameters: Those of the tenant's model of forgetting, for the modes that are a model's.
+        soft_words: How closely each candidate's words match the query's, at least 0, shape (n,).
     """
     if not candidates:
         return []
-    parts = signals.parts(candidates, request.query, ranking, now)
+    parts = signals.parts(candidates, request.query, ranking, now, soft_words)
     blended = modes.blend(candidates, parts, vitals, ranking, priming, parameters)
     scores = blended.scores
     order = sorted(range(len(candidates)), key=lambda n: (scores[n], candidates[n].memory_id), reverse=True)

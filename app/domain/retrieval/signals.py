@@ -14,7 +14,16 @@ from app.domain.dynamics.state import DAY_SECONDS
 from app.domain.moments import spans
 from app.domain.retrieval.candidates import Candidate
 from app.domain.retrieval.ranking import Ranking
-from app.domain.wording import asks, asks_when, is_in_first_person, is_named, names, speaker_of, tells_when
+from app.domain.wording import (
+    asks_assistant,
+    asks_now,
+    asks_when,
+    is_in_first_person,
+    is_named,
+    names,
+    speaker_of,
+    tells_when,
+)
 
 NEAR_DAYS: Final = 7.0
 """How long before or after a time that is asked for a memory still counts, less and less."""
@@ -22,12 +31,12 @@ NEAR_DAYS: Final = 7.0
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What the candidates are held against.
+    """What candidates are compared with.
 
     Attributes:
         query: Plain words.
-        now: What "yesterday" is told from, in the tenant's time zone; None leaves times unread.
-        fit: Words and meaning of each candidate, weighted, shape (n,).
+        now: The moment from which "yesterday" is counted, in the tenant's time zone; None leaves times unread.
+        fit: Each candidate's mean of words, soft words and relevance, 0 to 1, shape (n,).
     """
 
     query: str
@@ -36,7 +45,7 @@ class Asked:
 
 
 Signal = Callable[[Sequence[Candidate], Asked], Sequence[float] | Floats]
-"""Candidates and what they are held against to a number for each candidate, 0 to 1."""
+"""A function from candidates and what they are compared with to a number for each candidate, 0 to 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,26 +64,48 @@ class Parts:
         return {name: float(part[place]) for name, part in self.by_name.items()}
 
 
-def parts(candidates: Sequence[Candidate], query: str, ranking: Ranking, now: datetime | None = None) -> Parts:
-    """The relevance of each candidate to the query.
+def parts(
+    candidates: Sequence[Candidate],
+    query: str,
+    ranking: Ranking,
+    now: datetime | None = None,
+    soft_words: Floats | None = None,
+) -> Parts:
+    """Return the parts of each candidate's relevance to the query.
 
-    What fits the query neither by words nor by meaning, as they are weighted, has no other part either.
+    A candidate that fits the query neither by words nor by meaning has no other part either.
 
     Args:
         candidates: What was found.
         query: What was looked for.
-        ranking: What each part weighs.
-        now: What "yesterday" in the query is told from, in the tenant's time zone; None leaves times unread.
+        ranking: The weight of each part.
+        now: The moment from which "yesterday" is counted, in the tenant's time zone; None leaves times unread.
+        soft_words: How closely each candidate's words match the query's, at least 0, shape (n,); None for no match.
     """
-    words = np.array([found.words for found in candidates], np.float64)
-    relevance = np.array([found.relevance for found in candidates], np.float64)
-    by_name = {"words": ranking.words * words, "relevance": ranking.relevance * relevance}
-    asked = Asked(query, now, by_name["words"] + by_name["relevance"])
+    base = {
+        "words": np.array([found.words for found in candidates], np.float64),
+        "soft_words": _by_best(np.zeros(len(candidates)) if soft_words is None else soft_words),
+        "relevance": np.array([found.relevance for found in candidates], np.float64),
+    }
+    weights = {name: float(getattr(ranking, name)) for name in (*base, *SIGNALS)}
+    counted = [part for name, part in base.items() if weights[name]]
+    asked = Asked(query, now, np.mean(counted, axis=0) if counted else np.zeros(len(candidates)))
+    by_name = {name: weights[name] * part for name, part in base.items()}
     for name, signal in SIGNALS.items():
-        weight = float(getattr(ranking, name))
-        part = np.asarray(signal(candidates, asked), np.float64) if weight else np.zeros(len(candidates))
-        by_name[name] = weight * np.where(asked.fit > 0, part, 0.0)
+        part = np.asarray(signal(candidates, asked), np.float64) if weights[name] else np.zeros(len(candidates))
+        by_name[name] = weights[name] * np.where(asked.fit > 0, part, 0.0)
     return Parts(by_name)
+
+
+def _by_best(part: Floats) -> Floats:
+    """Return the part as shares of its largest value."""
+    return part / (float(part.max(initial=0.0)) or 1.0)
+
+
+def _role(candidates: Sequence[Candidate], asked: Asked) -> Sequence[float]:
+    """1 for what the user said, or for what the assistant said when that is asked for; an unknown role counts as 1."""
+    wanted = "assistant" if asks_assistant(asked.query) else "user"
+    return [found.role is None or found.role == wanted for found in candidates]
 
 
 def _actor(candidates: Sequence[Candidate], asked: Asked) -> Sequence[float]:
@@ -84,18 +115,13 @@ def _actor(candidates: Sequence[Candidate], asked: Asked) -> Sequence[float]:
     return [known[speaker] for speaker in speakers]
 
 
-def _first_person(candidates: Sequence[Candidate], asked: Asked) -> Sequence[float]:
-    named = _actor(candidates, asked)
-    return [by_named and is_in_first_person(found.text) for found, by_named in zip(candidates, named, strict=True)]
+def _first_person(candidates: Sequence[Candidate], _: Asked) -> Sequence[float]:
+    return [is_in_first_person(found.text) for found in candidates]
 
 
 def _when(candidates: Sequence[Candidate], asked: Asked) -> Sequence[float]:
     timed = asks_when(asked.query)
     return [timed and tells_when(found.text) for found in candidates]
-
-
-def _statement(candidates: Sequence[Candidate], _: Asked) -> Sequence[float]:
-    return [not asks(found.text) for found in candidates]
 
 
 def _moment(candidates: Sequence[Candidate], asked: Asked) -> Sequence[float] | Floats:
@@ -109,31 +135,59 @@ def _moment(candidates: Sequence[Candidate], asked: Asked) -> Sequence[float] | 
     return np.asarray(np.clip(1 - np.min(away, axis=0) / (NEAR_DAYS * DAY_SECONDS), 0.0, 1.0), np.float64)
 
 
-def _thread(candidates: Sequence[Candidate], asked: Asked) -> Sequence[float]:
+def _thread(candidates: Sequence[Candidate], asked: Asked) -> Floats:
     """The fit of the best other candidate of its thread, as a share of the best such; its own where there is none.
 
-    So what is left of a talk whose rest is forgotten counts as what was said by itself does.
+    So what is left of a thread whose other turns are forgotten counts as a memory without a thread does.
     """
-    every = list(zip([found.thread for found in candidates], asked.fit.tolist(), strict=True))
-    threads: dict[str, list[float]] = {}
-    for thread, fit in every:
-        if thread is not None:
-            threads.setdefault(thread, []).append(fit)
-    best = {thread: sorted(fits)[-2:] for thread, fits in threads.items()}
-    others = []
-    for thread, fit in every:
-        own = best[thread] if thread is not None else [fit]
-        others.append(own[0] if fit == own[-1] else own[-1])
-    most = max(others, default=0.0) or 1.0
-    return [other / most for other in others]
+    fits = asked.fit.tolist()
+    best: dict[str, tuple[float, float]] = {}
+    for found, fit in zip(candidates, fits, strict=True):
+        if found.thread is not None:
+            first, second = best.get(found.thread, (-1.0, -1.0))
+            best[found.thread] = (fit, first) if fit > first else (first, max(second, fit))
+    others = np.array(fits)
+    for place, (found, fit) in enumerate(zip(candidates, fits, strict=True)):
+        if found.thread is not None:
+            first, second = best[found.thread]
+            others[place] = first if fit < first else (second if second >= 0 else fit)
+    return _by_best(others)
+
+
+def _neighbours(candidates: Sequence[Candidate], asked: Asked) -> Floats:
+    """The larger fit of the turns before and after it in its thread, as a share of the best such.
+
+    A turn that is no candidate, or isn't there, has no fit.
+    """
+    places = {found.memory_id: place for place, found in enumerate(candidates)}
+    larger = np.zeros(len(candidates))
+    for place, found in enumerate(candidates):
+        before = places.get(found.before_id) if found.before_id is not None else None
+        if before is not None:
+            larger[place] = max(larger[place], asked.fit[before])
+            larger[before] = max(larger[before], asked.fit[place])
+    return _by_best(larger)
+
+
+def _now(candidates: Sequence[Candidate], asked: Asked) -> Floats:
+    """Places in time, 0 for the oldest candidate to 1 for the newest, when the query asks for the present."""
+    if not asks_now(asked.query) or len(candidates) < 2:
+        return np.zeros(len(candidates))
+    happened = [(found.occurred_at or found.created_at, found.memory_id) for found in candidates]
+    order = sorted(range(len(candidates)), key=happened.__getitem__)
+    places = np.empty(len(candidates))
+    places[order] = np.linspace(0, 1, len(candidates))
+    return places
 
 
 SIGNALS: Final[dict[str, Signal]] = {
+    "thread": _thread,
+    "neighbours": _neighbours,
+    "role": _role,
     "actor": _actor,
     "first_person": _first_person,
     "when": _when,
-    "statement": _statement,
     "moment": _moment,
-    "thread": _thread,
+    "now": _now,
 }
-"""Besides words and relevance; each named for its weight in the policy's ranking."""
+"""Parts of relevance beside words, soft words and relevance; each is named for its weight in the policy's ranking."""

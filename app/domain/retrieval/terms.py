@@ -33,10 +33,18 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class WeighedQuery:
-    """A query's words by rarity (`idf`): `lexemes` for the full-text index, `spellings` for the embedder."""
+    """A query's words by rarity (`idf`).
+
+    Attributes:
+        lexemes: For the full-text index.
+        spellings: For the embedder.
+        soft: Spellings whose closest words are looked for in memories: all, or of many the rarest that some memory
+            has, up to `TERMS_MAX`.
+    """
 
     lexemes: dict[str, float]
     spellings: dict[str, float]
+    soft: dict[str, float]
 
 
 def idf(documents: int, total: int) -> float:
@@ -90,4 +98,11 @@ def weigh(
             share[lexeme] = max(emphasis.get(spelling, 1.0), share.get(lexeme, 0.0))
     lexemes = {lexeme: share.get(lexeme, 1.0) * rarity for lexeme, rarity in lexemes.items()}
     rarest = sorted(lexemes.items(), key=lambda item: (-item[1], item[0]))[:TERMS_MAX]
-    return WeighedQuery(dict(rarest), spellings)
+    return WeighedQuery(dict(rarest), spellings, _soft(spellings, documents))
+
+
+def _soft(spellings: Mapping[str, float], documents: Mapping[str, Mapping[str, int]]) -> dict[str, float]:
+    if len(spellings) <= TERMS_MAX:
+        return dict(spellings)
+    known = [(word, rarity) for word, rarity in spellings.items() if any(documents.get(word, {}).values())]
+    return dict(sorted(known, key=lambda item: (-item[1], item[0]))[:TERMS_MAX])

@@ -1,0 +1,269 @@
+"""The bundled embedder: static word vectors, looked up offline; no model runs.
+
+The vectors are wordllama's. Two ways of composing a memory's vector from them exist: the present one, and the one
+before it, which serves tenants until `ebbing reembed` has moved them.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.clients.answers import Spent, unnoted
+from app.domain.embedding import SHORT_WORDS, MemoryText, unit
+from app.domain.wording import content_words, words
+
+Vectors = NDArray[np.float32]
+
+BEFORE_WEIGHTS: Final = (0.35, 0.2)
+"""Share of the previous turn's vector, and of the one before it, in the vector of a short memory."""
+AFTER_WEIGHTS: Final = (0.35, 0.2)
+"""Share of the next turn's vector, and of the one after it, likewise."""
+SENTENCE_WEIGHT: Final = 0.5
+"""Share of the plain mean of all words, stop words included, in a query's vector."""
+RARITY_RANGE: Final = (0.3, 4.5)
+"""Bounds of a word's general rarity; a word of several tokens has the upper one."""
+COMMON_TOKEN: Final = 300
+"""Token id at which the general rarity is 0: ids follow frequency, so a larger id means a rarer word."""
+
+_SPELLINGS = 100_000
+"""Words whose tokens are remembered; then the memory is emptied."""
+_SLICE_WORDS = 16_384
+"""Word vectors gathered at a time: 16 MiB at 256 dimensions."""
+
+
+class WordVectors:
+    """The vector of each word: the mean of its tokens' vectors. One object may be used by many threads."""
+
+    def __init__(self) -> None:
+        """Load the vectors, in about 0.2 s and 60 MB."""
+        self._matrix, self._tokenizer = _load()
+        self._tokens: dict[str, list[int]] = {}
+
+    @property
+    def dimensions(self) -> int:
+        """Length of a vector."""
+        return int(self._matrix.shape[1])
+
+    def vectors(self, spellings: Sequence[str]) -> Vectors:
+        """Return each word's vector, shape (n, dimensions); zero for a word without tokens."""
+        tokens = self._tokens_of(spellings)
+        vectors = np.zeros((len(spellings), self.dimensions), dtype=np.float32)
+        known = [n for n, ids in enumerate(tokens) if ids]
+        if known:
+            sizes = np.array([len(tokens[n]) for n in known])
+            flat = self._matrix[[token for n in known for token in tokens[n]]]
+            sums = np.add.reduceat(flat, np.concatenate(([0], np.cumsum(sizes)[:-1])), axis=0)
+            vectors[known] = sums / sizes[:, None].astype(np.float32)
+        return vectors
+
+    def rarity(self, spellings: Sequence[str]) -> NDArray[np.float64]:
+        """Return how rare each word is in general, 0.3 to 4.5, shape (n,); 1 for a word without tokens."""
+        return np.array([_rarity(ids) for ids in self._tokens_of(spellings)], np.float64)
+
+    def closest(self, asked: Sequence[str], texts: Sequence[Sequence[str]]) -> NDArray[np.float64]:
+        """Return the largest cosine, at least 0, of each asked word to any word of each text.
+
+        Args:
+            asked: Words of a query.
+            texts: Words of each text; a text may have none.
+
+        Returns:
+            Shape (len(texts), len(asked)).
+        """
+        places: dict[str, int] = {}
+        flat = [places.setdefault(word, len(places)) for text in texts for word in text]
+        found = np.zeros((len(texts), len(asked)))
+        if flat and asked:
+            cosines = unit(self.vectors(list(places))) @ unit(self.vectors(asked)).T
+            starts = np.cumsum([0, *(len(text) for text in texts)])[:-1]
+            filled = [n for n, text in enumerate(texts) if text]
+            found[filled] = np.maximum.reduceat(cosines[flat], starts[filled], axis=0)
+        return np.maximum(found, 0.0)
+
+    def _tokens_of(self, spellings: Sequence[str]) -> list[list[int]]:
+        known = self._tokens
+        fresh = [word for word in spellings if word not in known]
+        if fresh:
+            encoded = self._tokenizer.encode_batch_fast(fresh, add_special_tokens=False)
+            found = {word: encoding.ids for word, encoding in zip(fresh, encoded, strict=True)}
+            if len(known) + len(found) > _SPELLINGS:
+                found |= {word: known[word] for word in spellings if word not in found}
+                self._tokens = known = found
+            else:
+                known.update(found)
+        return [known[word] for word in spellings]
+
+
+@lru_cache(maxsize=1)
+def word_vectors() -> WordVectors:
+    """Return the word vectors, loaded on first use."""
+    return WordVectors()
+
+
+class StaticEmbedder:
+    """Vectors of memories from those of their words, each weighted by how rare the word is in general.
+
+    A short memory's vector holds a share of the two turns before and after it: the shorter it is, the less it says
+    by itself. A text without any known word (an empty one, say) gets the zero vector, which is near nothing.
+    """
+
+    normalised = True
+    priced_as = None
+    model = "wordllama-l2-supercat+turns"
+    """Name of the weights, and of the way in which words become a memory's vector."""
+
+    def __init__(self) -> None:
+        """Share the process's word vectors."""
+        self._words = word_vectors()
+
+    @property
+    def dimensions(self) -> int:
+        """Length of a vector."""
+        return self._words.dimensions
+
+    def embed_memories(self, batch: Sequence[MemoryText], spent: Spent = unnoted) -> Vectors:  # noqa: ARG002 - free
+        """Return vectors of memories, shape (n, dimensions); length 1, or 0 for a text without any known word."""
+        places: dict[str, int] = {}
+        for memory in batch:
+            for line in (memory.line, *memory.context, *memory.after):
+                places.setdefault(line, len(places))
+        looked_up = [_looked_up(line) for line in places]
+        alone = self._sums(looked_up)
+        lines = [places[memory.line] for memory in batch]
+        vectors: Vectors = alone[lines]
+        openness = np.array([min(1.0, SHORT_WORDS / max(len(looked_up[line]), 1)) for line in lines], np.float32)
+        for weights, turns in (
+            (BEFORE_WEIGHTS, [memory.context for memory in batch]),
+            (AFTER_WEIGHTS, [memory.after for memory in batch]),
+        ):
+            for turn, weight in enumerate(weights):
+                here = [n for n, lines_there in enumerate(turns) if turn < len(lines_there)]
+                there = [places[turns[n][turn]] for n in here]
+                vectors[here] += np.float32(weight) * openness[here, None] * alone[there]
+        return unit(vectors)
+
+    def embed_query(self, text: str, idf: Mapping[str, float], spent: Spent = unnoted) -> Vectors:  # noqa: ARG002
+        """Return the query's vector: its content words by rarity here and in general, and all words' plain mean.
+
+        A word that `idf` lacks has the rarity 1 here.
+        """
+        content = list(dict.fromkeys(_looked_up(text)))
+        weights = np.array([idf.get(word, 1.0) for word in content]) * (1 + self._words.rarity(content))
+        by_rarity = unit(weights.astype(np.float32) @ self._words.vectors(content))
+        plain = unit(self._words.vectors(words(text)).sum(axis=0))
+        return unit(by_rarity + np.float32(SENTENCE_WEIGHT) * plain)
+
+    def _sums(self, texts: Sequence[Sequence[str]]) -> Vectors:
+        """Return the unit sum of each text's distinct words by their general rarity, shape (n, dimensions)."""
+        return _summed(self._words, [list(dict.fromkeys(text)) for text in texts], weighted=True)
+
+
+class FormerStaticEmbedder:
+    """The composition before `StaticEmbedder`: plain means of content words, with the two turns before alone.
+
+    It serves tenants whose vectors were made by it, until they have been moved.
+    """
+
+    normalised = True
+    priced_as = None
+    model = "wordllama-l2-supercat+context"
+    """Name of the weights, and of the way in which words become a memory's vector."""
+
+    _CONTEXT_WEIGHTS: Final = (0.3, 0.2)
+
+    def __init__(self) -> None:
+        """Share the process's word vectors."""
+        self._words = word_vectors()
+
+    @property
+    def dimensions(self) -> int:
+        """Length of a vector."""
+        return self._words.dimensions
+
+    def embed_memories(self, batch: Sequence[MemoryText], spent: Spent = unnoted) -> Vectors:  # noqa: ARG002 - free
+        """Return vectors of memories, shape (n, dimensions); length 1, or 0 for a text without any known word."""
+        places: dict[str, int] = {}
+        for memory in batch:
+            for line in (memory.line, *memory.context):
+                places.setdefault(line, len(places))
+        alone = _summed(self._words, [_looked_up(line) for line in places], weighted=False)
+        vectors: Vectors = alone[[places[memory.line] for memory in batch]]
+        for turn, weight in enumerate(self._CONTEXT_WEIGHTS):
+            here = [n for n, memory in enumerate(batch) if turn < len(memory.context)]
+            there = [places[batch[n].context[turn]] for n in here]
+            vectors[here] += np.float32(weight) * alone[there]
+        return unit(vectors)
+
+    def embed_query(self, text: str, idf: Mapping[str, float], spent: Spent = unnoted) -> Vectors:  # noqa: ARG002
+        """Return the unit sum of the query's content words, each by its rarity; 1 for a word that `idf` lacks."""
+        content = _looked_up(text)
+        weights = np.array([idf.get(word, 1.0) for word in content], dtype=np.float32)
+        return unit(weights @ self._words.vectors(content))
+
+
+def _rarity(tokens: Sequence[int]) -> float:
+    least, most = RARITY_RANGE
+    if len(tokens) != 1:
+        return most if tokens else 1.0
+    return min(max(math.log(max(tokens[0], 1) / COMMON_TOKEN), least), most)
+
+
+def _looked_up(text: str) -> list[str]:
+    """Return what a text is looked up by: its content words, or else its signs (emoji) as they are."""
+    return content_words(text) or text.split()
+
+
+def _summed(known: WordVectors, texts: Sequence[Sequence[str]], *, weighted: bool) -> Vectors:
+    """Return the unit sum of each text's word vectors, shape (n, dimensions), by general rarity where `weighted`."""
+    rows: dict[str, int] = {}
+    for text in texts:
+        for word in text:
+            rows.setdefault(word, len(rows))
+    vectors = known.vectors(list(rows))
+    if weighted:
+        vectors *= known.rarity(list(rows)).astype(np.float32)[:, None]
+    sums = np.zeros((len(texts), known.dimensions), dtype=np.float32)
+    for part in _slices(texts):
+        flat = [rows[word] for n in part for word in texts[n]]
+        ends = np.cumsum([len(texts[n]) for n in part])
+        sums[part] = np.add.reduceat(vectors[flat], np.concatenate(([0], ends[:-1])), axis=0)
+    return unit(sums)
+
+
+def _slices(texts: Sequence[Sequence[str]]) -> Iterator[list[int]]:
+    """Yield places of the texts that have words, in slices of about `_SLICE_WORDS` words."""
+    part: list[int] = []
+    size = 0
+    for n, text in enumerate(texts):
+        if not text:
+            continue
+        part.append(n)
+        size += len(text)
+        if size >= _SLICE_WORDS:
+            yield part
+            part, size = [], 0
+    if part:
+        yield part
+
+
+def _load() -> tuple[Vectors, Any]:
+    """Return the word matrix, shape (tokens, dimensions), and the tokenizer, from the installed package; offline."""
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    import wordllama  # noqa: PLC0415 - heavy, and it sets up logging, which is undone below
+
+    for handler in [handler for handler in root.handlers if handler not in handlers]:
+        root.removeHandler(handler)
+    root.setLevel(level)
+    folder = Path(wordllama.__file__).parent
+    model = wordllama.WordLlama.load(cache_dir=folder, disable_download=True)
+    model.tokenizer.no_padding()
+    return model.embedding, model.tokenizer
