@@ -84,7 +84,7 @@ def _measure(wanted: argparse.Namespace, datasets: Sequence[Dataset], err: Conso
     with _service(wanted, err) as service:
         for path, reader, conversations in datasets:
             measured = measure(service, conversations, plan, err)
-            parts.append(report.part(path.name, reader.name, measured, wanted.leave_out))
+            parts.append(report.describe(path.name, reader.name, measured, wanted.leave_out))
     return report.document(parts, {"policy": wanted.policy, "roles": wanted.roles, "threads": wanted.threads})
 
 

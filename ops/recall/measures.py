@@ -1,4 +1,4 @@
-"""How well a ranking finds the evidence of a question, and means over questions."""
+"""Scores of a ranking by the evidence of its question, and means over questions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ DEPTH: Final = 20
 TOP: Final = 10
 """The k of hit@10 and nDCG@10."""
 ALWAYS: Final = (3, TOP)
-"""The k's of recall@k that are measured whatever was asked for."""
+"""The k's of recall@k that every run measures: tables by kind need them."""
 HEADLINE: Final = "recall@10"
 OVERALL: Final = "overall"
 

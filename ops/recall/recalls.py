@@ -1,4 +1,4 @@
-"""How much of what a conversation needs `POST /v1/recall` brings, and how much else."""
+"""Shares of wanted memories among those that `POST /v1/recall` brings."""
 
 from __future__ import annotations
 

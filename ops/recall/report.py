@@ -24,7 +24,7 @@ def document(datasets: Sequence[Mapping[str, Any]], facts: Mapping[str, Any]) ->
     return {"version": VERSION, **facts, "mean": _means(datasets), "datasets": list(datasets)}
 
 
-def part(name: str, reader: str, measured: Measured, left_out: Sequence[str]) -> dict[str, Any]:
+def describe(name: str, reader: str, measured: Measured, left_out: Sequence[str]) -> dict[str, Any]:
     """Return the part of the document about one dataset.
 
     Args:

@@ -29,7 +29,7 @@ class Refused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Sending:
-    """How memories are sent.
+    """Options for sending memories.
 
     Attributes:
         roles: `field` sends a speaker's role as the field `role`, `speaker` as the speaker where there is no name, and

@@ -20,7 +20,9 @@ def show(found: Mapping[str, Any], console: Console) -> None:
     """Print the document: the tables of each dataset, then the mean over the datasets if there are several."""
     if found["policy"]:
         console.print(f"Policy: {found['policy']}")
-    for dataset in found["datasets"]:
+    for place, dataset in enumerate(found["datasets"]):
+        if place:
+            console.print()
         _show_dataset(dataset, console)
     if len(found["datasets"]) > 1:
         _print(_table_of_means(found), console)
@@ -41,7 +43,7 @@ def _table_overall(dataset: Mapping[str, Any]) -> Table:
     means = {name: figures["categories"][OVERALL] for name, figures in rankings(dataset).items()}
     first = next(iter(means.values()))
     names = [name for name in first if name not in {"questions", "error"}]
-    left_out = dataset["left_out"]
+    left_out = [name for name in dataset["left_out"] if name in next(iter(rankings(dataset).values()))["categories"]]
     title = f"{first['questions']:,} questions" + (f", without {', '.join(left_out)}" if left_out else "")
     table = _table(title, *names, f"± of {HEADLINE}", "p50 ms", "p95 ms")
     for name, mean in means.items():

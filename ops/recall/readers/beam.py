@@ -1,9 +1,10 @@
 """BEAM: a folder a chat, with `chat.json` and `probing_questions/probing_questions.json`.
 
 A chat is a list of batches; a batch has groups of turns and, on its first turn, a date ("March-15-2024"). Every turn
-is a memory, every batch a session. Questions are grouped by type, which is their category. The evidence, `source_chat_ids`,
-is a list of turn ids, a list of such lists, or an object of lists ("first_statement", "updated_info"): all ids in it
-count. A question without ids (all of the type "abstention", a few others) has no evidence.
+is a memory, every batch a session. Questions are grouped by type, which is their category. The evidence,
+`source_chat_ids`, is a list of turn ids, a list that holds such lists, or an object of lists ("first_statement",
+"updated_info"): all ids in it count. A question without ids (all of the type "abstention", a few others) has no
+evidence.
 """
 
 from __future__ import annotations

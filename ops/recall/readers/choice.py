@@ -29,7 +29,7 @@ def read(path: Path, name: str | None = None) -> Iterable[Conversation]:
 
 
 def choose(path: Path, name: str | None = None) -> Reader:
-    """Return the reader of that name, else the one that fits the path.
+    """Return the reader of that name; without a name, the one that fits the path.
 
     Raises:
         OSError: The path can't be read.
