@@ -52,7 +52,7 @@ def test_a_persons_name_is_part_of_the_text_and_a_roles_is_not(name: str) -> Non
 
 
 def test_length_counts_more_for_the_larger_b() -> None:
-    """A long line loses to a short one at b = .75, and its score relative to the short one's is lower than at b = .4."""
+    """A long line loses to a short one at b = .75, and comes nearer to it at b = .4."""
     long = "brakes brakes " + " ".join(f"filler{n}" for n in range(40))
     lines = (memory("long", long), memory("short", "brakes squeal"), memory("other", "a dog sleeps"))
     assert Ranker("bm25-b0.75", lines).search("brakes", 1) == ["short"]
