@@ -71,7 +71,7 @@ $(UI_READY): $(READY) ops/locks/ui.txt
 bench: venv ## speed, as ratios to the bare cost of the same work
 	@$(BIN)/python -m ops.bench $(ARGS)
 
-bench-recall: venv ## what searches find of the evidence in a dataset (DATA=FILE, ARGS="--help")
+bench-recall: venv ## what searches find of the evidence in a dataset, by mode and beside baselines (DATA=PATH, ARGS="--help")
 	@$(BIN)/python -m ops.recall $(if $(DATA),--data "$(DATA)") $(ARGS)
 
 bench-lifecycle: venv ## a simulated year under every model of forgetting, beside simpler ones (ARGS="--seed 7")

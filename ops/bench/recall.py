@@ -15,7 +15,7 @@ import msgspec
 
 from app.settings import settings
 from ops.recall.dataset import Conversation
-from ops.recall.service import Service, Told
+from ops.recall.service import Service, Stored
 
 
 class Retriever:
@@ -24,17 +24,17 @@ class Retriever:
     def __init__(self, service: Service) -> None:
         """Ask this service."""
         self._service = service
-        self._told: Told | None = None
+        self._stored: Stored | None = None
 
     def index(self, conversation: dict[str, Any]) -> None:
         """Make a tenant of the conversation and wait until all of it is searchable."""
-        self._told = self._service.told(msgspec.convert(conversation, Conversation))
+        self._stored = self._service.store(msgspec.convert(conversation, Conversation))
 
     def search(self, question: dict[str, Any], k: int) -> list[str]:
         """The turns found for a question, best first, by their ids in the conversation."""
-        if self._told is None:
+        if self._stored is None:
             raise LookupError("there is no conversation yet: index one first")
-        return self._told.search(question["question"], k)
+        return self._stored.search(question["question"], k)
 
 
 def factory() -> Retriever:

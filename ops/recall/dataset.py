@@ -1,105 +1,126 @@
-"""Datasets of evidence recall: conversations, and questions that say which of their memories answer them.
-
-JSON lines, plain or compressed by xz, a conversation a line; other fields may be there and are passed over:
-
-    {"conversation": "allotment",
-     "memories":  [{"id": "S1:1", "session": "1", "time": "2025-03-02T10:15:00", "speaker": "Mira", "text": "…"}],
-     "questions": [{"id": "q1", "category": "single-hop", "question": "…", "evidence": ["S1:1"]}]}
-
-Memories are in the order of speaking; a session is a thread; `time` without an offset is UTC, and may be the
-session's. `evidence` lists ids of memories; a question without any isn't asked.
-"""
+"""Conversations with questions about them, in the one form that every reader gives."""
 
 from __future__ import annotations
 
-import lzma
-from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO, Final
+from typing import Any, Final
 
 import msgspec
+
+from app.domain.roles import Role
 
 INVENTED: Final = Path(__file__).with_name("invented.jsonl")
 """73 memories and 41 questions, made up for this: small talk, numbers and codes, five languages."""
 
 
 class Memory(msgspec.Struct, frozen=True):
-    """A turn of a conversation, by its id there."""
+    """One turn of a conversation.
+
+    Attributes:
+        id: Its id in the conversation.
+        session: The session that it belongs to; a thread of the service.
+        time: When it was said; without an offset, UTC. May be the session's time.
+        speaker: The speaker's name.
+        role: The speaker's role in a conversation with an assistant.
+    """
 
     id: str
     session: str | int
     time: datetime
     text: str
     speaker: str | None = None
+    role: Role | None = None
 
     @property
     def moment(self) -> datetime:
-        """When it was said."""
+        """When it was said, with an offset."""
         return self.time if self.time.tzinfo else self.time.replace(tzinfo=UTC)
 
 
 class Question(msgspec.Struct, frozen=True):
-    """A question, and the ids of the memories that answer it."""
+    """A question about the conversation.
+
+    Attributes:
+        id: Its id in the conversation.
+        category: The kind of question.
+        evidence: Ids of the memories that answer it; empty where none does.
+        outdated: Ids of memories that answered it once and no longer do.
+    """
 
     id: str
     category: str
     question: str
     evidence: tuple[str, ...]
+    outdated: tuple[str, ...] = ()
+
+
+class RecallCase(msgspec.Struct, frozen=True):
+    """The latest messages of a conversation, and the memories that `POST /v1/recall` should bring.
+
+    Attributes:
+        messages: The newest last; strings, or objects as the API takes them.
+        wanted: Ids of memories; empty where the right answer is none.
+    """
+
+    messages: tuple[str | dict[str, Any], ...]
+    wanted: tuple[str, ...]
 
 
 class Conversation(msgspec.Struct, frozen=True):
-    """What one tenant is told and asked."""
+    """The memories of one tenant, in the order of speaking, and the questions about them.
+
+    Attributes:
+        notes: Changes that the reader made, for people.
+    """
 
     conversation: str
     memories: tuple[Memory, ...]
     questions: tuple[Question, ...]
+    recalls: tuple[RecallCase, ...] = ()
+    notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Refuse ids that stand for two memories or none: they would only show as a lower recall.
+        """Refuse ids that name two memories or none: the only symptom would be a lower recall.
 
         Raises:
-            ValueError: There are such.
+            ValueError: An id is ambiguous or unknown.
         """
         known = {memory.id for memory in self.memories}
         if len(known) < len(self.memories):
             raise ValueError(f"conversation {self.conversation!r} has two memories with one id")
         for question in self.questions:
-            if missing := set(question.evidence) - known:
+            if missing := {*question.evidence, *question.outdated} - known:
                 raise ValueError(f"question {question.id!r} names memories that aren't there: {sorted(missing)}")
+        for number, case in enumerate(self.recalls, 1):
+            if missing := set(case.wanted) - known:
+                raise ValueError(
+                    f"conversation {self.conversation!r}, recall {number} wants memories that aren't there: "
+                    f"{sorted(missing)}"
+                )
 
     def asked(self, most: int | None = None) -> list[Question]:
-        """Its questions that have evidence; if more than so many, that many of them, evenly spread."""
+        """Return the questions that have evidence; of more than `most`, an even sample of that size."""
         found = [question for question in self.questions if question.evidence]
         if most is None or most >= len(found):
             return found
         return [found[n * len(found) // most] for n in range(most)]
 
 
-def read(path: Path) -> list[Conversation]:
-    """The conversations of a file.
+@dataclass(slots=True)
+class Size:
+    """Counts of a dataset, collected while it is read."""
 
-    Raises:
-        OSError: It can't be read.
-        ValueError: A line isn't a conversation; names the line.
-    """
-    with _opened(path) as lines:
-        return [_conversation(path, number, line) for number, line in enumerate(lines, 1) if line.strip()]
+    conversations: int = 0
+    memories: int = 0
+    questions: int = 0
 
+    def add(self, conversation: Conversation) -> None:
+        """Count a conversation and its questions with evidence."""
+        self.conversations += 1
+        self.memories += len(conversation.memories)
+        self.questions += len(conversation.asked())
 
-def counted(conversations: Sequence[Conversation]) -> str:
-    """How much there is, for people."""
-    memories = sum(len(conversation.memories) for conversation in conversations)
-    questions = sum(len(conversation.asked()) for conversation in conversations)
-    return f"{len(conversations)} conversations, {memories:,} memories, {questions:,} questions"
-
-
-def _opened(path: Path) -> IO[bytes]:
-    return lzma.open(path) if path.suffix == ".xz" else path.open("rb")
-
-
-def _conversation(path: Path, number: int, line: bytes) -> Conversation:
-    try:
-        return msgspec.json.decode(line, type=Conversation)
-    except (msgspec.DecodeError, ValueError) as error:
-        raise ValueError(f"{path}, line {number}: {error}") from error
+    def __str__(self) -> str:
+        return f"{self.conversations:,} conversations, {self.memories:,} memories, {self.questions:,} questions"

@@ -1,4 +1,4 @@
-"""How well a ranking finds the evidence of a question, and averages of that."""
+"""Scores of a ranking by the evidence of its question, and means over questions."""
 
 from __future__ import annotations
 
@@ -10,33 +10,42 @@ from typing import Final
 
 CUTOFFS: Final = (5, 10, 20)
 DEPTH: Final = 20
-"""How far down the first hit counts for MRR; searches ask for at least so many."""
+"""How far down the first hit counts for MRR; searches ask for at least this many results."""
 TOP: Final = 10
-"""Of hit@10 and nDCG@10."""
+"""The k of hit@10 and nDCG@10."""
+ALWAYS: Final = (3, TOP)
+"""The k's of recall@k that every run measures: tables by kind need them."""
 HEADLINE: Final = "recall@10"
 OVERALL: Final = "overall"
 
 
 def grade(ranking: Sequence[str], evidence: Collection[str], cutoffs: Iterable[int] = CUTOFFS) -> dict[str, float]:
-    """Scores of one ranking, each 0 to 1.
+    """Return the scores of one ranking, each 0 to 1.
 
-    recall@k is the share of the evidence among the first k, hit@10 whether any of it is among the first ten, mrr one
-    by the rank of the first, and ndcg@10 takes evidence as relevant and all else as not.
+    recall@k is the share of the evidence among the first k, hit@10 is 1 if any of it is among the first ten, mrr is one
+    by the rank of the first, and ndcg@10 takes evidence as relevant and all other memories as not.
 
     Args:
-        ranking: Ids, best first; of one that comes twice, the first place counts.
-        evidence: At least one id.
-        cutoffs: The k's of recall@k.
+        ranking: Ids, the best first; a repeated one counts once, at its first place.
+        evidence: Ids, at least one.
+        cutoffs: The k's.
     """
     wanted = set(evidence)
     places = [place for place, found in enumerate(dict.fromkeys(ranking), 1) if found in wanted]
     ideal = sum(_gain(place) for place in range(1, min(len(wanted), TOP) + 1))
     return {
-        **{f"recall@{k}": sum(place <= k for place in places) / len(wanted) for k in sorted({*cutoffs, 10})},
+        **{f"recall@{k}": sum(place <= k for place in places) / len(wanted) for k in sorted({*cutoffs, *ALWAYS})},
         f"hit@{TOP}": float(any(place <= TOP for place in places)),
         "mrr": 1 / places[0] if places and places[0] <= DEPTH else 0.0,
         f"ndcg@{TOP}": sum(_gain(place) for place in places if place <= TOP) / ideal,
     }
+
+
+def newest_first(ranking: Sequence[str], evidence: Collection[str], outdated: Collection[str]) -> bool:
+    """Return True if a memory of the evidence is among the first ten, and above every outdated one."""
+    newest = next((place for place, found in enumerate(ranking[:TOP]) if found in evidence), None)
+    older = next((place for place, found in enumerate(ranking[:DEPTH]) if found in outdated), DEPTH)
+    return newest is not None and newest < older
 
 
 def _gain(place: int) -> float:
@@ -45,23 +54,25 @@ def _gain(place: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What became of a question in one mode.
+    """The result of one question in one mode or baseline.
 
     Attributes:
-        milliseconds: How long the search took, on the wire and off.
+        milliseconds: Duration of the search, on the wire and off; None for a baseline, which is in this process.
+        newest_first: Result of `newest_first`; None where the question has no outdated memories.
     """
 
     conversation: str
     question: str
     category: str
     scores: Mapping[str, float]
-    milliseconds: float
+    milliseconds: float | None = None
+    newest_first: bool | None = None
 
 
 def summary(answers: Sequence[Answer], left_out: Collection[str]) -> dict[str, dict[str, float]]:
-    """Means over the questions of each category, and over those that aren't of one left out as `overall`.
+    """Return the means over the questions of each category; `overall` is those of categories not left out.
 
-    `questions` is how many, `error` half the width of the 95 % interval of recall@10 by the sample's spread.
+    `questions` is their number, `error` half the width of the 95 % interval of recall@10, by the sample's spread.
     """
     groups: dict[str, list[Mapping[str, float]]] = {}
     for answer in answers:
@@ -71,17 +82,23 @@ def summary(answers: Sequence[Answer], left_out: Collection[str]) -> dict[str, d
 
 
 def _means(scores: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    spread = statistics.stdev([each[HEADLINE] for each in scores]) if len(scores) > 1 else 0.0
     return {
         "questions": len(scores),
         **{name: statistics.fmean(each[name] for each in scores) for name in scores[0]},
-        "error": 1.96 * spread / math.sqrt(len(scores)),
+        "error": half_interval([each[HEADLINE] for each in scores]),
     }
 
 
+def half_interval(values: Sequence[float]) -> float:
+    """Return half the width of the 95 % interval of a mean, by the sample's spread; 0 for a single value."""
+    return 1.96 * statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else 0.0
+
+
 def percentiles(answers: Sequence[Answer]) -> dict[str, float]:
-    """Median and 95th percentile of the searches' milliseconds."""
-    took = [answer.milliseconds for answer in answers]
+    """Return the median and the 95th percentile of the durations; nothing where none was measured."""
+    took = [answer.milliseconds for answer in answers if answer.milliseconds is not None]
+    if not took:
+        return {}
     if len(took) == 1:
         took *= 2
     steps = statistics.quantiles(took, n=20, method="inclusive")

@@ -1,82 +1,96 @@
-"""Recall by mode as tables and as JSON."""
+"""The results as one JSON document."""
 
 from __future__ import annotations
 
+import math
+import statistics
 from collections.abc import Mapping, Sequence
-from typing import Any
-
-from rich import box
-from rich.console import Console
-from rich.table import Table
+from typing import Any, Final
 
 from ops.recall.measures import HEADLINE, OVERALL, Answer, percentiles, summary
+from ops.recall.recalls import summarise
+from ops.recall.run import Measured
 
-Measured = Mapping[str, Sequence[Answer]]
-"""Answers by mode."""
+VERSION: Final = 2
 
 
-def document(measured: Measured, left_out: Sequence[str], facts: Mapping[str, Any]) -> dict[str, Any]:
-    """The JSON document.
+def document(datasets: Sequence[Mapping[str, Any]], facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the document of a run.
 
     Args:
-        measured: What was measured.
-        left_out: Categories that don't count overall.
-        facts: What else is to be said: dataset, embedder, policy.
+        datasets: Its parts, at least one.
+        facts: Further facts about the run: policy, how memories were sent.
     """
-    first = next(iter(measured.values()))
+    return {"version": VERSION, **facts, "mean": _means(datasets), "datasets": list(datasets)}
+
+
+def describe(name: str, reader: str, measured: Measured, left_out: Sequence[str]) -> dict[str, Any]:
+    """Return the part of the document about one dataset.
+
+    Args:
+        name: The dataset's name.
+        reader: The reader's name.
+        measured: The results.
+        left_out: Categories that don't count overall.
+    """
+    every = measured.modes | measured.baselines
     return {
-        "version": 1,
-        **facts,
+        "dataset": name,
+        "reader": reader,
+        "size": str(measured.size),
+        "embedder": "; ".join(dict.fromkeys(measured.embedders)),
+        "notes": measured.notes,
         "left_out": list(left_out),
-        "modes": {
-            mode: {**percentiles(answers), "categories": summary(answers, left_out)}
-            for mode, answers in measured.items()
-        },
-        # In all modes by one question, so that two modes or two runs can be compared in pairs.
+        "modes": {mode: _figures(answers, left_out) for mode, answers in measured.modes.items()},
+        "baselines": {name: _figures(answers, left_out) for name, answers in measured.baselines.items()},
+        "recalls": {kind: summarise(recalled) for kind, recalled in measured.recalls.items()},
+        # One entry a question with all modes and baselines, so that two of them, or two runs, can be compared in pairs.
         "questions": [
             {
                 "conversation": asked.conversation,
                 "id": asked.question,
                 "category": asked.category,
-                HEADLINE: {mode: answers[n].scores[HEADLINE] for mode, answers in measured.items()},
+                HEADLINE: {name: answers[n].scores[HEADLINE] for name, answers in every.items()},
             }
-            for n, asked in enumerate(first)
+            for n, asked in enumerate(next(iter(every.values())))
         ],
     }
 
 
-def show(found: Mapping[str, Any], console: Console) -> None:
-    """Print the document: all measures overall by mode, then recall@10 of each category by mode."""
-    modes: Mapping[str, Any] = found["modes"]
-    first = next(iter(modes.values()))["categories"]
-    console.print(f"{found['dataset']}: {found['size']}. Embedder: {found['embedder']}.")
-    if found["policy"]:
-        console.print(f"Policy: {found['policy']}")
-    _show_overall(modes, found["left_out"], console)
-    table = _table(HEADLINE, "questions", *modes)
-    for name in (name for name in first if name != OVERALL):
-        means = [modes[mode]["categories"][name] for mode in modes]
-        table.add_row(name, f"{means[0]['questions']:,}", *(f"{mean[HEADLINE]:.3f}" for mean in means))
-    console.print()
-    console.print(table)
+def rankings(dataset: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the figures of a dataset's modes and baselines, by name."""
+    return {**dataset["modes"], **dataset["baselines"]}
 
 
-def _show_overall(modes: Mapping[str, Any], left_out: Sequence[str], console: Console) -> None:
-    means = {mode: figures["categories"][OVERALL] for mode, figures in modes.items()}
-    first = next(iter(means.values()))
-    names = [name for name in first if name not in {"questions", "error"}]
-    title = f"{first['questions']:,} questions" + (f", without {', '.join(left_out)}" if left_out else "")
-    table = _table(title, *names, f"± of {HEADLINE}", "p50 ms", "p95 ms")
-    for mode, mean in means.items():
-        scores = [f"{mean[name]:.3f}" for name in (*names, "error")]
-        table.add_row(mode, *scores, f"{modes[mode]['p50_ms']:.1f}", f"{modes[mode]['p95_ms']:.1f}")
-    console.print()
-    console.print(table)
+def below(means: Mapping[str, Mapping[str, float]], floors: Mapping[str, float]) -> list[str]:
+    """Return a message for each mode whose recall@10 is under its floor.
+
+    Args:
+        means: The document's `mean`.
+        floors: Floors by mode.
+    """
+    return [
+        f"{mode}: {HEADLINE} is {means[mode][HEADLINE]:.4f}, under the floor of {floor:g}"
+        for mode, floor in floors.items()
+        if means[mode][HEADLINE] < floor
+    ]
 
 
-def _table(first: str, *names: str) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    table.add_column(first)
-    for name in names:
-        table.add_column(name, justify="right")
-    return table
+def _figures(answers: Sequence[Answer], left_out: Sequence[str]) -> dict[str, Any]:
+    newest = [answer.newest_first for answer in answers if answer.newest_first is not None]
+    share = {"newest_first": {"questions": len(newest), "share": statistics.fmean(newest)}} if newest else {}
+    return {**percentiles(answers), "categories": summary(answers, left_out), **share}
+
+
+def _means(datasets: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, float]]:
+    """Return recall@10 by mode and baseline with half its 95 % interval, every dataset weighing the same."""
+    overall = {
+        name: [rankings(each)[name]["categories"][OVERALL] for each in datasets] for name in rankings(datasets[0])
+    }
+    return {
+        name: {
+            HEADLINE: statistics.fmean(each[HEADLINE] for each in means),
+            "error": math.sqrt(sum(each["error"] ** 2 for each in means)) / len(means),
+        }
+        for name, means in overall.items()
+    }

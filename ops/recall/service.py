@@ -1,12 +1,13 @@
-"""A running service, told conversations and asked questions over HTTP."""
+"""A running service that stores conversations and answers questions over HTTP."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, Literal, get_args
 from uuid import uuid4
 
 import httpx
@@ -15,60 +16,94 @@ from ops.recall.dataset import Conversation, Memory
 
 BATCH: Final = 500
 PATIENCE_SECONDS: Final = 120
-"""How long nothing may come of what waits."""
+"""How long the number of pending memories may stay the same."""
 POLL_SECONDS: Final = 0.05
+
+Roles = Literal["field", "speaker", "none"]
+ROLES: Final[tuple[Roles, ...]] = get_args(Roles)
 
 
 class Refused(Exception):
-    """The service gave another answer than hoped for; says which, and why."""
+    """The service refused a request or made no progress; the message names the request and the reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sending:
+    """Options for sending memories.
+
+    Attributes:
+        roles: `field` sends a speaker's role as the field `role`, `speaker` as the speaker where there is no name, and
+            `none` leaves it out.
+        threads: False leaves threads out.
+    """
+
+    roles: Roles = "field"
+    threads: bool = True
+
+    def body(self, memory: Memory, place: int) -> dict[str, Any]:
+        """Return the memory as the API takes it, dated `place` seconds after its time."""
+        role_as_name = memory.role if self.roles == "speaker" else None
+        fields = {
+            "text": memory.text,
+            "thread": str(memory.session) if self.threads else None,
+            "occurred_at": (memory.moment + timedelta(seconds=place)).isoformat(),
+            "speaker": memory.speaker or role_as_name,
+            "role": memory.role if self.roles == "field" else None,
+        }
+        return {name: value for name, value in fields.items() if value is not None}
 
 
 class Service:
-    """A service at an address; every conversation becomes a tenant of its own, so the key needs the scope `admin`."""
+    """A service at an address; every conversation gets a tenant of its own, so the key needs the scope `admin`."""
 
-    def __init__(self, url: str, admin_key: str, policy: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self, url: str, admin_key: str, policy: Mapping[str, Any] | None = None, sending: Sending | None = None
+    ) -> None:
         """Talk to this service.
 
         Args:
             url: Without a path.
             admin_key: A key with the scope `admin`.
-            policy: Of each tenant, where it isn't to be the default.
+            policy: The tenants' policy where it isn't to be the default.
+            sending: How memories are sent, where not by default.
         """
         self._client = httpx.Client(base_url=url, timeout=60)
         self._admin_key = admin_key
         self._policy = policy or {}
+        self._sending = sending or Sending()
 
-    def told(self, conversation: Conversation, say: Callable[[int, int], object] = lambda *_: None) -> Told:
-        """Tell a new tenant the conversation, and wait until every stage is through with it.
+    def store(self, conversation: Conversation, show: Callable[[int, int], object] = lambda *_: None) -> Stored:
+        """Store the conversation for a new tenant, and wait until nothing of it is pending.
 
-        Turns go in as they were spoken, a thread a session, a second apart: datasets often date sessions alone.
+        Memories go in as they were said, a thread a session, a second apart: datasets often date sessions alone.
 
         Args:
-            conversation: What is told.
-            say: Called with how many of how many memories have come through, now and then.
+            conversation: The memories.
+            show: Called now and then with the numbers of finished and of all memories.
 
         Raises:
-            Refused: The service refused, or nothing happened for `PATIENCE_SECONDS`.
-            httpx.HTTPError: It can't be reached.
+            Refused: The service refused, or made no progress for `PATIENCE_SECONDS`.
+            httpx.HTTPError: The service can't be reached.
         """
         name = f"recall {conversation.conversation} {uuid4().hex[:8]}"
         wanted = {"name": name, **({"policy": self._policy} if self._policy else {})}
         key = self.call("POST", "/v1/admin/tenants", self._admin_key, wanted)["api_key"]
         ids: dict[str, str] = {}
         for batch in _batches(conversation.memories, BATCH):
-            given = self.call("POST", "/v1/memories", key, [_body(turn, place) for place, turn in batch])["ids"]
-            ids |= {memory_id: turn.id for memory_id, (_, turn) in zip(given, batch, strict=True)}
-        self._settle(key, name, len(ids), say)
+            bodies = [self._sending.body(memory, place) for place, memory in batch]
+            accepted = self.call("POST", "/v1/memories", key, bodies)["ids"]
+            ids |= {memory_id: memory.id for memory_id, (_, memory) in zip(accepted, batch, strict=True)}
+        self._settle(key, name, len(ids), show)
         space = self.call("GET", "/v1/stats", key)["embedding_space"]
         embedder = f"{space['model']}, {space['dimensions']} dimensions" if space else "none"
-        return Told(self, key, ids, embedder)
+        return Stored(self, key, ids, embedder)
 
     def call(self, method: str, path: str, key: str, body: object = None) -> Any:
-        """The answer to a call.
+        """Return the body of the response.
 
         Raises:
-            Refused: It isn't a success.
-            httpx.HTTPError: There is none.
+            Refused: The status is an error.
+            httpx.HTTPError: There is no response.
         """
         headers = {"authorization": f"Bearer {key}"}
         answer = self._client.request(method, path, json=body, headers=headers)
@@ -76,28 +111,28 @@ class Service:
             raise Refused(f"{method} {path} gave {answer.status_code}: {answer.text}")
         return answer.json()
 
-    def _settle(self, key: str, name: str, memories: int, say: Callable[[int, int], object]) -> None:
+    def _settle(self, key: str, name: str, memories: int, show: Callable[[int, int], object]) -> None:
         left, since = -1, time.monotonic()
         while waiting := max(self.call("GET", "/v1/stats", key)["pending"].values()):
             now = time.monotonic()
             if waiting != left:
                 left, since = waiting, now
             elif now - since > PATIENCE_SECONDS:
-                raise Refused(f"{name}: {waiting} memories still wait, none has come on for {PATIENCE_SECONDS} s")
-            say(memories - waiting, memories)
+                raise Refused(f"{name}: {waiting} memories are pending, and none was finished in {PATIENCE_SECONDS} s")
+            show(memories - waiting, memories)
             time.sleep(POLL_SECONDS)
 
 
-class Told:
-    """A conversation that the service knows now."""
+class Stored:
+    """A conversation that the service has stored."""
 
     def __init__(self, service: Service, key: str, ids: Mapping[str, str], embedder: str) -> None:
-        """Ask this tenant; `ids` gives the ids of the conversation for the service's."""
+        """Use the key of its tenant; `ids` gives the conversation's ids by the service's."""
         self._service, self._key, self._ids = service, key, ids
         self.embedder = embedder
 
     def search(self, query: str, limit: int, mode: str | None = None) -> list[str]:
-        """The turns found, best first, by their ids in the conversation; nothing counts as used.
+        """Return the ids of the memories found, in the conversation, the best first; nothing counts as used.
 
         Args:
             query: The question.
@@ -108,17 +143,19 @@ class Told:
         found = self._service.call("POST", "/v1/search", self._key, body)["results"]
         return [self._ids[result["id"]] for result in found]
 
+    def recall(self, messages: Sequence[str | Mapping[str, Any]], **options: float) -> list[str]:
+        """Return the ids of the memories that the messages bring to mind, in the conversation, the foremost first.
 
-def _body(turn: Memory, place: int) -> dict[str, Any]:
-    said = {
-        "text": turn.text,
-        "thread": str(turn.session),
-        "occurred_at": (turn.moment + timedelta(seconds=place)).isoformat(),
-    }
-    return said | ({"speaker": turn.speaker} if turn.speaker else {})
+        Args:
+            messages: The conversation's latest, the newest last.
+            options: Further fields of the request, such as `limit`.
+        """
+        body = {"messages": list(messages), **options}
+        brought = self._service.call("POST", "/v1/recall", self._key, body)["memories"]
+        return [self._ids[memory["id"]] for memory in brought]
 
 
-def _batches(turns: tuple[Memory, ...], size: int) -> Iterator[list[tuple[int, Memory]]]:
-    numbered = iter(enumerate(turns))
+def _batches(memories: Sequence[Memory], size: int) -> Iterator[list[tuple[int, Memory]]]:
+    numbered = iter(enumerate(memories))
     while batch := list(islice(numbered, size)):
         yield batch
