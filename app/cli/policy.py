@@ -96,15 +96,30 @@ def presets(as_json: AsJson = False) -> None:
 
 
 @policy.command(
-    epilog=examples("ebbing policy diff changes.json", "ebbing policy diff --set tiers.archived_below=0.4 --json")
+    epilog=examples(
+        "ebbing policy diff changes.json",
+        "ebbing policy diff --set tiers.archived_below=0.4 --json",
+        "ebbing policy diff --defaults",
+    )
 )
 def diff(
-    file: File = None, sets: Sets = None, preset: Preset = None, at: At = None, url: Url = None, as_json: AsJson = False
+    *,
+    file: File = None,
+    sets: Sets = None,
+    preset: Preset = None,
+    at: At = None,
+    defaults: Annotated[
+        bool, typer.Option("--defaults", help="Compare with this version's defaults: shows what the tenant has set.")
+    ] = False,
+    url: Url = None,
+    as_json: AsJson = False,
 ) -> None:
     """Show what a change would do to the policy and to the memories; changes nothing."""
     from app.cli.client import Api
 
-    change = _change(file, sets, preset, at)
+    if defaults and (file or sets or preset):
+        raise Failure("--defaults compares with nothing else: leave FILE, --set and --preset out", Code.USAGE)
+    change = _to_defaults(at) if defaults else _change(file, sets, preset, at)
     with Api(find(url)) as api:
         found = _preview(api, change)
     if as_json:
@@ -175,6 +190,13 @@ def _change(file: Path | None, sets: list[str] | None, preset: str | None, at: s
     if at is not None:
         change["effective_at"] = at
     return change
+
+
+def _to_defaults(at: str | None) -> dict[str, Any]:
+    """The body that asks for every field's default."""
+    from app.domain.policy import Policy
+
+    return {"policy": dict.fromkeys(Policy.model_fields)} | ({} if at is None else {"effective_at": at})
 
 
 def _read(file: Path) -> dict[str, Any]:

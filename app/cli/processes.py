@@ -148,7 +148,9 @@ def migrate(
 ) -> None:
     """Bring the database to this version's schema, with EBBING_OWNER_DATABASE_URL where that is set.
 
-    Where the data is an older copy, what was erased since is erased again, as by `ebbing privacy replay`.
+    Where the data is an older copy, what was erased since is erased again, as by `ebbing privacy replay`. Policies
+    that hold an earlier version's defaults get this version's, in a new version of their own; values that a tenant
+    set stay.
     """
     from app.cli.bootstrap import keep_key
     from app.services import schema
@@ -156,6 +158,7 @@ def migrate(
     before, after = schema.upgrade(revision)
     if revision == "head":
         _replay()
+        _follow_defaults()
     if first_key:  # `ebbing run` asks for it, in this process because another would take half a second to start
         keep_key(configuration().home / "api-key")
     if as_json:
@@ -180,6 +183,18 @@ def _replay() -> None:
 
     replayed = sum(1 for _ in replays.replay())
     typer.echo(f"erasures, requests and holds replayed: {replayed}", err=True)
+
+
+def _follow_defaults() -> None:
+    """Let stored policies follow this version's defaults where the service's own settings are here."""
+    config = configuration()
+    if config.database_url is None or config.redis_url is None:
+        return
+    from app.services import policy_defaults
+
+    followed = policy_defaults.follow_all()
+    if followed:
+        typer.echo(f"policies: {followed:,} tenants follow this version's defaults in a new version", err=True)
 
 
 def _become_celery(*arguments: str) -> NoReturn:

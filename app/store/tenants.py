@@ -9,6 +9,8 @@ from uuid import UUID
 
 from sqlalchemy import Connection, text
 
+from app.domain.policy_defaults import CURRENT
+
 
 @dataclass(frozen=True, slots=True)
 class Tenant:
@@ -42,13 +44,14 @@ def add(tx: Connection, tenant_id: UUID, name: str, *, simulated: bool = False) 
         name: Its name.
         simulated: Whether its time is made up: it has no nights of its own, isn't listed, and costs no money.
     """
-    row = tx.execute(_ADD, {"tenant_id": tenant_id, "name": name, "simulated": simulated}).one_or_none()
+    values = {"tenant_id": tenant_id, "name": name, "simulated": simulated, "defaults": CURRENT}
+    row = tx.execute(_ADD, values).one_or_none()
     return None if row is None else Tenant(*row)
 
 
 _ADD = text("""
-INSERT INTO tenants (tenant_id, name, simulated) VALUES (:tenant_id, :name, :simulated) ON CONFLICT (name) DO NOTHING
-RETURNING tenant_id, name, created_at
+INSERT INTO tenants (tenant_id, name, simulated, defaults) VALUES (:tenant_id, :name, :simulated, :defaults)
+ON CONFLICT (name) DO NOTHING RETURNING tenant_id, name, created_at
 """)
 
 
@@ -59,6 +62,30 @@ def get(tx: Connection, tenant_id: UUID) -> Tenant | None:
 
 
 _GET = text("SELECT tenant_id, name, created_at FROM tenants WHERE tenant_id = :tenant_id")
+
+
+def find_behind(tx: Connection, defaults: int) -> list[UUID]:
+    """Return the tenants whose policies were written under earlier defaults than these, in order."""
+    return list(tx.execute(_FIND_BEHIND, {"defaults": defaults}).scalars())
+
+
+_FIND_BEHIND = text("SELECT tenant_id FROM tenants WHERE defaults < :defaults ORDER BY tenant_id")
+
+
+def written_under(tx: Connection, tenant_id: UUID) -> int:
+    """Return the number of the defaults that a tenant's policies were written under."""
+    return int(tx.execute(_WRITTEN_UNDER, {"tenant_id": tenant_id}).scalar_one())
+
+
+_WRITTEN_UNDER = text("SELECT defaults FROM tenants WHERE tenant_id = :tenant_id")
+
+
+def mark_written_under(tx: Connection, tenant_id: UUID, defaults: int) -> None:
+    """Note that a tenant's policies follow these defaults."""
+    tx.execute(_MARK_WRITTEN_UNDER, {"tenant_id": tenant_id, "defaults": defaults})
+
+
+_MARK_WRITTEN_UNDER = text("UPDATE tenants SET defaults = :defaults WHERE tenant_id = :tenant_id")
 
 
 def find(tx: Connection, name: str) -> Tenant | None:

@@ -32,6 +32,7 @@ tenants = Table(
     Column("name", Text, nullable=False, unique=True),
     moment("created_at", needed=True, default="now()"),
     Column("simulated", Boolean, nullable=False, server_default=text("false")),
+    Column("defaults", SmallInteger, nullable=False, server_default=text("0")),
 )
 
 api_keys = Table(
