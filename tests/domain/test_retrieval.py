@@ -20,7 +20,7 @@ from app.domain.policy import Policy
 from app.domain.retrieval.candidates import Candidate, Vitals
 from app.domain.retrieval.rank import rank, uses
 from app.domain.retrieval.ranking import Ranking
-from app.domain.retrieval.request import SearchRequest
+from app.domain.retrieval.request import SearchRequest, Weights
 from app.domain.retrieval.signals import SIGNALS
 from app.domain.retrieval.terms import TERMS_MAX, Term, idf, weigh
 from app.domain.wording import (
@@ -335,3 +335,11 @@ def test_a_policy_is_checked(wrong: dict[str, object]) -> None:
 def test_a_policy_is_all_defaults() -> None:
     assert Policy.model_validate({}) == Policy()
     assert Policy(time_zone="Europe/Berlin", language="german").ranking == Ranking()
+
+
+def test_a_request_may_weigh_every_part_of_the_score() -> None:
+    weights = {name for name, kind in Ranking.model_fields.items() if kind.annotation is float}
+    assert set(Weights.__struct_fields__) == weights
+    request = SearchRequest("x", weights=Weights(**dict.fromkeys(sorted(weights), 0.5)))
+    weighed = request.ranking(Ranking())
+    assert {getattr(weighed, name) for name in weights} == {0.5}

@@ -30,14 +30,34 @@ class Weights(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
     Attributes:
         words: Of the words that query and memory share, 0 to 10.
-        relevance: Of the closeness of meaning, 0 to 10.
+        soft_words: Of the closest words in meaning, 0 to 10.
+        relevance: Of the closeness of the whole memory's meaning, 0 to 10.
+        thread: Of how well another memory of its thread fits, 0 to 10.
+        neighbours: Of how well the turn before or after it fits, 0 to 10.
+        role: Of who speaks: the user, or the assistant where the query asks for its words, 0 to 10.
+        actor: Of the speaker whom the query names, 0 to 10.
+        when: Of a time that the memory tells and the query asks for, 0 to 10.
+        first_person: Of telling of oneself, 0 to 10.
+        moment: Of having happened at a time that the query names, 0 to 10.
+        now: Of being late, where the query asks for the present, 0 to 10.
+        context: Worth of a word that only neighbouring turns say, 0 to 1 of one of the memory's own.
         strength: By how much live strength lifts the score, 0 to 1.
         recency: By how much a use of late lifts it, 0 to 1.
         importance: By how much importance lifts it, 0 to 1.
     """
 
     words: _Weight | None = None
+    soft_words: _Weight | None = None
     relevance: _Weight | None = None
+    thread: _Weight | None = None
+    neighbours: _Weight | None = None
+    role: _Weight | None = None
+    actor: _Weight | None = None
+    when: _Weight | None = None
+    first_person: _Weight | None = None
+    moment: _Weight | None = None
+    now: _Weight | None = None
+    context: _Share | None = None
     strength: _Share | None = None
     recency: _Share | None = None
     importance: _Share | None = None
