@@ -14,6 +14,7 @@ import msgspec
 
 from app.domain import decoding
 from app.domain.decoding import Format
+from app.domain.roles import ROLES, Role
 from app.errors import FieldError, Invalid
 
 TEXT_MAX_BYTES = 32 * 1024
@@ -27,7 +28,7 @@ _EDGES = (1, 9999)
 
 KINDS = ("episodic", "semantic", "procedural", "emotional", "system")
 Kind = Literal["episodic", "semantic", "procedural", "emotional", "system"]
-_CHOICES = {"kind": KINDS}
+_CHOICES = {"kind": KINDS, "role": ROLES}
 
 _Name = Annotated[str, msgspec.Meta(min_length=1, max_length=NAME_MAX_CHARACTERS)]
 _Label = Annotated[str, msgspec.Meta(min_length=1, max_length=LABEL_MAX_CHARACTERS)]
@@ -56,6 +57,9 @@ class MemoryIn(msgspec.Struct, forbid_unknown_fields=True, frozen=True, gc=False
         embedding: A vector of the tenant's embedding space.
         external_id: The caller's own id: given again, it updates that memory.
         supersedes: What is no longer true now that this is: memories by their ids or external ids, one or up to 64.
+        role: The speaker's role in a conversation with an assistant: user, assistant, system or tool. Left out, a
+            speaker of exactly one of these names has that role. Searches and recalls leave out system and tool unless
+            asked for them.
     """
 
     text: _Text
@@ -73,6 +77,7 @@ class MemoryIn(msgspec.Struct, forbid_unknown_fields=True, frozen=True, gc=False
     embedding: Annotated[list[float], msgspec.Meta(min_length=1, max_length=EMBEDDING_MAX_DIMENSIONS)] | None = None
     external_id: _Name | None = None
     supersedes: _Name | _Names = ()
+    role: Role | None = None
 
     @property
     def superseded(self) -> tuple[str, ...]:
@@ -95,6 +100,7 @@ class MemoryPatch(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     metadata: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
     salience: Annotated[float, msgspec.Meta(ge=0, le=1)] | msgspec.UnsetType | None = msgspec.UNSET
     multiplier: Annotated[float, msgspec.Meta(ge=0, le=2)] | msgspec.UnsetType = msgspec.UNSET
+    role: Role | msgspec.UnsetType | None = msgspec.UNSET
 
 
 _one_or_many = msgspec.json.Decoder(list[MemoryIn] | MemoryIn)

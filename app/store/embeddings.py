@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from sqlalchemy import Connection, text
 
 from app.domain.embedding import CONTEXT_TURNS, MemoryText
+from app.domain.roles import name_of
 from app.domain.wording import spoken
 from app.store import spaces
 from app.store.packed import Halfvecs
@@ -130,19 +131,23 @@ class Texts:
 
 
 def read_texts(tx: Connection, tenant_id: UUID, ids: Sequence[UUID]) -> Texts:
-    """The texts of these memories, each with the turns before it; deleted memories are neither."""
+    """The texts of these memories, each with the turns before it; deleted memories are neither.
+
+    Speakers that only name a role are left out.
+    """
     rows = tx.execute(_READ, {"tenant": tenant_id, "ids": list(ids), "turns": CONTEXT_TURNS}).all()
     texts = Texts([], [], [])
     for thread, turns in groupby(rows, key=itemgetter(1)):
         before: tuple[tuple[UUID, int, str], ...] = ()
         for memory_id, _, _, is_wanted, version, said, speaker, occurred_at in turns:
+            name = name_of(speaker)
             if is_wanted:
                 texts.ids.append(memory_id)
                 texts.versions.append(version)
-                texts.memories.append(MemoryText(said, speaker, occurred_at, tuple(line for _, _, line in before)))
+                texts.memories.append(MemoryText(said, name, occurred_at, tuple(line for _, _, line in before)))
                 texts.context.append({turn_id: turn_version for turn_id, turn_version, _ in before})
             if thread is not None:
-                before = ((memory_id, version, spoken(said, speaker)), *before)[:CONTEXT_TURNS]
+                before = ((memory_id, version, spoken(said, name)), *before)[:CONTEXT_TURNS]
     return texts
 
 

@@ -15,7 +15,7 @@ from sqlalchemy import Connection
 from app.domain.retrieval.candidates import Candidate
 from app.domain.retrieval.ranking import Ranking
 from app.domain.retrieval.request import SearchRequest
-from app.store import archived, pruned, states
+from app.store import archived, pruned, roles, states
 from app.store.packed import driver
 from app.store.probe import Probe, allowed, allowed_one, literal, quoted, superseded, word_scores
 from app.store.states import Held
@@ -174,9 +174,10 @@ WITH {parts},
     FROM scored ORDER BY score DESC, memory_id DESC LIMIT %(limit)s
   )
 SELECT top.memory_id, text, subject, thread, speaker, external_id, kind, tags, occurred_at, created_at,
-       tier, top.words, top.relevance, top.cosine, {related}, record
+       tier, top.words, top.relevance, top.cosine, {related}, role, record
 FROM top CROSS JOIN LATERAL (
-  SELECT text, subject, thread, speaker, external_id, kind, tags, occurred_at, created_at FROM memories
+  SELECT text, subject, thread, speaker, external_id, kind, tags, occurred_at, created_at, {roles.EFFECTIVE} AS role
+  FROM memories
   WHERE tenant_id = %(tenant)s AND memories.memory_id = top.memory_id AND deleted_at IS NULL OFFSET 0
 ) AS memory CROSS JOIN LATERAL (
   SELECT tier, {states.RECORD} AS record FROM memory_state

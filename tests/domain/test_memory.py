@@ -68,6 +68,7 @@ def test_every_field_is_taken_as_it_is() -> None:
         "embedding": [1, 0.5, -3e10],
         "external_id": "42",
         "supersedes": "41",
+        "role": "user",
     }
     [memory] = read(given, 3)
     expected = given | {"occurred_at": NOON, "tags": ("a", "b"), "categories": ("health",), "entities": ("Paris",)}

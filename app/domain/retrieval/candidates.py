@@ -9,6 +9,7 @@ from uuid import UUID
 import numpy as np
 
 from app.domain.dynamics.ops import Floats
+from app.domain.roles import Role
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +23,7 @@ class Candidate:
         cosine: The same as it is, 0 to 1; 0 where there is no vector.
         supersedes: Memories that it has taken the place of; None where the tenant has none such.
         superseded_by: Memories that have taken its place; likewise.
+        role: The speaker's effective role; None where it is unknown.
     """
 
     memory_id: UUID
@@ -40,6 +42,7 @@ class Candidate:
     cosine: float
     supersedes: list[UUID] | None = None
     superseded_by: list[UUID] | None = None
+    role: Role | None = None
 
 
 @dataclass(frozen=True, slots=True)
