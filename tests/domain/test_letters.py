@@ -7,10 +7,10 @@ from uuid import UUID, uuid4
 
 import msgspec
 
+from app.domain.bodies import decode
 from app.domain.envelope import Form, pack
 from app.domain.hold import Meant as Scope
 from app.domain.ids import new_base
-from app.domain.memory import decode
 from app.domain.privacy import letters
 from app.domain.privacy.letters import Meant, Taken
 from app.domain.touch import Touches, Use, encode

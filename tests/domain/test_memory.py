@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.domain.bodies import decode
 from app.domain.decoding import UNKNOWN_FIELD
 from app.domain.memory import (
     EMBEDDING_MAX_DIMENSIONS,
@@ -22,7 +23,6 @@ from app.domain.memory import (
     METADATA_MAX_DEPTH,
     NAME_MAX_CHARACTERS,
     TEXT_MAX_BYTES,
-    decode,
     decode_patch,
 )
 from app.errors import EbbingError, FieldError, Invalid, Unreadable

@@ -14,9 +14,9 @@ import msgspec
 import pytest
 
 from app.clients.cold_store import cold_store
+from app.domain.bodies import decode
 from app.domain.envelope import pack
 from app.domain.hold import Meant
-from app.domain.memory import decode
 from app.domain.privacy import export as shapes
 from app.errors import Conflict, NotFound, Unavailable
 from app.services import audit, bundles, erasures, exporting, exports, holds, jobs, key_store, memories
