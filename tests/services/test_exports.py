@@ -42,6 +42,7 @@ ANN: dict[str, Any] = {
     "salience": 0.7,
     "kind": "semantic",
     "occurred_at": "2026-03-01T10:00:00+00:00",
+    "role": "assistant",
 }
 WORDS = set(re.findall(r"w0\w+", json.dumps(ANN)))
 BOB = {"text": "w1text of Bob", "subject": "bob", "thread": "w0thread", "speaker": "w1speaker", "tags": ["w1tag"]}
