@@ -201,7 +201,7 @@ def _read_messages(body: bytes) -> Body:
     skipped: list[Skipped] = []
     left_out: list[LeftOut] = []
     for place, message in enumerate(given.messages):
-        text, others = _content(message)
+        text, others = read_content(message)
         if others:
             left_out.append(LeftOut(place, dict(others)))
         if not text or text.isspace():
@@ -217,7 +217,7 @@ def _read_messages(body: bytes) -> Body:
     return Body(memories, len(given.messages), skipped, left_out)
 
 
-def _content(message: ChatMessage) -> tuple[str, Counter[str]]:
+def read_content(message: ChatMessage) -> tuple[str, Counter[str]]:
     """Return a message's text, and how many parts of its content are of each other type."""
     if not isinstance(message.content, list):
         return message.content or "", Counter()
