@@ -51,7 +51,7 @@ PROTECTING_FIELDS = frozenset({"kind", "tags", "categories"})
 """What a decision about the memory's tier takes from what its caller said."""
 
 
-DERIVED_FIELDS = frozenset({"text", "speaker", "subject", "categories", "occurred_at"})
+DERIVED_FIELDS = frozenset({"text", "speaker", "role", "subject", "categories", "occurred_at"})
 """What summaries take from a source."""
 
 

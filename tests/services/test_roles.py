@@ -17,7 +17,7 @@ from app.domain.retrieval.request import SearchRequest
 from app.domain.roles import ROLES, Role, role_of
 from app.services import anonymising, holds, ingest, memories, recall
 from app.services.search import search
-from app.store import database, embeddings, self_tests
+from app.store import consolidation, database, embeddings, ratings, self_tests
 from app.store.memories import Stored
 from tests.service import Service, Tenant
 from tests.services.attic import archive_all, fade
@@ -125,6 +125,17 @@ def test_the_rules_judge_a_role_as_they_judge_its_name(service: Service, tenant:
     salience = "SELECT salience FROM memory_state WHERE memory_id = %s"
     assert service.one(salience, by_role) == service.one(salience, by_name)
     assert service.one(salience, person) > service.one(salience, assistant) > service.one(salience, by_role)
+
+
+def test_summaries_and_ratings_read_the_role_where_there_is_no_name(service: Service, tenant: Tenant) -> None:
+    said = every_speaker(service, tenant)
+    with database.tenant(tenant.tenant_id) as tx:
+        facts = consolidation.facts(tx, tenant.tenant_id, list(said), "UTC")
+    expected = {name: given.get("speaker") or given.get("role") for name, given in SPEAKERS.items()}
+    assert {said[fact.memory_id]: fact.speaker for fact in facts.values()} == expected
+    with database.tenant(tenant.tenant_id) as tx:
+        unrated = ratings.take(tx, tenant.tenant_id, "model", 100)
+    assert {said[each.memory_id]: each.speaker for each in unrated} == expected
 
 
 # --- Neither words nor vectors have the name of a role ---
