@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal
 
 import msgspec
 from msgspec.structs import replace
 
 from app.domain import decoding
-from app.domain.decoding import UNKNOWN_FIELD, Format
+from app.domain.decoding import UNKNOWN_FIELD, Format, prepared
 from app.domain.memory import (
     CHOICES,
     TEXT_MAX_BYTES,
@@ -48,6 +47,7 @@ class ContentPart(msgspec.Struct, frozen=True, gc=False):
     text: str | None = None
 
 
+@prepared
 class ChatMessage(msgspec.Struct, frozen=True, gc=False):
     """A message of a chat as chat applications have it; its other fields are ignored.
 
@@ -109,8 +109,7 @@ class LeftOut(msgspec.Struct, frozen=True):
     parts: dict[str, int]
 
 
-@dataclass(frozen=True, slots=True)
-class Body:
+class Body(msgspec.Struct, frozen=True):
     """The memories in a request's body.
 
     Attributes:
@@ -150,11 +149,18 @@ def decode(body: bytes, form: Format, dimensions: int | None) -> list[MemoryIn]:
         Unreadable: The bytes aren't JSON in UTF-8.
         Invalid: A field is wrong; names it, its limit and its value.
     """
-    return read(body, form, dimensions).memories
+    memories = _read_memories(body, form, dimensions)
+    return _read_messages(body).memories if memories is None else memories
 
 
 def read(body: bytes, form: Format, dimensions: int | None) -> Body:
     """Return the same memories, with what isn't stored of messages; arguments and errors as `decode`'s."""
+    memories = _read_memories(body, form, dimensions)
+    return _read_messages(body) if memories is None else Body(memories)
+
+
+def _read_memories(body: bytes, form: Format, dimensions: int | None) -> list[MemoryIn] | None:
+    """Return the memories of a body; None where it has messages."""
     try:
         decoded = (
             decoding.read_lines(body, _line, CHOICES)
@@ -163,7 +169,7 @@ def read(body: bytes, form: Format, dimensions: int | None) -> Body:
         )
     except Invalid as refused:
         if form == "json" and has_messages(body):
-            return _read_messages(body)
+            return None
         raise _among_memories(refused) from None
     memories = decoded if isinstance(decoded, list) else [decoded]
     # Escapes may hide NUL or characters of several bytes; without any, msgspec has checked all there is.
@@ -176,7 +182,7 @@ def read(body: bytes, form: Format, dimensions: int | None) -> Body:
             check_closely(memory, where, dimensions)
         if memory.occurred_at is not None:
             check_moment(memory.occurred_at, field_at(where, "occurred_at"))
-    return Body(memories)
+    return memories
 
 
 def has_messages(body: bytes) -> bool:
