@@ -136,6 +136,26 @@ def test_a_portable_export_validates_against_its_schema_and_can_be_sent_again(va
     assert {each.text for each in again} == set(given)
 
 
+def test_messages_that_wait_or_could_not_be_stored_are_exported_as_memories(vault: Vault) -> None:
+    tenant_id = vault.tenant_id
+    messages = [
+        {"role": "system", "content": "w2 system"},
+        {"role": "assistant", "content": None},
+        {"role": "user", "content": "w3", "name": "Ann"},
+    ]
+    body = msgspec.json.encode({"subject": "ann", "messages": messages})
+    vault.service.post(tenant_id, body, memories=2)
+    _, count, _, header, *_ = pack(bytes(16), 2, "json", "r", "", body)
+    with database.tenant(tenant_id) as tx:
+        unstored = Unstored("1-0", "1-0", bytes(header), body, int(count))
+        dead_letters.add(tx, tenant_id, stage="drain", reason="x", attempts=3, unstored=unstored)
+    expected = [("w2 system", "system", None), ("w3", "user", "Ann")]
+    given = vault.lines(vault.made("portable"), "given.jsonl")
+    assert [(each["text"], each["role"], each.get("speaker")) for each in given] == expected * 2
+    lines = [line["given"] for line in vault.lines(vault.made(), "pending.jsonl")]
+    assert [(each["text"], each["role"], each["speaker"]) for each in lines] == expected
+
+
 def valid(schema: dict[str, Any], value: Any) -> bool:
     """Whether a value meets a JSON Schema, of the words that ours uses."""
     if "anyOf" in schema:

@@ -56,7 +56,7 @@ def with_role(*roles: Role | None) -> set[str]:
     return {name for name, role in EFFECTIVE.items() if role in roles}
 
 
-def found(tenant: Tenant, said: dict[UUID, str], **given: Any) -> set[str]:
+def find_speakers(tenant: Tenant, said: dict[UUID, str], **given: Any) -> set[str]:
     return {said[result.id] for result in search(tenant.tenant_id, SearchRequest("zebra noon", limit=50, **given))}
 
 
@@ -184,8 +184,9 @@ def test_a_search_finds_the_roles_it_asks_for(
 ) -> None:
     said = every_speaker(service, tenant)
     given: dict[str, Any] = {} if roles is None else {"roles": tuple(roles)}
-    assert found(tenant, said, **given) == expected
-    assert found(tenant, said, **given, after=memories.get(tenant.tenant_id, next(iter(said))).created_at) == expected  # type: ignore[union-attr]
+    assert find_speakers(tenant, said, **given) == expected
+    first = stored(tenant, next(iter(said))).created_at
+    assert find_speakers(tenant, said, **given, after=first) == expected, "with another filter"
     results = search(tenant.tenant_id, SearchRequest("zebra noon", limit=50, **given))
     assert {said[result.id]: result.role for result in results} == {name: EFFECTIVE[name] for name in expected}
     request = RecallRequest(["When does that zebra walk over the road?"], **given, limit=20)
@@ -203,8 +204,8 @@ def test_roles_are_obeyed_in_the_archive(
     fade(service, list(said))
     archive_all(tenant.tenant_id)
     given: dict[str, Any] = {} if roles is None else {"roles": tuple(roles)}
-    assert found(tenant, said, tiers=("archived",), **given) == expected
-    assert found(tenant, said, tiers=("active", "archived"), **given) == expected
+    assert find_speakers(tenant, said, tiers=("archived",), **given) == expected
+    assert find_speakers(tenant, said, tiers=("active", "archived"), **given) == expected
 
 
 def test_spreading_leaves_out_roles_and_shows_those_it_reaches(service: Service) -> None:

@@ -23,7 +23,7 @@ def context(memories: Sequence[Recalled], budget: int, zone: str) -> tuple[str, 
     """The memories as a text to be put before a model, and which of them are in it.
 
     Between two marks, and after a line that says what it is, one line each: `[id] date speaker: text`, the oldest
-    first; the role stands in place of a speaker without a name. Nothing of a memory can look like a mark or a line of
+    first; an unnamed speaker is shown by role. Nothing of a memory can look like a mark or a line of
     its own: white space and control characters become blanks, angle brackets become single quotation marks of that
     form. A memory that doesn't fit any more is left out; the foremost is cut.
 
