@@ -12,6 +12,7 @@ import time
 from typing import Final, TypeAlias
 from uuid import UUID
 
+import msgspec
 from starlette.concurrency import run_in_threadpool
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -21,9 +22,10 @@ from app.api.body import header, read
 from app.api.idempotency import Outcome, key_of
 from app.api.problems import as_ours, respond
 from app.clients.stream import Door
+from app.domain import bodies
+from app.domain.bodies import Body
 from app.domain.decoding import Format
 from app.domain.ids import RANDOM_BYTES, memory_uuids, new_base
-from app.domain.memory import decode
 from app.errors import BacklogFull, EbbingError, FieldError, Invalid, Unavailable
 from app.queues import Nudger
 from app.services import memories as memory_service
@@ -83,7 +85,8 @@ class Ingest:
         wait_seconds = _wait_seconds(scope)
         key = key_of(scope)
         body = await read(scope, receive)
-        count = await self._count(caller.tenant_id, body, form)
+        given = await self._check(caller.tenant_id, body, form)
+        count = len(given.memories)
         base = new_base(time.time_ns() // 1_000_000, os.urandom(RANDOM_BYTES))
         outcome = Outcome.of(body, form, base, count, request_id) if key is not None else None
         failpoints.reach("api.before_accept")
@@ -112,21 +115,22 @@ class Ingest:
         if wait_seconds is not None:
             headers.append((b"preference-applied", b"wait=%d" % wait_seconds))
             status = 200 if await _until_searchable(caller.tenant_id, base, ids, wait_seconds) else 202
-        listed = '","'.join(ids)
-        return status, f'{{"ids":["{listed}"],"request_id":"{request_id}"}}'.encode(), headers
+        return status, _accepted(ids, request_id, given), headers
 
-    async def _count(self, tenant_id: UUID, body: bytes, form: Format) -> int:
-        """How many memories the body holds, all of them checked."""
-        memories = decode(body, form, None)
-        most = settings().request_memories_max
+    async def _check(self, tenant_id: UUID, body: bytes, form: Format) -> Body:
+        """Return the memories that the body holds, all of them checked."""
+        given = bodies.read(body, form, None)
+        memories, most = given.memories, settings().request_memories_max
+        if given.messages is not None and given.messages > most:
+            raise Invalid(errors=[FieldError("messages", "has too many messages", given.messages, most)])
         if not memories:
             raise Invalid(errors=[FieldError("body", "holds no memories", 0, most)])
         if len(memories) > most:
             raise Invalid(errors=[FieldError("body", "holds too many memories", len(memories), most)])
         sizes = {len(memory.embedding) for memory in memories if memory.embedding is not None}
         if sizes and sizes != {size := await self._vector_size(tenant_id)}:
-            decode(body, form, size)  # names the first that is wrong
-        return len(memories)
+            bodies.read(body, form, size)  # names the first that is wrong
+        return given
 
     async def _vector_size(self, tenant_id: UUID) -> int | None:
         """Size of the tenant's vectors, trusted for a few seconds like a key; None accepts any."""
@@ -138,6 +142,16 @@ class Ingest:
                 self._sizes.clear()
             self._sizes[tenant_id] = (now, size)
         return size
+
+
+def _accepted(ids: list[str], request_id: str, given: Body) -> bytes:
+    """Build the answer's body; of messages it names what isn't stored of them."""
+    listed = '","'.join(ids)
+    answer = f'{{"ids":["{listed}"],"request_id":"{request_id}"}}'.encode()
+    if given.messages is None:
+        return answer
+    unstored = msgspec.json.encode({"skipped": given.skipped, "left_out": given.left_out})
+    return answer[:-1] + b"," + unstored[1:]
 
 
 def _refused(error: Exception, request_id: str) -> ASGIApp:

@@ -16,6 +16,7 @@ from app.api.auth import Caller, needs
 from app.api.body import DATED, body_of
 from app.domain.memory import KINDS, NAME_MAX_CHARACTERS, Kind, decode_patch
 from app.domain.promotion import REASONS
+from app.domain.roles import Role
 from app.domain.tiers import DECAY_TIERS
 from app.errors import FieldError, Invalid
 from app.services import bringing_back, history, live, memories, why
@@ -58,6 +59,7 @@ def page(
     strength_above: Share | None = None,
     strength_below: Share | None = None,
     superseded: bool | None = None,  # noqa: FBT001 - FastAPI gives it by its name
+    role: Role | None = None,
     as_of: AsOf = None,
     limit: Limit = 50,
     cursor: str | None = None,
@@ -65,10 +67,11 @@ def page(
     """Stored memories, by cursor. `after` and `before` compare when they happened, else when they were accepted.
 
     `strength_above` and `strength_below` compare the strength that a memory has now. With `superseded`, those alone
-    that others have superseded (true), or none of them (false).
+    that others have superseded (true), or none of them (false). `role` compares the speaker's effective role; without
+    it, memories of all roles are listed.
     """
     check_storable(subject=subject, thread=thread, tag=tag)
-    wanted = Filters(subject, thread, tag, kind, tier, after, before, strength_above, strength_below, superseded)
+    wanted = Filters(subject, thread, tag, kind, tier, after, before, strength_above, strength_below, superseded, role)
     older_than = None if cursor is None else shapes.id_in_cursor(cursor)
     found = memories.page(caller.tenant_id, wanted, older_than, limit)
     return shapes.answer(shapes.memories(found, live.look(caller.tenant_id, found, as_of), limit))

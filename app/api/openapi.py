@@ -17,6 +17,7 @@ from app.api.maintenance import Due, Reembed, SelfTest
 from app.api.policy import PolicyChange
 from app.api.problems import MEDIA_TYPE
 from app.api.reviews import Review
+from app.domain.bodies import LeftOut, Messages, Skipped
 from app.domain.hold import NewHold
 from app.domain.memory import MemoryIn, MemoryPatch
 from app.domain.privacy.erasure import NewErasure
@@ -86,13 +87,29 @@ _PROBLEM = {
         "request_id": _TEXT,
     },
 }
-_ACCEPTED = {
-    "type": "object",
-    "required": ["ids", "request_id"],
-    "properties": {
-        "ids": {"type": "array", "items": {"type": "string", "format": "uuid"}, "minItems": 1},
-        "request_id": _TEXT,
-    },
+_INGEST = """Send one memory as an object, several as an array or a line each, or the messages of a chat. The answer
+comes as soon as they are safe in the queue.
+
+Messages are an object with the field `messages`, as chat applications have them: each with a `role`, a `content` and
+maybe a `name`. Every message with text becomes a memory with that role, the `name` as its speaker and an id of its own,
+in the order of the messages. Roles are user, assistant, system and tool; `developer` is stored as system, `function` as
+tool. The fields beside `messages`, such as `thread`, `subject` or `tags`, apply to every message; an `occurred_at` of a
+message's own wins. Other fields of a message, such as `tool_calls`, are ignored.
+
+`content` is a string or a list of parts. Parts of the types text, input_text and output_text are stored, joined by a
+newline; `left_out` counts the others by type for each message. Messages without text, such as tool calls, aren't
+stored: `skipped` names them, and `ids` has one entry for each message that is stored.
+
+Searches and recalls leave out memories of the roles system and tool unless their `roles` ask for them."""
+_MESSAGES_EXAMPLE = {
+    "thread": "support-4711",
+    "subject": "ann",
+    "messages": [
+        {"role": "system", "content": "You are a helpful assistant."},
+        {"role": "user", "name": "Ann", "content": "Please book the 9 o'clock train on Friday."},
+        {"role": "assistant", "content": None, "tool_calls": [{"id": "call_1", "type": "function"}]},
+        {"role": "assistant", "content": "Done: the train leaves Friday at 9:00."},
+    ],
 }
 
 
@@ -109,16 +126,16 @@ def install(app: FastAPI) -> None:
 
 
 def _completed(schema: dict[str, Any]) -> dict[str, Any]:
-    shapes = [MemoryIn, SearchResult, Recalled, *dict.fromkeys(_BODIES.values())]
+    shapes = [MemoryIn, Messages, Skipped, LeftOut, SearchResult, Recalled, *dict.fromkeys(_BODIES.values())]
     references, components = msgspec.json.schema_components(shapes, ref_template=_TEMPLATE)
     by_shape = dict(zip(shapes, references, strict=True))
-    components |= {"Problem": _PROBLEM, "Accepted": _ACCEPTED}
+    components |= {"Problem": _PROBLEM, "Accepted": _accepted(by_shape[Skipped], by_shape[LeftOut])}
     schema.setdefault("components", {}).setdefault("schemas", {}).update(components)
     schema["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
     for (path, method), shape in _BODIES.items():
         schema["paths"][path][method]["requestBody"] = _json_body(by_shape[shape], needed=(path, method) not in _BARE)
     schema["paths"]["/v1/observations"]["post"]["parameters"] = [_IDEMPOTENCY]
-    schema["paths"]["/v1/memories"]["post"] = _ingest(by_shape[MemoryIn])
+    schema["paths"]["/v1/memories"]["post"] = _ingest(by_shape[MemoryIn], by_shape[Messages])
     schema["paths"]["/v1/search"]["post"]["responses"]["200"]["content"] = _json(_found(by_shape[SearchResult]))
     schema["paths"]["/v1/recall"]["post"]["responses"]["200"]["content"] = _json(_brought(by_shape[Recalled]))
     problem = {"description": "A problem (RFC 9457)", "content": {MEDIA_TYPE: {"schema": _named("Problem")}}}
@@ -169,12 +186,29 @@ def _brought(recalled: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _ingest(shape: dict[str, Any]) -> dict[str, Any]:
-    body = {"anyOf": [shape, {"type": "array", "items": shape, "minItems": 1}]}
+def _accepted(skipped: dict[str, Any], left_out: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "required": ["ids", "request_id"],
+        "properties": {
+            "ids": {"type": "array", "items": {"type": "string", "format": "uuid"}, "minItems": 1},
+            "request_id": _TEXT,
+            "skipped": {"type": "array", "items": skipped, "description": "Of messages alone: those not stored."},
+            "left_out": {"type": "array", "items": left_out, "description": "Of messages alone: parts not stored."},
+        },
+    }
+
+
+def _ingest(shape: dict[str, Any], messages: dict[str, Any]) -> dict[str, Any]:
+    body = {"anyOf": [shape, {"type": "array", "items": shape, "minItems": 1}, messages]}
+    examples = {
+        "memory": {"summary": "One memory", "value": {"text": "Ann's train leaves Friday at 9:00.", "subject": "ann"}},
+        "messages": {"summary": "Messages of a chat", "value": _MESSAGES_EXAMPLE},
+    }
     return {
         "tags": ["memories"],
         "summary": "Send memories",
-        "description": "One object, an array, or a line each. Answered as soon as they are safe in the queue.",
+        "description": _INGEST,
         "operationId": "ingest",
         "parameters": [
             _IDEMPOTENCY,
@@ -182,7 +216,10 @@ def _ingest(shape: dict[str, Any]) -> dict[str, Any]:
         ],
         "requestBody": {
             "required": True,
-            "content": {"application/json": {"schema": body}, "application/x-ndjson": {"schema": shape}},
+            "content": {
+                "application/json": {"schema": body, "examples": examples},
+                "application/x-ndjson": {"schema": shape},
+            },
         },
         "responses": {
             "202": {"description": "Accepted: ids in the order given", "content": _json(_named("Accepted"))},

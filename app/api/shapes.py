@@ -13,6 +13,7 @@ import msgspec
 from fastapi import Response
 
 from app.domain.dynamics.state import FAR_SECONDS
+from app.domain.roles import role_of
 from app.errors import FieldError, Invalid, NotFound
 from app.services.live import Live
 from app.services.memories import Pending
@@ -125,6 +126,7 @@ def _stored(row: Stored, live: Live | None) -> dict[str, Any]:
         "subject": row.subject,
         "thread": row.thread,
         "speaker": row.speaker,
+        "role": role_of(row.role, row.speaker),
         "external_id": row.external_id,
         "kind": row.kind,
         "tags": row.tags,
@@ -160,6 +162,7 @@ def _pending(waiting: Pending) -> dict[str, Any]:
         "subject": given.subject,
         "thread": given.thread,
         "speaker": given.speaker,
+        "role": role_of(given.role, given.speaker),
         "external_id": given.external_id,
         "kind": given.kind,
         "tags": given.tags,

@@ -80,9 +80,11 @@ class Api:
     def __exit__(self, *_: object) -> None:
         self._client.close()
 
-    def add(self, body: bytes, idempotency_key: str, *, wait_seconds: int = 0) -> Answer:
-        """Send memories as NDJSON; `body["ids"]` has their ids in order."""
-        headers = {"Content-Type": "application/x-ndjson", "Idempotency-Key": idempotency_key}
+    def add(
+        self, body: bytes, idempotency_key: str, *, wait_seconds: int = 0, media_type: str = "application/x-ndjson"
+    ) -> Answer:
+        """Send memories as NDJSON, or messages as JSON; `body["ids"]` has their ids in order."""
+        headers = {"Content-Type": media_type, "Idempotency-Key": idempotency_key}
         if wait_seconds:
             headers["Prefer"] = f"wait={wait_seconds}"
         return self.call("POST", "/v1/memories", content=body, headers=headers)

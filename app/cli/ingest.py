@@ -31,13 +31,14 @@ router = typer.Typer()
     epilog=examples(
         "ebbing ingest memories.jsonl",
         "ebbing ingest --text notes.txt --subject orla --thread notes --wait",
+        "ebbing ingest chat.json --thread support-4711",
         "zcat export.jsonl.gz | ebbing ingest -",
     )
 )
 def ingest(
     files: Annotated[
         list[str],
-        typer.Argument(metavar="FILE…", help="JSON Lines, or text with --text; - is standard input."),
+        typer.Argument(metavar="FILE…", help="JSON Lines, a chat, or text with --text; - is standard input."),
     ],
     *,
     text: Annotated[bool, typer.Option("--text", help="Each line is a memory's text.")] = False,
@@ -52,6 +53,9 @@ def ingest(
 ) -> None:
     """Send memories from files.
 
+    A chat is an object with "messages" as chat applications have them: a whole file, or a line. Each message with
+    text becomes a memory; the fields beside "messages", such as "thread", apply to all of them.
+
     Each request has a key made of its file, place and content: running the same command again within
     24 hours stores nothing twice. Requests are repeated while the service is away or asks to wait.
     """
@@ -61,14 +65,17 @@ def ingest(
     paths = [_path(name) for name in files]
     form = Form(is_text=text, thread=thread, subject=subject)
     began = time.monotonic()
-    memories = requests = 0
+    memories = requests = skipped = left_out = 0
     with Api(find(url), patience_seconds=PATIENCE_SECONDS) as api:
         with progress("sending", _bytes(paths) or None, quiet=as_json) as step:
             for path in paths:
                 for part in _batches(path, form, batch):
-                    _send(api, part, memories)
+                    if part.lines:
+                        _send(api, part, memories)
+                        requests += 1
                     memories += len(part.lines)
-                    requests += 1
+                    skipped += part.skipped
+                    left_out += part.left_out
                     rate = memories / max(time.monotonic() - began, 1e-3)
                     step(part.size, note=f"{memories:,} memories, {rate:,.0f}/s")
         sent = time.monotonic() - began
@@ -76,6 +83,7 @@ def ingest(
             with progress("until searchable", memories, quiet=as_json) as step:
                 wait_searchable(api, step)
     summary = {"memories": memories, "requests": requests, "seconds": round(sent, 3)}
+    summary |= {name: count for name, count in (("skipped", skipped), ("left_out", left_out)) if count}
     if wait:
         summary["searchable_seconds"] = round(time.monotonic() - began, 3)
     if as_json:
@@ -84,6 +92,10 @@ def ingest(
     rate = memories / max(sent, 1e-3)
     accepted = f"{so_many(memories, 'memory', 'memories')} accepted in {so_many(requests, 'request', 'requests')}"
     typer.echo(f"{accepted}, {sent:.1f} s ({rate:,.0f}/s)")
+    if skipped:
+        typer.echo(f"{so_many(skipped, 'message', 'messages')} without text skipped")
+    if left_out:
+        typer.echo(f"{so_many(left_out, 'part', 'parts')} of messages left out, such as images")
     if wait:
         typer.echo(f"all searchable after {summary['searchable_seconds']:.1f} s")
 
@@ -111,7 +123,7 @@ def _send(api: Api, part: Batch, before: int) -> None:
     from app.cli.client import Refused
 
     try:
-        api.add(part.body, part.key)
+        api.add(part.body, part.key, media_type=part.media_type)
     except Refused as refused:
         where = _place(part, refused)
         again = (
@@ -127,11 +139,14 @@ def _send(api: Api, part: Batch, before: int) -> None:
 
 
 def _place(part: Batch, refused: Refused) -> str:
-    """`file:line` of what was refused, or the lines of the request."""
+    """`file:line` of what was refused, with the message's place in a chat, or the lines of the request."""
     for error in refused.errors:
-        index = re.match(r"\[(\d+)\]", error.field)
+        index = re.match(r"(?:messages)?\[(\d+)\]", error.field)
         if index and int(index[1]) < len(part.lines):
-            return f"{part.name}:{part.lines[int(index[1])]}"
+            where = f"{part.name}:{part.lines[int(index[1])]}"
+            return f"{where}, message {part.places[int(index[1])]}" if part.places else where
+    if part.places:
+        return f"{part.name}:{part.lines[0]}, messages {part.places[0]} to {part.places[-1]}"
     return f"{part.name}:{part.lines[0]}-{part.lines[-1]}"
 
 

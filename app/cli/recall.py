@@ -42,6 +42,10 @@ def recall(
     ] = None,
     tag: Annotated[list[str] | None, typer.Option("--tag", help="Only with this tag; several mean all.")] = None,
     kind: Annotated[list[str] | None, typer.Option("--kind", help="Only of this kind; several mean any.")] = None,
+    role: Annotated[
+        list[str] | None,
+        typer.Option("--role", help="Only of this role; several mean any. Without it, all but system and tool."),
+    ] = None,
     after: Annotated[
         str | None, typer.Option("--after", callback=moment, metavar=METAVAR, help="Only from this time on.")
     ] = None,
@@ -66,6 +70,7 @@ def recall(
         "exclude_thread": exclude_thread,
         "tags": tag,
         "kinds": kind,
+        "roles": role,
         "after": after,
         "before": before,
     }

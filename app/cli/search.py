@@ -39,6 +39,10 @@ def search(
     ] = None,
     tag: Annotated[list[str] | None, typer.Option("--tag", help="Only with this tag; several mean all.")] = None,
     kind: Annotated[list[str] | None, typer.Option("--kind", help="Only of this kind; several mean any.")] = None,
+    role: Annotated[
+        list[str] | None,
+        typer.Option("--role", help="Only of this role; several mean any. Without it, all but system and tool."),
+    ] = None,
     tier: Annotated[
         list[str] | None, typer.Option("--tier", help="Only in this tier (active, archived, cold); several mean any.")
     ] = None,
@@ -108,6 +112,7 @@ def search(
             exclude_thread=exclude_thread,
             tags=tag,
             kinds=kind,
+            roles=role,
             tiers=tier,
             after=after,
             before=before,
@@ -150,7 +155,7 @@ def _print(results: list[dict[str, Any]]) -> None:
     out = console()
     out.print(_HEAD)
     for result in results:
-        said = spoken(result["text"], result.get("speaker") or result.get("subject"))
+        said = spoken(result["text"], result.get("speaker") or result.get("role") or result.get("subject"))
         below = Table.grid(padding=(0, 2, 0, 0))
         for name, told in _why(result):
             below.add_row(name, Text(told))

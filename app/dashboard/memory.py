@@ -20,6 +20,7 @@ from app.dashboard.pages import PREFIX, back
 from app.dashboard.wording import as_json, short, visible
 from app.domain.memory import KINDS
 from app.domain.promotion import REASONS
+from app.domain.roles import role_of
 from app.domain.tiers import DECAY_TIERS
 from app.errors import NotFound
 from app.services import bringing_back, course, history, live, memories, personal, ties, why
@@ -88,6 +89,7 @@ def _page(viewer: Viewer, request: Request, found: Stored, cursor: str | None) -
         viewer,
         "memory",
         memory=found,
+        role=role_of(found.role, found.speaker),
         numbers=alive.numbers,
         live=alive,
         explained=why.of(tenant_id, memory_id),

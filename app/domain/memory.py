@@ -1,7 +1,4 @@
-"""A memory as callers give it: its fields, their limits, and how a request's body is read.
-
-The same decoder runs at the door and again in the drain, so what was accepted can be stored.
-"""
+"""A memory as callers give it: its fields, their limits, and how an edit is read; bodies are read by `bodies`."""
 
 from __future__ import annotations
 
@@ -13,7 +10,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from app.domain import decoding
-from app.domain.decoding import Format
+from app.domain.roles import ROLES, Role
 from app.errors import FieldError, Invalid
 
 TEXT_MAX_BYTES = 32 * 1024
@@ -27,14 +24,14 @@ _EDGES = (1, 9999)
 
 KINDS = ("episodic", "semantic", "procedural", "emotional", "system")
 Kind = Literal["episodic", "semantic", "procedural", "emotional", "system"]
-_CHOICES = {"kind": KINDS}
+CHOICES = {"kind": KINDS, "role": ROLES}
 
-_Name = Annotated[str, msgspec.Meta(min_length=1, max_length=NAME_MAX_CHARACTERS)]
-_Label = Annotated[str, msgspec.Meta(min_length=1, max_length=LABEL_MAX_CHARACTERS)]
-_Names = Annotated[tuple[_Name, ...], msgspec.Meta(max_length=LABELS_MAX)]
-_Labels = Annotated[tuple[_Label, ...], msgspec.Meta(max_length=LABELS_MAX)]
+Name = Annotated[str, msgspec.Meta(min_length=1, max_length=NAME_MAX_CHARACTERS)]
+Label = Annotated[str, msgspec.Meta(min_length=1, max_length=LABEL_MAX_CHARACTERS)]
+_Names = Annotated[tuple[Name, ...], msgspec.Meta(max_length=LABELS_MAX)]
+Labels = Annotated[tuple[Label, ...], msgspec.Meta(max_length=LABELS_MAX)]
 _Text = Annotated[str, msgspec.Meta(min_length=1, max_length=TEXT_MAX_BYTES)]
-_Moment = Annotated[datetime, msgspec.Meta(tz=True)]
+Moment = Annotated[datetime, msgspec.Meta(tz=True)]
 
 
 class MemoryIn(msgspec.Struct, forbid_unknown_fields=True, frozen=True, gc=False):
@@ -56,23 +53,27 @@ class MemoryIn(msgspec.Struct, forbid_unknown_fields=True, frozen=True, gc=False
         embedding: A vector of the tenant's embedding space.
         external_id: The caller's own id: given again, it updates that memory.
         supersedes: What is no longer true now that this is: memories by their ids or external ids, one or up to 64.
+        role: The speaker's role in a conversation with an assistant: user, assistant, system or tool. Left out, a
+            speaker of exactly one of these names has that role. Searches and recalls leave out system and tool unless
+            asked for them.
     """
 
     text: _Text
-    subject: _Name | None = None
-    thread: _Name | None = None
-    speaker: _Name | None = None
+    subject: Name | None = None
+    thread: Name | None = None
+    speaker: Name | None = None
     kind: Kind | None = None
-    occurred_at: _Moment | None = None
-    tags: _Labels = ()
-    categories: _Labels = ()
-    entities: _Labels = ()
+    occurred_at: Moment | None = None
+    tags: Labels = ()
+    categories: Labels = ()
+    entities: Labels = ()
     metadata: dict[str, Any] | None = None
     salience: Annotated[float, msgspec.Meta(ge=0, le=1)] | None = None
     multiplier: Annotated[float, msgspec.Meta(ge=0, le=2)] | None = None
     embedding: Annotated[list[float], msgspec.Meta(min_length=1, max_length=EMBEDDING_MAX_DIMENSIONS)] | None = None
-    external_id: _Name | None = None
-    supersedes: _Name | _Names = ()
+    external_id: Name | None = None
+    supersedes: Name | _Names = ()
+    role: Role | None = None
 
     @property
     def superseded(self) -> tuple[str, ...]:
@@ -84,51 +85,21 @@ class MemoryPatch(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """The fields of a memory that an edit may change; left out means unchanged, null means emptied."""
 
     text: _Text | msgspec.UnsetType = msgspec.UNSET
-    subject: _Name | msgspec.UnsetType | None = msgspec.UNSET
-    thread: _Name | msgspec.UnsetType | None = msgspec.UNSET
-    speaker: _Name | msgspec.UnsetType | None = msgspec.UNSET
+    subject: Name | msgspec.UnsetType | None = msgspec.UNSET
+    thread: Name | msgspec.UnsetType | None = msgspec.UNSET
+    speaker: Name | msgspec.UnsetType | None = msgspec.UNSET
     kind: Kind | msgspec.UnsetType | None = msgspec.UNSET
-    occurred_at: _Moment | msgspec.UnsetType | None = msgspec.UNSET
-    tags: _Labels | msgspec.UnsetType = msgspec.UNSET
-    categories: _Labels | msgspec.UnsetType = msgspec.UNSET
-    entities: _Labels | msgspec.UnsetType = msgspec.UNSET
+    occurred_at: Moment | msgspec.UnsetType | None = msgspec.UNSET
+    tags: Labels | msgspec.UnsetType = msgspec.UNSET
+    categories: Labels | msgspec.UnsetType = msgspec.UNSET
+    entities: Labels | msgspec.UnsetType = msgspec.UNSET
     metadata: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
     salience: Annotated[float, msgspec.Meta(ge=0, le=1)] | msgspec.UnsetType | None = msgspec.UNSET
     multiplier: Annotated[float, msgspec.Meta(ge=0, le=2)] | msgspec.UnsetType = msgspec.UNSET
+    role: Role | msgspec.UnsetType | None = msgspec.UNSET
 
 
-_one_or_many = msgspec.json.Decoder(list[MemoryIn] | MemoryIn)
-_line = msgspec.json.Decoder(MemoryIn)
 _patch = msgspec.json.Decoder(MemoryPatch)
-
-
-def decode(body: bytes, form: Format, dimensions: int | None) -> list[MemoryIn]:
-    """The memories of a request's body, checked against every limit but the number of them.
-
-    Args:
-        body: The bytes as they came.
-        form: `json` (an object or an array) or `ndjson` (one object a line).
-        dimensions: Size a given `embedding` must have; None accepts any.
-
-    Raises:
-        Unreadable: The bytes aren't JSON in UTF-8.
-        Invalid: A field is wrong; names it, its limit and its value.
-    """
-    decoded = (
-        decoding.read_lines(body, _line, _CHOICES) if form == "ndjson" else decoding.read(body, _one_or_many, _CHOICES)
-    )
-    memories = decoded if isinstance(decoded, list) else [decoded]
-    # Escapes may hide NUL or characters of several bytes; without any, msgspec has checked all there is.
-    exotic = not body.isascii() or b"\\u" in body
-    for place, memory in enumerate(memories):
-        where = place if memories is decoded else None
-        if memory.text.isspace():
-            raise Invalid(errors=[FieldError(_field(where, "text"), "is blank")])
-        if exotic or memory.metadata is not None or memory.embedding is not None:
-            _check_closely(memory, where, dimensions)
-        if memory.occurred_at is not None:
-            check_moment(memory.occurred_at, _field(where, "occurred_at"))
-    return memories
 
 
 def decode_patch(body: bytes) -> MemoryPatch:
@@ -138,8 +109,8 @@ def decode_patch(body: bytes) -> MemoryPatch:
         Unreadable: The bytes aren't JSON in UTF-8.
         Invalid: A field is wrong.
     """
-    patch = decoding.read(body, _patch, _CHOICES)
-    _check_closely(patch, None, None)
+    patch = decoding.read(body, _patch, CHOICES)
+    check_closely(patch, None, None)
     if isinstance(patch.occurred_at, datetime):
         check_moment(patch.occurred_at, "occurred_at")
     if isinstance(patch.text, str) and patch.text.isspace():
@@ -147,20 +118,24 @@ def decode_patch(body: bytes) -> MemoryPatch:
     return patch
 
 
-def _check_closely(memory: MemoryIn | MemoryPatch, place: int | None, dimensions: int | None) -> None:
-    """What msgspec can't say: sizes in bytes, NUL (PostgreSQL stores none), depth, vectors."""
+def check_closely(memory: MemoryIn | MemoryPatch, place: int | None, dimensions: int | None) -> None:
+    """Check what msgspec can't: sizes in bytes, NUL (PostgreSQL stores none), depth, vectors.
+
+    Raises:
+        Invalid: A field is wrong; names it.
+    """
     text = memory.text
     if isinstance(text, str) and len(text) * 4 > TEXT_MAX_BYTES:
         size = len(text.encode())
         if size > TEXT_MAX_BYTES:
-            raise Invalid(errors=[FieldError(_field(place, "text"), "is too long in bytes", size, TEXT_MAX_BYTES)])
+            raise Invalid(errors=[FieldError(field_at(place, "text"), "is too long in bytes", size, TEXT_MAX_BYTES)])
     if isinstance(memory.metadata, dict):
-        _check_metadata(memory.metadata, _field(place, "metadata"))
+        _check_metadata(memory.metadata, field_at(place, "metadata"))
     for name in memory.__struct_fields__:
         if name != "embedding" and _has_nul(getattr(memory, name)):
-            raise Invalid(errors=[FieldError(_field(place, name), "holds a NUL character, which can't be stored")])
+            raise Invalid(errors=[FieldError(field_at(place, name), "holds a NUL character, which can't be stored")])
     if isinstance(memory, MemoryIn) and memory.embedding is not None:
-        _check_embedding(memory.embedding, _field(place, "embedding"), dimensions)
+        _check_embedding(memory.embedding, field_at(place, "embedding"), dimensions)
 
 
 def _check_metadata(metadata: dict[str, Any], field: str) -> None:
@@ -228,5 +203,6 @@ def _is_deeper(value: object, levels: int) -> bool:
     return levels == 0 or any(_is_deeper(item, levels - 1) for item in inner)
 
 
-def _field(place: int | None, name: str) -> str:
+def field_at(place: int | None, name: str) -> str:
+    """Return the name of a memory's field, with its place in an array or among lines."""
     return name if place is None else f"[{place}].{name}"

@@ -6,6 +6,8 @@ from typing import Final, Literal, get_args
 
 Role = Literal["user", "assistant", "system", "tool"]
 ROLES: Final[tuple[Role, ...]] = get_args(Role)
+USUAL: Final[tuple[Role | None, ...]] = ("user", "assistant", None)
+"""Roles that searches and recalls find unless others are asked for; None stands for memories without a role."""
 
 
 def role_of(role: Role | None, speaker: str | None) -> Role | None:

@@ -13,6 +13,7 @@ from app.domain.memory import MemoryPatch
 from app.domain.privacy.anonymising import Anonymous, Span, anonymised
 from app.domain.privacy.detection import detect
 from app.domain.privacy.erasure import Named, digest
+from app.domain.roles import name_of, role_of
 from app.errors import Unavailable
 from app.services import audit, memories
 from app.services.memories import Pending
@@ -27,6 +28,8 @@ class _Emptied(MemoryPatch, frozen=True, forbid_unknown_fields=True):
 
 def anonymise(tenant_id: UUID, memory_id: UUID, actor: str, ground: str | None = None) -> Anonymous:
     """Take out of a memory whose it is: its labels, and of its text what detection finds, and the names in it.
+
+    The speaker's role stays, since it names nobody.
 
     It can't be undone. Summaries that it went into are another matter: they are erased with the person.
 
@@ -48,11 +51,13 @@ def anonymise(tenant_id: UUID, memory_id: UUID, actor: str, ground: str | None =
     if isinstance(found, Pending):
         raise Unavailable("this memory is still in the queue", retry_after_seconds=1)
     inferred = (found.inferred or {}).get("entities") or ()
-    names = [name for name in (found.subject, found.speaker, *found.entities, *inferred) if name]
+    names = [name for name in (found.subject, name_of(found.speaker), *found.entities, *inferred) if name]
     spans = [Span(each.start, each.end, each.kind) for each in detect(found.text)]
     done = anonymised(found.text, spans, names)
     emptied = {"subject": None, "speaker": None, "thread": None, "metadata": None, "entities": (), "tags": ()}
-    memories.edit(tenant_id, found.memory_id, _Emptied(text=done.text, **emptied))  # type: ignore[arg-type]  # by name
+    role = role_of(found.role, found.speaker)
+    patch = _Emptied(text=done.text, role=role, **emptied)  # type: ignore[arg-type]  # by name
+    memories.edit(tenant_id, found.memory_id, patch)
     with database.tenant(tenant_id) as tx:
         anonymous.forget(tx, tenant_id, found.memory_id)
         named: dict[Named, str | None] = {"subject": found.subject, "thread": found.thread}

@@ -22,13 +22,14 @@ from app import failpoints
 from app.clients import pending
 from app.clients.cold_store import cold_store
 from app.domain import sealing, why
+from app.domain.bodies import decode
 from app.domain.decoding import prepared
 from app.domain.dynamics.state import FAR_SECONDS
 from app.domain.envelope import Envelope, Malformed, unpack
 from app.domain.ids import memory_uuids
 from app.domain.jobs import Job, Step
 from app.domain.lifecycle import RULES
-from app.domain.memory import MemoryIn, decode
+from app.domain.memory import MemoryIn
 from app.domain.privacy.export import Given, bound_to, given_line, parts
 from app.domain.tiers import DECAY_TIERS
 from app.errors import EbbingError

@@ -15,8 +15,8 @@ import structlog
 from app import failpoints, metrics, queues, tracing
 from app.clients.stream import Entry, Turn, drainage
 from app.domain import touch
+from app.domain.bodies import decode
 from app.domain.envelope import Malformed, first_position, unpack
-from app.domain.memory import decode
 from app.errors import Invalid, Unreadable
 from app.services import keyed, reinforce
 from app.services.passing import is_passing

@@ -13,9 +13,10 @@ import msgspec
 from app import queues
 from app.clients.stream import backlog
 from app.domain.audit import SYSTEM
+from app.domain.bodies import decode
 from app.domain.envelope import Envelope
 from app.domain.ids import place_of
-from app.domain.memory import KINDS, MemoryIn, MemoryPatch, decode
+from app.domain.memory import KINDS, MemoryIn, MemoryPatch
 from app.errors import Conflict, EbbingError, NotFound, Unavailable
 from app.services import erasures as erasing
 from app.services import moves, personal, policies, rederiving, restores, strengths
@@ -50,7 +51,7 @@ PROTECTING_FIELDS = frozenset({"kind", "tags", "categories"})
 """What a decision about the memory's tier takes from what its caller said."""
 
 
-DERIVED_FIELDS = frozenset({"text", "speaker", "subject", "categories", "occurred_at"})
+DERIVED_FIELDS = frozenset({"text", "speaker", "role", "subject", "categories", "occurred_at"})
 """What summaries take from a source."""
 
 

@@ -112,4 +112,5 @@ def _recalled(result: SearchResult, judged: float, *, due: bool) -> Recalled:
         tags=result.tags,
         occurred_at=result.occurred_at,
         created_at=result.created_at,
+        role=result.role,
     )

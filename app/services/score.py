@@ -71,6 +71,7 @@ def _judged(unjudged: Sequence[Unjudged], nearest: dict[UUID, float | None]) -> 
         Evidence(
             text=memory.text,
             speaker=memory.speaker,
+            role=memory.role,
             kind=memory.kind,
             tags=tuple(memory.tags),
             rarity=memory.rarity,

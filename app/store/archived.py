@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from app.domain.retrieval.request import SearchRequest
-from app.store.probe import Probe, filters, literal, superseded, word_scores
+from app.store.probe import Probe, aside, filters, literal, superseded, word_scores
 
 NOBODY: Final = """found AS MATERIALIZED (
     SELECT CAST(NULL AS uuid) AS memory_id, CAST(NULL AS float8) AS words, CAST(NULL AS float8) AS relevance WHERE false
@@ -28,6 +28,8 @@ def joined(active: str, probe: Probe, request: SearchRequest, values: dict[str, 
     """
     conditions = filters(request, values)
     passing = "" if request.superseded else f"AND memory_id NOT IN ({superseded(request, values)})"
+    if others := aside(request):
+        passing += f" AND memory_id NOT IN ({others})"
     passing += (
         " AND memory_id IN (SELECT memory_id FROM memories WHERE tenant_id = %(tenant)s AND deleted_at IS NULL "  # noqa: S608 - constants
         f"AND {' AND '.join(conditions)})"

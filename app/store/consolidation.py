@@ -54,12 +54,14 @@ def facts(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID], time_zone
 
 
 _SAID_AT: Final = "coalesce(occurred_at, created_at)"
+_SPEAKER: Final = "coalesce(speaker, role) AS speaker"
+"""Who said it: without a name, the role tells the sides of a conversation apart."""
 _DAY: Final = f"(CAST({_SAID_AT} AT TIME ZONE %(zone)s AS date) - date '1970-01-01')"
 _FACTS: Final = f"""
 SELECT memory.* FROM unnest(%(ids)s) AS id
 CROSS JOIN LATERAL (
-  SELECT memory_id, seq, subject, thread, speaker, kind, text, text_version, tags, categories, entities, occurred_at,
-    CAST(extract(epoch FROM {_SAID_AT}) AS float8), {_DAY}
+  SELECT memory_id, seq, subject, thread, {_SPEAKER}, kind, text, text_version, tags, categories, entities,
+    occurred_at, CAST(extract(epoch FROM {_SAID_AT}) AS float8), {_DAY}
   FROM memories
   WHERE tenant_id = %(tenant)s AND memory_id = id AND deleted_at IS NULL AND made_by = 'caller'
     AND (SELECT tier FROM memory_state AS state
@@ -300,7 +302,8 @@ _PRESENT: Final = f"""
 SELECT memory.*, (
   SELECT tier FROM memory_state AS state WHERE state.tenant_id = %(tenant)s AND state.memory_id = memory.memory_id)
 FROM unnest(%(ids)s) AS id CROSS JOIN LATERAL (
-  SELECT memory_id, text, text_version, speaker, subject, categories, CAST(extract(epoch FROM {_SAID_AT}) AS float8)
+  SELECT memory_id, text, text_version, {_SPEAKER}, subject, categories,
+    CAST(extract(epoch FROM {_SAID_AT}) AS float8)
   FROM memories
   WHERE tenant_id = %(tenant)s AND memory_id = id AND deleted_at IS NULL OFFSET 0
 ) AS memory ORDER BY memory_id

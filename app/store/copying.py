@@ -16,10 +16,11 @@ import msgspec
 
 from app.domain.ids import first_seq
 from app.domain.memory import KINDS, MemoryIn
+from app.domain.roles import ROLES, Role
 
 MEMORIES_COPY: Final = """
 COPY memories (tenant_id, memory_id, seq, subject, thread, speaker, kind, text, tags, categories, entities,
-  metadata, occurred_at, created_at) FROM STDIN (FORMAT binary)
+  metadata, occurred_at, created_at, role) FROM STDIN (FORMAT binary)
 """
 STATE_COPY: Final = """
 COPY memory_state (tenant_id, memory_id, kind, salience, salience_source, multiplier, created_at, accessed_at,
@@ -43,10 +44,11 @@ _NULL = _INT.pack(-1)
 _NO_LABELS = _INT.pack(12) + Struct(">iii").pack(0, 0, _TEXT_OID)
 _PLACES = [place.to_bytes(2, "big") for place in range(4096)]
 _FROM_CALLER = _INT.pack(6) + b"caller"
-_MEMORIES_COLUMNS = 14
+_MEMORIES_COLUMNS = 15
 _STATE_COLUMNS = 10
 _KINDS = {kind: Struct(">ih").pack(2, place) for place, kind in enumerate(KINDS)}
 _NO_KIND = _KINDS["episodic"]
+_ROLES: dict[Role | None, bytes] = {None: _NULL} | {role: _INT.pack(len(role)) + role.encode() for role in ROLES}
 
 
 class Arrival(msgspec.Struct, frozen=True, gc=False):
@@ -123,6 +125,7 @@ def pack(tenant_id: UUID, arrivals: Iterable[Arrival], now_ms: int, terms: Terms
                         _json(memory.metadata) if memory.metadata is not None else _NULL,
                         _moment(memory.occurred_at) if memory.occurred_at is not None else _NULL,
                         created,
+                        _ROLES[memory.role],
                     )
                 )
             )

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from sqlalchemy import Connection, text
 
 from app.domain.embedding import CONTEXT_TURNS, MemoryText
+from app.domain.roles import name_of
 from app.domain.wording import spoken
 from app.store import spaces
 from app.store.packed import Halfvecs
@@ -171,6 +172,8 @@ class Texts:
 def read_texts(tx: Connection, tenant_id: UUID, ids: Sequence[UUID], *, ahead: bool) -> Texts:
     """Return the texts of these memories, each with the turns before it; deleted memories are left out.
 
+    Speakers that only name a role are left out.
+
     Args:
         tx: The tenant's transaction.
         tenant_id: The tenant.
@@ -189,10 +192,10 @@ def read_texts(tx: Connection, tenant_id: UUID, ids: Sequence[UUID], *, ahead: b
             near = [turn for turn in run[max(n - CONTEXT_TURNS, 0) : n + CONTEXT_TURNS + 1] if thread is not None]
             before = [turn for turn in reversed(near) if place - CONTEXT_TURNS <= turn[2] < place]
             after = [turn for turn in near if ahead and place < turn[2] <= place + CONTEXT_TURNS]
-            lines = [tuple(spoken(turn[5], turn[6]) for turn in side) for side in (before, after)]
+            lines = [tuple(spoken(turn[5], name_of(turn[6])) for turn in side) for side in (before, after)]
             texts.ids.append(memory_id)
             texts.versions.append(version)
-            texts.memories.append(MemoryText(said, speaker, occurred_at, *lines))
+            texts.memories.append(MemoryText(said, name_of(speaker), occurred_at, *lines))
             texts.context.append({turn[0]: turn[4] for turn in (*before, *after)})
             if ahead:
                 texts.after.append(tuple(turn[0] for turn in after))

@@ -145,6 +145,7 @@ class Said(NamedTuple):
     metadata: str | None
     salience: float | None
     multiplier: float | None
+    role: Any
 
 
 def said(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> list[Said]:
@@ -157,7 +158,7 @@ _SAID: Final = """
 SELECT memory.memory_id, text, coalesce(occurred_at, memory.created_at), subject, thread, speaker, external_id,
   memory.kind, tags, categories, entities, metadata::text,
   CASE WHEN salience_source = 'caller' THEN state.salience::text::float8 END,
-  CASE WHEN multiplier <> 1 THEN multiplier::text::float8 END
+  CASE WHEN multiplier <> 1 THEN multiplier::text::float8 END, role
 FROM unnest(%(ids)s) AS id
 CROSS JOIN LATERAL (SELECT * FROM memories WHERE tenant_id = %(tenant)s AND memory_id = id OFFSET 0) AS memory
 CROSS JOIN LATERAL (

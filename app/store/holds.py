@@ -221,13 +221,13 @@ _UNNAME: Final = text("""
 UPDATE memories AS known SET external_id = NULL
 FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS given (
   subject text, thread text, speaker text, external_id text, kind text, text text, tags text[], categories text[],
-  entities text[], metadata jsonb, occurred_at timestamptz)
+  entities text[], metadata jsonb, occurred_at timestamptz, role text)
 WHERE known.tenant_id = :tenant AND known.memory_id = ANY (CAST(:ids AS uuid[]))
   AND known.external_id = given.external_id
   AND (known.subject, known.thread, known.speaker, known.kind, known.text, known.tags, known.categories,
-      known.entities, known.metadata, known.occurred_at)
+      known.entities, known.metadata, known.occurred_at, known.role)
     IS DISTINCT FROM (given.subject, given.thread, given.speaker, given.kind, given.text, given.tags,
-      given.categories, given.entities, given.metadata, given.occurred_at)
+      given.categories, given.entities, given.metadata, given.occurred_at, given.role)
 RETURNING known.memory_id
 """)
 

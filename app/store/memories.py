@@ -13,10 +13,11 @@ import msgspec
 from sqlalchemy import Connection, Row, TextClause, func, text, update
 
 from app.domain.memory import KINDS, Kind, MemoryIn
+from app.domain.roles import Role
 from app.store import tables
 
 # An edit of one of these changes the words or the vector of the memory, or of its neighbours.
-ENRICHED_FIELDS = frozenset({"text", "speaker", "thread", "occurred_at"})
+ENRICHED_FIELDS = frozenset({"text", "speaker", "role", "thread", "occurred_at"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +60,7 @@ class Stored:
     promoted_at: datetime | None
     promoted_for: str | None
     made_by: str
+    role: Role | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +77,7 @@ class Filters:
     strength_above: float | None = None
     strength_below: float | None = None
     superseded: bool | None = None
+    role: Role | None = None
 
     @property
     def by_strength(self) -> bool:
@@ -104,7 +107,7 @@ _COLUMNS = """
     'topics', score.inferred_topics,
     'categories', CASE WHEN memory.categories = '{}' THEN score.inferred_categories ELSE '{}' END,
     'sensitivity', score.sensitivity) END AS inferred,
-  state.cross_domain_count, state.promoted_at, state.promoted_for, memory.made_by
+  state.cross_domain_count, state.promoted_at, state.promoted_for, memory.made_by, memory.role
 FROM memories AS memory
 LEFT JOIN scores AS score ON score.tenant_id = :tenant AND score.memory_id = memory.memory_id
   AND score.text_version = memory.text_version
@@ -123,6 +126,7 @@ WHERE memory.tenant_id = :tenant AND memory.deleted_at IS NULL
   AND (CAST(:thread AS text) IS NULL OR memory.thread = :thread)
   AND (CAST(:tag AS text) IS NULL OR CAST(:tag AS text) = ANY (memory.tags))
   AND (CAST(:kind AS text) IS NULL OR memory.kind = :kind)
+  AND (CAST(:role AS text) IS NULL OR coalesce(memory.role, memory.speaker) = :role)
   AND (CAST(:tier AS text) IS NULL OR state.tier = :tier)
   AND (CAST(:after AS timestamptz) IS NULL OR coalesce(memory.occurred_at, memory.created_at) >= :after)
   AND (CAST(:before AS timestamptz) IS NULL OR coalesce(memory.occurred_at, memory.created_at) < :before)
@@ -244,7 +248,7 @@ def lock_external(tx: Connection, tenant_id: UUID, external_ids: Sequence[str]) 
 
 
 _LOCK_EXTERNAL = text("""
-SELECT memory_id, external_id, text, speaker, thread, occurred_at FROM memories
+SELECT memory_id, external_id, text, speaker, role, thread, occurred_at FROM memories
 WHERE tenant_id = :tenant AND external_id = ANY (CAST(:external_ids AS text[])) AND deleted_at IS NULL
 ORDER BY memory_id FOR UPDATE
 """)
@@ -273,28 +277,29 @@ WITH given AS MATERIALIZED (
   SELECT * FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS given (
     memory_id uuid, seq bigint, subject text, thread text, speaker text, external_id text, kind text, text text,
     tags text[], categories text[], entities text[], metadata jsonb, occurred_at timestamptz,
-    created_at timestamptz, salience real, multiplier real, place smallint)
+    created_at timestamptz, role text, salience real, multiplier real, place smallint)
 ), policy AS (
   SELECT version, body->>'decay_from' = 'occurred' AS from_occurred FROM policies
   WHERE tenant_id = :tenant AND effective_at <= now() ORDER BY version DESC LIMIT 1
 ), written AS (
   INSERT INTO memories AS known (
     tenant_id, memory_id, seq, subject, thread, speaker, external_id, kind, text, tags, categories, entities,
-    metadata, occurred_at, created_at)
+    metadata, occurred_at, created_at, role)
   SELECT :tenant, memory_id, seq, subject, thread, speaker, external_id, kind, text, tags, categories, entities,
-    metadata, occurred_at, least(created_at, now())
+    metadata, occurred_at, least(created_at, now()), role
   FROM given ORDER BY memory_id
   ON CONFLICT (tenant_id, external_id) WHERE external_id IS NOT NULL AND deleted_at IS NULL DO UPDATE
   SET subject = excluded.subject, thread = excluded.thread, speaker = excluded.speaker, kind = excluded.kind,
     text = excluded.text, tags = excluded.tags, categories = excluded.categories, entities = excluded.entities,
-    metadata = excluded.metadata, occurred_at = excluded.occurred_at,
-    text_version = known.text_version + CAST((known.text, known.speaker, known.thread, known.occurred_at)
-      IS DISTINCT FROM (excluded.text, excluded.speaker, excluded.thread, excluded.occurred_at) AS integer),
+    metadata = excluded.metadata, occurred_at = excluded.occurred_at, role = excluded.role,
+    text_version = known.text_version + CAST((known.text, known.speaker, known.role, known.thread, known.occurred_at)
+      IS DISTINCT FROM (excluded.text, excluded.speaker, excluded.role, excluded.thread, excluded.occurred_at)
+      AS integer),
     updated_at = now()
   WHERE (known.subject, known.thread, known.speaker, known.kind, known.text, known.tags, known.categories,
-      known.entities, known.metadata, known.occurred_at)
+      known.entities, known.metadata, known.occurred_at, known.role)
     IS DISTINCT FROM (excluded.subject, excluded.thread, excluded.speaker, excluded.kind, excluded.text,
-      excluded.tags, excluded.categories, excluded.entities, excluded.metadata, excluded.occurred_at)
+      excluded.tags, excluded.categories, excluded.entities, excluded.metadata, excluded.occurred_at, excluded.role)
   RETURNING known.memory_id, known.external_id, known.text_version
 ), settled AS (
   SELECT memory_id, external_id, text_version, true AS is_changed FROM written
@@ -377,6 +382,7 @@ def as_json(row: NewMemory) -> dict[str, object]:
         "metadata": given.metadata,
         "occurred_at": given.occurred_at and given.occurred_at.astimezone(UTC),  # offsets of 16 hours are refused there
         "created_at": datetime.fromtimestamp(row.accepted_ms / 1000, UTC),
+        "role": given.role,
         "salience": _real(given.salience),
         "multiplier": _real(given.multiplier),
         "place": None if given.kind is None else KINDS.index(given.kind),

@@ -13,6 +13,7 @@ from app.domain.retrieval.spread import CARRIERS_MAX, COSINE_MIN, NEIGHBOURS_MAX
 from app.store import pruned
 from app.store.packed import driver
 from app.store.probe import Probe, allowed, allowed_one
+from app.store.roles import EFFECTIVE
 
 BREADTH: Final = 100
 """How many vectors the graph keeps in sight (`ef_search`) for the few nearest of each."""
@@ -155,14 +156,14 @@ def described(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> di
     return {row["id"]: dict(row) for row in found}
 
 
-_DESCRIBED = text("""
+_DESCRIBED = text(f"""
 SELECT memory_id AS id, text, (
     SELECT tier FROM memory_state
     WHERE memory_state.tenant_id = :tenant AND memory_state.memory_id = memories.memory_id
   ) AS tier, subject, thread, speaker, external_id, kind, tags, occurred_at, created_at,
-  ARRAY(
+  {EFFECTIVE} AS role, ARRAY(
     SELECT superseded_id FROM supersessions
     WHERE tenant_id = :tenant AND status = 'active' AND supersessions.memory_id = memories.memory_id
   ) AS supersedes
 FROM memories WHERE tenant_id = :tenant AND memory_id = ANY (CAST(:ids AS uuid[])) AND deleted_at IS NULL
-""")
+""")  # noqa: S608 - constants alone

@@ -10,6 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.domain.retrieval.request import SearchRequest
+from app.domain.roles import ROLES, USUAL
+from app.store.roles import ASIDE, NO_ROLE
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +89,8 @@ def allowed(request: SearchRequest, values: dict[str, Any]) -> str:
     elsewhere = f"SELECT memory_id FROM memory_state WHERE tenant_id = %(tenant)s AND {_elsewhere(request, values)}"  # noqa: S608 - constants
     if not request.superseded:
         elsewhere += f" UNION ALL {superseded(request, values)}"
+    if others := aside(request):
+        elsewhere += f" UNION ALL {others}"
     if not conditions:  # nearly all are allowed, so the few others are looked up
         return (
             "NOT IN (SELECT memory_id FROM memories WHERE tenant_id = %(tenant)s AND deleted_at IS NOT NULL "  # noqa: S608 - constants
@@ -109,6 +113,8 @@ def allowed_one(memory_id: str, request: SearchRequest, values: dict[str, Any]) 
     )
     if not request.superseded:
         state += f" AND (SELECT NOT EXISTS ({superseded(request, values)} AND superseded_id = {memory_id}))"
+    if others := aside(request):
+        state += f" AND (SELECT NOT EXISTS ({others} AND memories.memory_id = {memory_id}))"
     conditions = filters(request, values)
     if not conditions:  # a deleted memory is in no tier that can be asked for
         return state
@@ -131,7 +137,33 @@ def filters(request: SearchRequest, values: dict[str, Any]) -> list[str]:
         "as_of": ("created_at <= %(as_of)s", request.as_of),
     }
     values |= {name: value for name, (_, value) in given.items() if value} | {"tiers": list(request.tiers)}
-    return [condition for condition, value in given.values() if value]
+    conditions = [condition for condition, value in given.values() if value]
+    return conditions if _has_usual(request) else [*conditions, _roles(request, values)]
+
+
+def aside(request: SearchRequest) -> str | None:
+    """Select the memories of the roles system and tool that the request doesn't ask for, by their index.
+
+    Returns:
+        A SELECT that ends in a condition; None where the request asks for both roles, or `filters` has a condition.
+    """
+    others = ", ".join(f"'{role}'" for role in ROLES if role not in request.roles)
+    if not others or not _has_usual(request):
+        return None
+    indexed = f"SELECT memory_id FROM memories WHERE tenant_id = %(tenant)s AND {ASIDE}"  # noqa: S608 - constants
+    return f"{indexed} AND coalesce(role, speaker) IN ({others})"
+
+
+def _has_usual(request: SearchRequest) -> bool:
+    """Tell whether the request asks for all usual roles, so that only a few memories are left out by their role."""
+    return set(USUAL) <= set(request.roles)
+
+
+def _roles(request: SearchRequest, values: dict[str, Any]) -> str:
+    """Build the condition that a memory has one of the request's roles."""
+    values["roles"] = [role for role in request.roles if role]
+    given = "coalesce(role, speaker) = ANY (CAST(%(roles)s AS text[]))"
+    return f"({given} OR {NO_ROLE})" if None in request.roles else given
 
 
 def superseded(request: SearchRequest, values: dict[str, Any]) -> str:

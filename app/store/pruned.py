@@ -14,7 +14,17 @@ from app.domain.retrieval import pruning
 from app.domain.retrieval.ranking import Ranking
 from app.domain.retrieval.request import SearchRequest
 from app.store.packed import driver
-from app.store.probe import MEASURED, Probe, allowed_one, filters, literal, quoted, superseded, word_scores
+from app.store.probe import (
+    MEASURED,
+    Probe,
+    allowed_one,
+    aside,
+    filters,
+    literal,
+    quoted,
+    superseded,
+    word_scores,
+)
 
 FEW: Final = 5000
 """Memories that a filter may leave for them to be compared one by one."""
@@ -23,7 +33,8 @@ BY_VECTOR: Final = 200
 BREADTH_ALONE: Final = 1000
 """How many vectors the graph keeps in sight (`ef_search`) where they are all there is to find by."""
 ELSEWHERE: Final = 500
-"""Memories in other tiers than the active one, or superseded, up to which each candidate isn't looked up."""
+"""Memories in other tiers than the active one, superseded, or left out by their role; up to this many, they are read
+at once and each candidate isn't looked up."""
 
 # As for all searches; and no sort for the vectors: the graph gives them in order, and whoever sorts has read them all.
 PLAN: Final = (
@@ -72,6 +83,8 @@ def found(probe: Probe, request: SearchRequest, ranking: Ranking, values: dict[s
     values["by_words"], values["by_vector"] = BY_WORDS, BY_VECTOR
     values["elsewhere"] = ELSEWHERE + 1
     others = "" if request.superseded else f" UNION ALL {superseded(request, values)}"
+    if by_role := aside(request):
+        others += f" UNION ALL {by_role}"
     return f"""
   elsewhere AS MATERIALIZED (
     SELECT memory_id FROM memory_state WHERE tenant_id = %(tenant)s AND tier <> 'active'{others} LIMIT %(elsewhere)s

@@ -61,7 +61,8 @@ def take(tx: Connection, tenant_id: UUID, version: str, limit: int) -> list[Unra
 
 
 _LOCK = text(f"""
-SELECT score.memory_id, score.text_version, memory.text, memory.speaker, score.asks
+SELECT score.memory_id, score.text_version, memory.text, coalesce(memory.speaker, memory.role) AS speaker,
+  score.asks
 {_OPEN} AND (score.asks > 0) = :tried
 ORDER BY score.uncertainty DESC, score.memory_id LIMIT :limit FOR UPDATE OF score SKIP LOCKED
 """)

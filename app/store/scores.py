@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from sqlalchemy import Connection, text
 
 from app.domain.memory import KINDS
+from app.domain.roles import Role
 
 HEURISTIC: Final = "heuristic"
 LLM: Final = "llm"
@@ -36,6 +37,7 @@ class Unjudged:
     text_version: int
     text: str
     speaker: str | None
+    role: Role | None
     kind: str | None
     tags: list[str]
     categories: list[str]
@@ -78,13 +80,13 @@ _READ = text("""
 WITH total AS MATERIALIZED (
   SELECT ln(coalesce(max(documents), 0) + 1) AS log_memories FROM words WHERE tenant_id = :tenant AND word = ''
 )
-SELECT given.memory_id, text_version, text, speaker, kind, tags,
+SELECT given.memory_id, text_version, text, speaker, role, kind, tags,
   CASE WHEN categories = '{}' THEN coalesce(inferred_categories, '{}') ELSE categories END AS categories,
   salience_source IS DISTINCT FROM 'caller' AS is_open,
   CAST(least(greatest(rarity, 0), 1) AS double precision) AS rarity
 FROM (SELECT DISTINCT unnest(CAST(:memory_ids AS uuid[]))) AS given (memory_id)
 CROSS JOIN LATERAL (
-  SELECT text_version, text, speaker, kind, tags, categories FROM memories
+  SELECT text_version, text, speaker, role, kind, tags, categories FROM memories
   WHERE tenant_id = :tenant AND memories.memory_id = given.memory_id AND deleted_at IS NULL OFFSET 0
 ) AS memory
 CROSS JOIN LATERAL (

@@ -16,7 +16,7 @@ from app.domain.retrieval import modes
 from app.domain.retrieval.candidates import Candidate
 from app.domain.retrieval.ranking import Ranking
 from app.domain.retrieval.request import SearchRequest
-from app.store import archived, pruned, states
+from app.store import archived, pruned, roles, states
 from app.store.packed import driver
 from app.store.probe import MEASURED, Probe, allowed, allowed_one, literal, quoted, superseded, word_scores
 from app.store.states import Held
@@ -193,9 +193,11 @@ WITH {parts},
     FROM scored ORDER BY score DESC, memory_id DESC LIMIT %(limit)s
   )
 SELECT top.memory_id, text, subject, thread, speaker, external_id, kind, tags, occurred_at, created_at,
-       tier, top.words, top.relevance, top.cosine, {related}, {before}, record
+       tier, top.words, top.relevance, top.cosine, {related}, role, {before}, record
 FROM top CROSS JOIN LATERAL (
-  SELECT text, subject, thread, speaker, external_id, kind, tags, occurred_at, created_at, seq FROM memories
+  SELECT text, subject, thread, speaker, external_id, kind, tags, occurred_at, created_at, seq,
+    {roles.EFFECTIVE} AS role
+  FROM memories
   WHERE tenant_id = %(tenant)s AND memories.memory_id = top.memory_id AND deleted_at IS NULL OFFSET 0
 ) AS memory CROSS JOIN LATERAL (
   SELECT tier, {states.RECORD} AS record FROM memory_state

@@ -12,6 +12,7 @@ from sqlalchemy import Connection, bindparam, text
 from sqlalchemy.dialects.postgresql import JSONB
 
 from app.domain.self_tests import Kind
+from app.store.roles import ASIDE
 
 
 class Asked(NamedTuple):
@@ -93,9 +94,10 @@ _RUN: Final = "run_id, as_of, seed, target_ms, p50_ms, p95_ms, results, started_
 
 # Each row's place in an order that depends on nothing but its id and the seed.
 _DRAWN: Final = "uuid_hash_extended({id}, CAST(:seed AS bigint))"
-# No search finds what is superseded.
-_CURRENT: Final = """{id} NOT IN (
-  SELECT superseded_id FROM supersessions WHERE tenant_id = :tenant AND status = 'active')"""
+# No search finds superseded memories, nor unasked those of the roles system and tool.
+_CURRENT: Final = f"""{{id}} NOT IN (
+  SELECT superseded_id FROM supersessions WHERE tenant_id = :tenant AND status = 'active'
+  UNION ALL SELECT memory_id FROM memories WHERE tenant_id = :tenant AND {ASIDE})"""  # noqa: S608 - constants alone
 _TESTABLE: Final = f"""EXISTS (
   SELECT FROM memory_state AS state WHERE state.tenant_id = :tenant AND state.memory_id = {{id}}
     AND tier = 'active' AND anchored_at <= :as_of AND policy_version <= :version) AND {_CURRENT}"""

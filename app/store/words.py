@@ -1,8 +1,8 @@
 """Words of memories for full-text search, their context in the thread, and how many memories have each word.
 
-A row of `memory_words` holds a memory's own words (date, speaker, text) and, in `words`, those of its
-neighbours as well: the two turns before and after it in its thread, of which a summary is none. `words` (the table)
-counts, by tenant, in how many memories' own words each lexeme is; its empty word counts the memories.
+A row of `memory_words` holds a memory's own words (date, speaker unless it only names a role, text) and, in `words`,
+those of its neighbours as well: the two turns before and after it in its thread, of which a summary is none. `words`
+(the table) counts, by tenant, in how many memories' own words each lexeme is; its empty word counts the memories.
 
 Changes of one tenant's words run one after the other, under an advisory lock until the transaction ends:
 neighbours then always see each other, and counts stay exact.
@@ -18,6 +18,7 @@ from sqlalchemy import Connection, text
 
 from app.domain.retrieval.terms import Term
 from app.store.lexemes import lexemes
+from app.store.roles import NAME
 
 LONG_LEXEMES: Final = 24
 """Distinct words up to which a memory is taken to say each of them once."""
@@ -114,8 +115,8 @@ _SEW = """
   )
 """
 
-_SAID = """concat_ws(' ',
-  to_char(coalesce(occurred_at, created_at) AT TIME ZONE :time_zone, 'FMDD FMMonth YYYY'), speaker, text)"""
+_SAID = f"""concat_ws(' ',
+  to_char(coalesce(occurred_at, created_at) AT TIME ZONE :time_zone, 'FMDD FMMonth YYYY'), {NAME}, text)"""
 
 # How often a long text says a word counts in a search, so its lexemes keep their positions.
 _OWN = f"""(

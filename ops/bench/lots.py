@@ -10,8 +10,8 @@ from uuid import UUID
 
 import psycopg
 
+from app.domain.bodies import decode
 from app.domain.ids import RANDOM_BYTES, memory_uuids, new_base
-from app.domain.memory import decode
 from app.store import copying
 from app.store.copying import Arrival
 from ops.bench.corpus import Corpus

@@ -61,6 +61,7 @@ VALUES: Final[list[Any]] = [
     *(None, True, [], {}, [None], [[]], {"": None}, [0] * 5_000, ["x"] * 1_000, {"a": {"a": {"a": []}}}),
     *(str(uuid4()), "00000000-0000-0000-0000-000000000000", ["\0"], {"\0": "\0"}, [1e39], {"tokens": 10**30}),
 ]
+MESSAGE: Final = {"role": "user", "content": "x"}
 PATHS: Final = ["%00", "%ff%fe", "%ed%a0%80", "..%2f..", "%20", "x" * 5_000, "%F0%9F%90%98", "-1", "*", str(uuid4())]
 HEADERS: Final = ("X-Request-Id", "Traceparent", "Content-Encoding", "Content-Type", "Range", "Accept")
 HEADER_VALUES: Final = (b"", b"\t", b"x" * 8_000, b"wait=99999999999", b"wait=-1", b"\xe9", b"\0", b"a,b;c=d", b"\x7f")
@@ -213,11 +214,15 @@ def test_no_value_of_a_field_breaks_a_route(api: Api) -> None:
     letters = reasons(api.service)  # of those that the paths name
     for method, path, asked, operation in routes:
         given = TABLE[method, path][1].get("json", {})
-        names = properties(described(api), operation)
+        names, *others = properties(described(api), operation)
         for name, value in itertools.product(names, VALUES):
             ask(api, method, asked, content=json.dumps(given | {name: value}))
             if "external_id" in names:  # such memories take another way
                 ask(api, method, asked, content=json.dumps({"external_id": "x"} | given | {name: value}))
+        for name, value in itertools.product(itertools.chain(*others), VALUES):
+            ask(api, method, asked, content=json.dumps({"messages": [MESSAGE], name: value}))
+    for name, value in itertools.product(described(api)["components"]["schemas"]["ChatMessage"]["properties"], VALUES):
+        ask(api, "POST", "/v1/memories", content=json.dumps({"messages": [MESSAGE, MESSAGE | {name: value}]}))
     api.service.work()
     assert reasons(api.service) <= letters
     for method, path in TABLE:  # what was taken can be shown
@@ -263,11 +268,12 @@ def with_body(api: Api) -> Iterator[tuple[str, str, dict[str, Any]]]:
     return (found for found in operations(api) if "requestBody" in found[2])
 
 
-def properties(document: dict[str, Any], operation: dict[str, Any]) -> list[str]:
-    """Names of the fields of the object that a route takes, one of many where it takes several."""
+def properties(document: dict[str, Any], operation: dict[str, Any]) -> list[list[str]]:
+    """Names of the fields of each object that a route takes, one of many where it takes several."""
     shape = operation["requestBody"]["content"]["application/json"]["schema"]
-    [reference] = [one["$ref"] for one in (shape, *shape.get("anyOf", ())) if "$ref" in one]
-    return list(document["components"]["schemas"][reference.rpartition("/")[2]]["properties"])
+    references = [one["$ref"] for one in (shape, *shape.get("anyOf", ())) if "$ref" in one]
+    schemas = document["components"]["schemas"]
+    return [list(schemas[reference.rpartition("/")[2]]["properties"]) for reference in references]
 
 
 def reasons(service: Service) -> set[tuple[str, str]]:

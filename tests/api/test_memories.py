@@ -13,7 +13,7 @@ SHAPE = {
     *("metadata", "occurred_at", "created_at", "updated_at", "accessed_at", "access_count", "tier", "strength"),
     *("importance", "multiplier", "salience", "inferred", "next_due_at", "next_review_at", "status"),
     *("score", "decay_tier", "cross_domain_count", "promoted", "made_by", "review", "summary"),
-    *("valid_from", "valid_to", "supersedes", "superseded_by"),
+    *("valid_from", "valid_to", "supersedes", "superseded_by", "role"),
 }
 
 
@@ -229,6 +229,6 @@ def test_search_finds_by_words_and_filters(api: Api) -> None:
     [found] = answer.json()["results"]
     assert (found["id"], found["text"]) == (cat, "The cat sleeps")
     assert found["score"] > 0
-    assert found["explain"]["words"] == 1
+    assert found["explain"]["words"] == 0.2, "the best by words, weighted"
     assert found["explain"]["ranks"]["words"] == 1
     assert found["explain"]["matched"].keys() == {"cat"}

@@ -106,6 +106,98 @@ def test_a_refused_memory_is_named_by_file_line_field_limit_and_value(cli: Cli, 
     assert done.err.count("\n") == 1
 
 
+# --- Chats ---
+
+TURNS: list[dict[str, object]] = [
+    {"role": "system", "content": "Be brief."},
+    {"role": "user", "content": "Book the train.", "name": "Ann"},
+    {"role": "assistant", "content": None, "tool_calls": [{"id": "c"}]},
+    {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]},
+    {"role": "assistant", "content": [{"type": "text", "text": "Done."}, {"type": "image_url"}]},
+]
+WITH_TEXT = [TURNS[0], TURNS[1], TURNS[4]]
+
+
+def sent(api: Stub) -> list[object]:
+    return [json.loads(asked.body) for asked in api.asked]
+
+
+@pytest.mark.parametrize("indent", [None, 2], ids=["a line", "a whole file"])
+def test_a_chat_is_sent_as_messages_and_what_has_no_text_is_told(
+    cli: Cli, api: Stub, folder: Path, indent: int | None
+) -> None:
+    chat = {"thread": "t", "messages": TURNS, "tags": None}
+    (folder / "chat.json").write_text("\ufeff\n" + json.dumps(chat, indent=indent))
+    done = cli("ingest", "chat.json", "--subject", "orla", "--thread", "other")
+    assert done.code == 0, done
+    assert sent(api) == [{"subject": "orla", "thread": "t", "messages": WITH_TEXT}]
+    assert {asked.headers["content-type"] for asked in api.asked} == {"application/json"}
+    assert "3 memories accepted in 1 request" in done.out
+    assert "2 messages without text skipped" in done.out
+    assert "2 parts of messages left out" in done.out
+
+
+def test_a_long_chat_is_sent_in_requests_of_so_many_messages(cli: Cli, api: Stub, folder: Path) -> None:
+    same = {"role": "user", "content": "ok"}
+    name = lines(folder / "a.jsonl", {"text": "before"}, {"messages": [same, TURNS[2], same, same]}, {"text": "after"})
+    done = cli("ingest", name, "--batch", "2", "--json")
+    assert sent(api) == [{"text": "before"}, {"messages": [same, same]}, {"messages": [same]}, {"text": "after"}]
+    summary = json.loads(done.out)
+    assert [summary[each] for each in ("memories", "requests", "skipped")] == [5, 4, 1]
+    keys = [asked.headers["idempotency-key"] for asked in api.asked]
+    api.asked.clear()
+    assert cli("ingest", name, "--batch", "2").code == 0
+    assert [asked.headers["idempotency-key"] for asked in api.asked] == keys
+
+
+def test_the_same_message_twice_is_two_requests_with_keys_of_their_own(cli: Cli, api: Stub, folder: Path) -> None:
+    same = {"role": "user", "content": "ok"}
+    assert cli("ingest", lines(folder / "a.jsonl", {"messages": [same, same]}), "--batch", "1").code == 0
+    assert len({asked.headers["idempotency-key"] for asked in api.asked}) == 2
+
+
+def test_a_chat_without_any_text_sends_nothing(cli: Cli, api: Stub, folder: Path) -> None:
+    done = cli("ingest", lines(folder / "a.jsonl", {"messages": [TURNS[2]]}), "--json")
+    assert (done.code, api.asked) == (0, [])
+    summary = json.loads(done.out)
+    assert (summary["memories"], summary["requests"], summary["skipped"]) == (0, 0, 1)
+
+
+def test_a_refused_message_is_named_by_its_place_in_the_chat(cli: Cli, api: Stub, folder: Path) -> None:
+    wrong = {"field": "messages[1].role", "message": "isn't one of user"}
+    api.replies["POST /v1/memories"] = Reply(422, problem(422, "invalid", wrong))
+    robot = {"role": "robot", "content": "x"}
+    name = lines(folder / "a.jsonl", {"messages": [TURNS[2], TURNS[0], TURNS[2], robot]})
+    done = cli("ingest", name)
+    assert done.code == 1
+    assert f"{name}:1, message 3: " in done.err
+    assert sent(api) == [{"messages": [TURNS[0], robot]}]
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ('{"messages": 1}', "a.json:1: messages must be a list of objects"),
+        ('{\n"text": "x"}', "a.json:1: isn't JSON"),
+        ('{"text": "x"}\n{\n"messages": []}', "a.json:2: isn't JSON"),
+        ('{"text": "' + "x" * 2**20 + '"}', "a.json:1: the line is too long"),
+    ],
+    ids=["no list", "no messages", "a second object", "a long memory"],
+)
+def test_what_is_neither_memory_nor_chat_is_named(cli: Cli, api: Stub, folder: Path, content: str, said: str) -> None:
+    (folder / "a.json").write_text(content)
+    done = cli("ingest", "a.json")
+    assert done.code == 1
+    assert said in done.err
+    assert api.asked == []
+
+
+def test_a_chat_on_one_long_line_is_sent(cli: Cli, api: Stub, folder: Path) -> None:
+    turns = [{"role": "user", "content": "x" * 30_000}] * 50
+    assert cli("ingest", lines(folder / "a.json", {"messages": turns})).code == 0
+    assert sent(api) == [{"messages": turns}]
+
+
 def test_a_full_backlog_is_waited_out(cli: Cli, api: Stub, folder: Path, pauses: list[float]) -> None:
     full = Reply(429, problem(429, "backlog-full"), {"Retry-After": "3"})
     api.replies["POST /v1/memories"] = [full, accept(Asked("", "", {}, b"{}"))]

@@ -47,6 +47,7 @@ def _finding(api: Stub) -> None:
         (["--exclude-thread", "t"], "exclude_thread", "t"),
         (["--tag", "a", "--tag", "b"], "tags", ["a", "b"]),
         (["--kind", "semantic"], "kinds", ["semantic"]),
+        (["--role", "tool", "--role", "user"], "roles", ["tool", "user"]),
         (["--tier", "active", "--tier", "cold"], "tiers", ["active", "cold"]),
         (["--after", "2026-01-01"], "after", "2026-01-01T00:00:00+00:00"),
         (["--before", "2026-02-01T10:00:00"], "before", "2026-02-01T10:00:00+00:00"),

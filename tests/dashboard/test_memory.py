@@ -39,6 +39,13 @@ def test_it_tells_what_is_known(api: Api, visit: Visit) -> None:
     assert re.search(rf"Strength: 1\.00 when it was accepted, {numbers['strength']:.2f} now", html)
 
 
+@pytest.mark.parametrize("given", [{"role": "assistant"}, {"speaker": "assistant"}])
+def test_it_names_the_role(api: Api, visit: Visit, given: dict[str, str]) -> None:
+    [memory_id] = api.remember({"text": "Ann likes her tea green", **given})
+    html = visit("read").page(f"/memories/{memory_id}")
+    assert '<th scope="row">Role</th><td><bdi>assistant</bdi></td>' in html
+
+
 def test_its_curve_has_past_and_future_levels_and_events(api: Api, visit: Visit) -> None:
     [memory_id] = api.remember("Ann likes her tea green")
     for session in "abc":

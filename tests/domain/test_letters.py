@@ -7,10 +7,10 @@ from uuid import UUID, uuid4
 
 import msgspec
 
+from app.domain.bodies import decode
 from app.domain.envelope import Form, pack
 from app.domain.hold import Meant as Scope
 from app.domain.ids import new_base
-from app.domain.memory import decode
 from app.domain.privacy import letters
 from app.domain.privacy.letters import Meant, Taken
 from app.domain.touch import Touches, Use, encode
@@ -91,3 +91,34 @@ def test_uses_of_what_is_erased_go() -> None:
 def test_conditions_are_all_wanted() -> None:
     tagged = msgspec.json.encode([ANN | {"tags": ["a", "b"]}, ANN])
     assert taken(tagged, subject="ann", tags=["a"]).removed == 1
+
+
+TAIL = {"role": "user", "content": "laughs"}
+CALL = {"role": "assistant", "content": None, "tool_calls": [{"id": "c"}]}
+CHAT: dict[str, object] = {"messages": [{"role": "system", "content": "gooseberries"}, CALL, TAIL], "subject": "ann"}
+
+
+def test_messages_of_an_erased_subject_go_with_the_letter() -> None:
+    body = json.dumps(CHAT).encode()
+    assert taken(body, subject="ann") == Taken(2, None)
+    assert taken(body, subject="bob") == Taken(0, body)
+    assert taken(body, subject="ann", position=f"{AT}-6") == Taken(0, body)
+
+
+def test_of_messages_the_others_become_memories_with_the_ids_that_were_answered() -> None:
+    second = UUID(bytes=BASE[:-1] + b"\1")
+    body = json.dumps(CHAT | {"multiplier": 0, "occurred_at": "2026-03-07T12:00:00+02:00"}).encode()
+    _, before = decode(body, "json", None)
+    done = taken(body, memory_ids=[UUID(bytes=BASE)])
+    assert done.removed == 1
+    assert b"gooseberries" not in (done.payload or b"")
+    gone, left = decode(done.payload or b"", "json", None)
+    assert (gone.text, gone.thread, gone.role) == ("erased", letters.thread_of(ERASURE), None)
+    assert left == before
+    assert taken(done.payload or b"", memory_ids=[second]) == Taken(1, None)
+
+
+def test_messages_that_cant_be_stored_go_by_any_name_in_them() -> None:
+    bad = json.dumps(CHAT | {"messages": [{"role": "robot", "content": "gooseberries"}]}).encode()
+    assert taken(bad, subject="ann") == Taken(1, None)
+    assert taken(bad, subject="bob") == Taken(0, bad)

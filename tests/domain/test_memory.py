@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.domain.bodies import decode
 from app.domain.decoding import UNKNOWN_FIELD
 from app.domain.memory import (
     EMBEDDING_MAX_DIMENSIONS,
@@ -22,7 +23,6 @@ from app.domain.memory import (
     METADATA_MAX_DEPTH,
     NAME_MAX_CHARACTERS,
     TEXT_MAX_BYTES,
-    decode,
     decode_patch,
 )
 from app.errors import EbbingError, FieldError, Invalid, Unreadable
@@ -68,6 +68,7 @@ def test_every_field_is_taken_as_it_is() -> None:
         "embedding": [1, 0.5, -3e10],
         "external_id": "42",
         "supersedes": "41",
+        "role": "user",
     }
     [memory] = read(given, 3)
     expected = given | {"occurred_at": NOON, "tags": ("a", "b"), "categories": ("health",), "entities": ("Paris",)}

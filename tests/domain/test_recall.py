@@ -193,6 +193,12 @@ def test_the_context_tells_day_and_speaker_the_oldest_first() -> None:
     assert [each.id for each in within] == [second, first]
 
 
+def test_the_context_names_the_role_of_a_speaker_without_a_name() -> None:
+    said = [memory(1, "Done", role="assistant"), memory(2, "Thanks", 2, speaker="Ann", role="user")]
+    lines = context(said, 1_000, "UTC")[0].splitlines()
+    assert [line.partition("2026-03-0")[2] for line in lines[2:4]] == ["1 assistant: Done", "2 Ann: Thanks"]
+
+
 def test_days_are_the_tenants_own() -> None:
     late = memory(1, "x", occurred_at=datetime(2026, 3, 7, 23, tzinfo=UTC))
     assert " 2026-03-08 x" in context([late], 1_000, "Asia/Tokyo")[0]

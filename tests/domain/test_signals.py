@@ -11,6 +11,7 @@ import pytest
 from app.domain.retrieval.candidates import Candidate
 from app.domain.retrieval.ranking import Ranking
 from app.domain.retrieval.signals import NEAR_DAYS, SIGNALS, parts
+from app.domain.roles import Role
 from app.domain.wording import asks, asks_assistant, is_in_first_person
 
 NOON = datetime(2026, 3, 7, 12, tzinfo=UTC)
@@ -61,9 +62,10 @@ def test_who_tells_of_themselves() -> None:
 
 
 def test_the_users_words_count_unless_the_assistants_are_asked_for() -> None:
-    told = [memory("x", "user"), memory("x", "assistant"), memory("x", "Ann"), memory("x"), memory("x", "tool")]
-    assert seen("role", "Which tea do I drink?", *told) == [1, 0, 1, 1, 0]
-    assert seen("role", "Which tea did you suggest?", *told) == [0, 1, 1, 1, 0]
+    said: list[Role | None] = ["user", "assistant", None, "tool"]
+    told = [replace(memory("x"), role=role) for role in said]
+    assert seen("role", "Which tea do I drink?", *told) == [1, 0, 1, 0]
+    assert seen("role", "Which tea did you suggest?", *told) == [0, 1, 1, 0]
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ class Accepted(msgspec.Struct):
 
     ids: list[str]
     request_id: str
+    skipped: list[dict[str, Any]] = []
 
 
 class Memory(msgspec.Struct):
@@ -26,6 +27,8 @@ class Memory(msgspec.Struct):
     status: str
     subject: str | None
     thread: str | None
+    speaker: str | None
+    role: str | None
     external_id: str | None
     tags: list[str]
     created_at: str

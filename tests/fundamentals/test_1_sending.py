@@ -37,6 +37,23 @@ def test_many_memories_can_come_as_one_json_object_a_line(ebbing: Client) -> Non
     assert len(read(answer, Accepted).ids) == 2
 
 
+def test_a_chat_can_be_sent_as_its_messages_are(ebbing: Client) -> None:
+    messages = [
+        {"role": "user", "name": "Ana", "content": "Remind me to call the dentist."},
+        {"role": "assistant", "content": None, "tool_calls": [{"id": "1", "type": "function"}]},
+        {"role": "assistant", "content": "I have set a reminder for Monday."},
+    ]
+
+    answer = read(ebbing.http.post("/v1/memories", json={"messages": messages, "thread": "dentist"}), Accepted)
+
+    sent = [ebbing.get(memory_id) for memory_id in answer.ids]
+    assert [(memory.role, memory.speaker, memory.thread) for memory in sent] == [
+        ("user", "Ana", "dentist"),
+        ("assistant", None, "dentist"),
+    ]
+    assert answer.skipped == [{"message": 1, "reason": "no text"}]
+
+
 def test_a_memory_can_be_read_while_it_still_waits(service: Service, ebbing: Client) -> None:
     with service.paused("ingest"):
         [memory_id] = read(ebbing.send("The meeting moved to Friday."), Accepted).ids

@@ -96,3 +96,16 @@ def test_at_most_as_many_results_as_asked_for(ebbing: Client) -> None:
     ebbing.remember(*(f"note {number}" for number in range(8)))
 
     assert len(ebbing.search("note", limit=3)) == 3
+
+
+def test_what_the_system_and_tools_said_is_found_when_asked_for(ebbing: Client) -> None:
+    ebbing.remember(
+        {"text": "Answer questions about the harbour.", "role": "system"},
+        {"text": "When does the harbour open?", "role": "user"},
+    )
+
+    usual = ebbing.search("harbour")
+    asked = ebbing.search("harbour", roles=["system"])
+
+    assert [result.text for result in usual] == ["When does the harbour open?"]
+    assert [result.text for result in asked] == ["Answer questions about the harbour."]

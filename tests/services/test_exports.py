@@ -14,9 +14,9 @@ import msgspec
 import pytest
 
 from app.clients.cold_store import cold_store
+from app.domain.bodies import decode
 from app.domain.envelope import pack
 from app.domain.hold import Meant
-from app.domain.memory import decode
 from app.domain.privacy import export as shapes
 from app.errors import Conflict, NotFound, Unavailable
 from app.services import audit, bundles, erasures, exporting, exports, holds, jobs, key_store, memories
@@ -42,6 +42,7 @@ ANN: dict[str, Any] = {
     "salience": 0.7,
     "kind": "semantic",
     "occurred_at": "2026-03-01T10:00:00+00:00",
+    "role": "assistant",
 }
 WORDS = set(re.findall(r"w0\w+", json.dumps(ANN)))
 BOB = {"text": "w1text of Bob", "subject": "bob", "thread": "w0thread", "speaker": "w1speaker", "tags": ["w1tag"]}
@@ -133,6 +134,26 @@ def test_a_portable_export_validates_against_its_schema_and_can_be_sent_again(va
     assert not valid(schema, {"text": "x"})
     again = decode(files["given.jsonl"], "ndjson", dimensions=None)
     assert {each.text for each in again} == set(given)
+
+
+def test_messages_that_wait_or_could_not_be_stored_are_exported_as_memories(vault: Vault) -> None:
+    tenant_id = vault.tenant_id
+    messages = [
+        {"role": "system", "content": "w2 system"},
+        {"role": "assistant", "content": None},
+        {"role": "user", "content": "w3", "name": "Ann"},
+    ]
+    body = msgspec.json.encode({"subject": "ann", "messages": messages})
+    vault.service.post(tenant_id, body, memories=2)
+    _, count, _, header, *_ = pack(bytes(16), 2, "json", "r", "", body)
+    with database.tenant(tenant_id) as tx:
+        unstored = Unstored("1-0", "1-0", bytes(header), body, int(count))
+        dead_letters.add(tx, tenant_id, stage="drain", reason="x", attempts=3, unstored=unstored)
+    expected = [("w2 system", "system", None), ("w3", "user", "Ann")]
+    given = vault.lines(vault.made("portable"), "given.jsonl")
+    assert [(each["text"], each["role"], each.get("speaker")) for each in given] == expected * 2
+    lines = [line["given"] for line in vault.lines(vault.made(), "pending.jsonl")]
+    assert [(each["text"], each["role"], each["speaker"]) for each in lines] == expected
 
 
 def valid(schema: dict[str, Any], value: Any) -> bool:

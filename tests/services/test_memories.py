@@ -101,6 +101,7 @@ EDITS: dict[str, tuple[Any, Any]] = {
     "metadata": ({"k": [1]}, {"k": [1]}),
     "salience": (0.75, 0.75),
     "multiplier": (0.5, 0.5),
+    "role": ("assistant", "assistant"),
 }
 FULL = {
     "text": "words",
@@ -115,6 +116,7 @@ FULL = {
     "metadata": {"a": 1},
     "salience": 0.25,
     "multiplier": 2,
+    "role": "user",
 }
 
 
@@ -137,7 +139,7 @@ def test_an_edit_changes_its_field_and_no_other(
     assert edited.indexed
 
 
-@pytest.mark.parametrize("field", ["subject", "thread", "speaker", "kind", "occurred_at", "salience"])
+@pytest.mark.parametrize("field", ["subject", "thread", "speaker", "role", "kind", "occurred_at", "salience"])
 def test_null_empties_a_field(service: Service, tenant: Tenant, field: str) -> None:
     [memory_id] = service.send(tenant.tenant_id, FULL)
     service.work()

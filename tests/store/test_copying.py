@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from app.domain.ids import memory_uuids
 from app.domain.memory import KINDS, MemoryIn
+from app.domain.roles import ROLES
 from app.store import arrivals, database
 from app.store.copying import PIECE_ROWS, Arrival
 from tests.service import Service
@@ -52,11 +53,12 @@ MEMORIES = st.builds(
     metadata=st.none() | st.dictionaries(TEXT, JSON, max_size=3),
     salience=st.none() | st.floats(0, 1, width=32),
     multiplier=st.none() | st.floats(0, 2, width=32),
+    role=st.none() | st.sampled_from(ROLES),
 )
 
 READ = """
 SELECT memory_id, text, subject, thread, speaker, memories.kind, occurred_at, tags, categories, entities, metadata,
-  salience, salience_source, multiplier
+  salience, salience_source, multiplier, role
 FROM memories JOIN memory_state USING (tenant_id, memory_id) WHERE tenant_id = %s ORDER BY memory_id
 """
 
@@ -81,7 +83,8 @@ def test_what_is_packed_is_what_is_read_back(service: Service, memories: list[Me
         assert as_json(row[10]) == as_json(memory.metadata)
         source = None if memory.salience is None else "caller"
         multiplier = 1.0 if memory.multiplier is None else memory.multiplier
-        assert row[11:] == (pytest.approx(memory.salience), source, pytest.approx(multiplier))  # 32 bits each
+        assert row[11:14] == (pytest.approx(memory.salience), source, pytest.approx(multiplier))  # 32 bits each
+        assert row[14] == memory.role
 
 
 def as_json(value: Any) -> Any:

@@ -8,6 +8,7 @@ import pytest
 from sqlalchemy import Connection, text
 
 from app.domain.retrieval.request import SearchRequest
+from app.domain.roles import ROLES, USUAL, Role
 from app.services import graphs
 from app.store import database
 from app.store.neighbours import near
@@ -155,6 +156,69 @@ def test_what_was_archived_or_deleted_doesnt_crowd_out_the_rest(crowd: Crowd) ->
     some = found(tenant, crowd.probe("w10", "common", among=3000))
     assert len(some) == 200
     assert {one.tier for one in some} == {"active"}
+
+
+ALL_ROLES = (*ROLES, None)
+
+
+@pytest.mark.parametrize("analyzed", [False, True], ids=["no statistics", "statistics"])
+@pytest.mark.parametrize("roles", [USUAL, (*USUAL, "tool")], ids=["usual", "and tool"])
+def test_memories_left_out_by_their_role_are_looked_up_by_their_index(
+    crowd: Crowd, analyzed: bool, roles: tuple[Role | None, ...]
+) -> None:
+    crowd.large()
+    tenant = crowd.tenant(100)
+    crowd.owner.execute("UPDATE memories SET speaker = 'system' WHERE tenant_id = %s AND seq <= 40", [tenant])
+    if analyzed:
+        crowd.owner.execute("VACUUM ANALYZE")
+    request = SearchRequest("x", roles=roles)
+    tables, indexes, _ = read(tenant, crowd.probe("common", total=100), request)
+    assert tables == set()
+    assert "memories_aside" in indexes
+    assert len(found(tenant, crowd.probe("common", total=100), request)) == 60
+    assert len(found(tenant, crowd.probe("common", total=100), SearchRequest("x", roles=ALL_ROLES))) == 100
+
+
+@pytest.mark.parametrize("aside", [50, 1000], ids=["few", "more than are read at once"])
+def test_memories_left_out_by_their_role_dont_crowd_out_the_rest_while_pruning(crowd: Crowd, aside: int) -> None:
+    tenant = crowd.large()
+    crowd.owner.execute(
+        "UPDATE memories SET role = CASE WHEN seq %% 2 = 0 THEN 'tool' ELSE 'system' END WHERE seq <= %s", [aside]
+    )
+    crowd.owner.execute("VACUUM ANALYZE")
+    probe = crowd.probe("w10", "common", among=3000)
+    tables, indexes, _ = read(tenant, probe)
+    assert tables == set()
+    assert {"memories_aside", f"graph_{crowd.space}_{tenant.hex}"} <= indexes
+    usual = found(tenant, probe)
+    assert (len(usual), {one.role for one in usual}) == (200, {None})
+    every = found(tenant, probe, SearchRequest("x", roles=ALL_ROLES))
+    assert {one.role for one in every} & {"tool", "system"}
+    assert [one for one in every if one.role is None][:10] == usual[:10]
+
+
+def test_a_search_for_a_role_of_few_gives_all_of_them(crowd: Crowd) -> None:
+    tenant = crowd.large()
+    crowd.owner.execute("UPDATE memories SET role = 'tool' WHERE seq <= 12")
+    some = found(tenant, crowd.probe("common", among=3000), SearchRequest("x", roles=("tool",)))
+    assert (len(some), {one.role for one in some}) == (12, {"tool"})
+
+
+@pytest.mark.parametrize("among", [None, 3000], ids=["compared", "by graph"])
+def test_neighbours_are_of_the_roles_asked_for(crowd: Crowd, among: int | None) -> None:
+    tenant = crowd.large()
+    probe = crowd.probe(among=among)
+    parents = [one.memory_id for one in found(tenant, probe)[:5]]
+
+    def neighbours(request: SearchRequest) -> set[UUID]:
+        with database.tenant(tenant) as tx:
+            return {one.memory_id for one in near(tx, tenant, parents, ("vector",), probe, request)}
+
+    before = neighbours(SearchRequest("x"))
+    crowd.owner.execute("UPDATE memories SET role = 'system' WHERE memory_id = ANY (%s)", [list(before)])
+    assert before
+    assert not before & neighbours(SearchRequest("x"))
+    assert before == neighbours(SearchRequest("x", roles=ALL_ROLES))
 
 
 def test_a_vector_written_anew_leaves_the_graph_and_is_found(crowd: Crowd) -> None:

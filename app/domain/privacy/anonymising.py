@@ -42,7 +42,8 @@ def anonymised(text: str, spans: Iterable[Span], names: Sequence[str] = ()) -> A
     Args:
         text: As it is stored.
         spans: What detection has found; they may overlap, and those beyond the text are cut.
-        names: Subject, speaker and entities as they were given; whole words, whatever their case.
+        names: Subject, speaker (unless it only names a role) and entities as they were given; whole words, whatever
+            their case.
     """
     found = [Span(max(each.start, 0), min(each.end, len(text)), each.kind) for each in spans]
     for name in sorted({name.strip() for name in names if len(name.strip()) >= _SHORTEST}, key=len, reverse=True):

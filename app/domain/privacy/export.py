@@ -11,6 +11,7 @@ import msgspec
 from app.domain.hold import REASON_MAX_CHARACTERS
 from app.domain.memory import NAME_MAX_CHARACTERS, Kind
 from app.domain.privacy.clocks import Law
+from app.domain.roles import Role
 
 ExportKind = Literal["access", "portable"]
 
@@ -59,6 +60,7 @@ class Given(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     metadata: dict[str, Any] | None = None
     salience: float | None = None
     multiplier: float | None = None
+    role: Role | None = None
 
 
 def given_line(fields: Mapping[str, Any]) -> bytes:

@@ -14,7 +14,7 @@ from uuid import UUID
 
 import msgspec
 
-from app.domain import touch
+from app.domain import bodies, touch
 from app.domain.envelope import Envelope, Malformed, unpack
 from app.domain.hold import Meant as Scope
 from app.domain.ids import first_seq, last_seq, memory_uuids
@@ -104,7 +104,10 @@ def _given(meant: Meant, envelope: Envelope, given: Sequence[msgspec.Raw]) -> Ta
 
 
 def _memories(envelope: Envelope) -> Sequence[msgspec.Raw] | None:
-    """Each memory as it came; None where the body isn't JSON, or there are more than ids."""
+    """Each memory as it came, or as it is made of a message.
+
+    None where the body isn't JSON, messages can't be stored, or there are more memories than ids.
+    """
     try:
         if envelope.form == "ndjson":
             found = _line.decode_lines(envelope.body)
@@ -112,9 +115,17 @@ def _memories(envelope: Envelope) -> Sequence[msgspec.Raw] | None:
             found = _array.decode(envelope.body)
         else:
             found = [_line.decode(envelope.body)]
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
+            if bodies.has_messages(envelope.body):
+                found = [_encode(memory) for memory in bodies.decode(envelope.body, "json", None)]
+    except (msgspec.DecodeError, UnicodeError, RecursionError, Unreadable, Invalid):
         return None
     return found if len(memory_uuids(envelope.base, len(found))) == len(found) else None
+
+
+def _encode(memory: MemoryIn) -> msgspec.Raw:
+    """Return a message's memory as JSON, as a caller could have sent it; empty fields are left out."""
+    fields = {name: value for name in memory.__struct_fields__ if (value := getattr(memory, name)) not in (None, ())}
+    return msgspec.Raw(msgspec.json.encode(fields))
 
 
 def _meets(scope: Scope, raw: msgspec.Raw, accepted_ms: int) -> bool:

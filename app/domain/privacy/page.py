@@ -65,7 +65,7 @@ def foot(files: Mapping[str, int], recipients: Sequence[Mapping[str, Any]]) -> s
 
 
 def _labels(memory: Mapping[str, Any]) -> dict[str, Any]:
-    shown = {name: memory.get(name) for name in ("thread", "speaker", "kind", "external_id")}
+    shown = {name: memory.get(name) for name in ("thread", "speaker", "role", "kind", "external_id")}
     lists = {name: ", ".join(memory.get(name) or ()) for name in ("tags", "categories", "entities")}
     return shown | lists
 

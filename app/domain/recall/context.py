@@ -23,9 +23,9 @@ def context(memories: Sequence[Recalled], budget: int, zone: str) -> tuple[str, 
     """The memories as a text to be put before a model, and which of them are in it.
 
     Between two marks, and after a line that says what it is, one line each: `[id] date speaker: text`, the oldest
-    first. Nothing of a memory can look like a mark or a line of its own: white space and control characters become
-    blanks, angle brackets become single quotation marks of that form. A memory that doesn't fit any more is left out;
-    the foremost is cut.
+    first; an unnamed speaker is shown by role. Nothing of a memory can look like a mark or a line of
+    its own: white space and control characters become blanks, angle brackets become single quotation marks of that
+    form. A memory that doesn't fit any more is left out; the foremost is cut.
 
     Args:
         memories: The foremost first.
@@ -38,7 +38,7 @@ def context(memories: Sequence[Recalled], budget: int, zone: str) -> tuple[str, 
     for place, memory in enumerate(memories):
         happened = memory.occurred_at or memory.created_at
         front = f"[{memory.id}] {_day(happened, zone)} "
-        said = spoken(_plain(memory.text), _plain(memory.speaker or ""))
+        said = spoken(_plain(memory.text), _plain(memory.speaker or memory.role or ""))
         if not chosen:
             said = tokens.head(said, left - tokens.count(f"{front}\n"))
         line = f"{front}{said}"

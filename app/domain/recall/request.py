@@ -13,6 +13,7 @@ from app.domain import tokens
 from app.domain.memory import Kind
 from app.domain.recall.parameters import RECALLED_MAX, TOKENS_MAX
 from app.domain.retrieval.request import QUERY_MAX_CHARACTERS, SearchRequest, refuse_nul
+from app.domain.roles import USUAL, Role
 from app.domain.wording import content_words, spoken
 from app.errors import FieldError, Invalid
 
@@ -60,6 +61,8 @@ class RecallRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
         exclude_thread: No memories of this thread: the conversation's own, say.
         tags: Only memories that have all of these tags.
         kinds: Only memories of one of these kinds; empty means any.
+        roles: Only memories of these roles; null stands for memories without a role. Left out, memories of the roles
+            system and tool don't come up.
         after: Only memories that happened (else: were accepted) at this moment or later.
         before: Only memories that happened (else: were accepted) before this moment.
     """
@@ -74,6 +77,7 @@ class RecallRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     kinds: tuple[Kind, ...] = ()
     after: _Moment | None = None
     before: _Moment | None = None
+    roles: Annotated[tuple[Role | None, ...], msgspec.Meta(min_length=1)] = USUAL
 
     def __post_init__(self) -> None:
         """Refuse what no search can take.
@@ -120,6 +124,7 @@ class RecallRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
             kinds=self.kinds,
             after=self.after,
             before=self.before,
+            roles=self.roles,
             reinforce=False,
             review_blend=0.0,
             rerank=0,
@@ -129,7 +134,8 @@ class RecallRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 class Recalled(msgspec.Struct, frozen=True):
     """A memory that has come up.
 
-    `relevance` is 0 to 1 and compares across conversations; `strength` is live, 0 to 1.
+    `relevance` is 0 to 1 and compares across conversations; `strength` is live, 0 to 1. `role` is the speaker's, null
+    where it is unknown.
     """
 
     id: UUID
@@ -146,6 +152,7 @@ class Recalled(msgspec.Struct, frozen=True):
     tags: list[str]
     occurred_at: datetime | None
     created_at: datetime
+    role: Role | None = None
 
 
 def emphasis(window: Sequence[str]) -> dict[str, float]:

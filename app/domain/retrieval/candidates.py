@@ -9,7 +9,7 @@ from uuid import UUID
 import numpy as np
 
 from app.domain.dynamics.ops import Floats
-from app.domain.roles import Role, role_of
+from app.domain.roles import Role
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +23,7 @@ class Candidate:
         cosine: The same as it is, 0 to 1; 0 where there is no vector.
         supersedes: Memories that it has taken the place of; None where the tenant has none such.
         superseded_by: Memories that have taken its place; likewise.
+        role: The speaker's effective role; None where it is unknown.
         before_id: The turn before it in its thread; None where there is none, or it wasn't looked up.
     """
 
@@ -42,12 +43,8 @@ class Candidate:
     cosine: float
     supersedes: list[UUID] | None = None
     superseded_by: list[UUID] | None = None
+    role: Role | None = None
     before_id: UUID | None = None
-
-    @property
-    def role(self) -> Role | None:
-        """The role of its speaker."""
-        return role_of(None, self.speaker)
 
 
 @dataclass(frozen=True, slots=True)

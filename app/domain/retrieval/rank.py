@@ -101,4 +101,5 @@ def _result(
         explain=explained,
         supersedes=found.supersedes or [],
         superseded_by=found.superseded_by or [],
+        role=found.role,
     )

@@ -11,6 +11,7 @@ import msgspec
 
 from app.domain.memory import EMBEDDING_MAX_DIMENSIONS, Kind, check_direction
 from app.domain.retrieval.ranking import RERANK_MAX, Mode, Ranking
+from app.domain.roles import USUAL, Role
 from app.errors import FieldError, Invalid
 
 QUERY_MAX_CHARACTERS = 32_768
@@ -77,6 +78,8 @@ class SearchRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
         exclude_thread: No memories of this thread: the conversation's own, say.
         tags: Only memories that have all of these tags.
         kinds: Only memories of one of these kinds; empty means any.
+        roles: Only memories of these roles; null stands for memories without a role. Left out, memories of the roles
+            system and tool aren't found.
         after: Only memories that happened (else: were accepted) at this moment or later.
         before: Only memories that happened (else: were accepted) before this moment.
         tiers: Only memories that are kept in one of these.
@@ -117,6 +120,7 @@ class SearchRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     turn: Annotated[int, msgspec.Meta(ge=0, le=TURN_MAX)] | None = None
     review_blend: Annotated[float, msgspec.Meta(ge=0, le=1)] | None = None
     vector: Annotated[list[float], msgspec.Meta(min_length=1, max_length=EMBEDDING_MAX_DIMENSIONS)] | None = None
+    roles: Annotated[tuple[Role | None, ...], msgspec.Meta(min_length=1)] = USUAL
 
     def __post_init__(self) -> None:
         """Refuse NUL characters, which no memory can hold, and what makes no sense together.
@@ -180,7 +184,8 @@ class SearchResult(msgspec.Struct, frozen=True):
 
     `score` is at least 0 and compares results of one search. `strength` is live, 0 to 1. `explain` is None unless
     asked. `for_review` marks what `review_blend` gives places to. `supersedes` are older memories that it has taken the
-    place of, and `superseded_by` newer ones that have taken its own, each directly.
+    place of, and `superseded_by` newer ones that have taken its own, each directly. `role` is the speaker's, null where
+    it is unknown.
     """
 
     id: UUID
@@ -200,3 +205,4 @@ class SearchResult(msgspec.Struct, frozen=True):
     for_review: bool = False
     supersedes: list[UUID] = []
     superseded_by: list[UUID] = []
+    role: Role | None = None

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from app.domain.roles import Role
+
 CRITERIA = ("emotional", "novelty", "actionable", "personal")
 
 
@@ -32,6 +34,7 @@ class Evidence:
     Attributes:
         text: The memory's text.
         speaker: Who said it, if known.
+        role: The speaker's role, if known; it decides over the speaker's name.
         kind: The caller's kind, if given.
         tags: The caller's tags.
         rarity: Mean idf of its content words among the tenant's memories by ln(N + 1), 0 to 1; None if unknown.
@@ -44,6 +47,7 @@ class Evidence:
     tags: Sequence[str] = ()
     rarity: float | None = None
     nearest: float | None = None
+    role: Role | None = None
 
 
 @dataclass(frozen=True, slots=True)

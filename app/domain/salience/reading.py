@@ -326,7 +326,7 @@ def _weigh_form(text: str, tokens: list[str], row: list[float], content: float) 
 
 def _weigh_circumstances(evidence: Evidence, row: list[float]) -> None:
     """Who says it to whom, what the caller calls it, and how near it is to what was said before."""
-    speaker = (evidence.speaker or "").lower()
+    speaker = evidence.role or (evidence.speaker or "").lower()
     own = min(1.0, row[PLACE["self"]] + row[PLACE["near"]])
     if speaker in _MACHINES or speaker.endswith("bot") or evidence.kind == "system":
         row[PLACE["machine"]] = 1.0

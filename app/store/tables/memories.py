@@ -55,6 +55,7 @@ memories = Table(
     moment("updated_at"),
     moment("deleted_at"),
     Column("made_by", Text, nullable=False, server_default=text("'caller'")),
+    Column("role", Text),
     Index(
         "memories_external",
         "tenant_id",
@@ -66,6 +67,12 @@ memories = Table(
     Index("memories_subject", "tenant_id", "subject", "memory_id", postgresql_where=text("subject IS NOT NULL")),
     Index("memories_edited", "tenant_id", "updated_at", "memory_id", postgresql_where=text("updated_at IS NOT NULL")),
     Index("memories_deleted", "tenant_id", "memory_id", postgresql_where=text("deleted_at IS NOT NULL")),
+    Index(
+        "memories_aside",
+        "tenant_id",
+        "memory_id",
+        postgresql_where=text("deleted_at IS NULL AND coalesce(role, speaker) IN ('system', 'tool')"),
+    ),
 )
 
 memory_state = Table(
