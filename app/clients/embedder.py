@@ -6,10 +6,12 @@ That one is static: a vector a word, looked up offline, no model to run.
 from __future__ import annotations
 
 import logging
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -18,6 +20,7 @@ from numpy.typing import NDArray
 
 from app.clients.answers import Usage
 from app.domain.embedding import PASSAGE_VERSION, MemoryText, unit
+from app.domain.recall.kin import Usual
 from app.domain.wording import content_words
 from app.errors import Misconfigured
 from app.settings import settings
@@ -33,6 +36,9 @@ CONTEXT_WEIGHTS = (0.3, 0.2)
 
 _SPELLINGS = 100_000
 """Words whose tokens are remembered; then the memory is emptied."""
+_COMMON_WORDS = 8_000
+_WHOLE_WORD = re.compile("\u2581[a-z]{2,}")
+"""A token that is a word of its own, rather than a piece of one."""
 _SLICE_WORDS = 16_384
 """Word vectors gathered at a time: 16 MiB at 256 dimensions."""
 
@@ -126,6 +132,20 @@ class StaticEmbedder:
         asked = _asked(text)
         weights = np.array([idf.get(word, 1.0) for word in asked], dtype=np.float32)
         return unit(weights @ self._word_vectors(asked))
+
+    def unit_vectors(self, words: Sequence[str]) -> Vectors:
+        """Return the vector of each word by itself, shape (n, dimensions), of length 1, or 0 for an unknown word."""
+        return unit(self._word_vectors(words))
+
+    @cached_property
+    def usual(self) -> Usual:
+        """The usual cosines of a word: those with the first `_COMMON_WORDS` whole lower-case words of the vocabulary.
+
+        The vocabulary is ordered by frequency. Only the moments are retained, half a MiB at 256 dimensions.
+        """
+        tokens = sorted(self._tokenizer.get_vocab().items(), key=itemgetter(1))
+        whole = [number for token, number in tokens if _WHOLE_WORD.fullmatch(token)]
+        return Usual.from_vectors(unit(self._matrix[whole[:_COMMON_WORDS]]))
 
     def _means(self, texts: Sequence[Sequence[str]]) -> Vectors:
         """Unit mean of the word vectors of each text, shape (n, dimensions)."""

@@ -1,4 +1,4 @@
-"""What speaks for memories that a conversation may bring to mind."""
+"""Stored facts that decide which memories a conversation brings to mind."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ import numpy as np
 from sqlalchemy import Connection, text
 
 from app.domain.recall.relevance import Evidence
-from app.store.search import Probe
+from app.store.probe import Probe
 
 SAMPLE: Final = 100
 """Memories from either end of time whose cosines are the background."""
 
 # Row by row: a join reads all that a tenant without statistics has.
 _HELD = text("""
-SELECT words.own, words.near, vector.cosine
+SELECT words.own, words.near, vector.cosine, coalesce((
+    SELECT personal FROM scores WHERE tenant_id = :tenant AND memory_id = asked.memory_id
+  ), 0) AS personal
 FROM unnest(CAST(:ids AS uuid[])) WITH ORDINALITY AS asked (memory_id, place)
 LEFT JOIN LATERAL (
   SELECT ARRAY(SELECT unnest(tsvector_to_array(own)) INTERSECT SELECT unnest(CAST(:lexemes AS text[]))) AS own,
@@ -44,7 +46,7 @@ SELECT -(embedding <#> CAST(:vector AS halfvec)) FROM (
 
 
 def evidence(tx: Connection, tenant_id: UUID, ids: Sequence[UUID], lexemes: Sequence[str], probe: Probe) -> Evidence:
-    """What speaks for each of these memories, in their order.
+    """Return the stored facts about these memories, in their order.
 
     Args:
         tx: The tenant's transaction.
@@ -61,10 +63,11 @@ def evidence(tx: Connection, tenant_id: UUID, ids: Sequence[UUID], lexemes: Sequ
         background = list(tx.execute(_BACKGROUND, values).scalars())
     places = {lexeme: place for place, lexeme in enumerate(lexemes)}
     own, near = np.zeros((2, len(ids), len(lexemes)), np.bool_)
-    cosine = np.full(len(ids), math.nan)
-    for row, (own_words, near_words, found) in enumerate(tx.execute(_HELD, values)):
+    cosine, personal = np.full(len(ids), math.nan), np.zeros(len(ids))
+    for row, (own_words, near_words, found, of_person) in enumerate(tx.execute(_HELD, values)):
         own[row, [places[word] for word in own_words or ()]] = True
         near[row, [places[word] for word in near_words or ()]] = True
+        personal[row] = of_person
         if found is not None:
             cosine[row] = found
-    return Evidence(lexemes, own, near, cosine, np.array(background))
+    return Evidence(lexemes, own, near, cosine, np.array(background), personal)

@@ -1,0 +1,52 @@
+"""Kinship between the words of a conversation and those of memories, by the bundled embedder's word vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from app.clients.embedder import StaticEmbedder, embedder
+from app.domain.consolidation.facts import stem
+from app.domain.dynamics.ops import Floats
+from app.domain.highlight import windows
+from app.domain.recall.kin import kinship
+from app.domain.recall.relevance import WeighedWord
+from app.domain.wording import content_words
+
+CHARACTERS: Final = 6_000
+"""How much of a memory's text is compared."""
+
+
+def kin(words: Sequence[WeighedWord], texts: Sequence[str]) -> Floats:
+    """Return the kinship of each text, 0 to 1, shape (n,).
+
+    It is 0 with another embedder than the bundled one, whose closeness knows kin words by itself.
+
+    Args:
+        words: The words of the conversation.
+        texts: Texts of memories.
+    """
+    model = embedder()
+    if not isinstance(model, StaticEmbedder) or not words:
+        return np.zeros(len(texts))
+    places: dict[str, int] = {}
+    by_window = [
+        [
+            [places.setdefault(word, len(places)) for word in content_words(text[start:end])]
+            for start, end in windows(text[:CHARACTERS])
+        ]
+        for text in texts
+    ]
+    asked = [word.spelling for word in words]
+    stems = np.array([stem(word) for word in asked])[:, None]
+    held = np.array([stem(word) for word in places] or [""])[None, :]
+    return kinship(
+        model.unit_vectors(asked),
+        np.array([word.weight for word in words]),
+        model.usual,
+        by_window,
+        model.unit_vectors(list(places)),
+        stems == held,
+    )
