@@ -34,19 +34,21 @@ def kin(words: Sequence[WeighedWord], texts: Sequence[str]) -> Floats:
     places: dict[str, int] = {}
     by_window = [
         [
-            [places.setdefault(word, len(places)) for word in content_words(text[start:end])]
+            [places.setdefault(word, len(places)) for word in dict.fromkeys(content_words(text[start:end]))]
             for start, end in windows(text[:CHARACTERS])
         ]
         for text in texts
     ]
     asked = [word.spelling for word in words]
-    stems = np.array([stem(word) for word in asked])[:, None]
-    held = np.array([stem(word) for word in places] or [""])[None, :]
+    numbers: dict[str, int] = {}
+    stems, held = (
+        np.array([numbers.setdefault(stem(word), len(numbers)) for word in each], np.intp) for each in (asked, places)
+    )
     return kinship(
         model.unit_vectors(asked),
         np.array([word.weight for word in words]),
         model.usual,
         by_window,
         model.unit_vectors(list(places)),
-        stems == held,
+        stems[:, None] == held[None, :],
     )

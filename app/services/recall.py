@@ -138,11 +138,12 @@ def _joined(
     more = [memory_id for memory_id in joining if memory_id not in {result.id for result in best}][:POOL]
     known = {result.id: result for result in ranked[POOL:]}
     unknown = [memory_id for memory_id in more if memory_id not in known]
-    described = neighbours.described(tx, tenant_id, unknown)
-    there = [memory_id for memory_id in unknown if memory_id in described]
-    places, alive = vitals.of(tx, tenant_id, there)
-    for place, strength in zip(places, alive.strength.tolist(), strict=True):
-        known[there[place]] = SearchResult(**described[there[place]], score=0.0, strength=strength)
+    if unknown:
+        described = neighbours.described(tx, tenant_id, unknown)
+        there = [memory_id for memory_id in unknown if memory_id in described]
+        places, alive = vitals.of(tx, tenant_id, there)
+        for place, strength in zip(places, alive.strength.tolist(), strict=True):
+            known[there[place]] = SearchResult(**described[there[place]], score=0.0, strength=strength)
     return best + [known[memory_id] for memory_id in more if memory_id in known]
 
 
@@ -166,12 +167,12 @@ def _judge(
 ) -> _Judged:
     """Return the relevance of each candidate: how far the gate opens, times what the memory is worth."""
     texts = [result.text for result in found]
-    flags = np.array([bridges.read_flags(text) for text in texts], np.int64)[:, None]
+    held = evidence.reminders[:, None]
     user = np.array([worth.said_by_user(None, result.speaker) for result in found])
 
     def reminding(asked: Sequence[int], *, of_days: bool) -> Floats:
         rare = np.array([rarities[flag] for flag in asked])
-        return worth.reminding(flags & np.array(asked, np.int64) != 0, rare, user, of_days=of_days)
+        return worth.reminding(held & np.array(asked, np.int64) != 0, rare, user, of_days=of_days)
 
     features = worth.Features(
         near=shared_words(words, evidence),

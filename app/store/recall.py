@@ -20,7 +20,9 @@ SAMPLE: Final = 100
 _HELD = text("""
 SELECT words.own, words.near, vector.cosine, coalesce((
     SELECT personal FROM scores WHERE tenant_id = :tenant AND memory_id = asked.memory_id
-  ), 0) AS personal
+  ), 0) AS personal, coalesce((
+    SELECT reminders FROM memory_state WHERE tenant_id = :tenant AND memory_id = asked.memory_id
+  ), 0) AS reminders
 FROM unnest(CAST(:ids AS uuid[])) WITH ORDINALITY AS asked (memory_id, place)
 LEFT JOIN LATERAL (
   SELECT ARRAY(SELECT unnest(tsvector_to_array(own)) INTERSECT SELECT unnest(CAST(:lexemes AS text[]))) AS own,
@@ -63,11 +65,11 @@ def evidence(tx: Connection, tenant_id: UUID, ids: Sequence[UUID], lexemes: Sequ
         background = list(tx.execute(_BACKGROUND, values).scalars())
     places = {lexeme: place for place, lexeme in enumerate(lexemes)}
     own, near = np.zeros((2, len(ids), len(lexemes)), np.bool_)
-    cosine, personal = np.full(len(ids), math.nan), np.zeros(len(ids))
-    for row, (own_words, near_words, found, of_person) in enumerate(tx.execute(_HELD, values)):
+    cosine, personal, flags = np.full(len(ids), math.nan), np.zeros(len(ids)), np.zeros(len(ids), np.int64)
+    for row, (own_words, near_words, found, of_person, reminders) in enumerate(tx.execute(_HELD, values)):
+        personal[row], flags[row] = of_person, reminders
         own[row, [places[word] for word in own_words or ()]] = True
         near[row, [places[word] for word in near_words or ()]] = True
-        personal[row] = of_person
         if found is not None:
             cosine[row] = found
-    return Evidence(lexemes, own, near, cosine, np.array(background), personal)
+    return Evidence(lexemes, own, near, cosine, np.array(background), personal, flags)

@@ -21,15 +21,16 @@ BRIDGES_MASK: Final = (1 << DAYS_FROM) - 1
 
 def read_flags(text: str) -> int:
     """Return the flags of a memory's text; 0 for most texts."""
-    held = (1 << place for place, bridge in enumerate(english().bridges.values()) if bridge.held.search(text))
-    return sum(held) | read_days(text)
+    lower = text.lower()
+    held = (1 << place for place, bridge in enumerate(english().bridges.values()) if bridge.held.search(lower))
+    return sum(held) | read_days(lower)
 
 
 def read_days(text: str) -> int:
     """Return the flags of the days and months that a text names."""
     places = {name: DAYS_FROM + place for place, name in enumerate(english().day_names)}
     named = 0
-    for found in english().days.finditer(text):
+    for found in english().days.finditer(text.lower()):
         if found.lastgroup is not None:
             named |= 1 << places[found.lastgroup]
     return named

@@ -17,7 +17,7 @@ class Bridge:
 
     Attributes:
         asked: Words of a message, in their base form.
-        held: Matches the text of a memory.
+        held: Matches the lower-case text of a memory.
     """
 
     asked: frozenset[str]
@@ -29,7 +29,7 @@ class English:
     """Word lists and compiled patterns; `english.toml` says what each is for.
 
     Attributes:
-        days: Matches a day or month anywhere in a text; the name of the group that matched is its key in `day_names`.
+        days: Matches a day or month in a lower-case text; the name of the group that matched is its key in `day_names`.
         day_names: Days and months in the order of their flags.
     """
 
@@ -62,8 +62,8 @@ def english() -> English:
         speaker=_pattern(said["speaker"]),
         when=_pattern(said["when"]),
         person=_pattern(said["person"]),
-        bridges={each["name"]: Bridge(frozenset(each["asked"].split()), _pattern(each["held"])) for each in bridges},
-        days=_pattern(r"\b(?:" + "|".join(f"(?P<{name}>{written})" for name, written in days.items()) + r")\b"),
+        bridges={each["name"]: Bridge(frozenset(each["asked"].split()), _at_word(each["held"])) for each in bridges},
+        days=_at_word("(?:" + "|".join(f"(?P<{name}>{written})" for name, written in days.items()) + r")\b"),
         day_names=tuple(days),
     )
 
@@ -71,3 +71,8 @@ def english() -> English:
 def _pattern(written: str) -> re.Pattern[str]:
     """Compile a pattern that may be written over several lines, which are joined."""
     return re.compile(written.replace("\n", ""), re.IGNORECASE)
+
+
+def _at_word(written: str) -> re.Pattern[str]:
+    """Compile a pattern for lower-case text that begins at a word."""
+    return re.compile(r"\b(?:" + written.replace("\n", "") + ")")

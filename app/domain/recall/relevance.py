@@ -49,6 +49,7 @@ class Evidence:
         cosine: To the window's vector, shape (n,); NaN where there is none.
         background: The same of memories taken without regard to it, shape (k,).
         personal: The criterion of the salience score, 0 to 10, shape (n,); 0 where a memory isn't scored yet.
+        reminders: Their flags, as `bridges.read_flags` reads them, shape (n,); 0 where a memory isn't indexed yet.
     """
 
     lexemes: Sequence[str]
@@ -57,6 +58,7 @@ class Evidence:
     cosine: Floats
     background: Floats
     personal: Floats
+    reminders: npt.NDArray[np.int64]
 
 
 def weigh_words(
