@@ -38,10 +38,10 @@ ORDER BY place
 
 _BACKGROUND = text("""
 SELECT -(embedding <#> CAST(:vector AS halfvec)) FROM (
-  (SELECT embedding FROM embeddings WHERE tenant_id = :tenant AND space_id = :space
+  (SELECT memory_id, embedding FROM embeddings WHERE tenant_id = :tenant AND space_id = :space
    ORDER BY memory_id LIMIT :sample)
-  UNION ALL
-  (SELECT embedding FROM embeddings WHERE tenant_id = :tenant AND space_id = :space
+  UNION
+  (SELECT memory_id, embedding FROM embeddings WHERE tenant_id = :tenant AND space_id = :space
    ORDER BY memory_id DESC LIMIT :sample)
 ) AS sample
 """)

@@ -12,7 +12,7 @@ from typing import Final
 
 from app.domain.inflection import base_forms
 from app.domain.recall.english import english
-from app.domain.wording import words
+from app.domain.wording import STOP_WORDS, words
 
 DAYS_FROM: Final = 8
 """The first bit of the days and months."""
@@ -42,7 +42,7 @@ def asked_flags(window: Sequence[str]) -> int:
     Args:
         window: Its messages, in any order.
     """
-    said = {form for line in window for word in words(line) for form in base_forms(word)}
+    said = {form for line in window for word in words(line) if word not in STOP_WORDS for form in base_forms(word)}
     asked = 0
     for place, bridge in enumerate(english().bridges.values()):
         if not bridge.asked.isdisjoint(said):

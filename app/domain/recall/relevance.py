@@ -13,8 +13,8 @@ from app.domain.dynamics.ops import Floats
 from app.domain.recall.request import emphasis
 from app.domain.retrieval.terms import Term, idf
 
-UNKNOWN: Final = 0.3
-"""Closeness of a memory of which it isn't known: what evidence has at the median."""
+UNKNOWN: Final = 0.1
+"""Closeness of a memory where it is unknown: the median of the memories that conversations call for."""
 SAID_BEFORE: Final = 0.3
 """Worth of a word that only the neighbouring turns say, as a share of one of the memory's own."""
 
