@@ -30,7 +30,20 @@ def test_the_context_is_printed_as_it_is(cli: Cli, api: Stub) -> None:
 
 
 def test_lines_of_standard_input_are_messages_of_which_the_newest_are_sent(cli: Cli, api: Stub) -> None:
-    words = ("--budget", "300", "--limit", "3", "--least", "0", "--subject", "Orla", "--tag", "a", "--exclude-thread", "t")
+    words = (
+        "--budget",
+        "300",
+        "--limit",
+        "3",
+        "--least",
+        "0",
+        "--subject",
+        "Orla",
+        "--tag",
+        "a",
+        "--exclude-thread",
+        "t",
+    )
     more = ("--kind", "semantic", "--after", "2026-01-01")
     assert (
         cli("recall", "-", "last", *words, *more, given="\n".join(f"line {n}" for n in range(120)) + "\n\n").code == 0
