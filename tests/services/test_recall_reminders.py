@@ -18,6 +18,7 @@ from app.services.recall import recall
 from app.store import database, reminders, removal, residue, work
 from app.store.reminders import Reminders
 from tests.service import Service, Tenant
+from tests.services.alike import LIKE, Alike
 from tests.services.attic import LONG_AGO_DAYS, archive_all, fade
 
 ALLERGY = "Triin swells up from shellfish, she is allergic"
@@ -97,6 +98,19 @@ def test_what_is_removed_leaves_none_behind(service: Service, tenant: Tenant) ->
         assert set(residue.by_id(tx, tenant.tenant_id, [gone]).values()) == {0}
     assert flags(service, gone, stays) == [None, read_flags(ALLERGY)]
     assert held(tenant, read_flags(ALLERGY) & 1) == (1, [stays])
+
+
+def test_a_summary_has_those_of_its_own_text_when_it_is_made_and_made_again(service: Service) -> None:
+    alike = Alike(service)
+    alike.remember(*(f"{text} on Mondays" for text in LIKE), days=40, subject="ann")
+    alike.run()
+    [summary] = alike.summaries()
+    assert flags(service, summary) == [read_flags("on Mondays")]
+    service.rows("UPDATE memory_state SET reminders = NULL")
+    [source, *_] = service.rows("SELECT memory_id FROM lineage WHERE part = 'source' ORDER BY memory_id")
+    memories.delete(alike.tenant_id, source[0])
+    assert alike.rederive()
+    assert flags(service, summary) == [read_flags("on Mondays")]
 
 
 # --- Whom they find ---
