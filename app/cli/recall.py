@@ -35,7 +35,9 @@ def recall(
     ] = None,
     least: Annotated[
         float | None,
-        typer.Option("--least", min=0, max=1, help="Only memories of more relevance; 0 for the best; else the policy's."),
+        typer.Option(
+            "--least", min=0, max=1, help="Only memories of more relevance; 0 for the best; else the policy's."
+        ),
     ] = None,
     budget: Annotated[
         int | None, typer.Option("--budget", min=1, max=32_768, help="Most tokens of the text; else the policy's.")

@@ -7,7 +7,7 @@ index and the number of holders is known.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from app.domain.inflection import base_forms
@@ -55,11 +55,3 @@ def asked_flags(window: Sequence[str]) -> int:
 def split_flags(flags: int) -> list[int]:
     """Return the single flags in an integer, the lowest bit first."""
     return [1 << place for place in range(flags.bit_length()) if flags >> place & 1]
-
-
-def any_of(flags: Iterable[int]) -> int:
-    """Return the integer that has all of these flags."""
-    joined = 0
-    for flag in flags:
-        joined |= flag
-    return joined
