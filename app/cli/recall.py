@@ -31,12 +31,12 @@ def recall(
     ],
     *,
     limit: Annotated[
-        int | None, typer.Option("--limit", "-n", min=1, max=20, help="Most memories; else the policy's.")
+        int | None, typer.Option("--limit", "-n", min=1, max=20, help="Most memories (default: the policy's).")
     ] = None,
     least: Annotated[
         float | None,
         typer.Option(
-            "--least", min=0, max=1, help="Only memories of more relevance; 0 for the best; else the policy's."
+            "--least", min=0, max=1, help="Only memories of more relevance; 0 for the best (default: the policy's)."
         ),
     ] = None,
     budget: Annotated[

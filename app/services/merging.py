@@ -129,7 +129,7 @@ def write(
         rows.add_summaries(tx, tenant_id, summaries)
         _put_away(tx, tenant_id, [each.plan for each in made if each.summary is not None], terms, era, chosen)
         ids = [summary.memory_id for summary in summaries]
-        reminders.note(tx, tenant_id, ids)
+        reminders.refresh(tx, tenant_id, ids)
         words.index(tx, tenant_id, ids, era.policy.language, era.policy.time_zone)
         work.add(tx, [work.EMBED], tenant_id, ids)
     rows.add_links(tx, tenant_id, _links(made, new))

@@ -1,4 +1,4 @@
-"""What a conversation brings to mind: few memories, or none, as a text to be put before a model."""
+"""Bring the memories to mind that a conversation calls for: a few or none, as a text to be put before a model."""
 
 from __future__ import annotations
 
@@ -34,13 +34,15 @@ POOL: Final = 40
 """How many of a search's best results are judged, and how many holders of reminders join them at most."""
 RERANKED_MIN: Final = 20
 """How many of the most relevant a reranker is shown at least, where the policy has it look at any."""
+NAMES_CHARACTERS: Final = 2_000
+"""How much of a candidate's text is searched for names."""
 SHOWN_WINDOWS: Final = 2
 """Windows of a long memory in the context."""
 
 
 @dataclass(frozen=True, slots=True)
 class Brought:
-    """What has come up.
+    """The outcome of a recall.
 
     Attributes:
         memories: The foremost first.
@@ -95,7 +97,7 @@ def recall(tenant_id: UUID, request: RecallRequest, policy: Policy | None = None
     asked = bridges.split_flags(bridges.asked_flags(window))
     with database.tenant(tenant_id) as tx:
         held = reminders.holders(tx, tenant_id, asked, wanted, POOL) if asked else {}
-        found = _unsaid(_joined(tx, tenant_id, ranked, held), request)
+        found = _unsaid(_joined(tx, tenant_id, _unsaid(ranked, request), held), request)
         ids = [result.id for result in found]
         evidence = store.evidence(tx, tenant_id, ids, lexemes, gathered.probe)
         reviewed = reviews.read(tx, tenant_id, ids)
@@ -104,7 +106,7 @@ def recall(tenant_id: UUID, request: RecallRequest, policy: Policy | None = None
         return _NOTHING
     said = spoken_by_user(turns)
     labels = {label for each in gathered.found for label in (name_of(each.speaker), each.subject) if label}
-    form = read_form(said, names_in(said, (each.text for each in gathered.found), labels))
+    form = read_form(said, names_in(said, (each.text[:NAMES_CHARACTERS] for each in gathered.found), labels))
     judged = _judge(form, words, evidence, found, _rarities(asked, held, gathered.total))
     due = np.array([_is_due(result, reviewed.get(result.id), policy, now) for result in found])
     order = np.argsort(-judged.relevance * np.where(due, policy.recall.review_boost, 1.0), kind="stable").tolist()
@@ -148,7 +150,7 @@ def _joined(
 
 
 def _unsaid(found: Sequence[SearchResult], request: RecallRequest) -> list[SearchResult]:
-    """Without what the conversation says already."""
+    """Return the results that the conversation doesn't say already."""
     fresh = unsaid([result.text for result in found], request.lines)
     return [result for result, is_fresh in zip(found, fresh, strict=True) if is_fresh]
 
@@ -217,7 +219,7 @@ def _shown(text: str, weights: Mapping[str, float], most: int) -> str:
 
 
 def _is_due(result: SearchResult, reviewed: Reviewed | None, policy: Policy, now: datetime) -> bool:
-    """Whether a memory is due for review, as the queue of reviews has it."""
+    """Return whether a memory is due for review, by the queue of reviews."""
     first = timedelta(days=policy.review.first_interval_days)
     return (reviewed.due_at if reviewed else result.created_at + first) <= now
 

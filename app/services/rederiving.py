@@ -240,7 +240,7 @@ def _rewrite(tx: database.Transaction, tenant_id: UUID, case: _Case, summary_id:
     strictest = sorted(categories.difference(policy.protection.never_forget_categories))
     said = {"text": summary.text, "categories": strictest, "subject": case.present[0].subject}
     memories.edit(tx, tenant_id, summary_id, said)
-    reminders.note(tx, tenant_id, [summary_id])
+    reminders.refresh(tx, tenant_id, [summary_id])
     words.index(tx, tenant_id, [summary_id], policy.language, policy.time_zone)
     columns = {
         "is_stale": False,

@@ -12,8 +12,8 @@ from app.store.findings import Text
 from app.store.reminders import Reminders
 
 
-def note(tx: database.Transaction, tenant_id: UUID, memory_ids: Sequence[UUID]) -> None:
-    """Set the flags of these memories; those in cold storage are left as they are."""
+def refresh(tx: database.Transaction, tenant_id: UUID, memory_ids: Sequence[UUID]) -> None:
+    """Set the flags of these memories by their stored texts, except for those in cold storage."""
     write(tx, tenant_id, findings.texts(tx, tenant_id, memory_ids))
 
 

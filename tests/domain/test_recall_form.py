@@ -40,7 +40,7 @@ def test_who_says_i_or_we_speaks_about_themselves(message: str, expected: float)
     ("said", "expected"),
     [
         (["What is the capital of Peru?"], 1.0),
-        (["Tell me a joke"], 1.0),  # "me" is the one to be told
+        (["Tell me a joke"], 1.0),  # says nothing about the speaker
         (["10 miles in kilometres"], 1.0),
         (["What is my gate code?"], 0.0),
         (["What a day. Is there tea?"], 0.0),

@@ -1,4 +1,4 @@
-"""What makes a memory worth bringing up: its words, its meaning, its kin words, its speaker, its flags."""
+"""Features that make a memory worth bringing up: words, meaning, kin words, speaker, flags."""
 
 from __future__ import annotations
 

@@ -227,6 +227,13 @@ def test_a_long_thread_that_is_left_out_does_not_keep_the_others_from_coming_up(
     assert "nuts" in mind.keys("Is Orla allergic to walnuts?", policy=policy, exclude_thread="own")
 
 
+def test_what_is_said_already_takes_no_place_from_what_is_not(mind: Mind) -> None:
+    said = [f"Orla is allergic to walnuts, she said it {n} times" for n in range(50)]
+    mind.service.send(mind.tenant.tenant_id, *said)
+    mind.service.work()
+    assert mind.keys(*said, "Is Orla allergic to walnuts?", least=0.0)[0] == "nuts"
+
+
 def test_the_context_and_its_ids_are_what_fits_the_budget(mind: Mind) -> None:
     both = "Is Orla allergic to walnuts, does she drink mint tea in the evening?"
     full = mind.recall(both)

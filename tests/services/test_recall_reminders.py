@@ -44,7 +44,7 @@ def flags(service: Service, *memory_ids: UUID) -> list[int | None]:
     return [found.get(memory_id) for memory_id in memory_ids]
 
 
-def brought(tenant: Tenant, *messages: str, **more: Any) -> list[UUID]:
+def bring(tenant: Tenant, *messages: str, **more: Any) -> list[UUID]:
     request = RecallRequest(list(messages), **more)
     return [each.id for each in recall(tenant.tenant_id, request, Policy()).memories]
 
@@ -158,8 +158,8 @@ def test_the_deleted_the_archived_and_those_of_others_are_no_holders(service: Se
 def test_a_memory_without_a_word_or_a_meaning_in_common_comes_up_by_a_bridge(service: Service, tenant: Tenant) -> None:
     fillers = [f"{BOAT} for the {n}th time" for n in range(60)]
     [allergy, *_] = store(service, tenant, ALLERGY, *fillers)
-    assert allergy in brought(tenant, QUESTION)
-    assert allergy not in brought(tenant, "I row with friends at noon, how shall we start?")
+    assert allergy in bring(tenant, QUESTION)
+    assert allergy not in bring(tenant, "I row with friends at noon, how shall we start?")
 
 
 def test_holders_of_the_rarest_flag_join_first_and_only_so_many(
@@ -167,7 +167,7 @@ def test_holders_of_the_rarest_flag_join_first_and_only_so_many(
 ) -> None:
     monkeypatch.setattr(service_recall, "POOL", 3)
     rare, *many = store(service, tenant, ALLERGY, *[f"{DAYS}, it is number {n}" for n in range(8)])
-    found = brought(tenant, QUESTION, least=0.0, limit=20)
+    found = bring(tenant, QUESTION, least=0.0, limit=20)
     assert rare in found
     assert len(found) <= 6
     assert not set(found).isdisjoint(many[-3:])

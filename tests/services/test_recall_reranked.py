@@ -29,7 +29,7 @@ RERANKED = Policy(ranking=Ranking(rerank=5))
 
 
 class Judge:
-    """A reranker that likes the least relevant best, unless told otherwise."""
+    """A reranker that scores the least relevant highest, unless a test sets its answer."""
 
     model = "judge"
     priced_as: str | None = None
@@ -59,40 +59,40 @@ def judge(monkeypatch: pytest.MonkeyPatch) -> Judge:
     return one
 
 
-def brought(tenant: Tenant, policy: Policy = RERANKED, limit: int | None = None) -> list[UUID]:
+def bring(tenant: Tenant, policy: Policy = RERANKED, limit: int | None = None) -> list[UUID]:
     request = RecallRequest([QUESTION], limit=limit)
     return [each.id for each in recall(tenant.tenant_id, request, policy).memories]
 
 
 def test_its_order_decides_among_those_above_the_bar(tenant: Tenant, judge: Judge) -> None:
-    plain = brought(tenant, Policy())
+    plain = bring(tenant, Policy())
     assert len(plain) == 3
     assert judge.asked == []
-    assert brought(tenant) == plain[::-1]
+    assert bring(tenant) == plain[::-1]
     [(query, texts)] = judge.asked
     assert query == QUESTION
     assert sorted(texts) == sorted(text for text in TEXTS if "Orla" in text)
-    assert brought(tenant, limit=1) == plain[-1:]
+    assert bring(tenant, limit=1) == plain[-1:]
 
 
 def test_it_is_shown_twenty_at_least(service: Service, judge: Judge) -> None:
     tenant = service.tenant()
-    service.send(tenant.tenant_id, *[f"Orla is allergic to walnuts, she told me {n} times" for n in range(30)])
+    service.send(tenant.tenant_id, *[f"Orla is allergic to walnuts, for {n} reasons" for n in range(30)])
     service.work()
     low = Recall(relevance_above=0.0)
     for wanted, shown in ((1, 20), (25, 25), (50, 30)):
-        brought(tenant, Policy(ranking=Ranking(rerank=wanted), recall=low))
+        bring(tenant, Policy(ranking=Ranking(rerank=wanted), recall=low))
         assert len(judge.asked[-1][1]) == shown
 
 
 def test_nothing_changes_when_it_fails(tenant: Tenant, judge: Judge) -> None:
-    plain = brought(tenant, Policy())
+    plain = bring(tenant, Policy())
 
     def fail(_: Sequence[str]) -> list[float]:
         raise ProviderFailed(Reason.UNREACHABLE)
 
     judge.answer = fail
     with capture_logs() as noted:
-        assert brought(tenant) == plain
+        assert bring(tenant) == plain
     assert [entry["event"] for entry in noted] == ["not_reranked"]
     assert "walnuts" not in str(noted)

@@ -26,7 +26,7 @@ class Bridge:
 
 @dataclass(frozen=True, slots=True)
 class English:
-    """Word lists and compiled patterns; `english.toml` says what each is for.
+    """Word lists and compiled patterns; `english.toml` explains them.
 
     Attributes:
         days: Matches a day or month in a lower-case text; the name of the group that matched is its key in `day_names`.

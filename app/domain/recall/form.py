@@ -1,4 +1,4 @@
-"""The form of what somebody says: about themselves, about the world, or small talk."""
+"""The form of messages: about the speaker, about the world, or small talk."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Form:
         chatting: Share of small talk among its content words, 0 to 1.
         when: It names a day, a month, an hour, or "next".
         length: ln(1 + content words, 20 at most) / 3, 0 to 1.02.
-        name: It names somebody or something that the memories know by name.
+        name: It shares a name with the memories.
         asks_about_self: Its newest message asks about the speaker, or about a person whom the memories know.
     """
 

@@ -143,7 +143,7 @@ class Turn(NamedTuple):
     Attributes:
         line: What it says, with its speaker in front.
         said: The same without the speaker.
-        by_user: Whether somebody else than the assistant said it.
+        by_user: False for a message of the assistant.
     """
 
     line: str
@@ -177,7 +177,7 @@ class Recalled(msgspec.Struct, frozen=True):
 
 
 def spoken_by_user(turns: Sequence[Turn]) -> list[str]:
-    """What people say in these turns, without speakers; what the assistant says where nobody else says anything."""
+    """Return the messages of people, without speakers; those of the assistant where there are no others."""
     return [turn.said for turn in turns if turn.by_user] or [turn.said for turn in turns]
 
 
@@ -191,7 +191,7 @@ def emphasis(window: Sequence[str]) -> dict[str, float]:
 
 
 def _said(message: str | Message) -> str:
-    """What a message says."""
+    """Return the text of a message, without its speaker."""
     return (message if isinstance(message, str) else message.text or message.content or "").strip()
 
 

@@ -32,7 +32,7 @@ class Features:
         near: Share of the conversation's words that a memory has, by their weights.
         close: Closeness in meaning.
         kin: A word of the conversation whose nearest word in the memory is unusually close to it.
-        user: 0 where the assistant said it, else 1.
+        user: 0 for what the assistant said, 1 for anybody else's words.
         personal: What the memory says about a person, by its salience score.
         bridge: The rarest bridge that leads from the conversation to the memory.
         day: The rarest day or month that both name; for memories of people alone.
@@ -56,7 +56,7 @@ def worth(features: Features) -> Floats:
 
 
 def said_by_user(role: Role | None, speaker: str | None) -> float:
-    """Return 0 where the assistant said it, else 1."""
+    """Return 0 for what the assistant said, 1 for anybody else's words."""
     return float(role_of(role, speaker) != "assistant")
 
 
@@ -67,7 +67,7 @@ def reminding(flags: Floats, rarity: Floats, user: Floats, *, of_days: bool) -> 
         flags: The flags that the conversation asks for and a memory has, 0 or 1, shape (n, flags).
         rarity: Rarity of each flag among the memories, shape (flags,).
         user: As in `Features`.
-        of_days: The flags are days and months, of which memories of the assistant have none; else bridges.
+        of_days: The flags are days and months, which count in memories of people alone, rather than bridges.
     """
     best = np.max(flags * rarity, axis=1, initial=0.0)
     return np.asarray(best * np.where(user > 0, 1.0, 0.0 if of_days else _OF_ASSISTANT))
