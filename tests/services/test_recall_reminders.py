@@ -156,10 +156,10 @@ def test_the_deleted_the_archived_and_those_of_others_are_no_holders(service: Se
 
 
 def test_a_memory_without_a_word_or_a_meaning_in_common_comes_up_by_a_bridge(service: Service, tenant: Tenant) -> None:
-    fillers = [f"{BOAT} for the {n}th time" for n in range(60)]
+    fillers = [f"On Tuesday friends of mine rowed the boat after dinner, {n} miles" for n in range(60)]
     [allergy, *_] = store(service, tenant, ALLERGY, *fillers)
     assert allergy in bring(tenant, QUESTION)
-    assert allergy not in bring(tenant, "I row with friends at noon, how shall we start?")
+    assert allergy not in bring(tenant, "I invite friends on Tuesday, how shall we row the boat?", least=0.0, limit=20)
 
 
 def test_holders_of_the_rarest_flag_join_first_and_only_so_many(
