@@ -78,12 +78,17 @@ def holders(
         most: Most memories of one flag.
     """
     values: dict[str, Any] = {"tenant": tenant_id, "flags": list(flags), "most": most}
-    if filters(request, values):  # a filter may leave a few of many, which are looked up first
-        condition = f"state.memory_id {allowed(request, values)}"
-    else:
-        condition = allowed_one("state.memory_id", request, values)
-    rows = driver(tx).execute(_HOLDERS.format(allowed=condition), values, binary=True)
-    return {flag: Holders(memories, newest) for flag, memories, newest in rows}
+    connection = driver(tx)
+    if not filters(request, values):  # nearly all pass: the newest are looked up one by one
+        statement = _HOLDERS.format(allowed=allowed_one("state.memory_id", request, values))
+        return {flag: Holders(*found) for flag, *found in connection.execute(statement, values, binary=True)}
+    # A filter may pass a few of many holders: what it passes is read once, and hashed. Without statistics of a tenant,
+    # the planner would loop over all pairs.
+    statement = _HOLDERS.format(allowed=f"state.memory_id {allowed(request, values)}")
+    connection.execute("SET LOCAL enable_nestloop = off")
+    rows = connection.execute(statement, values, binary=True).fetchall()
+    connection.execute("SET LOCAL enable_nestloop = on")
+    return {flag: Holders(*found) for flag, *found in rows}
 
 
 # The conditions on the tier and on `reminders > 0` are the index's own. Ids go by time.
