@@ -108,6 +108,8 @@ class RecallRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
         said = [each for each in of_conversation if _line(each)]
         left, taken = WINDOW_TOKENS, []
         for message in said[: -WINDOW_MESSAGES - 1 : -1]:
+            if left <= 0:
+                break
             end = tokens.tail(" ".join(_line(message).split()), left)
             left -= tokens.count(end)
             if end:
