@@ -187,6 +187,22 @@ def test_what_was_there_before_is_counted(empty_url: str) -> None:
     assert found == [(3, 1, 1, 5 * 7)]
 
 
+def test_stored_memories_are_queued_to_get_their_reminders(empty_url: str) -> None:
+    migrate.upgrade(empty_url, "0025")
+    with psycopg.connect(empty_url) as owner:
+        owner.execute(
+            "INSERT INTO memories (tenant_id, memory_id, seq, text, created_at, deleted_at) "
+            "SELECT '00000000-0000-0000-0000-000000000001', gen_random_uuid(), n, 'on Mondays', now(), "
+            "CASE WHEN n > 2 THEN now() END FROM generate_series(1, 3) AS n"
+        )
+    migrate.upgrade(empty_url)
+    with psycopg.connect(empty_url) as owner:
+        queued = owner.execute("SELECT unnest(memory_ids) FROM tenant_work WHERE stage = 'index'").fetchall()
+        stored = owner.execute("SELECT memory_id FROM memories WHERE deleted_at IS NULL").fetchall()
+    assert sorted(queued) == sorted(stored)
+    assert len(stored) == 2
+
+
 def test_a_login_without_the_rights_is_told_which_it_needs(empty_url: str) -> None:
     name = f"weak_{token_hex(4)}"
     with psycopg.connect(empty_url, autocommit=True) as server:

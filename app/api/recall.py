@@ -19,9 +19,9 @@ router = APIRouter(prefix="/v1", tags=["search"])
 
 @router.post("/recall", summary="What the recent messages bring to mind")
 def bring(caller: Annotated[Caller, Depends(needs("read"))], body: Annotated[bytes, Depends(body_of)]) -> Response:
-    """Up to five memories worth bringing up, often none, and a text of them within a budget of tokens.
+    """Return a few memories worth bringing up, often none, and a text of them within a budget of tokens.
 
-    Nothing becomes stronger by that: say with `POST /v1/observations` which of the `ids` were used.
+    Being recalled doesn't strengthen a memory: report with `POST /v1/observations` which of the `ids` were used.
     """
     request = decode(body, RecallRequest)
     started = time.perf_counter()

@@ -20,6 +20,7 @@ NEWEST: Final = 100
     epilog=examples(
         "ebbing recall 'What shall I cook for Orla?'",
         "ebbing recall 'I am at the shop' 'Which tea does she like?' --subject orla --limit 3",
+        "ebbing recall 'What shall I cook?' --least 0 --limit 3",
         "tail -n 5 chat.txt | ebbing recall - --budget 300",
     )
 )
@@ -30,7 +31,13 @@ def recall(
     ],
     *,
     limit: Annotated[
-        int | None, typer.Option("--limit", "-n", min=1, max=20, help="Most memories; never more than the policy's.")
+        int | None, typer.Option("--limit", "-n", min=1, max=20, help="Most memories (default: the policy's).")
+    ] = None,
+    least: Annotated[
+        float | None,
+        typer.Option(
+            "--least", min=0, max=1, help="Only memories of more relevance; 0 for the best (default: the policy's)."
+        ),
     ] = None,
     budget: Annotated[
         int | None, typer.Option("--budget", min=1, max=32_768, help="Most tokens of the text; else the policy's.")
@@ -57,13 +64,14 @@ def recall(
 ) -> None:
     """Print what a conversation brings to mind, ready to be put before a model.
 
-    Few memories, often none: those that have enough to do with it. They don't become stronger by that; say with
+    Few memories, often none: those that have enough to do with it. Being recalled doesn't strengthen them; report with
     ebbing observe which were used.
     """
     from app.cli.client import Api
 
     given = {
         "limit": limit,
+        "least": least,
         "token_budget": budget,
         "subject": subject,
         "thread": thread,
@@ -77,7 +85,7 @@ def recall(
     said = _said(messages)
     if not said:
         raise typer.BadParameter("there is no message on standard input")
-    body = {"messages": said, **{name: value for name, value in given.items() if value}}
+    body = {"messages": said, **{name: value for name, value in given.items() if value or value == 0}}
     with Api(find(url)) as api:
         brought = api.call("POST", "/v1/recall", json=body, safe=True).body
     if as_json:

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import logging
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,6 +20,7 @@ from numpy.typing import NDArray
 
 from app.clients.answers import Spent, unnoted
 from app.domain.embedding import SHORT_WORDS, MemoryText, unit
+from app.domain.recall.kin import Usual
 from app.domain.wording import content_words, words
 
 Vectors = NDArray[np.float32]
@@ -33,6 +36,9 @@ RARITY_RANGE: Final = (0.3, 4.5)
 COMMON_TOKEN: Final = 300
 """Token id at which the general rarity is 0: ids follow frequency, so a larger id means a rarer word."""
 
+_COMMON_WORDS = 8_000
+_WHOLE_WORD = re.compile("\u2581[a-z]{2,}")
+"""A token that is a word of its own, rather than a piece of one."""
 _SPELLINGS = 100_000
 """Words whose tokens are remembered; then the memory is emptied."""
 _SLICE_WORDS = 16_384
@@ -52,17 +58,33 @@ class WordVectors:
         """Length of a vector."""
         return int(self._matrix.shape[1])
 
+    @cached_property
+    def usual(self) -> Usual:
+        """The usual cosines of a word: those with the first `_COMMON_WORDS` whole lower-case words of the vocabulary.
+
+        The vocabulary is ordered by frequency. Only the moments are retained, half a MiB at 256 dimensions.
+        """
+        tokens = sorted(self._tokenizer.get_vocab().items(), key=itemgetter(1))
+        whole = [number for token, number in tokens if _WHOLE_WORD.fullmatch(token)]
+        return Usual.from_vectors(unit(self._matrix[whole[:_COMMON_WORDS]]))
+
     def vectors(self, spellings: Sequence[str]) -> Vectors:
         """Return each word's vector, shape (n, dimensions); zero for a word without tokens."""
         tokens = self._tokens_of(spellings)
-        vectors = np.zeros((len(spellings), self.dimensions), dtype=np.float32)
-        known = [n for n, ids in enumerate(tokens) if ids]
-        if known:
-            sizes = np.array([len(tokens[n]) for n in known])
-            flat = self._matrix[[token for n in known for token in tokens[n]]]
-            sums = np.add.reduceat(flat, np.concatenate(([0], np.cumsum(sizes)[:-1])), axis=0)
-            vectors[known] = sums / sizes[:, None].astype(np.float32)
+        first = np.array([ids[0] if ids else 0 for ids in tokens], np.intp)
+        vectors: Vectors = self._matrix[first].astype(np.float32, copy=True)
+        sizes = np.array([len(ids) for ids in tokens], np.intp)
+        vectors[sizes == 0] = 0
+        for place in range(1, int(sizes.max(initial=0))):
+            longer = np.flatnonzero(sizes > place)
+            vectors[longer] += self._matrix[[tokens[n][place] for n in longer]]
+        several = sizes > 1
+        vectors[several] /= sizes[several, None].astype(np.float32)
         return vectors
+
+    def unit_vectors(self, spellings: Sequence[str]) -> Vectors:
+        """Return the vector of each word, shape (n, dimensions), of length 1, or 0 for an unknown word."""
+        return unit(self.vectors(spellings))
 
     def rarity(self, spellings: Sequence[str]) -> NDArray[np.float64]:
         """Return how rare each word is in general, 0.3 to 4.5, shape (n,); 1 for a word without tokens."""
@@ -79,14 +101,14 @@ class WordVectors:
             Shape (len(texts), len(asked)).
         """
         places: dict[str, int] = {}
-        flat = [places.setdefault(word, len(places)) for text in texts for word in text]
-        found = np.zeros((len(texts), len(asked)))
-        if flat and asked:
-            cosines = unit(self.vectors(list(places))) @ unit(self.vectors(asked)).T
-            starts = np.cumsum([0, *(len(text) for text in texts)])[:-1]
-            filled = [n for n, text in enumerate(texts) if text]
-            found[filled] = np.maximum.reduceat(cosines[flat], starts[filled], axis=0)
-        return np.maximum(found, 0.0)
+        rows = [[places.setdefault(word, len(places)) for word in text] for text in texts]
+        most = max(map(len, rows), default=0)
+        if not most or not asked:
+            return np.zeros((len(texts), len(asked)))
+        cosines = np.zeros((len(places) + 1, len(asked)), np.float32)  # the last row stands for no word
+        np.matmul(self.unit_vectors(list(places)), self.unit_vectors(asked).T, out=cosines[:-1])
+        padded = np.array([row + [len(places)] * (most - len(row)) for row in rows], np.intp)
+        return np.asarray(np.maximum(cosines[padded].max(axis=1), 0.0), np.float64)
 
     def _tokens_of(self, spellings: Sequence[str]) -> list[list[int]]:
         known = self._tokens

@@ -19,6 +19,8 @@ spend spent, stand stood, steal stole stolen, stick stuck, strike struck, sweep 
 take took taken, teach taught, tear tore torn, tell told, think thought, throw threw thrown, tooth teeth,
 understand understood, wake woke woken, wear wore worn, wife wives, win won, woman women, write wrote written
 """
+_BASE_CHARACTERS: Final = 3
+"""Fewest characters that an ending is taken from."""
 _GROUPS: Final = {word: group for line in _FORMS.split(",") for group in [tuple(line.split())] for word in group}
 
 
@@ -34,3 +36,22 @@ def other_forms(word: str) -> tuple[str, ...]:
 def inflected(words: Iterable[str]) -> dict[str, tuple[str, ...]]:
     """The words that have irregular forms, with those."""
     return {word: others for word in words if (others := other_forms(word))}
+
+
+def base_forms(word: str) -> set[str]:
+    """Return the forms that a dictionary may list an English word under, the word itself among them.
+
+    One regular ending is taken off, and irregular forms are added. Some of the forms are no words: "bak" of "baking".
+    """
+    found = {word, *other_forms(word)}
+    if word.endswith("ies"):
+        found.add(f"{word[:-3]}y")
+    for ending in ("s", "es", "d", "ed", "ing"):
+        bare = word.removesuffix(ending)
+        if bare != word and len(bare) >= _BASE_CHARACTERS:
+            found.add(bare)
+            if ending == "ing":
+                found.add(f"{bare}e")
+            if bare[-1] == bare[-2]:
+                found.add(bare[:-1])
+    return found

@@ -23,6 +23,7 @@ FORMER: Final[tuple[Mapping[str, float], ...]] = (
         "ranking.strength": 0.05,
         "ranking.importance": 0.1,
         "reinforcement.by_search_share": 0.8,
+        "recall.relevance_above": 0.6,
     },
 )
 """For each change of defaults, the former default of every field that it changed."""

@@ -12,6 +12,7 @@ import msgspec
 
 from app.domain import decoding
 from app.domain.memory import LABEL_MAX_CHARACTERS, LABELS_MAX, NAME_MAX_CHARACTERS, check_moment
+from app.errors import FieldError, Invalid
 
 MEMORIES_MAX: Final = 1000
 _FIRST_MOMENT: Final = -62_135_596_800  # the year 1, before which Python reads no moment back
@@ -39,15 +40,27 @@ class Observation(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
     Attributes:
         memories: 1 to 1,000, each by its id alone or with the moment of its use.
+        ids: The `ids` of an answer of `POST /v1/recall` in the place of `memories`, at most 1,000; may be empty.
         context_tags: Up to 64 words for what they were used in: mnemex boosts what is used in another domain.
         session: The conversation that they were used in: a memory is reinforced at most once in a while by one.
         boost: Whether their multipliers rise too (mnemex).
     """
 
-    memories: Annotated[list[UUID | Used], msgspec.Meta(min_length=1, max_length=MEMORIES_MAX)]
+    memories: Annotated[list[UUID | Used], msgspec.Meta(min_length=1, max_length=MEMORIES_MAX)] | None = None
+    ids: Annotated[list[UUID], msgspec.Meta(max_length=MEMORIES_MAX)] | None = None
     context_tags: _Labels = ()
     session: _Name | None = None
     boost: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse a request that names memories in both ways, or in none.
+
+        Raises:
+            Invalid: It does.
+        """
+        if (self.memories is None) == (self.ids is None):
+            reason = "is missing" if self.ids is None else "is there beside `ids`"
+            raise Invalid(errors=[FieldError("memories", reason)])
 
 
 class OneTouch(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
@@ -106,7 +119,7 @@ def observed(body: bytes, tenant_id: UUID) -> Touches:
         Invalid: A field is wrong; names it, its limit and its value.
     """
     given = decoding.read(body, _observation)
-    uses = [_use(each, f"memories[{place}].used_at") for place, each in enumerate(given.memories)]
+    uses = [_use(each, f"memories[{place}].used_at") for place, each in enumerate(given.memories or given.ids or ())]
     return Touches(uses, session_digest(tenant_id, given.session), given.boost, given.context_tags)
 
 

@@ -22,7 +22,7 @@ from app.domain.dynamics.timeline import Era
 from app.domain.ids import RANDOM_BYTES, new_base
 from app.domain.memory import KINDS
 from app.domain.tiers import DECAY_TIERS
-from app.services import archive, audit, grouping
+from app.services import archive, audit, grouping, reminders
 from app.services.bases import Chosen
 from app.services.grouping import Plan, Terms
 from app.store import consolidation as rows
@@ -129,6 +129,7 @@ def write(
         rows.add_summaries(tx, tenant_id, summaries)
         _put_away(tx, tenant_id, [each.plan for each in made if each.summary is not None], terms, era, chosen)
         ids = [summary.memory_id for summary in summaries]
+        reminders.refresh(tx, tenant_id, ids)
         words.index(tx, tenant_id, ids, era.policy.language, era.policy.time_zone)
         work.add(tx, [work.EMBED], tenant_id, ids)
     rows.add_links(tx, tenant_id, _links(made, new))

@@ -14,6 +14,7 @@ from uuid import UUID
 from app.domain.policy import Policy
 from app.domain.privacy.detection import CATEGORY, KINDS, detect
 from app.domain.privacy.parameters import KNOWN, SENSITIVITIES
+from app.services import reminders
 from app.store import database, findings
 from app.store.findings import Found, Text
 
@@ -23,7 +24,7 @@ _LINE: Final = re.compile(r"^([A-Z]{2})\t[^\t]+\t([^\t\n]+)", re.MULTILINE)
 
 
 def note(tx: database.Transaction, tenant_id: UUID, memory_ids: Sequence[UUID], policy: Policy) -> None:
-    """Look through the texts of memories, new or edited, and enter what is personal in them.
+    """Look through the texts of memories, new or edited, and enter what is personal in them, and their reminders.
 
     Call it before their words are locked.
     """
@@ -31,6 +32,7 @@ def note(tx: database.Transaction, tenant_id: UUID, memory_ids: Sequence[UUID], 
     texts = findings.texts(tx, tenant_id, memory_ids)
     found = [each for text in texts if (each := _found(text, regions)) is not None]
     findings.write(tx, tenant_id, texts, found)
+    reminders.write(tx, tenant_id, texts)
 
 
 def of(tenant_id: UUID, memory_id: UUID) -> Found | None:

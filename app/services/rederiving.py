@@ -17,7 +17,7 @@ from app.domain.audit import SYSTEM, Action
 from app.domain.consolidation.records import Form, Source, Summary
 from app.domain.hold import Meant
 from app.domain.jobs import Job, Step
-from app.services import audit, chains, summaries
+from app.services import audit, chains, reminders, summaries
 from app.services.rebase import STEP_SECONDS
 from app.store import (
     consolidation,
@@ -240,6 +240,7 @@ def _rewrite(tx: database.Transaction, tenant_id: UUID, case: _Case, summary_id:
     strictest = sorted(categories.difference(policy.protection.never_forget_categories))
     said = {"text": summary.text, "categories": strictest, "subject": case.present[0].subject}
     memories.edit(tx, tenant_id, summary_id, said)
+    reminders.refresh(tx, tenant_id, [summary_id])
     words.index(tx, tenant_id, [summary_id], policy.language, policy.time_zone)
     columns = {
         "is_stale": False,

@@ -1,4 +1,4 @@
-"""What speaks for memories that a conversation may bring to mind."""
+"""Stored facts that decide which memories a conversation brings to mind."""
 
 from __future__ import annotations
 
@@ -11,14 +11,18 @@ import numpy as np
 from sqlalchemy import Connection, text
 
 from app.domain.recall.relevance import Evidence
-from app.store.search import Probe
+from app.store.probe import Probe
 
 SAMPLE: Final = 100
 """Memories from either end of time whose cosines are the background."""
 
 # Row by row: a join reads all that a tenant without statistics has.
 _HELD = text("""
-SELECT words.own, words.near, vector.cosine
+SELECT words.own, words.near, vector.cosine, coalesce((
+    SELECT personal FROM scores WHERE tenant_id = :tenant AND memory_id = asked.memory_id
+  ), 0) AS personal, coalesce((
+    SELECT reminders FROM memory_state WHERE tenant_id = :tenant AND memory_id = asked.memory_id
+  ), 0) AS reminders
 FROM unnest(CAST(:ids AS uuid[])) WITH ORDINALITY AS asked (memory_id, place)
 LEFT JOIN LATERAL (
   SELECT ARRAY(SELECT unnest(tsvector_to_array(own)) INTERSECT SELECT unnest(CAST(:lexemes AS text[]))) AS own,
@@ -34,17 +38,17 @@ ORDER BY place
 
 _BACKGROUND = text("""
 SELECT -(embedding <#> CAST(:vector AS halfvec)) FROM (
-  (SELECT embedding FROM embeddings WHERE tenant_id = :tenant AND space_id = :space
+  (SELECT memory_id, embedding FROM embeddings WHERE tenant_id = :tenant AND space_id = :space
    ORDER BY memory_id LIMIT :sample)
-  UNION ALL
-  (SELECT embedding FROM embeddings WHERE tenant_id = :tenant AND space_id = :space
+  UNION
+  (SELECT memory_id, embedding FROM embeddings WHERE tenant_id = :tenant AND space_id = :space
    ORDER BY memory_id DESC LIMIT :sample)
 ) AS sample
 """)
 
 
 def evidence(tx: Connection, tenant_id: UUID, ids: Sequence[UUID], lexemes: Sequence[str], probe: Probe) -> Evidence:
-    """What speaks for each of these memories, in their order.
+    """Return the stored facts about these memories, in their order.
 
     Args:
         tx: The tenant's transaction.
@@ -61,10 +65,11 @@ def evidence(tx: Connection, tenant_id: UUID, ids: Sequence[UUID], lexemes: Sequ
         background = list(tx.execute(_BACKGROUND, values).scalars())
     places = {lexeme: place for place, lexeme in enumerate(lexemes)}
     own, near = np.zeros((2, len(ids), len(lexemes)), np.bool_)
-    cosine = np.full(len(ids), math.nan)
-    for row, (own_words, near_words, found) in enumerate(tx.execute(_HELD, values)):
+    cosine, personal, flags = np.full(len(ids), math.nan), np.zeros(len(ids)), np.zeros(len(ids), np.int64)
+    for row, (own_words, near_words, found, of_person, reminders) in enumerate(tx.execute(_HELD, values)):
+        personal[row], flags[row] = of_person, reminders
         own[row, [places[word] for word in own_words or ()]] = True
         near[row, [places[word] for word in near_words or ()]] = True
         if found is not None:
             cosine[row] = found
-    return Evidence(lexemes, own, near, cosine, np.array(background))
+    return Evidence(lexemes, own, near, cosine, np.array(background), personal, flags)

@@ -1,6 +1,6 @@
 """Word scores that know how often a memory says a word, and how long the memory is.
 
-Revision: 0029, after 0026
+Revision: 0029, after 0028
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from alembic import op
 
 revision = "0029"
-down_revision = "0026"
+down_revision = "0028"
 
 # BM25 with k1 = 0.9 and b = 0.75 against a fixed length of 20 content words, so that a score means the same in every
 # tenant. A memory's length is estimated from its distinct lexemes. ts_rank() of a lexeme with n positions is

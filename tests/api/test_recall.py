@@ -38,10 +38,32 @@ def test_recalling_reinforces_nothing_observing_does_once(api: Api) -> None:
     assert memory["strength"] == pytest.approx(faded, abs=1e-4)
     assert api.service.backlog()["entries"] == 0
     assert strength() == pytest.approx(faded, abs=1e-4)
-    observed = api.post("/v1/observations", json={"memories": brought["ids"] * 2})
+    observed = api.post("/v1/observations", json={"ids": brought["ids"]})
     assert observed.status_code == 202
     assert strength() == pytest.approx(faded + 0.15 * (1 - faded), abs=1e-3)
     assert api.get(f"/v1/memories/{memory_id}").json()["access_count"] == 1
+
+
+def test_the_ids_of_an_empty_answer_may_be_observed_too(api: Api) -> None:
+    api.remember("Orla is allergic to walnuts")
+    observed = api.post("/v1/observations", json={"ids": bring(api, messages=["ok"])["ids"]})
+    assert observed.status_code == 202
+    ingest.drain()
+    assert api.service.rows("SELECT * FROM dead_letters") == []
+    assert api.service.backlog()["entries"] == 0
+
+
+def test_a_request_may_set_the_bar_and_see_why(api: Api) -> None:
+    [memory_id, *_] = api.remember("Orla is allergic to walnuts", "Walnuts are stored in the shed")
+    assert bring(api, messages=["ok then, walnuts"], least=1)["memories"] == []
+    best = bring(api, messages=["ok then, walnuts"], least=0, limit=1, explain=True)
+    [found] = best["memories"]
+    assert best["ids"] == [found["id"]]
+    assert found["highlight"] == found["text"]
+    assert found["explain"]["conversation"]["chatting"] == 0.5
+    assert found["explain"]["memory"]["near"] > 0
+    [answered] = bring(api, limit=1)["memories"]
+    assert (answered["id"], answered["explain"]) == (memory_id, None)
 
 
 def test_nothing_in_mind_is_an_answer(api: Api) -> None:

@@ -30,8 +30,8 @@ def test_the_context_is_printed_as_it_is(cli: Cli, api: Stub) -> None:
 
 
 def test_lines_of_standard_input_are_messages_of_which_the_newest_are_sent(cli: Cli, api: Stub) -> None:
-    words = ("--budget", "300", "--limit", "3", "--subject", "Orla", "--tag", "a", "--exclude-thread", "t")
-    more = ("--kind", "semantic", "--role", "user", "--after", "2026-01-01")
+    words = ("--budget", "300", "--limit", "3", "--least", "0", "--subject", "Orla", "--tag", "a")
+    more = ("--exclude-thread", "t", "--kind", "semantic", "--role", "user", "--after", "2026-01-01")
     assert (
         cli("recall", "-", "last", *words, *more, given="\n".join(f"line {n}" for n in range(120)) + "\n\n").code == 0
     )
@@ -40,6 +40,7 @@ def test_lines_of_standard_input_are_messages_of_which_the_newest_are_sent(cli: 
     assert sent == {
         "token_budget": 300,
         "limit": 3,
+        "least": 0.0,
         "subject": "Orla",
         "tags": ["a"],
         "exclude_thread": "t",

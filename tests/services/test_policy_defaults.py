@@ -97,7 +97,7 @@ def test_it_is_audited_and_needs_no_rebase(service: Service, tenant_id: UUID) ->
         assert policies.is_rebased(tx, tenant_id, 2)
     [details] = service.rows("SELECT details FROM audit WHERE action = 'policy_set'")
     assert details[0]["version"] == 2
-    assert details[0]["parts"] == ["ranking", "reinforcement"]
+    assert details[0]["parts"] == ["ranking", "recall", "reinforcement"]
 
 
 def test_under_todays_defaults_a_policy_is_as_it_was() -> None:

@@ -12,6 +12,7 @@ from structlog.testing import capture_logs
 from app.clients.resilience import ProviderFailed, Reason
 from app.clients.static_embedder import StaticEmbedder
 from app.domain.policy import Forgetting, Policy
+from app.domain.recall import gate, worth
 from app.domain.recall.parameters import Recall
 from app.domain.recall.request import RecallRequest
 from app.services import enrichment, ingest, reviews
@@ -70,7 +71,7 @@ def mind(empty: Mind) -> Mind:
     ("messages", "expected"),
     [
         (["Is Orla allergic to walnuts?"], ["nuts"]),
-        (["Is Orla allergic to walnuts?", "ok", "One moment."], ["nuts"]),
+        (["Is Orla allergic to walnuts?", "I want to bake a cake for her."], ["nuts"]),
         (["Where are the spare keys?", "Is Orla allergic to walnuts?"], ["nuts", "keys"]),
         (["Is Orla allergic to walnuts?", "Where are the spare keys?"], ["keys", "nuts"]),
         (["What is the capital of Mongolia?"], []),
@@ -86,17 +87,102 @@ def test_what_the_conversation_is_about_comes_up_and_else_nothing_does(
     assert mind.keys(*messages) == expected
 
 
+NEWS = "Orla said something about walnuts."
+"""No question, so that the usual bar counts."""
+
+
 def test_relevance_is_above_the_bar_and_the_policy_moves_it(mind: Mind) -> None:
-    [found] = mind.recall("Is Orla allergic to walnuts?").memories
-    assert 0.6 < found.relevance <= 1
+    [found] = mind.recall(NEWS).memories
+    assert 0.1 < found.relevance <= 1
     assert (found.text, found.subject, found.tier, found.due_for_review) == (NUTS, "orla", "active", False)
+    assert (found.highlight, found.explain) == (NUTS, None)
     assert found.strength == pytest.approx(1, abs=0.01)
     bar = Policy(recall=Recall(relevance_above=found.relevance + 1e-6))
-    assert mind.keys("Is Orla allergic to walnuts?", policy=bar) == []
+    assert mind.keys(NEWS, policy=bar) == []
     everything = Policy(recall=Recall(relevance_above=0))
-    assert len(mind.keys("Is Orla allergic to walnuts?", policy=everything)) == 4
-    assert len(mind.keys("Is Orla allergic to walnuts?", policy=everything, limit=2)) == 2
-    assert len(mind.keys("Is Orla allergic to walnuts?", policy=everything, limit=20)) == 4
+    assert len(mind.keys(NEWS, policy=everything)) == 5
+    assert len(mind.keys(NEWS, policy=everything, limit=2)) == 2
+    few = Policy(recall=Recall(relevance_above=0, most=1))
+    assert [len(mind.keys(NEWS, policy=few, limit=limit)) for limit in (None, 4)] == [1, 4]
+
+
+def test_a_question_about_somebody_known_has_a_bar_of_its_own(mind: Mind) -> None:
+    question = "Is Orla allergic to walnuts?"
+    [found] = mind.recall(question).memories
+    usual = Policy(recall=Recall(relevance_above=1.0))
+    assert mind.keys(question, policy=usual) == ["nuts"]
+    assert mind.keys(NEWS, policy=usual) == []
+    higher = Recall(relevance_above=1.0, relevance_above_for_questions=found.relevance + 1e-6)
+    assert mind.keys(question, policy=Policy(recall=higher)) == []
+    lower = Policy(recall=Recall(relevance_above=0.0, relevance_above_for_questions=1.0))
+    assert len(mind.keys(question, policy=lower)) == 4  # all that the search finds: a question never needs more than anything else
+
+
+def test_the_request_sets_the_bar_and_0_always_gives_the_best(mind: Mind) -> None:
+    high = Policy(recall=Recall(relevance_above=1.0, most=2))
+    assert mind.keys(NEWS, policy=high) == []
+    [found] = mind.recall(NEWS).memories
+    assert mind.keys(NEWS, policy=high, least=found.relevance - 1e-6) == ["nuts"]
+    assert mind.keys(NEWS, least=found.relevance + 1e-6) == []
+    assert mind.keys(NEWS, policy=high, least=0.0)[0] == "nuts"
+    assert len(mind.keys(NEWS, policy=high, least=0.0)) == 2
+    best = mind.recall("ok", least=0.0, limit=20).memories
+    assert all(0 < each.relevance < 0.1 for each in best)
+
+
+def test_explain_shows_the_features_that_relevance_comes_from(mind: Mind) -> None:
+    [found] = mind.recall(NEWS, explain=True).memories
+    assert found.explain is not None
+    assert found.relevance == pytest.approx(found.explain["open"] * found.explain["worth"])
+    assert found.explain["conversation"].keys() == gate.WEIGHTS.keys()
+    assert found.explain["memory"].keys() == worth.WEIGHTS.keys()
+    assert found.explain["conversation"]["name"] == 1
+    assert found.explain["memory"]["near"] > 0
+
+
+@pytest.mark.parametrize("others", [0, 1, 4])
+def test_a_question_about_a_person_known_by_name_is_answered(empty: Mind, others: int) -> None:
+    more = ["Ben plays the cello", "The bakery closes at five", "Ann has two sisters", "My rent goes up in June"]
+    [tea, *_] = empty.service.send(empty.tenant.tenant_id, "Ann likes her tea green", *more[:others])
+    empty.service.work()
+    assert [each.id for each in empty.recall("what does Ann drink?").memories] == [tea]
+    assert empty.recall("what does Zoe drink?").memories == []
+
+
+def test_equal_memories_come_up_once(mind: Mind) -> None:
+    mind.service.send(mind.tenant.tenant_id, NUTS, f" {NUTS.upper()}\n")
+    mind.service.work()
+    texts = [" ".join(each.text.lower().split()) for each in mind.recall(NEWS, least=0.0, limit=20).memories]
+    assert texts.count(NUTS.lower()) == 1
+    assert len(texts) == len(set(texts)) > 1
+
+
+def test_what_the_assistant_said_is_worth_less(empty: Mind) -> None:
+    said = {"user": "I can't have prawns, my throat swells", "assistant": "You can't have prawns, your throat swells"}
+    for speaker, text in said.items():
+        empty.service.send(empty.tenant.tenant_id, {"text": text, "speaker": speaker})
+    empty.service.work()
+    found = {each.speaker: each for each in empty.recall("We cook prawns tonight", least=0.0, explain=True).memories}
+    features = {name: each.explain["memory"] for name, each in found.items() if each.explain}
+    assert (features["user"]["user"], features["assistant"]["user"]) == (1, 0)
+    assert features["assistant"]["bridge"] == features["user"]["bridge"] / 2 > 0
+    assert found["user"].relevance > found["assistant"].relevance
+
+
+def test_of_a_long_memory_the_matching_part_is_shown(empty: Mind) -> None:
+    filler = "Nothing of note happened on that long and quiet day at the lake. " * 12
+    text = f"{filler}Orla can't have walnuts. {filler}"
+    empty.service.send(empty.tenant.tenant_id, {"text": text, "speaker": "user"})
+    empty.service.work()
+    brought = empty.recall("May Orla have walnuts?")
+    [found] = brought.memories
+    assert "walnuts" in found.highlight
+    assert len(found.highlight) < 310
+    assert found.text == text
+    shown = brought.context.splitlines()[2]
+    assert shown.endswith("Orla can't have walnuts. …")
+    assert " user: Nothing of note" in shown
+    assert len(shown) < 750
 
 
 def test_what_is_due_for_review_comes_before_what_is_as_relevant_and_no_irrelevant_comes_up(mind: Mind) -> None:
@@ -139,6 +225,13 @@ def test_a_long_thread_that_is_left_out_does_not_keep_the_others_from_coming_up(
     mind.service.work()
     policy = Policy(recall=Recall(relevance_above=0.0))  # what is said so often tells little
     assert "nuts" in mind.keys("Is Orla allergic to walnuts?", policy=policy, exclude_thread="own")
+
+
+def test_what_is_said_already_takes_no_place_from_what_is_not(mind: Mind) -> None:
+    said = [f"Orla is allergic to walnuts, she said it {n} times" for n in range(50)]
+    mind.service.send(mind.tenant.tenant_id, *said)
+    mind.service.work()
+    assert mind.keys(*said, "Is Orla allergic to walnuts?", least=0.0)[0] == "nuts"
 
 
 def test_the_context_and_its_ids_are_what_fits_the_budget(mind: Mind) -> None:

@@ -13,15 +13,17 @@ _Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 
 
 class Recall(BaseModel):
-    """What is worth bringing up, and how much of it; the defaults are seed 004's (§4.2)."""
+    """Which memories a conversation brings up, and how many."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
-    relevance_above: _Share = 0.6
+    relevance_above: _Share = 0.1
     """Only memories of more relevance to the conversation, 0 to 1, come up."""
+    relevance_above_for_questions: _Share = 0.03
+    """The same where the newest message asks about its speaker, or about a person whom the memories know."""
     most: Annotated[int, Field(ge=1, le=RECALLED_MAX)] = 5
-    """Most memories that come up at once."""
+    """Most memories that come up at once, unless the request says otherwise."""
     review_boost: Annotated[float, Field(ge=1, le=10, allow_inf_nan=False)] = 1.2
-    """By what relevance is multiplied, for the order of those that come up, when a memory is due for review."""
+    """Factor of relevance, in the order of those that come up, for a memory that is due for review."""
     token_budget: Annotated[int, Field(ge=1, le=TOKENS_MAX)] = 1_000
     """Most tokens of the context, unless the request says otherwise; estimated from above."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -10,26 +10,37 @@ import numpy as np
 import numpy.typing as npt
 
 from app.domain.dynamics.ops import Floats
-from app.domain.recall.request import FADE
+from app.domain.recall.request import emphasis
 from app.domain.retrieval.terms import Term, idf
-from app.domain.wording import content_words
 
-UNKNOWN: Final = 0.3
-"""Closeness of a memory of which it isn't known: what evidence has at the median."""
-_WORDS: Final = (3.0, 11.0, 4.0, -9.0)
-"""Of the share of a message's words that a memory has, of how much they are by themselves, of closeness; and the rest.
-
-Fitted to the development split of LoCoMo with the bundled embedder; `closeness` is what carries over to another one.
-"""
-_MEANING: Final = (10.0, -5.1)
-"""Of closeness where it is all that speaks for a memory: more than .55 of it is needed."""
+UNKNOWN: Final = 0.1
+"""Closeness of a memory where it is unknown: the median of the memories that conversations call for."""
+SAID_BEFORE: Final = 0.3
+"""Worth of a word that only the neighbouring turns say, as a share of one of the memory's own."""
 
 Flags = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
+class WeighedWord:
+    """A content word of a conversation.
+
+    Attributes:
+        spelling: As the newest message that says it has it, in lower case.
+        lexemes: Those of the full-text index for the word and its irregular forms.
+        weight: Its rarity among the memories, faded by the messages since, 0 to 1.
+        is_held: Whether any memory has it.
+    """
+
+    spelling: str
+    lexemes: frozenset[str]
+    weight: float
+    is_held: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Evidence:
-    """What speaks for each of n memories, as far as it is known.
+    """Stored facts about each of n memories.
 
     Attributes:
         lexemes: Those of the window's words that may be found, m of them.
@@ -37,6 +48,8 @@ class Evidence:
         near: Which are among its own or its neighbours', shape (n, m).
         cosine: To the window's vector, shape (n,); NaN where there is none.
         background: The same of memories taken without regard to it, shape (k,).
+        personal: The criterion of the salience score, 0 to 10, shape (n,); 0 where a memory isn't scored yet.
+        reminders: Their flags, as `bridges.read_flags` reads them, shape (n,); 0 where a memory isn't indexed yet.
     """
 
     lexemes: Sequence[str]
@@ -44,38 +57,53 @@ class Evidence:
     near: Flags
     cosine: Floats
     background: Floats
+    personal: Floats
+    reminders: npt.NDArray[np.int64]
 
 
-def relevance(window: Sequence[str], asked: Sequence[Term], total: int, found: Evidence, context: float) -> Floats:
-    """How much each memory has to do with what is being said, 0 to 1, shape (n,).
-
-    Each message is judged by its words for itself, at `FADE` of the one after it, and the best counts: what is said
-    about nothing in between takes nothing away. Meaning is that of the whole window.
+def weigh_words(
+    window: Sequence[str], asked: Sequence[Term], total: int, forms: Mapping[str, Sequence[str]]
+) -> list[WeighedWord]:
+    """Return the content words of a conversation with their weights; those that the index passes over are left out.
 
     Args:
         window: The messages, the newest first.
-        asked: Their words, with how many memories have each.
+        asked: Their words and the words' irregular forms, with how many memories have each.
         total: All memories.
-        found: What speaks for each memory.
-        context: Worth of a word that only the neighbouring turns say, as a share of one of the memory's own.
+        forms: Irregular forms by the word they belong to.
     """
-    places = {lexeme: place for place, lexeme in enumerate(found.lexemes)}
-    documents = {term.lexeme: term.documents for term in asked}
-    stems: dict[str, set[str]] = {}
+    documents: dict[str, dict[str, int]] = {}
     for term in asked:
         if term.spelling is not None:
-            stems.setdefault(term.spelling, set()).add(term.lexeme)
-    worth = np.where(found.own, 1.0, context * found.near)
-    close = closeness(found.cosine, found.background)
-    best = np.zeros(len(close))
-    for age, line in enumerate(window):
-        said = sorted(set().union(*(stems.get(word, ()) for word in content_words(line))))
-        weights = np.array([rarity(documents[lexeme], total) for lexeme in said])
-        held = [place for place, lexeme in enumerate(said) if lexeme in places]
-        mass = worth[:, [places[said[place]] for place in held]] @ weights[held]
-        share = mass / max(float(weights.sum()), 1e-9)
-        best = np.maximum(best, FADE**age * _judged(share, mass, close))
-    return best
+            documents.setdefault(term.spelling, {})[term.lexeme] = term.documents
+    found = []
+    for spelling, fade in emphasis(window).items():
+        own = documents.get(spelling)
+        if not own:
+            continue
+        others = {lexeme: n for form in forms.get(spelling, ()) for lexeme, n in documents.get(form, {}).items()}
+        most = max({**others, **own}.values())
+        found.append(WeighedWord(spelling, frozenset(own | others), fade * rarity(most, total), most > 0))
+    return found
+
+
+def shared_words(words: Sequence[WeighedWord], evidence: Evidence) -> Floats:
+    """Return the share of a conversation's words that each memory has, by weight, 0 to 1, shape (n,).
+
+    Words of the same lexemes count once, as the heaviest of them; a word that only the neighbouring turns say counts
+    `SAID_BEFORE`.
+    """
+    weights: dict[frozenset[str], float] = {}
+    for word in words:
+        weights[word.lexemes] = max(word.weight, weights.get(word.lexemes, 0.0))
+    places = {lexeme: place for place, lexeme in enumerate(evidence.lexemes)}
+    worth = np.where(evidence.own, 1.0, SAID_BEFORE * evidence.near)
+    mass = np.zeros(len(worth))
+    for lexemes, weight in weights.items():
+        held = [places[lexeme] for lexeme in lexemes if lexeme in places]
+        if held:
+            mass += weight * worth[:, held].max(axis=1)
+    return mass / max(sum(weights.values()), 1e-9)
 
 
 def rarity(documents: int, total: int) -> float:
@@ -96,10 +124,3 @@ def closeness(cosine: Floats, background: Floats) -> Floats:
         return np.full(len(cosine), UNKNOWN)
     usual = min(max(float(np.sort(background)[(len(background) - 1) // 2]), 0.0), 0.99)
     return np.where(np.isnan(cosine), UNKNOWN, np.clip((cosine - usual) / (1 - usual), 0, 1))
-
-
-def _judged(share: Floats, mass: Floats, close: Floats) -> Floats:
-    by_share, by_mass, by_meaning, rest = _WORDS
-    words = by_share * share + by_mass * mass / (1 + mass) + by_meaning * close + rest
-    alone = _MEANING[0] * close + _MEANING[1]
-    return np.asarray(1 / (1 + np.exp(-np.clip(np.maximum(words, alone), -30, 30))))

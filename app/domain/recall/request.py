@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Annotated, Final
+from typing import Annotated, Any, Final, NamedTuple
 from uuid import UUID
 
 import msgspec
@@ -28,7 +28,7 @@ ASIDE: Final = frozenset({"system", "developer", "tool"})
 """Roles whose messages aren't of the conversation."""
 
 _Name = Annotated[str, msgspec.Meta(min_length=1, max_length=512)]
-_Said = Annotated[str, msgspec.Meta(max_length=QUERY_MAX_CHARACTERS)]
+_Text = Annotated[str, msgspec.Meta(max_length=QUERY_MAX_CHARACTERS)]
 _Moment = Annotated[datetime, msgspec.Meta(tz=True)]
 
 
@@ -42,8 +42,8 @@ class Message(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
         speaker: Who said it.
     """
 
-    text: _Said | None = None
-    content: _Said | None = None
+    text: _Text | None = None
+    content: _Text | None = None
     role: _Name | None = None
     speaker: _Name | None = None
 
@@ -54,7 +54,10 @@ class RecallRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     Attributes:
         messages: The last ones, the newest last, 1 to 100: only the last five, at most 2,048 tokens, are looked at; of
             all of them, what they say already isn't brought up.
-        limit: Most memories, 1 to 20; never more than the policy's.
+        limit: Most memories, 1 to 20; null leaves it to the tenant's policy.
+        least: Only memories of more relevance, 0 to 1; null leaves it to the tenant's policy. With 0 the most relevant
+            memories come up however little they have to do with the conversation.
+        explain: Whether each memory shows the features that its relevance comes from.
         token_budget: Most tokens of the context, 1 to 32,768; null leaves it to the tenant's policy.
         subject: Only memories about this subject.
         thread: Only memories of this thread.
@@ -67,8 +70,10 @@ class RecallRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
         before: Only memories that happened (else: were accepted) before this moment.
     """
 
-    messages: Annotated[list[_Said | Message], msgspec.Meta(min_length=1, max_length=MESSAGES_MAX)]
+    messages: Annotated[list[_Text | Message], msgspec.Meta(min_length=1, max_length=MESSAGES_MAX)]
     limit: Annotated[int, msgspec.Meta(ge=1, le=RECALLED_MAX)] | None = None
+    least: Annotated[float, msgspec.Meta(ge=0, le=1)] | None = None
+    explain: bool = False
     token_budget: Annotated[int, msgspec.Meta(ge=1, le=TOKENS_MAX)] | None = None
     subject: _Name | None = None
     thread: _Name | None = None
@@ -98,19 +103,27 @@ class RecallRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
         """All that the conversation says, the newest last."""
         return [line for line in map(_line, self.messages) if line]
 
-    def window(self) -> list[str]:
+    def turns(self) -> list[Turn]:
         """The messages that count, the newest first: at most five, and 2,048 tokens.
 
         One that is too long for what is left keeps its end.
         """
         of_conversation = [each for each in self.messages if isinstance(each, str) or each.role not in ASIDE]
-        lines = [line for line in map(_line, of_conversation) if line]
+        said = [each for each in of_conversation if _line(each)]
         left, taken = WINDOW_TOKENS, []
-        for line in lines[: -WINDOW_MESSAGES - 1 : -1]:
-            end = tokens.tail(" ".join(line.split()), left)
+        for message in said[: -WINDOW_MESSAGES - 1 : -1]:
+            if left <= 0:
+                break
+            end = tokens.tail(" ".join(_line(message).split()), left)
             left -= tokens.count(end)
-            taken.append(end)
-        return [line for line in taken if line]
+            if end:
+                text = " ".join(_said(message).split())
+                taken.append(Turn(end, end if end in text else text, by_user=_is_by_user(message)))
+        return taken
+
+    def window(self) -> list[str]:
+        """The lines of the messages that count, the newest first."""
+        return [turn.line for turn in self.turns()]
 
     def search(self, window: Sequence[str], limit: int) -> SearchRequest:
         """The search for what the window is about: among the memories allowed, and nothing counts as used."""
@@ -131,15 +144,31 @@ class RecallRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
         )
 
 
+class Turn(NamedTuple):
+    """A message that counts.
+
+    Attributes:
+        line: What it says, with its speaker in front.
+        said: The same without the speaker.
+        by_user: False for a message of the assistant.
+    """
+
+    line: str
+    said: str
+    by_user: bool
+
+
 class Recalled(msgspec.Struct, frozen=True):
     """A memory that has come up.
 
+    `highlight` is the part of the text that matches the conversation best, about 300 characters of whole sentences;
     `relevance` is 0 to 1 and compares across conversations; `strength` is live, 0 to 1. `role` is the speaker's, null
-    where it is unknown.
+    where it is unknown. `explain` is null unless asked.
     """
 
     id: UUID
     text: str
+    highlight: str
     relevance: float
     strength: float
     due_for_review: bool
@@ -153,6 +182,12 @@ class Recalled(msgspec.Struct, frozen=True):
     occurred_at: datetime | None
     created_at: datetime
     role: Role | None = None
+    explain: dict[str, Any] | None = None
+
+
+def spoken_by_user(turns: Sequence[Turn]) -> list[str]:
+    """Return the messages of people, without speakers; those of the assistant where there are no others."""
+    return [turn.said for turn in turns if turn.by_user] or [turn.said for turn in turns]
 
 
 def emphasis(window: Sequence[str]) -> dict[str, float]:
@@ -164,12 +199,19 @@ def emphasis(window: Sequence[str]) -> dict[str, float]:
     return counts
 
 
+def _said(message: str | Message) -> str:
+    """Return the text of a message, without its speaker."""
+    return (message if isinstance(message, str) else message.text or message.content or "").strip()
+
+
 def _line(message: str | Message) -> str:
     """What a message says, with its speaker in front; empty where it says nothing."""
-    if isinstance(message, str):
-        return message.strip()
-    said = (message.text or message.content or "").strip()
-    return said and spoken(said, message.speaker)
+    said = _said(message)
+    return said if isinstance(message, str) else said and spoken(said, message.speaker)
+
+
+def _is_by_user(message: str | Message) -> bool:
+    return isinstance(message, str) or (message.role or message.speaker) != "assistant"
 
 
 def _check(place: str, message: Message) -> None:

@@ -1,0 +1,57 @@
+"""Bridges and days: flags of a memory that a conversation can ask for without sharing a word with it.
+
+A memory's flags are one integer: bit 0 to 7 for what its text holds (`english.toml`, bridges), from bit `DAYS_FROM` on
+for the days and months that it names. They are computed when a memory is written, so that its holders are found by an
+index and the number of holders is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from app.domain.inflection import base_forms
+from app.domain.recall.english import english
+from app.domain.wording import STOP_WORDS, words
+
+DAYS_FROM: Final = 8
+"""The first bit of the days and months."""
+BRIDGES_MASK: Final = (1 << DAYS_FROM) - 1
+
+
+def read_flags(text: str) -> int:
+    """Return the flags of a memory's text; 0 for most texts."""
+    lower = text.lower()
+    held = (1 << place for place, bridge in enumerate(english().bridges.values()) if bridge.held.search(lower))
+    return sum(held) | read_days(lower)
+
+
+def read_days(text: str) -> int:
+    """Return the flags of the days and months that a text names."""
+    places = {name: DAYS_FROM + place for place, name in enumerate(english().day_names)}
+    named = 0
+    for found in english().days.finditer(text.lower()):
+        if found.lastgroup is not None:
+            named |= 1 << places[found.lastgroup]
+    return named
+
+
+def asked_flags(window: Sequence[str]) -> int:
+    """Return the flags that a conversation asks for: its bridges, and the days and months that it names.
+
+    Args:
+        window: Its messages, in any order.
+    """
+    said = {form for line in window for word in words(line) if word not in STOP_WORDS for form in base_forms(word)}
+    asked = 0
+    for place, bridge in enumerate(english().bridges.values()):
+        if not bridge.asked.isdisjoint(said):
+            asked |= 1 << place
+    for line in window:
+        asked |= read_days(line)
+    return asked
+
+
+def split_flags(flags: int) -> list[int]:
+    """Return the single flags in an integer, the lowest bit first."""
+    return [1 << place for place in range(flags.bit_length()) if flags >> place & 1]

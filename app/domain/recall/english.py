@@ -1,0 +1,78 @@
+"""The English word lists and patterns of recall, read once from `english.toml`."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.resources import files
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Bridge:
+    """A way from what a message asks for to what a memory holds.
+
+    Attributes:
+        asked: Words of a message, in their base form.
+        held: Matches the lower-case text of a memory.
+    """
+
+    asked: frozenset[str]
+    held: re.Pattern[str]
+
+
+@dataclass(frozen=True, slots=True)
+class English:
+    """Word lists and compiled patterns; `english.toml` explains them.
+
+    Attributes:
+        days: Matches a day or month in a lower-case text; the name of the group that matched is its key in `day_names`.
+        day_names: Days and months in the order of their flags.
+    """
+
+    small_talk: frozenset[str]
+    worldly: re.Pattern[str]
+    asides: re.Pattern[str]
+    self: re.Pattern[str]
+    own: re.Pattern[str]
+    speaker: re.Pattern[str]
+    when: re.Pattern[str]
+    person: re.Pattern[str]
+    bridges: Mapping[str, Bridge]
+    days: re.Pattern[str]
+    day_names: tuple[str, ...]
+
+
+@lru_cache(maxsize=1)
+def english() -> English:
+    """Return the lists and patterns."""
+    read = tomllib.loads(files(__package__).joinpath("english.toml").read_text(encoding="utf-8"))
+    said: Mapping[str, str] = read["messages"]
+    days: Mapping[str, str] = read["days"]
+    bridges: list[Mapping[str, Any]] = read["bridges"]
+    return English(
+        small_talk=frozenset(said["small_talk"].split()),
+        worldly=_pattern(rf"\s*(?:{said['worldly']})\b"),
+        asides=_pattern(said["asides"]),
+        self=_pattern(said["self"]),
+        own=_pattern(said["own"]),
+        speaker=_pattern(said["speaker"]),
+        when=_pattern(said["when"]),
+        person=_pattern(said["person"]),
+        bridges={each["name"]: Bridge(frozenset(each["asked"].split()), _at_word(each["held"])) for each in bridges},
+        days=_at_word("(?:" + "|".join(f"(?P<{name}>{written})" for name, written in days.items()) + r")\b"),
+        day_names=tuple(days),
+    )
+
+
+def _pattern(written: str) -> re.Pattern[str]:
+    """Compile a pattern that may be written over several lines, which are joined."""
+    return re.compile(written.replace("\n", ""), re.IGNORECASE)
+
+
+def _at_word(written: str) -> re.Pattern[str]:
+    """Compile a pattern for lower-case text that begins at a word."""
+    return re.compile(r"\b(?:" + written.replace("\n", "") + ")")

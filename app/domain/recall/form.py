@@ -1,0 +1,118 @@
+"""The form of messages: about the speaker, about the world, or small talk."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from app.domain.recall.bridges import read_days
+from app.domain.recall.english import english
+from app.domain.wording import STOP_WORDS, words, words_as_written
+
+_LENGTH_WORDS: Final = 20
+"""Content words beyond this number make a conversation no longer."""
+_SENTENCE_END: Final = re.compile(r"(?<=[.!?])\s+")
+_NAME_INSIDE: Final = re.compile(r"(?<=[a-z,;] )[A-Z][\w-]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """Features of a conversation that need no search; flags are 0 or 1.
+
+    Attributes:
+        about_self: It says I, me, my, we, us or our.
+        worldly: It asks for knowledge of the world, and says nothing about the speaker.
+        general: It asks for knowledge of the world in the first person: "how do I boil an egg".
+        phatic: It consists of small talk alone.
+        chatting: Share of small talk among its content words, 0 to 1.
+        when: It names a day, a month, an hour, or "next".
+        length: ln(1 + content words, 20 at most) / 3, 0 to 1.02.
+        name: It shares a name with the memories.
+        asks_about_self: Its newest message asks about the speaker, or about a person whom the memories know.
+    """
+
+    about_self: float
+    worldly: float
+    general: float
+    phatic: float
+    chatting: float
+    when: float
+    length: float
+    name: float
+    asks_about_self: bool
+
+
+def read_form(said: Sequence[str], known: frozenset[str]) -> Form:
+    """Return the form of what was said.
+
+    A question about a person whom the memories know counts as a question about the speaker.
+
+    Args:
+        said: The messages of one side of the conversation, the newest first, without speakers; at least one.
+        known: The names that it shares with the memories, as `names_in` returns them.
+    """
+    rules = english()
+    newest, oldest = said[0], said[-1]
+    every = "\n".join(said)
+    content = [word for word in words(every) if word not in STOP_WORDS]
+    small = sum(word in rules.small_talk for word in content)
+    asks_about_person = asks(newest) and not persons_in(newest).isdisjoint(known)
+    speaks_of_self = rules.self.search(rules.asides.sub("", every)) is not None
+    begins_worldly = rules.worldly.match(newest) is not None
+    worldly = (begins_worldly or rules.worldly.match(oldest) is not None) and not speaks_of_self
+    general = (
+        begins_worldly
+        and rules.speaker.search(newest) is not None
+        and rules.own.search(every) is None
+        and not any(map(read_days, said))
+    )
+    question = _SENTENCE_END.split(newest.strip())[-1]
+    asks_about_self = asks(newest) and rules.self.search(rules.asides.sub("", question)) is not None and not general
+    return Form(
+        about_self=float(rules.self.search(every) is not None or asks_about_person),
+        worldly=float(worldly and not asks_about_person),
+        general=float(general and not asks_about_person),
+        phatic=float(small == len(content)),
+        chatting=small / len(content) if content else 1.0,
+        when=float(any(rules.when.search(line) for line in said)),
+        length=math.log1p(min(len(content), _LENGTH_WORDS)) / 3,
+        name=float(bool(known)),
+        asks_about_self=asks_about_person or asks_about_self,
+    )
+
+
+def asks(message: str) -> bool:
+    """Return whether a message ends with a question."""
+    return message.rstrip(" \t\n)\"'”’*_").endswith(("?", "\uff1f", "\u061f"))
+
+
+def persons_in(message: str) -> frozenset[str]:
+    """Return the names, in lower case, that a message asks about: "does Ann", "Ann's"."""
+    found = (match["subject"] or match["owner"] for match in english().person.finditer(message))
+    return frozenset(name.lower() for name in found if name[0].isupper()) - STOP_WORDS
+
+
+def names_in(said: Sequence[str], texts: Iterable[str], labels: Iterable[str]) -> frozenset[str]:
+    """Return the words of a conversation, in lower case, that memories use as names.
+
+    Such a word is capitalised inside a sentence of a memory, or is part of a speaker's or subject's name. A word that
+    the conversation asks about as a person may also begin the sentence. Days and months are no names.
+
+    Args:
+        said: The messages of the conversation.
+        texts: Texts of memories.
+        labels: Speakers and subjects of memories.
+    """
+    content = {word for line in said for word in words(line) if word not in STOP_WORDS and not read_days(word)}
+    persons = content.intersection(*[frozenset[str]().union(*map(persons_in, said))])
+    found = content.intersection(word for label in labels for word in words(label))
+    for text in texts:
+        if content <= found:
+            break
+        found |= content.intersection(name.lower() for name in _NAME_INSIDE.findall(text))
+        if persons - found:
+            found |= persons.intersection(word.lower() for word in words_as_written(text) if word[0].isupper())
+    return frozenset(found)
