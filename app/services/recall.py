@@ -110,7 +110,7 @@ def recall(tenant_id: UUID, request: RecallRequest, policy: Policy | None = None
     judged = _judge(form, words, evidence, found, _rarities(asked, held, gathered.total))
     due = np.array([_is_due(result, reviewed.get(result.id), policy, now) for result in found])
     order = np.argsort(-judged.relevance * np.where(due, policy.recall.review_boost, 1.0), kind="stable").tolist()
-    bar = _bar(request, policy, form)
+    bar = _bar(request, policy, form, alone=len(turns) == 1)
     firsts = distinct([found[place].text for place in order])
     above = [place for place, is_first in zip(order, firsts, strict=True) if is_first and judged.relevance[place] > bar]
     chosen = _reranked(tenant_id, wanted.query, found, above, policy)[: request.limit or policy.recall.most]
@@ -191,12 +191,12 @@ def _judge(
     return _Judged(opened * worths, opened, seen, worths, features)
 
 
-def _bar(request: RecallRequest, policy: Policy, form: Form) -> float:
-    """Return the relevance that a memory must exceed."""
+def _bar(request: RecallRequest, policy: Policy, form: Form, *, alone: bool) -> float:
+    """Return the relevance that a memory must exceed; a question that is sent `alone` may have a lower bar."""
     if request.least is not None:
         return request.least
     rules = policy.recall
-    if form.asks_about_self and not form.worldly:
+    if alone and form.asks_about_self and not form.worldly:
         return min(rules.relevance_above, rules.relevance_above_for_questions)
     return rules.relevance_above
 
