@@ -12,7 +12,6 @@ from app.api import shapes
 from app.api.auth import Caller, needs
 from app.api.body import body_of, decode
 from app.domain.retrieval.request import SearchRequest
-from app.queues import Nudger
 from app.services import reinforce
 from app.services.search import find
 
@@ -33,7 +32,6 @@ def search(
     found = find(caller.tenant_id, request)
     took = time.perf_counter() - started
     metrics.SEARCH_SECONDS.observe(took)
-    if found.uses and reinforce.send(caller.tenant_id, found.uses, request.session, http.state.request_id):
-        nudger: Nudger = http.app.state.nudger
-        nudger.nudge()
+    if found.uses:
+        reinforce.send(caller.tenant_id, found.uses, request.session, http.state.request_id)
     return shapes.answer({"results": found.results, "reranked": found.reranked, "took_ms": round(took * 1000, 2)})

@@ -72,7 +72,7 @@ class WordVectors:
         """Return each word's vector, shape (n, dimensions); zero for a word without tokens."""
         tokens = self._tokens_of(spellings)
         first = np.array([ids[0] if ids else 0 for ids in tokens], np.intp)
-        vectors: Vectors = self._matrix[first].astype(np.float32, copy=True)
+        vectors = np.asarray(self._matrix[first], np.float32)  # a copy, since it is indexed by an array
         sizes = np.array([len(ids) for ids in tokens], np.intp)
         vectors[sizes == 0] = 0
         for place in range(1, int(sizes.max(initial=0))):

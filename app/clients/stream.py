@@ -169,8 +169,8 @@ def replay(tenant_id: UUID, entry: Entry) -> bool:
     return _append(client(), Room(), tenant_id, again)
 
 
-def append(tenant_id: UUID, base: bytes, form: Form, request_id: str, body: bytes) -> bool:
-    """Append what may be lost, from a thread, without a long wait. Returns whether to nudge.
+def append(tenant_id: UUID, base: bytes, form: Form, request_id: str, body: bytes) -> None:
+    """Append what may be lost, from a thread, without a long wait and without a nudge: the next drain takes it.
 
     Raises:
         BacklogFull: This tenant has too much waiting.
@@ -180,16 +180,22 @@ def append(tenant_id: UUID, base: bytes, form: Form, request_id: str, body: byte
     if room.is_shut():
         raise Unavailable("the queue couldn't take this a moment ago", retry_after_seconds=APPEND_PAUSE_SECONDS)
     try:
-        return _append(_hasty(), room, tenant_id, pack(base, 0, form, request_id, "", body))
+        _append(_hasty(), room, tenant_id, pack(base, 0, form, request_id, "", body), nudge_milliseconds=0)
     except Unavailable:
         room.shut(APPEND_PAUSE_SECONDS)
         raise
 
 
-def _append(through: redis.Redis, room: Room, tenant_id: UUID, entry: Sequence[bytes | int]) -> bool:
+def _append(
+    through: redis.Redis,
+    room: Room,
+    tenant_id: UUID,
+    entry: Sequence[bytes | int],
+    nudge_milliseconds: int = NUDGE_MILLISECONDS,
+) -> bool:
     _, memories, _, _, _, body = entry
     size = len(cast("bytes", body))
-    arguments: list[Any] = [str(tenant_id), memories, size, *_limits(), "", 0, NUDGE_MILLISECONDS, *entry]
+    arguments: list[Any] = [str(tenant_id), memories, size, *_limits(), "", 0, nudge_milliseconds, *entry]
     try:
         if room.is_to_look(size):
             with suppress(redis.ResponseError):  # not allowed to us here: then Redis itself refuses

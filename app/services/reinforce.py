@@ -105,19 +105,17 @@ def apply(tenant_id: UUID, touched: Sequence[Touched]) -> None:
         metrics.count(name, count)
 
 
-def send(tenant_id: UUID, uses: Sequence[Use], session: str | None, request_id: str) -> bool:
+def send(tenant_id: UUID, uses: Sequence[Use], session: str | None, request_id: str) -> None:
     """Put a search's uses into the queue; what it can't take is counted, and dropped.
 
-    Returns:
-        Whether to nudge the drain.
+    Nobody is nudged: the drain of every second applies them, since a drain for each search costs as much as a search.
     """
     base = new_base(time.time_ns() // 1_000_000, os.urandom(RANDOM_BYTES))
     try:
-        return stream.append(tenant_id, base, "touches", request_id, encode(found(uses, tenant_id, session)))
+        stream.append(tenant_id, base, "touches", request_id, encode(found(uses, tenant_id, session)))
     except (BacklogFull, Unavailable) as error:
         metrics.DROPPED_TOUCHES.inc()
         log.info("touches_dropped", tenant=str(tenant_id), error=type(error).__name__)
-        return False
 
 
 def touch(tenant_id: UUID, memory_id: UUID, touches: Touches) -> Touch:

@@ -14,6 +14,7 @@ from tests.api.caller import Api, fields
 from tests.service import Service, until
 
 QUEUE = "ebbing:{s0}:celery:ingest"
+NUDGE = "ebbing:{s0}:nudge:ingest.drain"
 
 
 def counts(api: Api, *ids: str) -> list[int]:
@@ -173,11 +174,15 @@ def test_a_full_queue_fails_no_search(service: Service) -> None:
         assert counts(api, *ids) == [0]
 
 
-def test_a_search_wakes_the_drain(service: Service) -> None:
+def test_a_search_wakes_no_drain_and_leaves_the_nudge_to_others(service: Service) -> None:
     with Api(service) as api:
-        api.remember("mint tea")
+        ids = api.remember("mint tea")
         until(lambda: service.redis.llen(QUEUE))
-        service.redis.delete(QUEUE, "ebbing:{s0}:nudge:ingest.drain")
-        search(api)
+        service.redis.delete(QUEUE, NUDGE)
+        assert search(api) == ids
+        assert service.redis.llen(QUEUE) == 0
+        assert not service.redis.exists(NUDGE)
+        service.work()  # as beat's drain of every second does
+        assert counts(api, *ids) == [1]
+        api.post("/v1/memories", json={"text": "wakes it"})
         until(lambda: service.redis.llen(QUEUE))
-    assert b"ingest.drain" in service.redis.lrange(QUEUE, 0, -1)[0]

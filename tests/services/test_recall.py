@@ -115,7 +115,9 @@ def test_a_question_about_somebody_known_has_a_bar_of_its_own(mind: Mind) -> Non
     higher = Recall(relevance_above=1.0, relevance_above_for_questions=found.relevance + 1e-6)
     assert mind.keys(question, policy=Policy(recall=higher)) == []
     lower = Policy(recall=Recall(relevance_above=0.0, relevance_above_for_questions=1.0))
-    assert len(mind.keys(question, policy=lower)) == 4  # all that the search finds: a question never needs more than anything else
+    assert (
+        len(mind.keys(question, policy=lower)) == 4
+    )  # all that the search finds: a question never needs more than anything else
 
 
 def test_the_request_sets_the_bar_and_0_always_gives_the_best(mind: Mind) -> None:

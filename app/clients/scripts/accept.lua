@@ -30,5 +30,6 @@ if value ~= '' then redis.call('SET', KEYS[2], value, 'EX', ARGV[9]) end
 if not redis.call('ZSCORE', KEYS[5], tenant) and redis.call('SADD', KEYS[4], tenant) == 1 then
   redis.call('RPUSH', KEYS[3], tenant)
 end
-local nudge = redis.call('SET', KEYS[7], '1', 'NX', 'PX', ARGV[10])
+-- Without milliseconds nobody is nudged, and the flag stays free for whoever nudges.
+local nudge = tonumber(ARGV[10]) > 0 and redis.call('SET', KEYS[7], '1', 'NX', 'PX', ARGV[10])
 return {1, id, nudge and 1 or 0}
