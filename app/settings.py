@@ -115,7 +115,7 @@ class Settings(BaseSettings):
 
     # Search
     search_exact_rows: int = Field(
-        20_000,
+        2_000,
         ge=0,
         description="Memories of a tenant up to which a search compares them all; with more, indexes of its own find "
         "what is worth comparing.",

@@ -15,6 +15,7 @@ from msgspec import structs
 from numpy.typing import NDArray
 
 from app.domain import review
+from app.domain.highlight import WINDOW_CHARACTERS, excerpt, highlight
 from app.domain.inflection import inflected
 from app.domain.policy import Policy
 from app.domain.retrieval import modes, rank, terms
@@ -74,11 +75,19 @@ def find(tenant_id: UUID, request: SearchRequest, policy: Policy | None = None) 
     results, reranked = ranked(tenant_id, gathered, request)
     if request.explain:
         results = explained(tenant_id, results, gathered)
+    results = [_highlighted(result, gathered.query.spellings) for result in results]
     priming.activate(tenant_id, results, request, policy)
     reinforces = policy.reinforcement.by_search if request.reinforce is None else request.reinforce
     reinforces = reinforces and request.as_of is None
     used = _wanted(results, policy.reinforcement.by_search_share) if reinforces else []
     return Found(results, rank.uses(used, gathered.found), reranked)
+
+
+def _highlighted(result: SearchResult, rarity: Mapping[str, float]) -> SearchResult:
+    """Return the result with the part of its text that matches best, where the text is a long one."""
+    if len(result.text) <= WINDOW_CHARACTERS:
+        return result
+    return structs.replace(result, highlight=excerpt(result.text, highlight(result.text, rarity)))
 
 
 def _wanted(results: list[SearchResult], share: float) -> list[SearchResult]:

@@ -9,14 +9,15 @@ import numpy as np
 from app.clients.static_embedder import word_vectors
 from app.domain.dynamics.ops import Floats
 from app.domain.retrieval.candidates import Candidate
+from app.domain.retrieval.passages import Passages
 from app.domain.wording import first_content_words
 
 
 def match_words(rarity: Mapping[str, float], found: Sequence[Candidate]) -> Floats:
     """Return, for each candidate, the sum over the query's words of rarity · cosine of the closest of its words.
 
-    The bundled word vectors serve whatever embedder the tenant has. Only a memory's first words count, so that a long
-    text doesn't match by its length.
+    The bundled word vectors serve whatever embedder the tenant has. Of a long text, either its first words count or
+    those of the passage that holds most of the query's words, so that it doesn't match by its length.
 
     Args:
         rarity: Rarity (idf) of each content word of the query.
@@ -27,5 +28,13 @@ def match_words(rarity: Mapping[str, float], found: Sequence[Candidate]) -> Floa
     """
     if not rarity or not found:
         return np.zeros(len(found))
-    closest = word_vectors().closest(list(rarity), [first_content_words(candidate.text) for candidate in found])
-    return closest @ np.array(list(rarity.values()), np.float64)
+    passages = Passages(rarity)
+    behind = {place: words for place, candidate in enumerate(found) if (words := passages.find(candidate.text))}
+    texts = [first_content_words(candidate.text) for candidate in found]
+    closest = word_vectors().closest(list(rarity), [*texts, *behind.values()])
+    matched = np.asarray(closest @ np.array(list(rarity.values()), np.float64), np.float64)
+    heads = matched[: len(found)]
+    if behind:
+        places = list(behind)
+        heads[places] = np.maximum(heads[places], matched[len(found) :])
+    return heads

@@ -82,4 +82,3 @@ def test_after_a_failure_nothing_is_tried_for_a_while(
     moment[0] += stream.APPEND_PAUSE_SECONDS
     append(tenant_id)
     assert service.backlog()["entries"] == 1
-    assert service.backlog()["entries"] == 1

@@ -230,3 +230,36 @@ def test_equal_memories_come_latest_id_first(shelf: Shelf) -> None:
     shelf.index()
     later, earlier = sorted("ab", key=lambda key: shelf.ids[key], reverse=True)
     assert shelf.found("twin") == [later, earlier]
+
+
+FILLER = "The minutes of the meeting list who was present and which papers were read. " * 60
+FACTS = {
+    "boat": "Our sailing boat is moored in Hobart",
+    "violin": "Grandfather's violin was repaired in Cremona",
+    "dentist": "The dentist moved to the red house by the mill",
+}
+
+
+@pytest.mark.parametrize("last", [False, True])
+def test_a_fact_of_a_long_memory_is_found_in_its_first_and_in_its_last_paragraph(shelf: Shelf, last: bool) -> None:
+    for key, fact in FACTS.items():
+        shelf.put(key, f"{FILLER}\n\n{fact}." if last else f"{fact}.\n\n{FILLER}")
+    for n in range(12):
+        shelf.put(f"other{n}", f"{FILLER} Paper {n} was put off.")
+    shelf.index()
+    shelf.embed()
+    asked = {
+        "boat": "Where does our boat lie?",
+        "violin": "Who repaired the violin?",
+        "dentist": "Where is the dentist?",
+    }
+    for key, query in asked.items():
+        best = shelf.search(query)[0]
+        assert best.external_id == key
+        assert best.highlight is not None
+        assert FACTS[key] in best.highlight
+        assert len(best.highlight) < 310
+
+
+def test_a_short_memory_has_no_highlight(diary: Shelf) -> None:
+    assert [result.highlight for result in diary.search("Paris flight")] == [None] * len(diary.search("Paris flight"))

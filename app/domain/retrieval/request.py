@@ -185,7 +185,8 @@ class SearchResult(msgspec.Struct, frozen=True):
     `score` is at least 0 and compares results of one search. `strength` is live, 0 to 1. `explain` is None unless
     asked. `for_review` marks what `review_blend` gives places to. `supersedes` are older memories that it has taken the
     place of, and `superseded_by` newer ones that have taken its own, each directly. `role` is the speaker's, null where
-    it is unknown.
+    it is unknown. `highlight` is the part of a long text that holds most of the query's words, about 300 characters of
+    whole sentences; null where the text isn't longer.
     """
 
     id: UUID
@@ -206,3 +207,4 @@ class SearchResult(msgspec.Struct, frozen=True):
     supersedes: list[UUID] = []
     superseded_by: list[UUID] = []
     role: Role | None = None
+    highlight: str | None = None
