@@ -35,6 +35,10 @@ WAITING_DAYS: Final = 30
 class Supersession:
     """What is done about memories that contradict earlier ones."""
 
+    corrections: bool = True
+    """Link what a user says anew to what they said otherwise before (English alone), and rank it above where a question
+    asks for the present. Nothing is hidden, and nothing else changes. Where this is off, no such link is looked for and
+    none counts."""
     asked_a_night: Annotated[int, Field(ge=0, le=10_000)] = 200
     """Most new memories that a night asks a model about, beside the three nearest of the same subject; 0 for none.
     Without a model nothing is proposed."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from app.domain.policy import Policy
 from app.domain.retrieval.candidates import Candidate, Vitals
+from app.domain.retrieval.present import Pair
 from app.domain.retrieval.ranking import Ranking
 from app.domain.retrieval.terms import Term, WeighedQuery
 from app.store.search import Probe
@@ -25,6 +26,7 @@ class Gathered:
         probe: What memories were compared with.
         found: Candidates.
         vitals: What time has made of them, in their order.
+        corrections: Of candidates, which corrects which.
     """
 
     policy: Policy
@@ -35,3 +37,4 @@ class Gathered:
     probe: Probe
     found: Sequence[Candidate]
     vitals: Vitals
+    corrections: Sequence[Pair] = ()

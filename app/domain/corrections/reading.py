@@ -22,7 +22,7 @@ GROUP_GAP: Final = 12
 _WORD: Final = re.compile(r"[^\W_]+(?:['’](?!s\b)[^\W_]+)*")
 _NAME: Final = re.compile(r"(?<=[\w,;:’')] )[A-Z][^\W\d_A-Z]+\b|^[A-Z][^\W\d_A-Z]+(?=['’]s\b)")
 _LABEL: Final = re.compile(r"\b([a-z]{3,}) #?(\d{1,4})\b(?![:.%]\d|%)", re.IGNORECASE)
-_THEIRS: Final = re.compile(r"\b(?:(his|her|their)|[A-Z][a-z]+['’]s) ((?:[^\W_]+ ){0,2}[^\W_]+)")
+_THEIRS: Final = re.compile(r"\b(?:(?i:(his|her|their))|[A-Z][a-z]+['’]s) ((?:[^\W_]+ ){0,2}[^\W_]+)")
 _OURS: Final = re.compile(r"\b(?:my|our) ((?:[\w’']+ ){0,5}[^\W_]+)", re.IGNORECASE)
 
 

@@ -55,6 +55,7 @@ memories = Table(
     moment("updated_at"),
     moment("deleted_at"),
     Column("made_by", Text, nullable=False, server_default=text("'caller'")),
+    Column("says_change", Boolean, nullable=False, server_default=text("false")),
     Index(
         "memories_external",
         "tenant_id",
@@ -66,6 +67,12 @@ memories = Table(
     Index("memories_subject", "tenant_id", "subject", "memory_id", postgresql_where=text("subject IS NOT NULL")),
     Index("memories_edited", "tenant_id", "updated_at", "memory_id", postgresql_where=text("updated_at IS NOT NULL")),
     Index("memories_deleted", "tenant_id", "memory_id", postgresql_where=text("deleted_at IS NOT NULL")),
+    Index(
+        "memories_changes",
+        "tenant_id",
+        text("coalesce(occurred_at, created_at)"),
+        postgresql_where=text("says_change"),
+    ),
 )
 
 memory_state = Table(
@@ -132,6 +139,7 @@ links = Table(
     Column("source", Text, nullable=False, server_default=text("'caller'")),
     moment("created_at", needed=True, default="now()"),
     Index("links_back", "tenant_id", "other_id"),
+    Index("links_corrections", "tenant_id", "other_id", postgresql_where=text("kind = 'corrects'")),
 )
 
 reviews = Table(
