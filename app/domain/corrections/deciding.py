@@ -18,7 +18,7 @@ Reason = Literal["value", "ended", "renamed"]
 
 RARE_DOCUMENTS_MIN: Final = 500
 """A tenant of few memories is read as one of so many, or no word of it would be rare."""
-SCORE_MIN: Final = 1.25
+SCORE_MIN: Final = 1.2
 BESIDE: Final = 0.5
 """Worth of a shared word that stands beside the slot, as a share of one in it."""
 BESIDE_MAX: Final = 0.6
@@ -116,7 +116,7 @@ def _by_value(
     score = core + min(BESIDE_MAX, BESIDE * _sum(context - shared, rarities))
     if _meet(ended, old.values):
         score += SAME_VALUE
-    is_all = change.words - {stem(name) for name in clause.names} <= shared and core >= ALONE_MIN
+    is_all = change.core - {stem(name) for name in clause.names} <= shared and core >= ALONE_MIN
     if change.replaced and not _meet(change.replaced, old.values):
         return _NOTHING
     return ("value", score, shared) if is_all or score >= SCORE_MIN else _NOTHING
@@ -186,6 +186,8 @@ def _are_of_others(clause: Clause, old: Clause, names: frozenset[str], old_names
     """Return true where the two speak of different people, or of different numbers of a series."""
     if any(old.labels.get(noun, number) != number for noun, number in clause.labels.items()):
         return True
+    if clause.names & old.names:
+        return False
     if (clause.theirs & old.ours) - old.theirs or (clause.ours & old.theirs) - old.ours:
         return True
     if clause.ours & old.ours & clause.stems & old.stems:

@@ -54,6 +54,11 @@ ENDED_AFTER: Final = re.compile(
     rf"(?:{_any(_LISTS['ended_after'])}){_END}",
     re.IGNORECASE,
 )
+ANY_MORE: Final = re.compile(
+    rf"\b(?:isn['’]?t|aren['’]?t|don['’]?t|doesn['’]?t|not|never)(?P<over>(?: {_PIECE}){{1,5}}?)"
+    r" any ?(?:more|longer)\b",
+    re.IGNORECASE,
+)
 CONTRAST: Final = re.compile(
     rf"(?P<before>[\w’']+),? not (?:(?:an?|the|my|our|in|on|at|by|with|to|for) )?(?P<over>{_PIECE}){_END}",
     re.IGNORECASE,

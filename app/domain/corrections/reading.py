@@ -22,7 +22,9 @@ GROUP_GAP: Final = 12
 _WORD: Final = re.compile(r"[^\W_]+(?:['’](?!s\b)[^\W_]+)*")
 _NAME: Final = re.compile(r"(?<=[\w,;:’')] )[A-Z][^\W\d_A-Z]+\b|^[A-Z][^\W\d_A-Z]+(?=['’]s\b)")
 _LABEL: Final = re.compile(r"\b([a-z]{3,}) #?(\d{1,4})\b(?![:.%]\d|%)", re.IGNORECASE)
-_THEIRS: Final = re.compile(r"\b(?:(?i:(his|her|their))|[A-Z][a-z]+['’]s) ((?:[^\W_]+ ){0,2}[^\W_]+)")
+_THEIRS: Final = re.compile(
+    r"\b(?:(?i:his|her|their|(?:my|our) (?:[^\W_]+ )?[^\W_]+['’]s)|[A-Z][a-z]+['’]s) ((?:[^\W_]+ ){0,2}[^\W_]+)"
+)
 _OURS: Final = re.compile(r"\b(?:my|our) ((?:[\w’']+ ){0,5}[^\W_]+)", re.IGNORECASE)
 
 
@@ -41,11 +43,13 @@ class Change:
 
     Attributes:
         words: Stems that say what it is the value of.
+        core: Of them, the object of the change where there is one: "the doctor has increased my sertraline to …".
         values: What it is now: values that stand together.
         replaced: What it was, where the clause says "from … to …".
     """
 
     words: frozenset[str]
+    core: frozenset[str]
     values: tuple[Value, ...]
     replaced: tuple[Value, ...] = ()
 
@@ -142,7 +146,7 @@ def _plain(text: str) -> Clause:
         or english.ASKS.search(text) is not None
         or english.SUPPOSED.search(text) is not None
     )
-    theirs = {stem(word) for match in _THEIRS.finditer(text) for word in match[2].split()}
+    theirs = {stem(word) for match in _THEIRS.finditer(text) for word in match[1].split()}
     ours = {stem(word) for match in _OURS.finditer(text) for word in match[1].split()}
     labels = {stem(match[1]): match[2] for match in _LABEL.finditer(text) if match[1].lower() not in english.NO_LABELS}
     names = {name for match in _NAME.finditer(text) if _is_name(name := match[0].lower())}
@@ -153,7 +157,7 @@ def _plain(text: str) -> Clause:
         names=frozenset(names),
         labels=labels,
         theirs=frozenset(theirs),
-        ours=frozenset(ours),
+        ours=frozenset(ours - theirs),
         is_open=is_open,
     )
 
@@ -205,7 +209,7 @@ def _changes(clauses: list[Clause], place: int) -> Iterator[Change]:
             following = clauses[place + 1]
             if following.values and following.place(following.values[0].start) <= 1:
                 words = _near(clause, match.start(), match.start(), len(text))
-                yield Change(words, _group(following, following.values[0]))
+                yield Change(words, words, _group(following, following.values[0]))
     for match in (*english.SHIFTED.finditer(text), *english.NEW_ATTRIBUTE.finditer(text)):
         new = next((value for value in clause.values if value.start >= match.end()), None)
         if new is not None and clause.place(new.start) - clause.place(match.end()) <= SLOT_WORDS // 2:
@@ -215,15 +219,18 @@ def _changes(clauses: list[Clause], place: int) -> Iterator[Change]:
         if english.NOW_BEFORE.search(before) or english.NOW_AFTER.match(after_it):
             change = _change(clause, value.start, value.start, value)
             if not change.words and place:
-                change = Change(clauses[place - 1].stems, change.values)
+                words = clauses[place - 1].stems
+                change = Change(words, words, change.values)
             yield change
 
 
 def _change(clause: Clause, start: int, end: int, new: Value) -> Change:
     group = _group(clause, new)
-    between = clause.text[end : new.start].lower()
-    replaced = tuple(value for value in clause.values if end <= value.start < new.start) if "from" in between else ()
-    return Change(_near(clause, start, start, new.start), group, replaced)
+    has_from = re.search(r"\bfrom\b", clause.text[end : new.start], re.IGNORECASE) is not None
+    replaced = tuple(value for value in clause.values if end <= value.start < new.start) if has_from else ()
+    words = _near(clause, start, start, new.start)
+    between = frozenset(word.stem for word in clause.words if end <= word.start < new.start)
+    return Change(words, between & words or words, group, replaced)
 
 
 def _near(clause: Clause, centre: int, start: int, end: int) -> frozenset[str]:
@@ -255,7 +262,8 @@ def _ended(clause: Clause) -> tuple[frozenset[str], tuple[Value, ...], frozenset
             text[start:end] + " ",
         )
         spans.append((start, start + stop.start() if stop else end))
-    spans += [match.span("over") for match in english.ENDED_AFTER.finditer(text)]
+    for pattern in (english.ENDED_AFTER, english.ANY_MORE):
+        spans += [match.span("over") for match in pattern.finditer(text)]
     spans += [
         match.span("over")
         for match in english.CONTRAST.finditer(text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Sequence
 from datetime import datetime
@@ -20,14 +21,24 @@ _NOW: Final = re.compile(
     r"|at present|by now|any ?more|any longer|eventually)\b",
     re.IGNORECASE,
 )
+_PERIOD: Final = (
+    r"(?:year|month|week|spring|summer|autumn|winter|january|february|march|april|may|june|july|august|september"
+    r"|october|november|december|\d{4})"
+)
 _PAST: Final = re.compile(
-    r"\b(?:used to|originally|original|initially|initial|at first|first (?:\w+ )?(?:plan|idea|date|choice|thought|want)"
-    r"\w*|previously|previous|formerly|former|once (?:had|was|were|used)|earlier|back then|at the time|in the past"
-    r"|before (?:that|it|i|we|he|she|they|the (?:change|move|switch)|now|then)|(?:was|were|did|had) .{0,60}\bbefore\s*\??$"
-    r"|old (?:\w+ )?(?:one|address|number|date|job|plan|flat|house|phone|price|time|version)|history of"
-    r"|how (?:has|have|did) .{1,60}\bchanged?|(?:was|were|did|had) .{0,80}\b(?:last|back in|in) (?:year|month|week|spring"
-    r"|summer|autumn|winter|january|february|march|april|may|june|july|august|september|october|november|december"
-    r"|\d{4}))\b",
+    "|".join(
+        (
+            r"\bused to\b",
+            r"\b(?:originally|original|initially|initial|at first|previously|previous|formerly|former|earlier)\b",
+            r"\bfirst (?:\w+ )?(?:plan|idea|date|choice|thought|want)",
+            r"\b(?:back then|at the time|in the past|once (?:had|was|were)|history of)\b",
+            r"\bbefore (?:that|it|i|we|he|she|they|the (?:change|move|switch)|now|then)\b",
+            r"\b(?:was|were|did|had)\b.{0,60}\bbefore\s*\??\s*$",
+            r"\bold (?:\w+ )?(?:one|address|number|date|job|plan|flat|house|phone|price|time|version)\b",
+            r"\bhow (?:has|have|did)\b.{1,60}\bchanged?\b",
+            rf"\b(?:was|were|did|had)\b.{{0,80}}\b(?:last|back in|in) {_PERIOD}\b",
+        )
+    ),
     re.IGNORECASE,
 )
 
@@ -87,9 +98,7 @@ def _complete(pairs: Sequence[Pair], by_id: dict[UUID, SearchResult]) -> list[Pa
     siblings = [
         Pair(later, earlier)
         for ids in newer.values()
-        for later, earlier in zip(
-            (ordered := sorted(ids, key=lambda id_: _moment(by_id[id_])))[1:], ordered, strict=False
-        )
+        for earlier, later in itertools.pairwise(sorted(ids, key=lambda memory_id: _moment(by_id[memory_id])))
     ]
     return list(dict.fromkeys([*pairs, *siblings]))
 
