@@ -12,10 +12,12 @@ import time
 from typing import Final, TypeAlias
 from uuid import UUID
 
+import msgspec
 from starlette.concurrency import run_in_threadpool
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from app import failpoints, metrics, tracing
+from app.api import shapes
 from app.api.auth import cache
 from app.api.body import header, read
 from app.api.idempotency import Outcome, key_of
@@ -27,7 +29,7 @@ from app.domain.memory import decode
 from app.errors import BacklogFull, EbbingError, FieldError, Invalid, Unavailable
 from app.queues import Nudger
 from app.services import memories as memory_service
-from app.services import spaces
+from app.services import spaces, supersede
 from app.settings import settings
 
 SIZES_MAX: Final = 10_000
@@ -83,7 +85,7 @@ class Ingest:
         wait_seconds = _wait_seconds(scope)
         key = key_of(scope)
         body = await read(scope, receive)
-        count = await self._count(caller.tenant_id, body, form)
+        count, supersedes = await self._count(caller.tenant_id, body, form)
         base = new_base(time.time_ns() // 1_000_000, os.urandom(RANDOM_BYTES))
         outcome = Outcome.of(body, form, base, count, request_id) if key is not None else None
         failpoints.reach("api.before_accept")
@@ -108,15 +110,16 @@ class Ingest:
         if accepted.nudge:
             self._nudger.nudge()
         ids = memory_uuids(base, count)
-        status, headers = 202, [(b"content-type", b"application/json")]
+        status, headers, more = 202, [(b"content-type", b"application/json")], b""
         if wait_seconds is not None:
             headers.append((b"preference-applied", b"wait=%d" % wait_seconds))
             status = 200 if await _until_searchable(caller.tenant_id, base, ids, wait_seconds) else 202
+            more = await _superseding(caller.tenant_id, ids) if supersedes and status == 200 else b""
         listed = '","'.join(ids)
-        return status, f'{{"ids":["{listed}"],"request_id":"{request_id}"}}'.encode(), headers
+        return status, f'{{"ids":["{listed}"],"request_id":"{request_id}"'.encode() + more + b"}", headers
 
-    async def _count(self, tenant_id: UUID, body: bytes, form: Format) -> int:
-        """How many memories the body holds, all of them checked."""
+    async def _count(self, tenant_id: UUID, body: bytes, form: Format) -> tuple[int, bool]:
+        """How many memories the body holds, all of them checked, and whether one is said to supersede another."""
         memories = decode(body, form, None)
         most = settings().request_memories_max
         if not memories:
@@ -126,7 +129,7 @@ class Ingest:
         sizes = {len(memory.embedding) for memory in memories if memory.embedding is not None}
         if sizes and sizes != {size := await self._vector_size(tenant_id)}:
             decode(body, form, size)  # names the first that is wrong
-        return len(memories)
+        return len(memories), any(memory.supersedes for memory in memories)
 
     async def _vector_size(self, tenant_id: UUID) -> int | None:
         """Size of the tenant's vectors, trusted for a few seconds like a key; None accepts any."""
@@ -172,6 +175,14 @@ def trace(scope: Scope) -> str:
     """The caller's trace context (W3C), so that the work behind can be found from the request."""
     given = header(scope, b"traceparent") or ""
     return given if _TRACEPARENT.fullmatch(given) else ""
+
+
+async def _superseding(tenant_id: UUID, ids: list[str]) -> bytes:
+    """What has become of each `supersedes` of stored memories, as a part of the answer."""
+    wanted = [UUID(memory_id) for memory_id in ids]
+    outcomes = await run_in_threadpool(supersede.outcomes, tenant_id, wanted)
+    shown = [{"id": one.memory_id, **shapes.superseding(one)} for one in outcomes]
+    return b',"supersedes":' + msgspec.json.encode(shown)
 
 
 async def _until_searchable(tenant_id: UUID, base: bytes, ids: list[str], seconds: float) -> bool:

@@ -92,6 +92,23 @@ _ACCEPTED = {
     "properties": {
         "ids": {"type": "array", "items": {"type": "string", "format": "uuid"}, "minItems": 1},
         "request_id": _TEXT,
+        "supersedes": {
+            "type": "array",
+            "description": "What has become of each `supersedes` of these memories: whether it holds, waits for a memory "
+            "of that name, or was refused. Only where one was given and the answer waited until they were stored.",
+            "items": {
+                "type": "object",
+                "required": ["id", "superseded_id", "named", "status", "reason", "why"],
+                "properties": {
+                    "id": {"type": "string", "format": "uuid"},
+                    "superseded_id": {"type": ["string", "null"], "format": "uuid"},
+                    "named": {"type": ["string", "null"]},
+                    "status": {"enum": ["active", "waiting", "proposed", "rejected"]},
+                    "reason": {"type": ["string", "null"]},
+                    "why": _TEXT,
+                },
+            },
+        },
     },
 }
 

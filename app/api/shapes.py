@@ -17,6 +17,7 @@ from app.errors import FieldError, Invalid, NotFound
 from app.services.live import Live
 from app.services.memories import Pending
 from app.services.previews import Move
+from app.services.supersede import Outcome
 from app.store.memories import Stored
 from app.store.reviews import Reviewed
 
@@ -209,6 +210,17 @@ def _live(live: Live | None) -> dict[str, Any]:
         "valid_to": live.around.valid_to,
         "supersedes": live.around.supersedes,
         "superseded_by": live.around.superseded_by,
+    }
+
+
+def superseding(outcome: Outcome) -> dict[str, Any]:
+    """What has become of a memory or a name that was said to be superseded."""
+    return {
+        "superseded_id": outcome.superseded_id,
+        "named": outcome.named,
+        "status": outcome.status,
+        "reason": outcome.reason,
+        "why": outcome.why,
     }
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Annotated, Final, Literal, NamedTuple
 from uuid import UUID
 
@@ -72,6 +72,24 @@ class Pair(NamedTuple):
 
     memory_id: UUID
     superseded_id: UUID
+
+
+_REFUSED: Final[dict[Reason, str]] = {
+    "cycle": "refused: that memory supersedes this one already, itself or through others",
+    "subject": "refused: the two memories are about different subjects",
+    "undone": "taken back by a person",
+    "declined": "proposed, and declined by a person",
+}
+
+
+def explain(status: Status, reason: Reason | None, made_at: datetime) -> str:
+    """Return in words what has become of a supersession that somebody has named."""
+    if status == "waiting":
+        until = made_at + timedelta(days=WAITING_DAYS)
+        return f"no memory of this name is stored: it is waited for until {until.date()}, and forgotten then"
+    if status == "rejected":
+        return _REFUSED[reason] if reason else "refused"
+    return "it holds" if status == "active" else "proposed by a model: a person decides"
 
 
 @dataclass(frozen=True, slots=True)

@@ -260,3 +260,19 @@ SELECT memory_id, other_id FROM links
 WHERE tenant_id = %(tenant)s AND kind = '{KIND}' AND other_id = ANY (%(ids)s) AND memory_id = ANY (%(ids)s)
 ORDER BY memory_id, other_id
 """  # noqa: S608 - constants alone
+
+
+def around(tx: Connection, tenant_id: UUID, memory_id: UUID) -> tuple[list[UUID], list[UUID]]:
+    """Return what a memory corrects, and what corrects it; of what is deleted neither."""
+    rows = driver(tx).execute(_AROUND, {"tenant": tenant_id, "memory_id": memory_id}).fetchall()
+    corrects = [older for later, older in rows if later == memory_id]
+    return corrects, [later for later, older in rows if older == memory_id]
+
+
+_AROUND: Final = f"""
+SELECT link.memory_id, link.other_id FROM links AS link
+WHERE tenant_id = %(tenant)s AND kind = '{KIND}' AND (memory_id = %(memory_id)s OR other_id = %(memory_id)s)
+  AND (SELECT count(*) FROM memories WHERE memories.tenant_id = %(tenant)s
+    AND memories.memory_id IN (link.memory_id, link.other_id) AND deleted_at IS NULL) = 2
+ORDER BY link.memory_id, link.other_id
+"""  # noqa: S608 - constants alone
