@@ -94,8 +94,9 @@ _ACCEPTED = {
         "request_id": _TEXT,
         "supersedes": {
             "type": "array",
-            "description": "What has become of each `supersedes` of these memories: whether it holds, waits for a memory "
-            "of that name, or was refused. Only where one was given and the answer waited until they were stored.",
+            "description": "What has become of each `supersedes` of these memories: whether it holds, waits for a "
+            "memory of that name, or was refused. Only where one was given and the answer waited until they were "
+            "stored.",
             "items": {
                 "type": "object",
                 "required": ["id", "superseded_id", "named", "status", "reason", "why"],

@@ -43,11 +43,11 @@ def why(
     for hold in found["holds"]:
         because = f": {plain(hold['reason'])}" if "reason" in hold else ""
         typer.echo(f"{'hold':<{width}}{hold['id']}, placed {hold['placed_at'][:10]}{because}")
-    for named in found["supersedes"]:
+    for named in found.get("supersedes", []):
         other = plain(named["named"]) if named["named"] is not None else named["superseded_id"]
         typer.echo(f"{'supersedes':<{width}}{other}: {named['why']}")
     for name in ("corrects", "corrected_by"):
-        for other in found[name]:
+        for other in found.get(name, []):
             typer.echo(f"{name.replace('_', ' '):<{width}}{other}")
     coming = found["next_change"]
     typer.echo(f"{'next':<{width}}{_told(coming) if coming else 'nothing by itself'}")

@@ -10,8 +10,13 @@ import pytest
 from app.domain.links import NewLink
 from app.domain.memory import MemoryPatch
 from app.domain.policy import Policy
+from app.domain.retrieval.request import SearchRequest
 from app.services import links, memories
 from app.services.index import index
+from app.services.search import search
+from app.store import database, removal
+from app.store import links as link_rows
+from app.store import memories as memory_rows
 from app.store.links import Wanted
 from tests.service import Service, Tenant
 
@@ -159,3 +164,66 @@ def test_a_policy_without_them_has_none(service: Service, tenant: Tenant, policy
     assert corrections(tenant) != []
     index(tenant.tenant_id, ids, policy)
     assert corrections(tenant) == []
+
+
+def found(tenant: Tenant, query: str, **fields: Any) -> list[UUID]:
+    return [result.id for result in search(tenant.tenant_id, SearchRequest(query, **fields))]
+
+
+@pytest.mark.parametrize("mode", ["hybrid", "lexical", "dense"])
+def test_what_holds_now_stands_directly_above(service: Service, tenant: Tenant, mode: Any) -> None:
+    ids = stored(service, tenant, OLD, NEW, {"text": "Oslo was lovely in May."}, {"text": "The plants want water."})
+    query = "When is my flight to Oslo?"
+    without = Policy.model_validate({"supersession": {"corrections": False}})
+    plain = [result.id for result in search(tenant.tenant_id, SearchRequest(query, mode=mode), without)]
+    assert plain.index(ids[0]) < plain.index(ids[1])
+    ranked = found(tenant, query, mode=mode)
+    assert ranked.index(ids[1]) == ranked.index(ids[0]) - 1 == plain.index(ids[0])
+    assert set(ranked) == set(plain)
+
+
+@pytest.mark.parametrize("fields", [{"limit": 1}, {"limit": 1, "rerank": 0, "explain": True}])
+def test_the_newer_is_brought_in_where_only_the_older_would_be_shown(
+    service: Service, tenant: Tenant, fields: dict[str, Any]
+) -> None:
+    _, new = stored(service, tenant, OLD, NEW)
+    assert found(tenant, "When is my flight to Oslo?", **fields) == [new]
+
+
+@pytest.mark.parametrize("query", ["When was my flight to Oslo originally?", "my flight to Oslo as it was before then"])
+def test_a_question_about_the_past_keeps_the_older_where_it_was(service: Service, tenant: Tenant, query: str) -> None:
+    old, new = stored(service, tenant, OLD, NEW)
+    assert found(tenant, query) == [old, new]
+
+
+def test_explain_names_both_ends(service: Service, tenant: Tenant) -> None:
+    old, new = stored(service, tenant, OLD, NEW)
+    first, second = search(tenant.tenant_id, SearchRequest("my flight to Oslo", explain=True))
+    assert first.explain is not None
+    assert second.explain is not None
+    assert (first.id, first.explain["corrects"]) == (new, [old])
+    assert (second.id, second.explain["corrected_by"]) == (old, [new])
+    assert first.explain["placed"]["own_score"] < second.score == first.score
+
+
+def test_after_an_edit_the_order_is_that_of_the_scores(service: Service, tenant: Tenant) -> None:
+    old, new = stored(service, tenant, OLD, NEW)
+    memories.edit(tenant.tenant_id, new, MemoryPatch(text="The flight has a stop in Riga."))
+    assert found(tenant, "my flight to Oslo") == [old, new]
+
+
+def test_an_erased_end_leaves_no_row(service: Service, tenant: Tenant) -> None:
+    ids = stored(service, tenant, OLD, NEW)
+    with database.tenant(tenant.tenant_id) as tx:
+        memory_rows.lock(tx, tenant.tenant_id, ids[0])
+        removal.remove(tx, tenant.tenant_id, [ids[0]])
+    assert service.rows("SELECT count(*) FROM links WHERE memory_id = %s OR other_id = %s", ids[0], ids[0]) == [(0,)]
+    assert found(tenant, "my flight to Oslo") == [ids[1]]
+
+
+def test_use_of_the_newer_does_not_strengthen_the_older(service: Service, tenant: Tenant) -> None:
+    old, new = stored(service, tenant, OLD, NEW)
+    with database.tenant(tenant.tenant_id) as tx:
+        near = link_rows.neighbours(tx, tenant.tenant_id, [new])
+    assert list(near.pairs()) == [(new, old)]
+    assert near.weights.tolist() == [0.0]

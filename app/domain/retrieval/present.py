@@ -114,7 +114,7 @@ def _with_scores(order: Sequence[UUID], by_id: dict[UUID, SearchResult]) -> list
     for memory_id in reversed(order):
         result = by_id[memory_id]
         if result.score < best:
-            explained = None if result.explain is None else {**result.explain, "own_score": result.score}
+            explained = None if result.explain is None else {**result.explain, "placed": {"own_score": result.score}}
             result = structs.replace(result, score=best, explain=explained)
         best = result.score
         placed.append(result)
