@@ -113,7 +113,7 @@ def _pairs(
     tx: database.Transaction, tenant_id: UUID, later: Sequence[Later], beside: Sequence[UUID]
 ) -> list[tuple[UUID, UUID]]:
     """Return what these memories correct, as pairs of the later and the earlier."""
-    spellings = sorted({word for one in later for word in one.statement.spellings})
+    spellings = sorted({word for one in later for word in one.statement.spellings_beside})
     terms, total = words.terms(tx, tenant_id, "", spellings, "english")
     lexemes: dict[str, list[str]] = {}
     documents: dict[str, int] = {}

@@ -117,13 +117,21 @@ class Statement:
 
     @property
     def spellings(self) -> frozenset[str]:
-        """Content words as written, in small letters, of the clauses that say a change and of those beside them."""
-        near: set[str] = set()
+        """Content words as written, in small letters, of the clauses that say a change: an earlier one shares some."""
+        return self._spelled(beside=0)
+
+    @property
+    def spellings_beside(self) -> frozenset[str]:
+        """The same with those of the clauses before and after."""
+        return self._spelled(beside=1)
+
+    def _spelled(self, beside: int) -> frozenset[str]:
+        words: set[str] = set()
         for place, clause in enumerate(self.clauses):
             if clause.changes or clause.ended or clause.ended_values:
-                for beside in self.clauses[max(0, place - 1) : place + 2]:
-                    near |= {word.lower() for word in _WORD.findall(beside.text)} - english.FILLERS
-        return frozenset(word for word in near if not word.isdigit())
+                for near in self.clauses[max(0, place - beside) : place + beside + 1]:
+                    words |= {word.lower() for word in _WORD.findall(near.text)} - english.FILLERS
+        return frozenset(word for word in words if not word.isdigit())
 
 
 def may_correct(text: str) -> bool:
