@@ -18,7 +18,7 @@ Reason = Literal["value", "ended", "renamed"]
 
 RARE_DOCUMENTS_MIN: Final = 500
 """A tenant of few memories is read as one of so many, or no word of it would be rare."""
-SCORE_MIN: Final = 1.2
+SCORE_MIN: Final = 1.15
 BESIDE: Final = 0.5
 """Worth of a shared word that stands beside the slot, as a share of one in it."""
 BESIDE_MAX: Final = 0.6
