@@ -119,7 +119,7 @@ class Ingest:
         return status, f'{{"ids":["{listed}"],"request_id":"{request_id}"'.encode() + more + b"}", headers
 
     async def _count(self, tenant_id: UUID, body: bytes, form: Format) -> tuple[int, bool]:
-        """How many memories the body holds, all of them checked, and whether one is said to supersede another."""
+        """Check the memories of a body. Returns how many they are, and true where one supersedes another."""
         memories = decode(body, form, None)
         most = settings().request_memories_max
         if not memories:
@@ -178,7 +178,7 @@ def trace(scope: Scope) -> str:
 
 
 async def _superseding(tenant_id: UUID, ids: list[str]) -> bytes:
-    """What has become of each `supersedes` of stored memories, as a part of the answer."""
+    """Return the outcome of each `supersedes` of stored memories, as a part of the answer."""
     wanted = [UUID(memory_id) for memory_id in ids]
     outcomes = await run_in_threadpool(supersede.outcomes, tenant_id, wanted)
     shown = [{"id": one.memory_id, **shapes.superseding(one)} for one in outcomes]

@@ -108,8 +108,8 @@ def explain(caller: Reader, memory_id: str, as_of: AsOf = None) -> Response:
     """Where it is (`tier`) and shall be (`wanted`), the rule that decides, in words, with the numbers that were used.
 
     `next_change` is what comes by itself unless it is used; null where nothing does. `holds` are the legal holds on it;
-    their reasons are told to keys of the scope `privacy` alone. `supersedes` says of each memory or name that it was
-    said to supersede whether that holds, waits for a memory of that name, or was refused, and why; `corrects` and
+    their reasons are told to keys of the scope `privacy` alone. `supersedes` lists what the memory supersedes, with
+    the status of each: `active`, `waiting` for a memory of that name, or `rejected`, and why. `corrects` and
     `corrected_by` are the memories on both sides of a correction.
     """
     found = why.of(caller.tenant_id, id_of(memory_id), as_of)

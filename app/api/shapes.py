@@ -214,7 +214,7 @@ def _live(live: Live | None) -> dict[str, Any]:
 
 
 def superseding(outcome: Outcome) -> dict[str, Any]:
-    """What has become of a memory or a name that was said to be superseded."""
+    """Return the outcome of one `supersedes`, as answers show it."""
     return {
         "superseded_id": outcome.superseded_id,
         "named": outcome.named,

@@ -36,8 +36,8 @@ class Supersession:
     """What is done about memories that contradict earlier ones."""
 
     corrections: bool = True
-    """Link what a user says anew to what they said otherwise before (English alone), and rank it above where a question
-    asks for the present. Nothing is hidden, and nothing else changes. Where this is off, no such link is looked for and
+    """Link a user's statement to the earlier one that it corrects (English only), and rank it above that one where a
+    question asks for the present. Nothing is hidden, and nothing else changes. Where this is off, no such link is looked for and
     none counts."""
     asked_a_night: Annotated[int, Field(ge=0, le=10_000)] = 200
     """Most new memories that a night asks a model about, beside the three nearest of the same subject; 0 for none.
@@ -83,7 +83,7 @@ _REFUSED: Final[dict[Reason, str]] = {
 
 
 def explain(status: Status, reason: Reason | None, made_at: datetime) -> str:
-    """Return in words what has become of a supersession that somebody has named."""
+    """Return the outcome of a supersession in words."""
     if status == "waiting":
         until = made_at + timedelta(days=WAITING_DAYS)
         return f"no memory of this name is stored: it is waited for until {until.date()}, and forgotten then"

@@ -1,4 +1,4 @@
-"""Where corrections meet a search: what is right now takes the place of what was before it."""
+"""Apply corrections to the results of a search: the newer statement takes the place of the older one."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def pairs(
 def placed(results: list[SearchResult], gathered: Gathered, request: SearchRequest) -> list[SearchResult]:
     """Return the results with each directly above what it corrects, where the question asks for the present.
 
-    Whoever ranks what `search.gather` has found in a way of their own calls it with their results, all of them and in
-    their order, before the best are taken: what corrects a result may stand far below it.
+    A caller that ranks the findings of `search.gather` itself passes all of its results, in its order, before it takes
+    the best: a correction may rank far below what it corrects.
     """
     if not gathered.corrections:
         return results

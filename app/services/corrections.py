@@ -1,4 +1,4 @@
-"""Corrections: what a user says anew is linked to what they said otherwise before.
+"""Link a user's statements to the earlier ones that they correct.
 
 Read from the texts alone, in English, when a memory is indexed or edited. A link is all that comes of it: it moves what
 is right now above what was before, in `present`, and hides nothing.
@@ -27,7 +27,7 @@ EARLIER_MOST: Final = 40
 LEXEMES_MOST: Final = 12
 """The rarest of its words, any of which they must share."""
 COMMON_SHARE: Final = 0.2
-"""A word that more than this share of a larger tenant's memories have says nothing of what they are about."""
+"""A word of more than this share of a larger tenant's memories doesn't tell their topics apart."""
 SMALL_TENANT: Final = 50
 
 
@@ -40,11 +40,11 @@ class Later:
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
-    """What memories say, as far as corrections go.
+class Examined:
+    """Memories read for corrections.
 
     Attributes:
-        memory_ids: All that were looked at.
+        memory_ids: All that were examined at.
         later: Those of them that speak of a change.
         since: The earliest moment of what was said, by subject.
     """
@@ -54,29 +54,29 @@ class Looked:
     since: dict[str | None, datetime]
 
 
-def look(tx: database.Transaction, tenant_id: UUID, memory_ids: Sequence[UUID], policy: Policy) -> Looked:
+def examine(tx: database.Transaction, tenant_id: UUID, memory_ids: Sequence[UUID], policy: Policy) -> Examined:
     """Read memories, new or edited, and note which speak of a change. Call it before their words are locked."""
     if not policy.supersession.corrections or policy.language != "english" or not memory_ids:
-        return Looked(memory_ids, [], {})
+        return Examined(memory_ids, [], {})
     given = [said for said in rows.read(tx, tenant_id, memory_ids) if _is_users(said)]
     later = _later(given)
     rows.mark(tx, tenant_id, memory_ids, [one.said.memory_id for one in later])
-    return Looked(memory_ids, later, _since(given))
+    return Examined(memory_ids, later, _since(given))
 
 
-def link(tx: database.Transaction, tenant_id: UUID, looked: Looked) -> None:
+def link(tx: database.Transaction, tenant_id: UUID, examined: Examined) -> None:
     """Link memories to what they correct, and later ones that correct them; take back what isn't so any more.
 
     Call it when their words are indexed, in the same transaction, so that of two memories that are indexed at once the
     second sees the first. Only memories that speak of a change cost more than a look.
     """
-    if not looked.memory_ids:
+    if not examined.memory_ids:
         return
-    concerned = rows.concerned(tx, tenant_id, looked.memory_ids, looked.since)
+    concerned = rows.concerned(tx, tenant_id, examined.memory_ids, examined.since)
     again = [said for said in rows.read(tx, tenant_id, concerned) if _is_users(said)] if concerned else []
-    later = [*looked.later, *_later(again)] if looked.since else []
-    pairs = _pairs(tx, tenant_id, later, looked.memory_ids) if later else []
-    rows.put(tx, tenant_id, looked.memory_ids, concerned, pairs)
+    later = [*examined.later, *_later(again)] if examined.since else []
+    pairs = _pairs(tx, tenant_id, later, examined.memory_ids) if later else []
+    rows.put(tx, tenant_id, examined.memory_ids, concerned, pairs)
 
 
 def renew(tx: database.Transaction, tenant_id: UUID, memory_ids: Sequence[UUID], policy: Policy | None = None) -> None:
@@ -89,7 +89,7 @@ def renew(tx: database.Transaction, tenant_id: UUID, memory_ids: Sequence[UUID],
         policy: The tenant's where none is given.
     """
     if memory_ids:
-        link(tx, tenant_id, look(tx, tenant_id, memory_ids, policy or policies.current(tx, tenant_id)))
+        link(tx, tenant_id, examine(tx, tenant_id, memory_ids, policy or policies.current(tx, tenant_id)))
 
 
 def _is_users(said: Said) -> bool:

@@ -24,7 +24,7 @@ def index(tenant_id: UUID, ids: Sequence[UUID], policy: Policy | None = None) ->
     policy = policy or Policy()
     with database.tenant(tenant_id) as tx:
         personal.note(tx, tenant_id, ids, policy)
-        looked = corrections.look(tx, tenant_id, ids, policy)
+        examined = corrections.examine(tx, tenant_id, ids, policy)
         done = words.index(tx, tenant_id, ids, policy.language, policy.time_zone)
-        corrections.link(tx, tenant_id, looked)
+        corrections.link(tx, tenant_id, examined)
         return done

@@ -76,7 +76,7 @@ def _settle(tx: database.Transaction, tenant_id: UUID, waiting: Sequence[Waiting
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What has become of a name under `supersedes`, or of a pair.
+    """The outcome of one `supersedes`.
 
     Attributes:
         memory_id: The newer memory.
@@ -94,7 +94,7 @@ class Outcome:
 
 
 def outcomes(tenant_id: UUID, memory_ids: Sequence[UUID]) -> list[Outcome]:
-    """Return what has become of what memories supersede, those that were refused or wait included.
+    """Return the outcome of each `supersedes` of these memories, refused and waiting ones included.
 
     Args:
         tenant_id: The tenant.

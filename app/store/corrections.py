@@ -1,4 +1,4 @@
-"""Corrections: links from a memory to an earlier one that it corrects, and what they are found from."""
+"""SQL of corrections: links from a memory to the earlier one that it corrects, and the memories to compare."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Said:
     """A memory that a caller has given, as far as a correction needs it.
 
     Attributes:
-        moment: When it happened, else when it was accepted.
+        moment: When it happened, or was accepted where that is unknown.
         seq: Its place in the order of speaking.
     """
 
@@ -40,7 +40,7 @@ class Said:
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """What earlier memories are looked up by.
+    """A later memory and the words by which earlier ones are looked up.
 
     Attributes:
         said: The later memory.

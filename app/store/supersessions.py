@@ -57,7 +57,7 @@ class Around:
 
 
 class Said(NamedTuple):
-    """That a memory supersedes another, as somebody has said, and what has become of it."""
+    """A supersession as somebody has stated it, with its status."""
 
     memory_id: UUID
     superseded_id: UUID | None

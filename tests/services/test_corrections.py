@@ -166,7 +166,7 @@ def test_a_policy_without_them_has_none(service: Service, tenant: Tenant, policy
     assert corrections(tenant) == []
 
 
-def found(tenant: Tenant, query: str, **fields: Any) -> list[UUID]:
+def ranked_ids(tenant: Tenant, query: str, **fields: Any) -> list[UUID]:
     return [result.id for result in search(tenant.tenant_id, SearchRequest(query, **fields))]
 
 
@@ -177,7 +177,7 @@ def test_what_holds_now_stands_directly_above(service: Service, tenant: Tenant, 
     without = Policy.model_validate({"supersession": {"corrections": False}})
     plain = [result.id for result in search(tenant.tenant_id, SearchRequest(query, mode=mode), without)]
     assert plain.index(ids[0]) < plain.index(ids[1])
-    ranked = found(tenant, query, mode=mode)
+    ranked = ranked_ids(tenant, query, mode=mode)
     assert ranked.index(ids[1]) == ranked.index(ids[0]) - 1 == plain.index(ids[0])
     assert set(ranked) == set(plain)
 
@@ -187,13 +187,13 @@ def test_the_newer_is_brought_in_where_only_the_older_would_be_shown(
     service: Service, tenant: Tenant, fields: dict[str, Any]
 ) -> None:
     _, new = stored(service, tenant, OLD, NEW)
-    assert found(tenant, "When is my flight to Oslo?", **fields) == [new]
+    assert ranked_ids(tenant, "When is my flight to Oslo?", **fields) == [new]
 
 
 @pytest.mark.parametrize("query", ["When was my flight to Oslo originally?", "my flight to Oslo as it was before then"])
 def test_a_question_about_the_past_keeps_the_older_where_it_was(service: Service, tenant: Tenant, query: str) -> None:
     old, new = stored(service, tenant, OLD, NEW)
-    assert found(tenant, query) == [old, new]
+    assert ranked_ids(tenant, query) == [old, new]
 
 
 def test_explain_names_both_ends(service: Service, tenant: Tenant) -> None:
@@ -209,7 +209,7 @@ def test_explain_names_both_ends(service: Service, tenant: Tenant) -> None:
 def test_after_an_edit_the_order_is_that_of_the_scores(service: Service, tenant: Tenant) -> None:
     old, new = stored(service, tenant, OLD, NEW)
     memories.edit(tenant.tenant_id, new, MemoryPatch(text="The flight has a stop in Riga."))
-    assert found(tenant, "my flight to Oslo") == [old, new]
+    assert ranked_ids(tenant, "my flight to Oslo") == [old, new]
 
 
 def test_an_erased_end_leaves_no_row(service: Service, tenant: Tenant) -> None:
@@ -218,7 +218,7 @@ def test_an_erased_end_leaves_no_row(service: Service, tenant: Tenant) -> None:
         memory_rows.lock(tx, tenant.tenant_id, ids[0])
         removal.remove(tx, tenant.tenant_id, [ids[0]])
     assert service.rows("SELECT count(*) FROM links WHERE memory_id = %s OR other_id = %s", ids[0], ids[0]) == [(0,)]
-    assert found(tenant, "my flight to Oslo") == [ids[1]]
+    assert ranked_ids(tenant, "my flight to Oslo") == [ids[1]]
 
 
 def test_use_of_the_newer_does_not_strengthen_the_older(service: Service, tenant: Tenant) -> None:

@@ -20,7 +20,7 @@ RARE_DOCUMENTS_MIN: Final = 500
 """A tenant of few memories is read as one of so many, or no word of it would be rare."""
 SCORE_MIN: Final = 1.15
 BESIDE: Final = 0.5
-"""Worth of a shared word that stands beside the slot, as a share of one in it."""
+"""Weight of a shared word beside the slot, as a share of the weight of one in it."""
 BESIDE_MAX: Final = 0.6
 ALONE_MIN: Final = 0.6
 """Rarity of a word that is enough by itself, where it is all that says what has changed."""
@@ -108,7 +108,7 @@ def _by_value(
     ended: tuple[Value, ...],
     rarities: Mapping[str, float],
 ) -> tuple[Reason, float, frozenset[str]]:
-    """Another value of the same kind, beside the same words."""
+    """Return the evidence that the new clause gives another value for the same words."""
     shared = frozenset(word for word in change.words & old.stems if not _is_qualified_otherwise(word, clause, old))
     if not shared or not _has_other_value(change, old, shared):
         return _NOTHING
@@ -141,7 +141,7 @@ def _has_other_value(change: Change, old: Clause, shared: frozenset[str]) -> boo
 def _by_end(
     clause: Clause, old: Clause, context: frozenset[str], rarities: Mapping[str, float]
 ) -> tuple[Reason, float, frozenset[str]]:
-    """What the old clause says is said to be over."""
+    """Return the evidence that the new clause ends what the old one states."""
     over = (clause.ended & old.stems) - old.ended
     over_value = _meet(clause.ended_values, old.values) and not _meet(clause.ended_values, old.ended_values)
     if not over and not over_value:
@@ -164,7 +164,7 @@ def _meet(values: tuple[Value, ...], others: tuple[Value, ...]) -> bool:
 
 
 def _by_name(clause: Clause, old: Clause, rarities: Mapping[str, float]) -> tuple[Reason, float, frozenset[str]]:
-    """A name that the old clause gives isn't the name."""
+    """Return the evidence that the new clause takes back a name of the old one."""
     shared = clause.renamed & {stem(name) for name in old.names}
     score = _sum(shared, rarities)
     return ("renamed", score, shared) if score >= RENAMED_MIN else _NOTHING

@@ -33,7 +33,9 @@ _END: Final = r"(?=\s*(?:[.;:!?,)]|$|\b(?:and|but|so|because|cos|since|at|this|n
 _PIECE: Final = r"[^\s.;:!?,()]+"
 
 CHANGED: Final = re.compile(rf"\b(?:{_any(_LISTS['changed'].split())})\b", re.IGNORECASE)
-NOW_BEFORE: Final = re.compile(r"^(?!.*\bagain\b).*\bnow(?:,? (?:on|at|in|the|until|only|to))?\s*$", re.IGNORECASE | re.DOTALL)
+NOW_BEFORE: Final = re.compile(
+    r"^(?!.*\bagain\b).*\bnow(?:,? (?:on|at|in|the|until|only|to))?\s*$", re.IGNORECASE | re.DOTALL
+)
 NOW_AFTER: Final = re.compile(r"\s*,?\s*now\b", re.IGNORECASE)
 SHIFTED: Final = re.compile(
     r"\b(?:an?|one|two|three|four|five|six|\d+) (?:hour|day|week|fortnight|month)s? (?:later|earlier|sooner)\b",

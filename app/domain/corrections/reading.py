@@ -15,7 +15,7 @@ from app.domain.wording import STOP_WORDS
 READ_CHARACTERS: Final = 1_500
 """How much of a text is read: what a long one corrects, it says at its beginning."""
 SLOT_WORDS: Final = 8
-"""How far from a value the words stand that say what it is the value of."""
+"""Most words between a value and the words that name its slot."""
 GROUP_GAP: Final = 12
 """Most characters between two values that belong together: "Saturday 14 February, 22:00"."""
 
@@ -30,7 +30,7 @@ _OURS: Final = re.compile(r"\b(?:my|our) ((?:[\w’']+ ){0,5}[^\W_]+)", re.IGNOR
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """A content word: its stem, where it starts, and the how manieth word of its clause it is."""
+    """A content word: its stem, where it starts, and its place among the words of its clause."""
 
     stem: str
     start: int
@@ -39,10 +39,10 @@ class Word:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What a clause says has another value now.
+    """A new value for a slot.
 
     Attributes:
-        words: Stems that say what it is the value of.
+        words: Stems that name the slot.
         core: Of them, the object of the change where there is one: "the doctor has increased my sertraline to …".
         values: What it is now: values that stand together.
         replaced: What it was, where the clause says "from … to …".
@@ -90,7 +90,7 @@ class Clause:
         return frozenset(word.stem for word in self.words)
 
     def place(self, start: int) -> int:
-        """How manieth word of the clause stands at a character."""
+        """Return the number of words before a character."""
         return len(_WORD.findall(self.text[:start]))
 
 

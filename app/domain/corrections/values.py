@@ -26,7 +26,7 @@ class Value(NamedTuple):
     """A value as the text gives it.
 
     Attributes:
-        kind: What it is a value of.
+        kind: Date, money and so on.
         amount: What is compared; of a day the month's and the day's number, 0 where it isn't said.
         unit: Of a number, the stem of what is counted; of money and shares nothing.
         start: Where it begins in the text.

@@ -18,7 +18,7 @@ OLD = UUID(int=1)
 
 
 def corrections(old: str, new: str, memories: int = 2, documents: int = 2) -> list[Correction]:
-    """What the new one corrects, in a tenant of so many memories, of which so many have each shared word."""
+    """Return the corrections in a tenant of so many memories, so many of which have each shared word."""
     earlier, later = read(old), read(new)
     stems = Counter(
         word for one in (earlier, later) for word in {word.stem for each in one.clauses for word in each.words}
