@@ -37,8 +37,8 @@ class Supersession:
 
     corrections: bool = True
     """Link a user's statement to the earlier one that it corrects (English only), and rank it above that one where a
-    question asks for the present. Nothing is hidden, and nothing else changes. Where this is off, no such link is looked for and
-    none counts."""
+    question asks for the present. Nothing is hidden, and nothing else changes. While this is off, such links are
+    neither made nor used."""
     asked_a_night: Annotated[int, Field(ge=0, le=10_000)] = 200
     """Most new memories that a night asks a model about, beside the three nearest of the same subject; 0 for none.
     Without a model nothing is proposed."""

@@ -44,7 +44,7 @@ class Examined:
     """Memories read for corrections.
 
     Attributes:
-        memory_ids: All that were examined at.
+        memory_ids: All of them.
         later: Those of them that speak of a change.
         since: The earliest moment of what was said, by subject.
     """
