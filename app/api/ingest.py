@@ -17,6 +17,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from app import failpoints, metrics, tracing
+from app.api import shapes
 from app.api.auth import cache
 from app.api.body import header, read
 from app.api.idempotency import Outcome, key_of
@@ -29,7 +30,7 @@ from app.domain.ids import RANDOM_BYTES, memory_uuids, new_base
 from app.errors import BacklogFull, EbbingError, FieldError, Invalid, Unavailable
 from app.queues import Nudger
 from app.services import memories as memory_service
-from app.services import spaces
+from app.services import spaces, supersede
 from app.settings import settings
 
 SIZES_MAX: Final = 10_000
@@ -111,11 +112,13 @@ class Ingest:
         if accepted.nudge:
             self._nudger.nudge()
         ids = memory_uuids(base, count)
-        status, headers = 202, [(b"content-type", b"application/json")]
+        status, headers, more = 202, [(b"content-type", b"application/json")], b""
         if wait_seconds is not None:
             headers.append((b"preference-applied", b"wait=%d" % wait_seconds))
             status = 200 if await _until_searchable(caller.tenant_id, base, ids, wait_seconds) else 202
-        return status, _accepted(ids, request_id, given), headers
+            if status == 200 and any(memory.supersedes for memory in given.memories):
+                more = await _superseding(caller.tenant_id, ids)
+        return status, _accepted(ids, request_id, given, more), headers
 
     async def _check(self, tenant_id: UUID, body: bytes, form: Format) -> Body:
         """Return the memories that the body holds, all of them checked."""
@@ -144,10 +147,10 @@ class Ingest:
         return size
 
 
-def _accepted(ids: list[str], request_id: str, given: Body) -> bytes:
-    """Build the answer's body; of messages it names what isn't stored of them."""
+def _accepted(ids: list[str], request_id: str, given: Body, more: bytes) -> bytes:
+    """Build the answer's body, with `more` fields as JSON; of messages it names what isn't stored of them."""
     listed = '","'.join(ids)
-    answer = f'{{"ids":["{listed}"],"request_id":"{request_id}"}}'.encode()
+    answer = f'{{"ids":["{listed}"],"request_id":"{request_id}"'.encode() + more + b"}"
     if given.messages is None:
         return answer
     unstored = msgspec.json.encode({"skipped": given.skipped, "left_out": given.left_out})
@@ -186,6 +189,14 @@ def trace(scope: Scope) -> str:
     """The caller's trace context (W3C), so that the work behind can be found from the request."""
     given = header(scope, b"traceparent") or ""
     return given if _TRACEPARENT.fullmatch(given) else ""
+
+
+async def _superseding(tenant_id: UUID, ids: list[str]) -> bytes:
+    """Return the outcome of each `supersedes` of stored memories, as a part of the answer."""
+    wanted = [UUID(memory_id) for memory_id in ids]
+    outcomes = await run_in_threadpool(supersede.outcomes, tenant_id, wanted)
+    shown = [{"id": one.memory_id, **shapes.superseding(one)} for one in outcomes]
+    return b',"supersedes":' + msgspec.json.encode(shown)
 
 
 async def _until_searchable(tenant_id: UUID, base: bytes, ids: list[str], seconds: float) -> bool:

@@ -111,7 +111,9 @@ def explain(caller: Reader, memory_id: str, as_of: AsOf = None) -> Response:
     """Where it is (`tier`) and shall be (`wanted`), the rule that decides, in words, with the numbers that were used.
 
     `next_change` is what comes by itself unless it is used; null where nothing does. `holds` are the legal holds on it;
-    their reasons are told to keys of the scope `privacy` alone.
+    their reasons are told to keys of the scope `privacy` alone. `supersedes` lists what the memory supersedes, with
+    the status of each: `active`, `waiting` for a memory of that name, or `rejected`, and why. `corrects` and
+    `corrected_by` are the memories on both sides of a correction.
     """
     found = why.of(caller.tenant_id, id_of(memory_id), as_of)
     return shapes.answer(_explained(found, with_reasons="privacy" in caller.scopes))
@@ -186,6 +188,9 @@ def _explained(found: Explained, *, with_reasons: bool) -> dict[str, Any]:
         "numbers": asdict(found.case),
         "next_change": change and {"at": found.change_at, "to": change.tier, "rule": change.rule, "why": change.why},
         "holds": holds,
+        "supersedes": [shapes.superseding(one) for one in found.supersedes],
+        "corrects": found.corrects,
+        "corrected_by": found.corrected_by,
     }
 
 

@@ -111,6 +111,24 @@ _MESSAGES_EXAMPLE = {
         {"role": "assistant", "content": "Done: the train leaves Friday at 9:00."},
     ],
 }
+_SUPERSEDING = {
+    "type": "array",
+    "description": "What has become of each `supersedes` of these memories: whether it holds, waits for a "
+    "memory of that name, or was refused. Only where one was given and the answer waited until they were "
+    "stored.",
+    "items": {
+        "type": "object",
+        "required": ["id", "superseded_id", "named", "status", "reason", "why"],
+        "properties": {
+            "id": {"type": "string", "format": "uuid"},
+            "superseded_id": {"type": ["string", "null"], "format": "uuid"},
+            "named": {"type": ["string", "null"]},
+            "status": {"enum": ["active", "waiting", "proposed", "rejected"]},
+            "reason": {"type": ["string", "null"]},
+            "why": _TEXT,
+        },
+    },
+}
 
 
 def install(app: FastAPI) -> None:
@@ -195,6 +213,7 @@ def _accepted(skipped: dict[str, Any], left_out: dict[str, Any]) -> dict[str, An
             "request_id": _TEXT,
             "skipped": {"type": "array", "items": skipped, "description": "Of messages alone: those not stored."},
             "left_out": {"type": "array", "items": left_out, "description": "Of messages alone: parts not stored."},
+            "supersedes": _SUPERSEDING,
         },
     }
 

@@ -18,6 +18,7 @@ from app.errors import FieldError, Invalid, NotFound
 from app.services.live import Live
 from app.services.memories import Pending
 from app.services.previews import Move
+from app.services.supersede import Outcome
 from app.store.memories import Stored
 from app.store.reviews import Reviewed
 
@@ -212,6 +213,17 @@ def _live(live: Live | None) -> dict[str, Any]:
         "valid_to": live.around.valid_to,
         "supersedes": live.around.supersedes,
         "superseded_by": live.around.superseded_by,
+    }
+
+
+def superseding(outcome: Outcome) -> dict[str, Any]:
+    """Return the outcome of one `supersedes`, as answers show it."""
+    return {
+        "superseded_id": outcome.superseded_id,
+        "named": outcome.named,
+        "status": outcome.status,
+        "reason": outcome.reason,
+        "why": outcome.why,
     }
 
 

@@ -35,7 +35,7 @@ def why(
         print_json(found)
         return
     wanted = "" if found["wanted"] == found["tier"] else f", to be {found['wanted']}"
-    width = max(map(len, ("rule", *found["numbers"]))) + 3
+    width = max(map(len, ("rule", "supersedes", "corrected by", *found["numbers"]))) + 3
     typer.echo(f"{'tier':<{width}}{found['tier']}{wanted}")
     typer.echo(f"{'rule':<{width}}{found['rule']}: {found['why']}")
     for name, value in found["numbers"].items():
@@ -43,6 +43,12 @@ def why(
     for hold in found["holds"]:
         because = f": {plain(hold['reason'])}" if "reason" in hold else ""
         typer.echo(f"{'hold':<{width}}{hold['id']}, placed {hold['placed_at'][:10]}{because}")
+    for named in found.get("supersedes", []):
+        other = plain(named["named"]) if named["named"] is not None else named["superseded_id"]
+        typer.echo(f"{'supersedes':<{width}}{other}: {named['why']}")
+    for name in ("corrects", "corrected_by"):
+        for other in found.get(name, []):
+            typer.echo(f"{name.replace('_', ' '):<{width}}{other}")
     coming = found["next_change"]
     typer.echo(f"{'next':<{width}}{_told(coming) if coming else 'nothing by itself'}")
 

@@ -206,6 +206,7 @@ _WAYS: Final[dict[str, tuple[str, str, str]]] = {
     "summary": ("made into", "Source of it", "Summary of it"),
     "kept": ("kept beside", "Kept beside it", "Summary that it was kept beside"),
     "superseded": ("superseded by", "Superseded by it", "Has superseded it"),
+    "corrected": ("corrected by", "Corrected by it", "Has corrected it"),
     "link": ("linked", "Linked to it", "It is linked to"),
 }
 """By the way of a tie: what the arrow says, and what the memory at its one end and the other is to this one."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Annotated, Final, Literal, NamedTuple
 from uuid import UUID
 
@@ -35,6 +35,10 @@ WAITING_DAYS: Final = 30
 class Supersession:
     """What is done about memories that contradict earlier ones."""
 
+    corrections: bool = True
+    """Link a user's statement to the earlier one that it corrects (English only), and rank it above that one where a
+    question asks for the present. Nothing is hidden, and nothing else changes. While this is off, such links are
+    neither made nor used."""
     asked_a_night: Annotated[int, Field(ge=0, le=10_000)] = 200
     """Most new memories that a night asks a model about, beside the three nearest of the same subject; 0 for none.
     Without a model nothing is proposed."""
@@ -68,6 +72,24 @@ class Pair(NamedTuple):
 
     memory_id: UUID
     superseded_id: UUID
+
+
+_REFUSED: Final[dict[Reason, str]] = {
+    "cycle": "refused: that memory supersedes this one already, itself or through others",
+    "subject": "refused: the two memories are about different subjects",
+    "undone": "taken back by a person",
+    "declined": "proposed, and declined by a person",
+}
+
+
+def explain(status: Status, reason: Reason | None, made_at: datetime) -> str:
+    """Return the outcome of a supersession in words."""
+    if status == "waiting":
+        until = made_at + timedelta(days=WAITING_DAYS)
+        return f"no memory of this name is stored: it is waited for until {until.date()}, and forgotten then"
+    if status == "rejected":
+        return _REFUSED[reason] if reason else "refused"
+    return "it holds" if status == "active" else "proposed by a model: a person decides"
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from app.domain.dynamics.ops import Floats
 from app.domain.policy import Policy
 from app.domain.retrieval.candidates import Candidate, Vitals
+from app.domain.retrieval.present import Pair
 from app.domain.retrieval.ranking import Ranking
 from app.domain.retrieval.terms import Term, WeighedQuery
 from app.store.search import Probe
@@ -27,6 +28,7 @@ class Gathered:
         found: Candidates.
         vitals: What time has made of them, in their order.
         soft_words: How closely their words match the query's, at least 0, shape (n,).
+        corrections: Of candidates, which corrects which.
     """
 
     policy: Policy
@@ -38,3 +40,4 @@ class Gathered:
     found: Sequence[Candidate]
     vitals: Vitals
     soft_words: Floats
+    corrections: Sequence[Pair] = ()

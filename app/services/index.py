@@ -1,4 +1,7 @@
-"""Index memories by their words, so that search finds them before any model has run; and find what is personal."""
+"""Index memories by their words, so that search finds them before any model has run.
+
+What is personal in them is found by the way, and what they correct.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from collections.abc import Sequence
 from uuid import UUID
 
 from app.domain.policy import Policy
-from app.services import personal
+from app.services import corrections, personal
 from app.store import database, words
 
 
@@ -21,4 +24,7 @@ def index(tenant_id: UUID, ids: Sequence[UUID], policy: Policy | None = None) ->
     policy = policy or Policy()
     with database.tenant(tenant_id) as tx:
         personal.note(tx, tenant_id, ids, policy)
-        return words.index(tx, tenant_id, ids, policy.language, policy.time_zone)
+        examined = corrections.examine(tx, tenant_id, ids, policy)
+        done = words.index(tx, tenant_id, ids, policy.language, policy.time_zone)
+        corrections.link(tx, tenant_id, examined)
+        return done

@@ -21,7 +21,7 @@ from app.domain.ids import first_seq, memory_uuids
 from app.domain.memory import Kind
 from app.domain.privacy.arriving import is_buried
 from app.errors import Misconfigured
-from app.services import audit, cold_restore, personal, rederiving, restores, spaces, strengths, supersede
+from app.services import audit, cold_restore, corrections, personal, rederiving, restores, spaces, strengths, supersede
 from app.services import erasures as erasing
 from app.store import (
     arrivals,
@@ -100,10 +100,7 @@ def store(tenant_id: UUID, careful: Sequence[Arrival]) -> int:
         cold_restore.come_back(tx, tenant_id, thawed)
         later |= embeddings.remove(tx, tenant_id, reworded)
         back = restores.restore(tx, tenant_id, updated)
-        if reworded:
-            policy = policies.current(tx, tenant_id)
-            personal.note(tx, tenant_id, reworded, policy)
-            words.index(tx, tenant_id, [*reworded, *former], policy.language, policy.time_zone)
+        _reindex(tx, tenant_id, reworded, former)
         cold_restore.discard(tx, tenant_id, thawed)
         _alias(tx, tenant_id, latest, overtaken, written.aliases)
         vectors = {
@@ -113,6 +110,7 @@ def store(tenant_id: UUID, careful: Sequence[Arrival]) -> int:
         }
         embedded = _write_vectors(tx, tenant_id, written.versions, vectors)
         supersessions.part(tx, tenant_id, updated)
+        corrections.renew(tx, tenant_id, updated)
         superseded = supersede.note(tx, tenant_id, _superseded(given, latest, written.aliases))
         new = written.changed - known.keys()
         work.add(tx, [work.INDEX], tenant_id, list(new))
@@ -168,6 +166,14 @@ def _rows(arrival: Arrival) -> Iterator[NewMemory]:
     ids = memory_uuids(arrival.base, len(arrival.memories))
     for place, (memory_id, memory) in enumerate(zip(ids, arrival.memories, strict=True)):
         yield NewMemory(UUID(memory_id), seq + place, arrival.accepted_ms, memory)
+
+
+def _reindex(tx: database.Transaction, tenant_id: UUID, reworded: list[UUID], former: list[UUID]) -> None:
+    """Index memories whose words have changed, and those beside which they were."""
+    if reworded:
+        policy = policies.current(tx, tenant_id)
+        personal.note(tx, tenant_id, reworded, policy)
+        words.index(tx, tenant_id, [*reworded, *former], policy.language, policy.time_zone)
 
 
 def _reworded(known: Mapping[UUID, Any], latest: Mapping[str | UUID, NewMemory]) -> list[UUID]:

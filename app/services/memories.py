@@ -18,8 +18,8 @@ from app.domain.envelope import Envelope
 from app.domain.ids import place_of
 from app.domain.memory import KINDS, MemoryIn, MemoryPatch
 from app.errors import Conflict, EbbingError, NotFound, Unavailable
+from app.services import corrections, moves, personal, policies, rederiving, restores, strengths
 from app.services import erasures as erasing
-from app.services import moves, personal, policies, rederiving, restores, strengths
 from app.services.holds import check_free
 from app.store import (
     arrivals,
@@ -127,6 +127,7 @@ def edit(tenant_id: UUID, memory_id: UUID, patch: MemoryPatch) -> Stored:
             if "thread" in changes:
                 later |= embeddings.remove(tx, tenant_id, [stored_id])
             work.add(tx, [work.EMBED], tenant_id, [stored_id, *later])
+        corrections.renew(tx, tenant_id, [stored_id] if again or "subject" in changes else [], policy)
         supersessions.part(tx, tenant_id, [stored_id] if "subject" in changes else [])
         if again or SCORED_FIELDS & given.keys():
             work.add(tx, [work.SCORE], tenant_id, [stored_id])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import chain
@@ -20,12 +20,13 @@ from app.domain.inflection import inflected
 from app.domain.policy import Policy
 from app.domain.retrieval import modes, rank, terms
 from app.domain.retrieval.candidates import Candidate, Vitals
+from app.domain.retrieval.present import Pair
 from app.domain.retrieval.ranking import Ranking
 from app.domain.retrieval.request import SearchRequest, SearchResult
 from app.domain.retrieval.spread import spreading
 from app.domain.touch import Use
 from app.domain.wording import content_words
-from app.services import archived, graphs, priming, reviews, spaces, strengths, vitals
+from app.services import archived, corrected, graphs, priming, reviews, spaces, strengths, vitals
 from app.services.explained import explained
 from app.services.gathered import Gathered
 from app.services.rerank import rerank
@@ -124,6 +125,7 @@ def gather(
     ranking, probe = wanted, store.Probe({}, None, None)
     found: list[Candidate] = []
     alive = Vitals.none()
+    pairs: Sequence[Pair] = ()
     for _ in range(ROUNDS):
         there = around.spaces
         space = there.searched if there else None
@@ -136,13 +138,14 @@ def gather(
         with database.tenant(tenant_id) as tx:
             found, held = store.candidates(tx, tenant_id, probe, request, ranking)
             around = circumstances.read(tx, tenant_id)
+            pairs = corrected.pairs(tx, tenant_id, found, policy, ranking)
         # Read last: rows may be of a policy that has just come, and vectors of a space that the tenant has left
         # meanwhile may have been deleted already.
         alive = vitals.seen(tenant_id, held, around, request.as_of)
         if space is None or (around.spaces and around.spaces.searched == space):
             break
     soft = match_words(query.soft, found) if ranking.soft_words else np.zeros(len(found))
-    return Gathered(policy, ranking, asked, query, total, probe, found, alive, soft)
+    return Gathered(policy, ranking, asked, query, total, probe, found, alive, soft, pairs)
 
 
 def ranked(tenant_id: UUID, gathered: Gathered, request: SearchRequest) -> tuple[list[SearchResult], bool]:
@@ -151,7 +154,7 @@ def ranked(tenant_id: UUID, gathered: Gathered, request: SearchRequest) -> tuple
     parameters = policy.known_parameters
     spreads = spreading(ranking.mode, parameters)
     share = review.blend_share(request.review_blend, policy.forgetting.profile)
-    most = store.CANDIDATES if share or spreads else max(request.limit, ranking.rerank)
+    most = store.CANDIDATES if share or spreads or gathered.corrections else max(request.limit, ranking.rerank)
     results = rank.rank(
         gathered.found,
         gathered.vitals,
@@ -166,6 +169,7 @@ def ranked(tenant_id: UUID, gathered: Gathered, request: SearchRequest) -> tuple
         results = spread(tenant_id, results, request, spreads, gathered.probe)
     best = results[0].score if results else 0.0
     results, reranked = rerank(tenant_id, request.query, results, ranking.rerank)
+    results = corrected.placed(results, gathered, request)
     if share:
         # Held against the best before a reranker has lifted some: what it hasn't seen has to do with the query as well.
         least = review.BLEND_SCORE_MIN * best

@@ -7,15 +7,16 @@ at night.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 from uuid import UUID
 
 from app.domain.audit import SYSTEM
-from app.domain.supersession import Judged, Pair, Source, Status, judge
+from app.domain.supersession import Judged, Pair, Reason, Source, Status, explain, judge
 from app.errors import Conflict, FieldError, Invalid, NotFound, Unavailable
 from app.services import audit, memories
-from app.store import database
+from app.store import database, links
 from app.store import supersessions as rows
 from app.store.supersessions import Relation, Waiting
 
@@ -71,6 +72,48 @@ def _settle(tx: database.Transaction, tenant_id: UUID, waiting: Sequence[Waiting
     judged = judge(pairs, ends, rows.above(tx, tenant_id, {pair.memory_id for pair in pairs}))
     rows.wait(tx, tenant_id, [each for each in waiting if each not in known and each.memory_id in ends])
     return [pair.superseded_id for pair in rows.put(tx, tenant_id, judged, "active", "caller")]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The outcome of one `supersedes`.
+
+    Attributes:
+        memory_id: The newer memory.
+        superseded_id: The older one; None while its name waits.
+        named: The name, while it waits.
+        why: In words.
+    """
+
+    memory_id: UUID
+    superseded_id: UUID | None
+    named: str | None
+    status: Status
+    reason: Reason | None
+    why: str
+
+
+def outcomes(tenant_id: UUID, memory_ids: Sequence[UUID]) -> list[Outcome]:
+    """Return the outcome of each `supersedes` of these memories, refused and waiting ones included.
+
+    Args:
+        tenant_id: The tenant.
+        memory_ids: Any ids that were answered for them.
+    """
+    with database.tenant(tenant_id) as tx:
+        stored = links.kept_as(tx, tenant_id, memory_ids)
+        said = rows.said_of(tx, tenant_id, sorted(set(stored.values())))
+    return [
+        Outcome(
+            one.memory_id,
+            one.superseded_id,
+            one.named,
+            one.status,
+            one.reason,
+            explain(one.status, one.reason, one.made_at),
+        )
+        for one in said
+    ]
 
 
 def propose(tx: database.Transaction, tenant_id: UUID, pairs: Sequence[Pair], approved: Sequence[Pair]) -> int:

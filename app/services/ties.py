@@ -7,7 +7,7 @@ from typing import Final, Literal, NamedTuple
 from uuid import UUID
 
 from app.services.merging import SUMMARISES, SUPPORTS
-from app.store import consolidation, database, links, merges, supersessions
+from app.store import consolidation, corrections, database, links, merges, supersessions
 from app.store.links import Wanted
 
 STEPS: Final = 2
@@ -15,14 +15,15 @@ STEPS: Final = 2
 KIN_MAX: Final = 60
 LINKS_MAX: Final = 20
 
-Way = Literal["summary", "kept", "superseded", "link"]
+Way = Literal["summary", "kept", "superseded", "corrected", "link"]
 
 
 class Tie(NamedTuple):
     """From one memory to a later one: to the summary that was made of it, or to what has taken its place.
 
     Attributes:
-        way: How; `kept` stands beside the summary, and a `link` leads from one to the other.
+        way: How; `kept` stands beside the summary, a `link` leads from one to the other, and what is `corrected` is so
+            by a link from the later one.
         kind: Of a link, in the caller's words.
     """
 
@@ -62,7 +63,9 @@ def of(tenant_id: UUID, memory_id: UUID) -> Tied:
             ties |= {Tie(older, memory_id, "superseded"): None for older in around.supersedes}
             ties |= {Tie(memory_id, newer, "superseded"): None for newer in around.superseded_by}
         for link in links.page(tx, tenant_id, Wanted(memory_id), None, LINKS_MAX):
-            if link.kind not in (SUMMARISES, SUPPORTS):
+            if link.kind == corrections.KIND:
+                ties[Tie(link.other_id, link.memory_id, "corrected")] = None
+            elif link.kind not in (SUMMARISES, SUPPORTS):
                 ties[Tie(link.memory_id, link.other_id, "link", link.kind)] = None
         ends = {end for tie in ties for end in (tie.from_id, tie.to_id)}
         present = consolidation.present(tx, tenant_id, sorted(ends))

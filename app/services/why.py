@@ -17,9 +17,10 @@ from app.domain.lifecycle import RULES, Rules, Standing
 from app.domain.tiers import DECAY_TIERS
 from app.domain.why import Case
 from app.errors import Unavailable
-from app.services import memories, strengths
+from app.services import memories, strengths, supersede
 from app.services.memories import Missing, Pending
-from app.store import database, holds, standings, states
+from app.services.supersede import Outcome
+from app.store import corrections, database, holds, standings, states
 from app.store.holds import Holder
 
 LOOKS_MOST: Final = 1_000
@@ -52,6 +53,8 @@ class Explained:
         change_at: When another place comes by itself, unless it is used; None for never, or not within sight.
         change: What comes then.
         holders: The legal holds on it, the first placed first.
+        supersedes: What it was said to supersede, and what has become of that.
+        corrects: Earlier memories that it corrects, and `corrected_by` later ones that correct it.
     """
 
     memory_id: UUID
@@ -62,6 +65,9 @@ class Explained:
     change_at: datetime | None
     change: Verdict | None
     holders: list[Holder]
+    supersedes: list[Outcome]
+    corrects: list[UUID]
+    corrected_by: list[UUID]
 
 
 def of(tenant_id: UUID, memory_id: UUID, as_of: datetime | None = None) -> Explained:
@@ -89,11 +95,15 @@ def of(tenant_id: UUID, memory_id: UUID, as_of: datetime | None = None) -> Expla
         eras = [times.at(now), *times.after(now)]
         standing = {each: standings.read(tx, tenant_id, held.ids, each) for each in {era.policy.rules for era in eras}}
         holders = holds.on(tx, tenant_id, held.ids).get(held.ids[0], [])
+        corrects, corrected_by = corrections.around(tx, tenant_id, held.ids[0])
+    named = supersede.outcomes(tenant_id, [found.memory_id])
     life = _Life(times, standing, strengths.brought(held, times, now).state, now)
     verdict, case = life.judged()
     tier = DECAY_TIERS[life.standing.tiers[0]]
     moment = asked if now == asked.timestamp() else life.moment
-    return Explained(found.memory_id, moment, tier, verdict, case, *life.next(verdict.tier), holders)
+    change_at, change = life.next(verdict.tier)
+    told = (holders, named, corrects, corrected_by)
+    return Explained(found.memory_id, moment, tier, verdict, case, change_at, change, *told)
 
 
 @dataclass(slots=True)

@@ -85,7 +85,7 @@ SELECT memory_id, subject, text_version, text, jsonb_build_object(
   'text', text, 'entities', entities, 'metadata', metadata, 'links', (
     SELECT coalesce(jsonb_agg(to_jsonb(link) - 'tenant_id' - 'memory_id' ORDER BY other_id, kind), '[]')
     FROM links AS link
-    WHERE link.tenant_id = %(tenant)s AND link.memory_id = memory.memory_id))::text
+    WHERE link.tenant_id = %(tenant)s AND link.memory_id = memory.memory_id AND link.source <> 'correction'))::text
 FROM unnest(%(ids)s) AS id CROSS JOIN LATERAL (
   SELECT * FROM memories WHERE tenant_id = %(tenant)s AND memory_id = id AND deleted_at IS NULL OFFSET 0
 ) AS memory
@@ -105,6 +105,7 @@ UPDATE memories AS memory SET text = given.text, entities = '{}', metadata = NUL
 FROM unnest(%(ids)s, %(texts)s::text[]) AS given (memory_id, text)
 WHERE memory.tenant_id = %(tenant)s AND memory.memory_id = ANY (%(ids)s) AND memory.memory_id = given.memory_id
 """
+# A correction is found again when the memory comes back, if both ends still say what they said.
 _CUT_LINKS: Final = "DELETE FROM links WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s)"
 _CUT_VECTORS: Final = "DELETE FROM embeddings WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s)"
 _CUT_ARCHIVED: Final = "DELETE FROM archived_memories WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s)"

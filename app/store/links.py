@@ -118,6 +118,8 @@ JOIN memories AS memory ON memory.tenant_id = :tenant AND memory.memory_id = coa
 def upsert(tx: Connection, tenant_id: UUID, weights: Mapping[Key, float]) -> tuple[int, int]:
     """Insert links, or give those that are there another weight; their memories are locked.
 
+    A correction that was found becomes the caller's own: it stays whatever the two memories say.
+
     Returns:
         How many are new, and how many have another weight than before.
     """
@@ -137,8 +139,9 @@ INSERT INTO links AS known (tenant_id, memory_id, other_id, kind, weight)
 SELECT :tenant, memory_id, other_id, kind, weight
 FROM unnest(CAST(:memory_ids AS uuid[]), CAST(:other_ids AS uuid[]), CAST(:kinds AS text[]),
   CAST(:weights AS float8[])) AS given (memory_id, other_id, kind, weight)
-ON CONFLICT (tenant_id, memory_id, other_id, kind) DO UPDATE SET weight = excluded.weight
-WHERE known.weight <> excluded.weight
+ON CONFLICT (tenant_id, memory_id, other_id, kind) DO UPDATE
+SET weight = excluded.weight, source = CASE WHEN known.source = 'correction' THEN 'caller' ELSE known.source END
+WHERE known.weight <> excluded.weight OR known.source = 'correction'
 RETURNING xmax = 0
 """)
 

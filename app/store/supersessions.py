@@ -14,7 +14,7 @@ from uuid import UUID
 
 from sqlalchemy import Connection, text
 
-from app.domain.supersession import End, Judged, Pair, Source, Status
+from app.domain.supersession import End, Judged, Pair, Reason, Source, Status
 from app.store.packed import Uuids, driver
 
 
@@ -54,6 +54,18 @@ class Around:
     supersedes: list[UUID] = field(default_factory=list)
     superseded_by: list[UUID] = field(default_factory=list)
     valid_to: datetime | None = None
+
+
+class Said(NamedTuple):
+    """A supersession as somebody has stated it, with its status."""
+
+    memory_id: UUID
+    superseded_id: UUID | None
+    named: str | None
+    status: Status
+    source: Source
+    reason: Reason | None
+    made_at: datetime
 
 
 class Waiting(NamedTuple):
@@ -204,6 +216,18 @@ UNION
 SELECT memory_id, superseded_id, since FROM supersessions
 WHERE tenant_id = %(tenant)s AND status = 'active' AND superseded_id = ANY (%(ids)s)
 ORDER BY since, memory_id, superseded_id
+"""
+
+
+def said_of(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> list[Said]:
+    """Return what was said that these memories supersede, whatever has become of it, the first said first."""
+    values = {"tenant": tenant_id, "ids": Uuids(memory_ids)}
+    return [Said(*row) for row in driver(tx).execute(_SAID_OF, values)]
+
+
+_SAID_OF: Final = """
+SELECT memory_id, superseded_id, named, status, source, reason, made_at FROM supersessions
+WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s) ORDER BY memory_id, made_at, supersession_id
 """
 
 

@@ -1,6 +1,6 @@
 """Flags of a memory that a conversation can ask for without sharing a word with it: bridges, days and months.
 
-Revision: 0028, after 0026
+Revision: 0028, after 0027
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from alembic import op
 
 revision = "0028"
-down_revision = "0026"
+down_revision = "0027"
 
 FLAGS = """
 ALTER TABLE memory_state ADD COLUMN reminders integer;

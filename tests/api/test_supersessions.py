@@ -7,6 +7,7 @@ from uuid import uuid4
 import pytest
 
 from tests.api.caller import Api, fields
+from tests.api.test_ingest import worker
 
 PATH = "/v1/supersessions"
 
@@ -84,3 +85,48 @@ def test_an_update_that_says_it_again_after_it_was_taken_back_counts(api: Api) -
     assert len(texts(api)) == 2
     api.remember(given)
     assert texts(api) == ["Ann lives in Oslo"]
+
+
+def test_an_answer_that_waits_says_what_has_become_of_each_name(api: Api) -> None:
+    [rome] = api.remember({"text": "Ann lives in Rome", "external_id": "home", "subject": "ann"})
+    given = [
+        {"text": "Ann lives in Oslo", "supersedes": ["home", "nowhere"], "subject": "ann"},
+        {"text": "Bo lives in Oslo", "supersedes": rome, "subject": "bo"},
+        {"text": "It rains"},
+    ]
+    with worker(api.service):
+        answer = api.post("/v1/memories", json=given, headers={"prefer": "wait=20"})
+    assert answer.status_code == 200
+    body = answer.json()
+    ann, bo, _ = body["ids"]
+    said = {(one["id"], one["superseded_id"] or one["named"]): one for one in body["supersedes"]}
+    assert {key: (one["status"], one["reason"]) for key, one in said.items()} == {
+        (ann, rome): ("active", None),
+        (ann, "nowhere"): ("waiting", None),
+        (bo, rome): ("rejected", "subject"),
+    }
+    assert "different subjects" in said[bo, rome]["why"]
+    for memory_id in (ann, bo):
+        found = api.get(f"/v1/memories/{memory_id}/why").json()["supersedes"]
+        assert found == [
+            {name: value for name, value in one.items() if name != "id"}
+            for one in body["supersedes"]
+            if one["id"] == memory_id
+        ]
+
+
+def test_an_answer_without_such_names_says_nothing_of_them(api: Api) -> None:
+    with worker(api.service):
+        answer = api.post("/v1/memories", json={"text": "It rains"}, headers={"prefer": "wait=20"})
+    assert set(answer.json()) == {"ids", "request_id"}
+    [memory_id] = answer.json()["ids"]
+    assert api.get(f"/v1/memories/{memory_id}/why").json()["supersedes"] == []
+
+
+def test_a_name_that_would_close_a_circle_is_told_to_be_refused(api: Api) -> None:
+    api.remember({"text": "a", "external_id": "a"})
+    api.remember({"text": "b", "external_id": "b", "supersedes": "a"})
+    [again] = api.remember({"text": "a once more", "external_id": "a", "supersedes": "b"})
+    [one] = api.get(f"/v1/memories/{again}/why").json()["supersedes"]
+    assert (one["status"], one["reason"]) == ("rejected", "cycle")
+    assert "through others" in one["why"]

@@ -56,3 +56,28 @@ def test_a_fresh_memory_is_in_its_grace_and_its_next_change_is_dated(api: Api) -
     assert found["why"].startswith("accepted ")
     assert (found["next_change"]["to"], found["next_change"]["rule"]) == ("archived", "decay")
     assert found["next_change"]["at"] > found["as_of"]
+
+
+def test_a_correction_is_told_at_both_ends_and_on_the_command_line(api: Api) -> None:
+    [old] = api.remember({"text": "My flight is on the 14th of May.", "occurred_at": "2026-03-01T09:00:00Z"})
+    given = {
+        "text": "The flight was moved to the 17th.",
+        "occurred_at": "2026-03-02T09:00:00Z",
+        "supersedes": "nowhere",
+    }
+    [new] = api.remember(given)
+    [link] = api.get("/v1/links", params={"memory": old}).json()["links"]
+    assert (link["from"], link["to"], link["kind"], link["source"]) == (new, old, "corrects", "correction")
+    older, newer = (api.get(f"/v1/memories/{memory_id}/why").json() for memory_id in (old, new))
+    assert (older["corrects"], older["corrected_by"]) == ([], [new])
+    assert (newer["corrects"], newer["corrected_by"]) == ([old], [])
+
+    stub = Stub()
+    try:
+        stub.replies[f"GET /v1/memories/{new}/why"] = Reply(200, newer)
+        api.service.configure(api_url=stub.url, api_key="ebb_stub")
+        shown = CliRunner().invoke(app, ["why", str(new)]).stdout.splitlines()
+    finally:
+        stub.close()
+    assert any(line.startswith("corrects") and line.endswith(old) for line in shown)
+    assert any(line.startswith("supersedes") and "nowhere: no memory of this name is stored" in line for line in shown)

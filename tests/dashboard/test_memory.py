@@ -224,3 +224,18 @@ def test_signs_that_steer_are_written_out() -> None:
     assert wording.visible("שלום \u200f 日本 👩\u200d🔬") == "שלום \u200f 日本 👩\u200d🔬"
     assert wording.short("one\ntwo three", 8) == "one two…"
     assert wording.visible(None) == ""
+
+
+def test_a_correction_and_a_name_that_waits_are_shown(api: Api, visit: Visit) -> None:
+    [old] = api.remember({"text": "My flight is on the 14th of May.", "occurred_at": "2026-03-01T09:00:00Z"})
+    given = {
+        "text": "The flight was moved to the 17th.",
+        "occurred_at": "2026-03-02T09:00:00Z",
+        "supersedes": "<nowhere>",
+    }
+    [new] = api.remember(given)
+    visitor = visit("read")
+    assert f'Has corrected it: <a href="/ops/memories/{new}">' in visitor.page(f"/memories/{old}")
+    html = visitor.page(f"/memories/{new}")
+    assert f'Corrected by it: <a href="/ops/memories/{old}">' in html
+    assert "<bdi>&lt;nowhere&gt;</bdi>: no memory of this name is stored" in html

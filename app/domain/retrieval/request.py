@@ -162,7 +162,9 @@ _EXPLAINED = msgspec.Meta(
     "the part `spread` alone: `spread_from` says which one, `spread_by` how. `ranks` are its places among the "
     "candidates by each base score alone, from 1, null where it has none. `matched` are the query's words that are the "
     "memory's own, with their rarity (idf), and `near` those that only its neighbours in the thread have. `vitals` is "
-    "what time has made of it, each 0 to 1. `reranker` is its name and the score that it gave.",
+    "what time has made of it, each 0 to 1. `reranker` is its name and the score that it gave. `corrects` are earlier "
+    "memories of which it says something else now, and `corrected_by` later ones that say so of it; where the question "
+    "asks for the present, the later stands directly above, with the other's score, and `placed` has its `own_score`.",
     examples=[
         {
             "words": 1.0,

@@ -56,6 +56,7 @@ memories = Table(
     moment("deleted_at"),
     Column("made_by", Text, nullable=False, server_default=text("'caller'")),
     Column("role", Text),
+    Column("says_change", Boolean, nullable=False, server_default=text("false")),
     Index(
         "memories_external",
         "tenant_id",
@@ -72,6 +73,12 @@ memories = Table(
         "tenant_id",
         "memory_id",
         postgresql_where=text("deleted_at IS NULL AND coalesce(role, speaker) IN ('system', 'tool')"),
+    ),
+    Index(
+        "memories_changes",
+        "tenant_id",
+        text("coalesce(occurred_at, created_at)"),
+        postgresql_where=text("says_change"),
     ),
 )
 
@@ -147,6 +154,7 @@ links = Table(
     Column("source", Text, nullable=False, server_default=text("'caller'")),
     moment("created_at", needed=True, default="now()"),
     Index("links_back", "tenant_id", "other_id"),
+    Index("links_corrections", "tenant_id", "other_id", postgresql_where=text("kind = 'corrects'")),
 )
 
 reviews = Table(

@@ -1,0 +1,8 @@
+"""Corrections: what a speaker says later of something that they said otherwise before. English alone."""
+
+from __future__ import annotations
+
+from app.domain.corrections.deciding import Correction, Earlier, Reason, decide, rarity
+from app.domain.corrections.reading import Statement, may_correct, read
+
+__all__ = ["Correction", "Earlier", "Reason", "Statement", "decide", "may_correct", "rarity", "read"]

@@ -1,0 +1,101 @@
+"""The lists of `english.toml`, and the patterns made of them."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from importlib import resources
+from typing import Final
+
+from app.domain.wording import STOP_WORDS
+
+_LISTS: Final = tomllib.loads(resources.files(__package__).joinpath("english.toml").read_text(encoding="utf-8"))
+
+
+def _words(name: str) -> frozenset[str]:
+    return frozenset(_LISTS[name].split())
+
+
+def _any(phrases: list[str]) -> str:
+    return "|".join(re.escape(phrase).replace(r"\ ", r"\s+") for phrase in sorted(phrases, key=len, reverse=True))
+
+
+FILLERS: Final = _words("fillers") | STOP_WORDS
+NEGATIONS: Final = _words("negations")
+NO_NAMES: Final = _words("no_names") | _words("months") | _words("weekdays")
+NO_LABELS: Final = _words("no_labels") | _words("months") | _words("weekdays")
+NO_UNITS: Final = _words("no_units")
+SMALL_NUMBERS: Final[tuple[str, ...]] = tuple(_LISTS["small_numbers"].split())
+_NO_CONTRAST: Final = _words("no_contrast")
+
+# The end of a clause: what is said to be over is said in full.
+_END: Final = r"(?=\s*(?:[.;:!?,)]|$|\b(?:and|but|so|because|cos|since|at|this|now)\b))"
+_PIECE: Final = r"[^\s.;:!?,()]+"
+
+CHANGED: Final = re.compile(rf"\b(?:{_any(_LISTS['changed'].split())})\b", re.IGNORECASE)
+NOW_BEFORE: Final = re.compile(
+    r"^(?!.*\bagain\b).*\bnow(?:,? (?:on|at|in|the|until|only|to))?\s*$", re.IGNORECASE | re.DOTALL
+)
+NOW_AFTER: Final = re.compile(r"\s*,?\s*now\b", re.IGNORECASE)
+SHIFTED: Final = re.compile(
+    r"\b(?:an?|one|two|three|four|five|six|\d+) (?:hour|day|week|fortnight|month)s? (?:later|earlier|sooner)\b",
+    re.IGNORECASE,
+)
+NEW_ATTRIBUTE: Final = re.compile(
+    rf"(?:\b(?:the|my|our|his|her|their|its) (?:{_PIECE} ){{0,2}}|^|[,:;] )new (?:{_PIECE} ){{0,2}}"
+    rf"(?:{_any(_LISTS['attributes'].split())})\b",
+    re.IGNORECASE,
+)
+TO_VALUE: Final = re.compile(
+    r"(?:\b(?:to|until|till|through|for|at|of|is|be|are|now)|:)\s*(?:(?:be|now|the|about|just|around|only)\s+)?$",
+    re.IGNORECASE,
+)
+ENDED_BEFORE: Final = re.compile(rf"\b(?:{_any(_LISTS['ended_before'])})(?P<over>(?: {_PIECE}){{1,4}})", re.IGNORECASE)
+ENDED_AFTER: Final = re.compile(
+    rf"(?P<over>(?:{_PIECE} ){{1,4}})(?:is|are|was|were)\s+(?:(?:now|bloody|all|completely)\s+)?"
+    rf"(?:{_any(_LISTS['ended_after'])}){_END}",
+    re.IGNORECASE,
+)
+ANY_MORE: Final = re.compile(
+    rf"\b(?:isn['’]?t|aren['’]?t|don['’]?t|doesn['’]?t|not|never)(?P<over>(?: {_PIECE}){{1,5}}?)"
+    r" any ?(?:more|longer)\b",
+    re.IGNORECASE,
+)
+CONTRAST: Final = re.compile(
+    rf"(?P<before>[\w’']+),? not (?:(?:an?|the|my|our|in|on|at|by|with|to|for) )?(?P<over>{_PIECE}){_END}",
+    re.IGNORECASE,
+)
+NAMED_NO_MORE: Final = re.compile(
+    rf"\b(?:[Ii]sn['’]?t|(?:[Ii]s|['’]s) not|not called|(?:[Ii]sn['’]?t|not) named) (?P<over>[A-Z][\w’'-]+){_END}"
+)
+NEGATION: Final = re.compile(rf"\b(?:{_any(sorted(NEGATIONS))})\b", re.IGNORECASE)
+SUPPOSED: Final = re.compile(
+    rf"\b(?:{_any([*_LISTS['supposed'].split(), *_LISTS['supposed_phrases']])})\b", re.IGNORECASE
+)
+HINT: Final = re.compile(
+    rf"\b(?:{_any([*_LISTS['changed'].split(), *_LISTS['ended_before'], *_LISTS['ended_after'], *sorted(NEGATIONS)])}"
+    r"|now|new|later|earlier|sooner)\b",
+    re.IGNORECASE,
+)
+"""One of these is in every text that corrects another."""
+SENTENCE_END: Final = re.compile(
+    r"(?<=[.!?;])\s+|\n+|,\s+(?=(?:and|but|so|or|because|cos|since|which|considering|especially|although|though)\b)|"
+    rf",\s+(?=(?:{_any(_LISTS['asks'].split())}) (?:i|you|we|it|that|this|there|they|the|my)\b)",
+    re.IGNORECASE,
+)
+ASKS: Final = re.compile(
+    rf"^(?:so |and |but |or |because |also |ok |then )*(?:{_any(_LISTS['asks'].split())})\b", re.IGNORECASE
+)
+CODE: Final = re.compile(r"```.*?(?:```|$)|`[^`]*`", re.DOTALL)
+QUOTED: Final = re.compile(r"[\"“][^\"“”]{12,}[\"”]|^>.*$", re.MULTILINE)
+
+
+def sets_against(before: str, over: str) -> bool:
+    """Return true for "Camborne, not Gwennap"; false for "I'm not sure"."""
+    return (
+        "'" not in before.replace("’", "'")
+        and before.lower() not in FILLERS
+        and before.lower() not in NEGATIONS
+        and over.lower() not in _NO_CONTRAST
+        and over.lower() not in STOP_WORDS
+    )

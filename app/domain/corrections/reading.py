@@ -1,0 +1,296 @@
+"""Reading a text for what it says has changed, and for what a later text may change."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from app.domain.corrections import english
+from app.domain.corrections.stems import stem
+from app.domain.corrections.values import Value, find_values
+from app.domain.wording import STOP_WORDS
+
+READ_CHARACTERS: Final = 1_500
+"""How much of a text is read: what a long one corrects, it says at its beginning."""
+SLOT_WORDS: Final = 8
+"""Most words between a value and the words that name its slot."""
+GROUP_GAP: Final = 12
+"""Most characters between two values that belong together: "Saturday 14 February, 22:00"."""
+
+_WORD: Final = re.compile(r"[^\W_]+(?:['’](?!s\b)[^\W_]+)*")
+_NAME: Final = re.compile(r"(?<=[\w,;:’')] )[A-Z][^\W\d_A-Z]+\b|^[A-Z][^\W\d_A-Z]+(?=['’]s\b)")
+_LABEL: Final = re.compile(r"\b([a-z]{3,}) #?(\d{1,4})\b(?![:.%]\d|%)", re.IGNORECASE)
+_THEIRS: Final = re.compile(
+    r"\b(?:(?i:his|her|their|(?:my|our) (?:[^\W_]+ )?[^\W_]+['’]s)|[A-Z][a-z]+['’]s) ((?:[^\W_]+ ){0,2}[^\W_]+)"
+)
+_OURS: Final = re.compile(r"\b(?:my|our) ((?:[\w’']+ ){0,5}[^\W_]+)", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """A content word: its stem, where it starts, and its place among the words of its clause."""
+
+    stem: str
+    start: int
+    place: int
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A new value for a slot.
+
+    Attributes:
+        words: Stems that name the slot.
+        core: Of them, the object of the change where there is one: "the doctor has increased my sertraline to …".
+        values: What it is now: values that stand together.
+        replaced: What it was, where the clause says "from … to …".
+    """
+
+    words: frozenset[str]
+    core: frozenset[str]
+    values: tuple[Value, ...]
+    replaced: tuple[Value, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Clause:
+    """A sentence, or a part of one.
+
+    Attributes:
+        words: Its content words in order.
+        values: Its values in order.
+        changes: What it says has another value now.
+        ended: Stems of what it says isn't so any more.
+        ended_values: Days and times of which it says so.
+        renamed: Stems of `ended` that are names: "she isn't Saara".
+        names: Names in it, in small letters.
+        labels: Stem of a noun → its number: "sprint 2".
+        theirs: Stems after his, her, their or somebody's name; `ours`, after my and our.
+        is_open: It asks or supposes, and says nothing.
+    """
+
+    text: str
+    words: tuple[Word, ...]
+    values: tuple[Value, ...]
+    changes: tuple[Change, ...] = ()
+    ended: frozenset[str] = frozenset()
+    ended_values: tuple[Value, ...] = ()
+    renamed: frozenset[str] = frozenset()
+    names: frozenset[str] = frozenset()
+    labels: dict[str, str] = field(default_factory=dict)
+    theirs: frozenset[str] = frozenset()
+    ours: frozenset[str] = frozenset()
+    is_open: bool = False
+
+    @property
+    def stems(self) -> frozenset[str]:
+        """Stems of its content words."""
+        return frozenset(word.stem for word in self.words)
+
+    def place(self, start: int) -> int:
+        """Return the number of words before a character."""
+        return len(_WORD.findall(self.text[:start]))
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """A text, read."""
+
+    clauses: tuple[Clause, ...]
+
+    @property
+    def says_change(self) -> bool:
+        """Return true where it may correct an earlier one."""
+        return any(clause.changes or clause.ended or clause.ended_values for clause in self.clauses)
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Names in any of its clauses."""
+        return frozenset(name for clause in self.clauses for name in clause.names)
+
+    @property
+    def ended_values(self) -> tuple[Value, ...]:
+        """Days and times of which any of its clauses says that they don't hold."""
+        return tuple(value for clause in self.clauses for value in clause.ended_values)
+
+    @property
+    def spellings(self) -> frozenset[str]:
+        """Content words as written, in small letters, of the clauses that say a change: an earlier one shares some."""
+        return self._spelled(beside=0)
+
+    @property
+    def spellings_beside(self) -> frozenset[str]:
+        """The same with those of the clauses before and after."""
+        return self._spelled(beside=1)
+
+    def _spelled(self, beside: int) -> frozenset[str]:
+        words: set[str] = set()
+        for place, clause in enumerate(self.clauses):
+            if clause.changes or clause.ended or clause.ended_values:
+                for near in self.clauses[max(0, place - beside) : place + beside + 1]:
+                    words |= {word.lower() for word in _WORD.findall(near.text)} - english.FILLERS
+        return frozenset(word for word in words if not word.isdigit())
+
+
+def may_correct(text: str) -> bool:
+    """Return false for a text that can't correct another, at a fraction of what it takes to read it."""
+    return english.HINT.search(text[:READ_CHARACTERS]) is not None
+
+
+def read(text: str) -> Statement:
+    """Read an English text. Code and what it quotes are left out."""
+    bare = english.QUOTED.sub(" ", english.CODE.sub(" ", text[:READ_CHARACTERS]))
+    parts = [part.strip() for part in english.SENTENCE_END.split(bare) if part and part.strip()]
+    plain = [_plain(part) for part in parts]
+    return Statement(tuple(_with_changes(plain, place) for place in range(len(plain))))
+
+
+def _plain(text: str) -> Clause:
+    values = tuple(find_values(text))
+    is_open = (
+        text.rstrip().endswith("?")
+        or english.ASKS.search(text) is not None
+        or english.SUPPOSED.search(text) is not None
+    )
+    theirs = {stem(word) for match in _THEIRS.finditer(text) for word in match[1].split()}
+    ours = {stem(word) for match in _OURS.finditer(text) for word in match[1].split()}
+    labels = {stem(match[1]): match[2] for match in _LABEL.finditer(text) if match[1].lower() not in english.NO_LABELS}
+    names = {name for match in _NAME.finditer(text) if _is_name(name := match[0].lower())}
+    return Clause(
+        text,
+        tuple(_content_words(text, values)),
+        values,
+        names=frozenset(names),
+        labels=labels,
+        theirs=frozenset(theirs),
+        ours=frozenset(ours - theirs),
+        is_open=is_open,
+    )
+
+
+def _is_name(word: str) -> bool:
+    return not {word, word.removesuffix("s")} & (english.NO_NAMES | STOP_WORDS)
+
+
+def _content_words(text: str, values: Iterable[Value]) -> Iterator[Word]:
+    spans = [(one.start, one.end) for one in values]
+    for place, match in enumerate(_WORD.finditer(text)):
+        word = match[0].lower().replace("’", "'")
+        if word in english.FILLERS or word in english.NEGATIONS or word.isdigit():
+            continue
+        if not any(start <= match.start() < end for start, end in spans):
+            yield Word(stem(word), match.start(), place)
+
+
+def _with_changes(clauses: list[Clause], place: int) -> Clause:
+    """A clause with what it says has changed; those before and after it fill in what it leaves out."""
+    clause = clauses[place]
+    if clause.is_open:
+        return clause
+    ended, ended_values, renamed = _ended(clause)
+    return Clause(
+        clause.text,
+        clause.words,
+        clause.values,
+        tuple(_changes(clauses, place)),
+        ended,
+        ended_values,
+        renamed,
+        clause.names,
+        clause.labels,
+        clause.theirs,
+        clause.ours,
+    )
+
+
+def _changes(clauses: list[Clause], place: int) -> Iterator[Change]:
+    clause = clauses[place]
+    text = clause.text
+    for match in english.CHANGED.finditer(text):
+        after = [value for value in clause.values if value.start >= match.end()]
+        new = next((value for value in after if english.TO_VALUE.search(text[match.end() : value.start])), None)
+        if new is not None and clause.place(new.start) - clause.place(match.start()) <= SLOT_WORDS:
+            yield _change(clause, match.start(), match.end(), new)
+        elif not after and place + 1 < len(clauses) and not clauses[place + 1].is_open:
+            following = clauses[place + 1]
+            if following.values and following.place(following.values[0].start) <= 1:
+                words = _near(clause, match.start(), match.start(), len(text))
+                yield Change(words, words, _group(following, following.values[0]))
+    for match in (*english.SHIFTED.finditer(text), *english.NEW_ATTRIBUTE.finditer(text)):
+        new = next((value for value in clause.values if value.start >= match.end()), None)
+        if new is not None and clause.place(new.start) - clause.place(match.end()) <= SLOT_WORDS // 2:
+            yield _change(clause, match.start(), match.end(), new)
+    for value in clause.values:
+        before, after_it = text[: value.start], text[value.end :]
+        if english.NOW_BEFORE.search(before) or english.NOW_AFTER.match(after_it):
+            change = _change(clause, value.start, value.start, value)
+            if not change.words and place:
+                words = clauses[place - 1].stems
+                change = Change(words, words, change.values)
+            yield change
+
+
+def _change(clause: Clause, start: int, end: int, new: Value) -> Change:
+    group = _group(clause, new)
+    has_from = re.search(r"\bfrom\b", clause.text[end : new.start], re.IGNORECASE) is not None
+    replaced = tuple(value for value in clause.values if end <= value.start < new.start) if has_from else ()
+    words = _near(clause, start, start, new.start)
+    between = frozenset(word.stem for word in clause.words if end <= word.start < new.start)
+    return Change(words, between & words or words, group, replaced)
+
+
+def _near(clause: Clause, centre: int, start: int, end: int) -> frozenset[str]:
+    """Stems within reach before `centre`, and those from `start` to `end`."""
+    place = clause.place(centre)
+    return frozenset(
+        word.stem
+        for word in clause.words
+        if (word.start < centre and place - word.place <= SLOT_WORDS) or start <= word.start < end
+        if not english.CHANGED.fullmatch(clause.text[word.start :].split(" ", 1)[0].strip(".,:;!"))
+    )
+
+
+def _group(clause: Clause, first: Value) -> tuple[Value, ...]:
+    group = [first]
+    for value in clause.values:
+        if value.start > group[-1].start and value.start - group[-1].end <= GROUP_GAP:
+            group.append(value)
+    return tuple(group)
+
+
+def _ended(clause: Clause) -> tuple[frozenset[str], tuple[Value, ...], frozenset[str]]:
+    text = clause.text
+    spans: list[tuple[int, int]] = []
+    for match in english.ENDED_BEFORE.finditer(text):
+        start, end = match.span("over")
+        stop = re.search(
+            r" (?:to|and|for|but|so|because|from|due|in|on|at|by|after|before|with|this|which|when) ",
+            text[start:end] + " ",
+        )
+        spans.append((start, start + stop.start() if stop else end))
+    for pattern in (english.ENDED_AFTER, english.ANY_MORE):
+        spans += [match.span("over") for match in pattern.finditer(text)]
+    spans += [
+        match.span("over")
+        for match in english.CONTRAST.finditer(text)
+        if english.sets_against(match["before"], match["over"])
+    ]
+    renamed = [match.span("over") for match in english.NAMED_NO_MORE.finditer(text)]
+    values = [value for value in clause.values if any(start <= value.start < end for start, end in spans)]
+    values += [value for value in clause.values if _is_negated(clause, value)]
+    return _within(text, [*spans, *renamed]), tuple(dict.fromkeys(values)), _within(text, renamed)
+
+
+def _within(text: str, spans: Iterable[tuple[int, int]]) -> frozenset[str]:
+    found = (match[0].lower() for start, end in spans for match in _WORD.finditer(text[start:end]))
+    return frozenset(stem(word) for word in found if word not in english.FILLERS and not word.isdigit())
+
+
+def _is_negated(clause: Clause, value: Value) -> bool:
+    """Return true for September in "he isn't coming in September"."""
+    if value.kind not in {"date", "month", "weekday", "feast"}:
+        return False
+    negation = max((match.end() for match in english.NEGATION.finditer(clause.text[: value.start])), default=-1)
+    return negation >= 0 and clause.place(value.start) - clause.place(negation) <= SLOT_WORDS // 2

@@ -1,0 +1,21 @@
+"""Stems of English words, so that "lessons" and "lesson" are one."""
+
+from __future__ import annotations
+
+from typing import Final
+
+_ENDINGS: Final = ("ations", "ation", "ings", "ing", "edly", "ed", "ies", "es", "s", "ly")
+_LEAST_LETTERS: Final = 3
+_DOUBLED: Final = "bdgmnprt"
+
+
+def stem(word: str) -> str:
+    """Return a word without its ending. The same word always gives the same stem; no dictionary is asked."""
+    bare = word.lower().replace("’", "'").split("'", maxsplit=1)[0]
+    for ending in _ENDINGS:
+        if bare.endswith(ending) and len(bare) - len(ending) >= _LEAST_LETTERS:
+            bare = bare[: -len(ending)] + ("y" if ending == "ies" else "")
+            break
+    if len(bare) > _LEAST_LETTERS and bare[-1] == bare[-2] and bare[-1] in _DOUBLED:
+        bare = bare[:-1]
+    return bare[:-1] if len(bare) > _LEAST_LETTERS and bare.endswith("e") else bare

@@ -1,0 +1,138 @@
+"""Order of results of which one corrects another: what holds now stands above what held before."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, Final, NamedTuple
+from uuid import UUID
+
+from msgspec import structs
+
+from app.domain.retrieval.request import SearchRequest, SearchResult
+
+MODES: Final = frozenset({"hybrid", "lexical", "dense"})
+"""Modes in which corrections move results; the others rank as the models that they are named after."""
+
+_NOW: Final = re.compile(
+    r"\b(?:now|nowadays|currently|current|these days|latest|still|finally|in the end|actually|newest|most recent"
+    r"|at present|by now|any ?more|any longer|eventually)\b",
+    re.IGNORECASE,
+)
+_PERIOD: Final = (
+    r"(?:year|month|week|spring|summer|autumn|winter|january|february|march|april|may|june|july|august|september"
+    r"|october|november|december|\d{4})"
+)
+_PAST: Final = re.compile(
+    "|".join(
+        (
+            r"\bused to\b",
+            r"\b(?:originally|original|initially|initial|at first|previously|previous|formerly|former|earlier)\b",
+            r"\bfirst (?:\w+ )?(?:plan|idea|date|choice|thought|want)",
+            r"\b(?:back then|at the time|in the past|once (?:had|was|were)|history of)\b",
+            r"\bbefore (?:that|it|i|we|he|she|they|the (?:change|move|switch)|now|then)\b",
+            r"\b(?:was|were|did|had)\b.{0,60}\bbefore\s*\??\s*$",
+            r"\bold (?:\w+ )?(?:one|address|number|date|job|plan|flat|house|phone|price|time|version)\b",
+            r"\bhow (?:has|have|did)\b.{1,60}\bchanged?\b",
+            rf"\b(?:was|were|did|had)\b.{{0,80}}\b(?:last|back in|in) {_PERIOD}\b",
+        )
+    ),
+    re.IGNORECASE,
+)
+
+
+class Pair(NamedTuple):
+    """A memory, and an earlier one that it corrects."""
+
+    newer: UUID
+    older: UUID
+
+
+def asks_for_present(request: SearchRequest) -> bool:
+    """Return false for a question about the past, in English, or as of a moment.
+
+    A past tense alone doesn't tell: "what did we agree on" wants what holds now.
+    """
+    if request.as_of is not None:
+        return False
+    return _NOW.search(request.query) is not None or _PAST.search(request.query) is None
+
+
+def place(results: Sequence[SearchResult], pairs: Sequence[Pair]) -> list[SearchResult]:
+    """Return the results, each directly above what it corrects.
+
+    One that ranked lower takes the other's place and its score, so that scores still fall. Of two that correct the same
+    one, the later stands above. Nothing is left out, nothing crosses subjects.
+
+    Args:
+        results: In the order of their scores.
+        pairs: Corrections; what isn't among the results is passed over.
+    """
+    by_id = {result.id: result for result in results}
+    known = _complete([pair for pair in pairs if _holds(pair, by_id)], by_id)
+    order = [result.id for result in results]
+    for _ in range(len(known)):
+        moved = False
+        for pair in known:
+            at, above = order.index(pair.newer), order.index(pair.older)
+            if at > above:
+                order.insert(above, order.pop(at))
+                moved = True
+        if not moved:
+            break
+    return _with_scores(order, by_id)
+
+
+def _holds(pair: Pair, by_id: dict[UUID, SearchResult]) -> bool:
+    newer, older = by_id.get(pair.newer), by_id.get(pair.older)
+    return newer is not None and older is not None and newer.subject == older.subject and pair.newer != pair.older
+
+
+def _complete(pairs: Sequence[Pair], by_id: dict[UUID, SearchResult]) -> list[Pair]:
+    """The pairs, and one for each two that correct the same: the later of them as if it corrected the other."""
+    newer: dict[UUID, list[UUID]] = {}
+    for pair in pairs:
+        newer.setdefault(pair.older, []).append(pair.newer)
+    siblings = [
+        Pair(later, earlier)
+        for ids in newer.values()
+        for earlier, later in itertools.pairwise(sorted(ids, key=lambda memory_id: _moment(by_id[memory_id])))
+    ]
+    return list(dict.fromkeys([*pairs, *siblings]))
+
+
+def _moment(result: SearchResult) -> datetime:
+    return result.occurred_at or result.created_at
+
+
+def _with_scores(order: Sequence[UUID], by_id: dict[UUID, SearchResult]) -> list[SearchResult]:
+    """Results in an order; one that stands above a better one has that one's score."""
+    placed: list[SearchResult] = []
+    best = 0.0
+    for memory_id in reversed(order):
+        result = by_id[memory_id]
+        if result.score < best:
+            explained = None if result.explain is None else {**result.explain, "placed": {"own_score": result.score}}
+            result = structs.replace(result, score=best, explain=explained)
+        best = result.score
+        placed.append(result)
+    return placed[::-1]
+
+
+def explained(results: Sequence[SearchResult], pairs: Sequence[Pair]) -> list[SearchResult]:
+    """Return the results, those that are explained with what they correct and what corrects them."""
+    corrects: dict[UUID, list[UUID]] = {}
+    corrected_by: dict[UUID, list[UUID]] = {}
+    for pair in pairs:
+        corrects.setdefault(pair.newer, []).append(pair.older)
+        corrected_by.setdefault(pair.older, []).append(pair.newer)
+    return [_explained(result, corrects.get(result.id, []), corrected_by.get(result.id, [])) for result in results]
+
+
+def _explained(result: SearchResult, corrects: list[UUID], corrected_by: list[UUID]) -> SearchResult:
+    if result.explain is None or not (corrects or corrected_by):
+        return result
+    said: dict[str, Any] = {"corrects": corrects, "corrected_by": corrected_by}
+    return structs.replace(result, explain=result.explain | {name: ids for name, ids in said.items() if ids})
