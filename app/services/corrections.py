@@ -15,7 +15,7 @@ from uuid import UUID
 from app.domain.corrections import Earlier, Statement, decide, may_correct, rarity, read
 from app.domain.corrections.stems import stem
 from app.domain.policy import Policy
-from app.domain.roles import name_of, role_of
+from app.domain.roles import name_of
 from app.store import corrections as rows
 from app.store import database, policies, words
 from app.store.corrections import Probe, Said
@@ -94,7 +94,7 @@ def renew(tx: database.Transaction, tenant_id: UUID, memory_ids: Sequence[UUID],
 
 def _is_users(said: Said) -> bool:
     """Return true for what a person says: an assistant that sums up corrects nothing, nor is it corrected."""
-    return role_of(None, said.speaker) in {None, "user"}
+    return said.role in {None, "user"}
 
 
 def _later(given: Sequence[Said]) -> list[Later]:

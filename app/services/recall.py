@@ -21,6 +21,7 @@ from app.domain.recall.context import context, distinct, unsaid
 from app.domain.recall.form import Form, names_in, read_form
 from app.domain.recall.relevance import Evidence, WeighedWord, closeness, rarity, shared_words, weigh_words
 from app.domain.recall.request import Recalled, RecallRequest, emphasis, spoken_by_user
+from app.domain.retrieval.present import Pair
 from app.domain.retrieval.request import RESULTS_MAX, SearchResult
 from app.domain.roles import name_of
 from app.services import kinship, search, vitals
@@ -108,17 +109,18 @@ def recall(tenant_id: UUID, request: RecallRequest, policy: Policy | None = None
     labels = {label for each in gathered.found for label in (name_of(each.speaker), each.subject) if label}
     form = read_form(said, names_in(said, (each.text[:NAMES_CHARACTERS] for each in gathered.found), labels))
     judged = _judge(form, words, evidence, found, _rarities(asked, held, gathered.total))
+    relevance = _corrected(judged.relevance, found, gathered.corrections)
     due = np.array([_is_due(result, reviewed.get(result.id), policy, now) for result in found])
-    order = np.argsort(-judged.relevance * np.where(due, policy.recall.review_boost, 1.0), kind="stable").tolist()
+    order = np.argsort(-relevance * np.where(due, policy.recall.review_boost, 1.0), kind="stable").tolist()
     bar = _bar(request, policy, form, alone=len(turns) == 1)
     firsts = distinct([found[place].text for place in order])
-    above = [place for place, is_first in zip(order, firsts, strict=True) if is_first and judged.relevance[place] > bar]
+    above = [place for place, is_first in zip(order, firsts, strict=True) if is_first and relevance[place] > bar]
     chosen = _reranked(tenant_id, wanted.query, found, above, policy)[: request.limit or policy.recall.most]
     weights = {word.spelling: word.weight for word in words}
     memories = [
         _recalled(
             found[place],
-            float(judged.relevance[place]),
+            float(relevance[place]),
             _shown(found[place].text, weights, 1),
             due=bool(due[place]),
             explain=_explained(judged, place) if request.explain else None,
@@ -189,6 +191,17 @@ def _judge(
     seen = gate.gate_features(form, rarest, float(features.close.max()))
     opened, worths = gate.openness(seen), worth.worth(features)
     return _Judged(opened * worths, opened, seen, worths, features)
+
+
+def _corrected(relevance: Floats, found: Sequence[SearchResult], pairs: Sequence[Pair]) -> Floats:
+    """Return the relevance with each correction at least as relevant as what it corrects, which stands behind it."""
+    places = {result.id: place for place, result in enumerate(found)}
+    raised = relevance.copy()
+    for pair in pairs:
+        newer, older = places.get(pair.newer), places.get(pair.older)
+        if newer is not None and older is not None:
+            raised[newer] = max(raised[newer], raised[older])
+    return raised
 
 
 def _bar(request: RecallRequest, policy: Policy, form: Form, *, alone: bool) -> float:

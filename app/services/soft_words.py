@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 import numpy as np
 
@@ -11,6 +12,9 @@ from app.domain.dynamics.ops import Floats
 from app.domain.retrieval.candidates import Candidate
 from app.domain.retrieval.passages import Passages
 from app.domain.wording import first_content_words
+
+PASSAGE_SHARE: Final = 0.75
+"""Worth of a passage, as a share of a text's beginning: it was chosen by the query's words, so it always has some."""
 
 
 def match_words(rarity: Mapping[str, float], found: Sequence[Candidate]) -> Floats:
@@ -36,5 +40,5 @@ def match_words(rarity: Mapping[str, float], found: Sequence[Candidate]) -> Floa
     heads = matched[: len(found)]
     if behind:
         places = list(behind)
-        heads[places] = np.maximum(heads[places], matched[len(found) :])
+        heads[places] = np.maximum(heads[places], PASSAGE_SHARE * matched[len(found) :])
     return heads

@@ -10,6 +10,8 @@ from uuid import UUID
 
 from sqlalchemy import Connection
 
+from app.domain.roles import Role
+from app.store import roles
 from app.store.packed import Uuids, driver
 from app.store.probe import quoted
 
@@ -28,6 +30,7 @@ class Said:
     Attributes:
         moment: When it happened, or was accepted where that is unknown.
         seq: Its place in the order of speaking.
+        role: The speaker's effective role; None where it is unknown.
     """
 
     memory_id: UUID
@@ -36,6 +39,7 @@ class Said:
     speaker: str | None
     moment: datetime
     seq: int
+    role: Role | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +55,7 @@ class Probe:
     lexemes: Sequence[str]
 
 
-_COLUMNS: Final = "memory_id, text, subject, speaker, coalesce(occurred_at, created_at), seq"
+_COLUMNS: Final = f"memory_id, text, subject, speaker, coalesce(occurred_at, created_at), seq, {roles.EFFECTIVE}"
 _GIVEN: Final = """deleted_at IS NULL AND made_by = 'caller' AND NOT EXISTS (
     SELECT FROM cold_memories AS cold WHERE cold.tenant_id = %(tenant)s AND cold.memory_id = memories.memory_id)"""
 
@@ -191,13 +195,15 @@ SELECT later_id, one.* FROM (
   SELECT hits.later_id, memory.*, row_number() OVER (
     PARTITION BY hits.later_id ORDER BY memory.moment DESC, memory.seq DESC) AS place
   FROM hits JOIN probes ON probes.memory_id = hits.later_id CROSS JOIN LATERAL (
-    SELECT memory_id, text, subject, speaker, coalesce(occurred_at, created_at) AS moment, seq FROM memories
+    SELECT memory_id, text, subject, speaker, coalesce(occurred_at, created_at) AS moment, seq,
+      {roles.EFFECTIVE} AS role
+    FROM memories
     WHERE tenant_id = %(tenant)s AND memories.memory_id = hits.earlier_id AND {_GIVEN} OFFSET 0
   ) AS memory
   WHERE memory.subject IS NOT DISTINCT FROM probes.subject
     AND (memory.moment, memory.seq) < (probes.moment, probes.seq)
 ) AS found CROSS JOIN LATERAL (
-  SELECT found.memory_id, found.text, found.subject, found.speaker, found.moment, found.seq
+  SELECT found.memory_id, found.text, found.subject, found.speaker, found.moment, found.seq, found.role
 ) AS one
 WHERE place <= %(most)s ORDER BY later_id, moment DESC, seq DESC
 """  # noqa: S608 - constants alone

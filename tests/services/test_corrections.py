@@ -78,6 +78,8 @@ def test_to_index_again_changes_nothing(service: Service, tenant: Tenant) -> Non
     [
         {"subject": "ann"},
         {"speaker": "assistant"},
+        {"role": "assistant"},
+        {"role": "system"},
         {"speaker": "Bo"},
         {"text": "The flight might be moved to the 17th of May."},
         {"text": "Can the flight be moved to the 17th of May?"},
