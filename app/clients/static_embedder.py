@@ -162,14 +162,8 @@ class StaticEmbedder:
         lines = [places[memory.line] for memory in batch]
         vectors: Vectors = alone[lines]
         openness = np.array([min(1.0, SHORT_WORDS / max(len(looked_up[line]), 1)) for line in lines], np.float32)
-        for weights, turns in (
-            (BEFORE_WEIGHTS, [memory.context for memory in batch]),
-            (AFTER_WEIGHTS, [memory.after for memory in batch]),
-        ):
-            for turn, weight in enumerate(weights):
-                here = [n for n, lines_there in enumerate(turns) if turn < len(lines_there)]
-                there = [places[turns[n][turn]] for n in here]
-                vectors[here] += np.float32(weight) * openness[here, None] * alone[there]
+        _add_turns(vectors, alone, places, [memory.context for memory in batch], BEFORE_WEIGHTS, openness)
+        _add_turns(vectors, alone, places, [memory.after for memory in batch], AFTER_WEIGHTS, openness)
         return unit(vectors)
 
     def embed_query(self, text: str, idf: Mapping[str, float], spent: Spent = unnoted) -> Vectors:  # noqa: ARG002
@@ -218,10 +212,8 @@ class FormerStaticEmbedder:
                 places.setdefault(line, len(places))
         alone = _summed(self._words, [_looked_up(line) for line in places], weighted=False)
         vectors: Vectors = alone[[places[memory.line] for memory in batch]]
-        for turn, weight in enumerate(self._CONTEXT_WEIGHTS):
-            here = [n for n, memory in enumerate(batch) if turn < len(memory.context)]
-            there = [places[batch[n].context[turn]] for n in here]
-            vectors[here] += np.float32(weight) * alone[there]
+        whole = np.ones(len(batch), np.float32)
+        _add_turns(vectors, alone, places, [memory.context for memory in batch], self._CONTEXT_WEIGHTS, whole)
         return unit(vectors)
 
     def embed_query(self, text: str, idf: Mapping[str, float], spent: Spent = unnoted) -> Vectors:  # noqa: ARG002
@@ -229,6 +221,30 @@ class FormerStaticEmbedder:
         content = _looked_up(text)
         weights = np.array([idf.get(word, 1.0) for word in content], dtype=np.float32)
         return unit(weights @ self._words.vectors(content))
+
+
+def _add_turns(
+    vectors: Vectors,
+    alone: Vectors,
+    places: Mapping[str, int],
+    turns: Sequence[Sequence[str]],
+    weights: Sequence[float],
+    openness: Vectors,
+) -> None:
+    """Add to each memory's vector the vectors of turns beside it, in place.
+
+    Args:
+        vectors: The memories' own, shape (n, dimensions).
+        alone: Vectors of lines, shape (lines, dimensions).
+        places: The row of each line in them.
+        turns: The lines beside each memory, the nearest first.
+        weights: Weight of the nearest turn, and of the next.
+        openness: Share of these weights that a memory takes, shape (n,).
+    """
+    for turn, weight in enumerate(weights):
+        here = [n for n, lines in enumerate(turns) if turn < len(lines)]
+        there = [places[turns[n][turn]] for n in here]
+        vectors[here] += np.float32(weight) * openness[here, None] * alone[there]
 
 
 def _rarity(tokens: Sequence[int]) -> float:
@@ -239,7 +255,7 @@ def _rarity(tokens: Sequence[int]) -> float:
 
 
 def _looked_up(text: str) -> list[str]:
-    """Return what a text is looked up by: its content words, or else its signs (emoji) as they are."""
+    """Return the words that a text is looked up by: its content words, or else its signs (emoji)."""
     return content_words(text) or text.split()
 
 

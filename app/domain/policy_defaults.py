@@ -1,7 +1,7 @@
 """Defaults that changed between versions, and the policies that were stored with the former ones.
 
 A tenant's stored policy holds every value, defaults included. A value equal to the default of its time was not a
-choice, so it follows the new default; any other value was set by somebody and stays.
+choice, so it follows the new default. Any other value is the tenant's choice and is retained.
 """
 
 from __future__ import annotations

@@ -57,6 +57,6 @@ class Passages:
 
 
 def _beginning(word: str) -> str:
-    """Return what a form of the word begins with: its stem, without the last letter, which forms may change."""
+    """Return the beginning that all forms of a word share: its stem without the last letter."""
     whole = stem(word)
     return whole[: max(_BEGINNING, len(whole) - 1)]

@@ -59,7 +59,7 @@ class Ranking(BaseModel):
     when: Weight = 0.2
     """Added when the query asks for a time (in English) and the memory's text tells one."""
     first_person: Weight = 0.2
-    """Added when the memory tells of its speaker (in English: I, my, we)."""
+    """Added when the memory's text is in the first person (in English: I, my, we)."""
     moment: Weight = 0.7
     """Added when the memory happened at a time that the query names (in English, or 2023-05-07), or near it."""
     now: Weight = 0.4

@@ -31,7 +31,7 @@ NEAR_DAYS: Final = 7.0
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What candidates are compared with.
+    """The query and moment that candidates are compared with.
 
     Attributes:
         query: Plain words.
