@@ -25,9 +25,9 @@ from app.domain.wording import content_words, words
 
 Vectors = NDArray[np.float32]
 
-BEFORE_WEIGHTS: Final = (0.35, 0.2)
+BEFORE_WEIGHTS: Final = (0.2, 0.12)
 """Share of the previous turn's vector, and of the one before it, in the vector of a short memory."""
-AFTER_WEIGHTS: Final = (0.35, 0.2)
+AFTER_WEIGHTS: Final = (0.2, 0.12)
 """Share of the next turn's vector, and of the one after it, likewise."""
 SENTENCE_WEIGHT: Final = 0.5
 """Share of the plain mean of all words, stop words included, in a query's vector."""

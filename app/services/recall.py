@@ -205,11 +205,14 @@ def _corrected(relevance: Floats, found: Sequence[SearchResult], pairs: Sequence
 
 
 def _bar(request: RecallRequest, policy: Policy, form: Form, *, alone: bool) -> float:
-    """Return the relevance that a memory must exceed; a question that is sent `alone` may have a lower bar."""
+    """Return the relevance that a memory must exceed; a question may have a lower bar.
+
+    Within a conversation that is a question about a person by name; one about oneself has it if it is sent `alone`.
+    """
     if request.least is not None:
         return request.least
     rules = policy.recall
-    if alone and form.asks_about_self and not form.worldly:
+    if form.asks_about_person or (alone and form.asks_about_self and not form.worldly):
         return min(rules.relevance_above, rules.relevance_above_for_questions)
     return rules.relevance_above
 

@@ -183,17 +183,18 @@ WITH {parts},
     SELECT nullif(greatest(max(words), 0), 0) AS words, nullif(greatest(max(relevance), 0), 0) AS relevance FROM {found}
   ),
   scored AS (
-    SELECT memory_id, greatest(found.relevance, 0) AS cosine, coalesce(found.words / most.words, 0) AS words,
+    SELECT memory_id, found.relevance IS NOT NULL AS is_embedded, greatest(found.relevance, 0) AS cosine,
+           coalesce(found.words / most.words, 0) AS words,
            coalesce(greatest(found.relevance, 0) / most.relevance, 0) AS relevance
     FROM {found} AS found CROSS JOIN most WHERE found.words > 0 OR found.relevance > 0
   ),
   top AS MATERIALIZED (
-    SELECT memory_id, words, relevance, cosine,
+    SELECT memory_id, words, relevance, cosine, is_embedded,
            words * CAST(%(words_weight)s AS float8) + relevance * CAST(%(relevance_weight)s AS float8) AS score
     FROM scored ORDER BY score DESC, memory_id DESC LIMIT %(limit)s
   )
 SELECT top.memory_id, text, subject, thread, speaker, external_id, kind, tags, occurred_at, created_at,
-       tier, top.words, top.relevance, top.cosine, {related}, role, {before}, record
+       tier, top.words, top.relevance, top.cosine, {related}, role, {before}, is_embedded, record
 FROM top CROSS JOIN LATERAL (
   SELECT text, subject, thread, speaker, external_id, kind, tags, occurred_at, created_at, seq,
     {roles.EFFECTIVE} AS role

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -24,7 +25,7 @@ TERMS = [
 
 def found(words: float, relevance: float) -> Candidate:
     now = datetime(2026, 3, 7, tzinfo=UTC)
-    rest = dict.fromkeys(("subject", "thread", "speaker", "external_id", "kind", "occurred_at"))
+    rest: dict[str, Any] = dict.fromkeys(("subject", "thread", "speaker", "external_id", "kind", "occurred_at"))
     return Candidate(
         **rest,
         memory_id=uuid4(),

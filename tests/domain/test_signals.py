@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
+import numpy as np
 import pytest
 
 from app.domain.retrieval.candidates import Candidate
@@ -158,3 +159,11 @@ def test_without_a_thread_or_with_its_rest_forgotten_a_memory_is_as_good_as_its_
     assert seen("thread", "x", memory("a", thread="left", fit=0.5), memory("b", fit=0.25)) == [1, 0.5]
     talk = [memory("a", thread="talk", fit=0.2), memory("b", thread="talk", fit=0.2)]
     assert seen("thread", "x", *talk, memory("c", thread="left", fit=0.4)) == [0.5, 0.5, 1]
+
+
+def test_words_stand_in_for_the_meaning_of_what_has_no_vector_yet() -> None:
+    edited = replace(memory("x", fit=1.0), is_embedded=False)
+    found = parts([edited, memory("y", fit=0.5)], "x", Ranking(), NOON, np.array([2.0, 1.0]))
+    assert found.by_name["relevance"].tolist() == [0.5, 0.0]
+    alone = parts([edited], "x", Ranking(words=1, soft_words=0), NOON)
+    assert alone.by_name["relevance"].tolist() == [0.25]

@@ -32,6 +32,7 @@ class Form:
         length: ln(1 + content words, 20 at most) / 3, 0 to 1.02.
         name: It shares a name with the memories.
         asks_about_self: Its newest message asks about the speaker, or about a person whom the memories know.
+        asks_about_person: Its newest message asks about a person whom the memories know.
     """
 
     about_self: float
@@ -43,6 +44,7 @@ class Form:
     length: float
     name: float
     asks_about_self: bool
+    asks_about_person: bool
 
 
 def read_form(said: Sequence[str], known: frozenset[str]) -> Form:
@@ -81,6 +83,7 @@ def read_form(said: Sequence[str], known: frozenset[str]) -> Form:
         length=math.log1p(min(len(content), _LENGTH_WORDS)) / 3,
         name=float(bool(known)),
         asks_about_self=asks_about_person or asks_about_self,
+        asks_about_person=asks_about_person,
     )
 
 

@@ -20,7 +20,8 @@ class Recall(BaseModel):
     relevance_above: _Share = 0.12
     """Only memories of more relevance to the conversation, 0 to 1, come up."""
     relevance_above_for_questions: _Share = 0.03
-    """The same where a single message is sent that asks about its speaker, or about a person whom the memories know."""
+    """The same where the newest message asks about a person whom the memories know, or is sent alone and asks about its
+    speaker."""
     most: Annotated[int, Field(ge=1, le=RECALLED_MAX)] = 5
     """Most memories that come up at once, unless the request says otherwise."""
     review_boost: Annotated[float, Field(ge=1, le=10, allow_inf_nan=False)] = 1.2

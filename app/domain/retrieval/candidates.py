@@ -25,6 +25,7 @@ class Candidate:
         superseded_by: Memories that have taken its place; likewise.
         role: The speaker's effective role; None where it is unknown.
         before_id: The turn before it in its thread; None where there is none, or it wasn't looked up.
+        is_embedded: False where it has no vector yet, or the query has none.
     """
 
     memory_id: UUID
@@ -45,6 +46,7 @@ class Candidate:
     superseded_by: list[UUID] | None = None
     role: Role | None = None
     before_id: UUID | None = None
+    is_embedded: bool = True
 
 
 @dataclass(frozen=True, slots=True)
