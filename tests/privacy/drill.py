@@ -32,6 +32,10 @@ COLD = "gooseberry " * 40
 HOT = "Ann moved to Wroclaw"
 
 
+NEWEST_OF_KEYS = "0025"
+"""The newest revision that changes the key store."""
+
+
 class Drill:
     """A service whose data is dumped, loses a person, and is restored from before."""
 
@@ -93,7 +97,11 @@ class Drill:
         migrate.upgrade(self.service.database_url)
 
     def let_data_be_of(self, revision: str, *statements: str) -> None:
-        """Undo in the data what came after a revision; its keys stay of after it."""
+        """Undo in the data what came after a revision; its keys stay of after it.
+
+        The statements undo the revisions that changed the keys too, up to `NEWEST_OF_KEYS`; later ones are downgraded.
+        """
+        migrate.downgrade(self.service.database_url, NEWEST_OF_KEYS)
         for statement in (*statements, f"UPDATE alembic_version SET version_num = '{revision}'"):  # noqa: S608 - of tests
             self.service.rows(statement)
 
