@@ -158,7 +158,7 @@ def test_nothing_is_left_in_any_table(service: Service) -> None:
     assert service.one("SELECT status FROM segments") == "dropped"
     assert ([before],) in service.rows("SELECT memory_ids FROM tenant_work WHERE stage = 'score'")
     assert service.one("SELECT documents FROM words WHERE word = ''") == 2
-    assert set(vectors(service)) == {before}, "the next turn's vector had its words in its context"
+    assert set(vectors(service)) == set(), "the vectors of the turns beside it had its words in their context"
     enrichment.embed()
     left = vectors(service)
     again = service.tenant().tenant_id
