@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
 from operator import itemgetter
 from pathlib import Path
@@ -153,10 +153,7 @@ class StaticEmbedder:
 
     def embed_memories(self, batch: Sequence[MemoryText], spent: Spent = unnoted) -> Vectors:  # noqa: ARG002 - free
         """Return vectors of memories, shape (n, dimensions); length 1, or 0 for a text without any known word."""
-        places: dict[str, int] = {}
-        for memory in batch:
-            for line in (memory.line, *memory.context, *memory.after):
-                places.setdefault(line, len(places))
+        places = _places(line for each in batch for line in (each.line, *each.context, *each.after))
         looked_up = [_looked_up(line) for line in places]
         alone = self._sums(looked_up)
         lines = [places[memory.line] for memory in batch]
@@ -206,10 +203,7 @@ class FormerStaticEmbedder:
 
     def embed_memories(self, batch: Sequence[MemoryText], spent: Spent = unnoted) -> Vectors:  # noqa: ARG002 - free
         """Return vectors of memories, shape (n, dimensions); length 1, or 0 for a text without any known word."""
-        places: dict[str, int] = {}
-        for memory in batch:
-            for line in (memory.line, *memory.context):
-                places.setdefault(line, len(places))
+        places = _places(line for each in batch for line in (each.line, *each.context))
         alone = _summed(self._words, [_looked_up(line) for line in places], weighted=False)
         vectors: Vectors = alone[[places[memory.line] for memory in batch]]
         whole = np.ones(len(batch), np.float32)
@@ -221,6 +215,11 @@ class FormerStaticEmbedder:
         content = _looked_up(text)
         weights = np.array([idf.get(word, 1.0) for word in content], dtype=np.float32)
         return unit(weights @ self._words.vectors(content))
+
+
+def _places(texts: Iterable[str]) -> dict[str, int]:
+    """Return the distinct texts, each with its place among them."""
+    return {text: place for place, text in enumerate(dict.fromkeys(texts))}
 
 
 def _add_turns(
@@ -261,10 +260,7 @@ def _looked_up(text: str) -> list[str]:
 
 def _summed(known: WordVectors, texts: Sequence[Sequence[str]], *, weighted: bool) -> Vectors:
     """Return the unit sum of each text's word vectors, shape (n, dimensions), by general rarity where `weighted`."""
-    rows: dict[str, int] = {}
-    for text in texts:
-        for word in text:
-            rows.setdefault(word, len(rows))
+    rows = _places(word for text in texts for word in text)
     vectors = known.vectors(list(rows))
     if weighted:
         vectors *= known.rarity(list(rows)).astype(np.float32)[:, None]
