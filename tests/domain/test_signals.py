@@ -165,5 +165,5 @@ def test_words_stand_in_for_the_meaning_of_what_has_no_vector_yet() -> None:
     edited = replace(memory("x", fit=1.0), is_embedded=False)
     found = parts([edited, memory("y", fit=0.5)], "x", Ranking(), NOON, np.array([2.0, 1.0]))
     assert found.by_name["relevance"].tolist() == [0.5, 0.0]
-    alone = parts([edited], "x", Ranking(words=1, soft_words=0), NOON)
-    assert alone.by_name["relevance"].tolist() == [0.25]
+    alone = parts([edited], "x", Ranking(), NOON, np.array([2.0]))
+    assert alone.by_name["relevance"].tolist() == [0.0], "nothing has a vector, so meaning counts for nothing"

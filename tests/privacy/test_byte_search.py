@@ -180,7 +180,7 @@ def test_what_postgresqls_files_still_hold_goes_as_the_report_says(someone: Ever
             rows(statement)
         return rows(sampled, f"%{WORD}%") == [] and in_files(someone) == 0
 
-    until(is_gone, seconds=30)
+    until(is_gone, seconds=300)
     done = erasures.get(someone.tenant_id, someone.erasure_id)
     told = {each["where"] for each in (done.report or {})["elsewhere"]}
     assert {"deleted rows in PostgreSQL's files and indexes", "PostgreSQL's samples of columns, for its plans"} <= told

@@ -87,9 +87,10 @@ def parts(
         "soft_words": _by_best(np.zeros(len(candidates)) if soft_words is None else soft_words),
         "relevance": np.array([found.relevance for found in candidates], np.float64),
     }
-    # Until a memory has a vector, its words stand in for its meaning: else what was edited a moment ago would sink.
     embedded = np.array([found.is_embedded for found in candidates], bool)
-    base["relevance"] = np.where(embedded, base["relevance"], (base["words"] + base["soft_words"]) / 2)
+    if embedded.any():
+        # Beside memories with vectors, one without would sink: its words stand in until it is embedded.
+        base["relevance"] = np.where(embedded, base["relevance"], (base["words"] + base["soft_words"]) / 2)
     weights = {name: float(getattr(ranking, name)) for name in (*base, *SIGNALS)}
     counted = [part for name, part in base.items() if weights[name]]
     asked = Asked(query, now, np.mean(counted, axis=0) if counted else np.zeros(len(candidates)))
