@@ -7,10 +7,10 @@ before it, which serves tenants until `ebbing reembed` has moved them.
 from __future__ import annotations
 
 import logging
-import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
+from itertools import chain
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final
@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.clients.answers import Spent, unnoted
+from app.clients.word_table import WordTable, firsts
 from app.domain.embedding import SHORT_WORDS, MemoryText, unit
 from app.domain.recall.kin import Usual
 from app.domain.wording import content_words, words
@@ -41,6 +42,8 @@ _WHOLE_WORD = re.compile("\u2581[a-z]{2,}")
 """A token that is a word of its own, rather than a piece of one."""
 _SPELLINGS = 100_000
 """Words whose tokens are remembered; then the memory is emptied."""
+_NO_LENGTH = 1e-12
+"""Below this, the direction of a vector is noise of rounding."""
 _SLICE_WORDS = 16_384
 """Word vectors gathered at a time: 16 MiB at 256 dimensions."""
 
@@ -51,7 +54,8 @@ class WordVectors:
     def __init__(self) -> None:
         """Load the vectors, in about 0.2 s and 60 MB."""
         self._matrix, self._tokenizer = _load()
-        self._tokens: dict[str, list[int]] = {}
+        self._table = WordTable(self._encode)
+        self._measured: tuple[WordTable, Vectors] | None = None
 
     @property
     def dimensions(self) -> int:
@@ -70,17 +74,8 @@ class WordVectors:
 
     def vectors(self, spellings: Sequence[str]) -> Vectors:
         """Return each word's vector, shape (n, dimensions); zero for a word without tokens."""
-        tokens = self._tokens_of(spellings)
-        first = np.array([ids[0] if ids else 0 for ids in tokens], np.intp)
-        vectors = np.asarray(self._matrix[first], np.float32)  # a copy, since it is indexed by an array
-        sizes = np.array([len(ids) for ids in tokens], np.intp)
-        vectors[sizes == 0] = 0
-        for place in range(1, int(sizes.max(initial=0))):
-            longer = np.flatnonzero(sizes > place)
-            vectors[longer] += self._matrix[[tokens[n][place] for n in longer]]
-        several = sizes > 1
-        vectors[several] /= sizes[several, None].astype(np.float32)
-        return vectors
+        tokens, sizes = self._tokens_of(spellings)
+        return _means(np.asarray(self._matrix[tokens], np.float32), sizes)
 
     def unit_vectors(self, spellings: Sequence[str]) -> Vectors:
         """Return the vector of each word, shape (n, dimensions), of length 1, or 0 for an unknown word."""
@@ -88,7 +83,12 @@ class WordVectors:
 
     def rarity(self, spellings: Sequence[str]) -> NDArray[np.float64]:
         """Return how rare each word is in general, 0.3 to 4.5, shape (n,); 1 for a word without tokens."""
-        return np.array([_rarity(ids) for ids in self._tokens_of(spellings)], np.float64)
+        least, most = RARITY_RANGE
+        tokens, sizes = self._tokens_of(spellings)
+        found = np.where(sizes > 0, most, 1.0)
+        single = np.maximum(tokens[np.repeat(sizes == 1, sizes)], 1)
+        found[sizes == 1] = np.clip(np.log(single / COMMON_TOKEN), least, most)
+        return found
 
     def closest(self, asked: Sequence[str], texts: Sequence[Sequence[str]]) -> NDArray[np.float64]:
         """Return the largest cosine, at least 0, of each asked word to any word of each text.
@@ -100,28 +100,61 @@ class WordVectors:
         Returns:
             Shape (len(texts), len(asked)).
         """
-        places: dict[str, int] = {}
-        rows = [[places.setdefault(word, len(places)) for word in text] for text in texts]
-        most = max(map(len, rows), default=0)
-        if not most or not asked:
-            return np.zeros((len(texts), len(asked)))
-        cosines = np.zeros((len(places) + 1, len(asked)), np.float32)  # the last row stands for no word
-        np.matmul(self.unit_vectors(list(places)), self.unit_vectors(asked).T, out=cosines[:-1])
-        padded = np.array([row + [len(places)] * (most - len(row)) for row in rows], np.intp)
-        return np.asarray(np.maximum(cosines[padded].max(axis=1), 0.0), np.float64)
+        found = np.zeros((len(texts), len(asked)))
+        sizes = np.fromiter(map(len, texts), np.intp, len(texts))
+        some = np.flatnonzero(sizes)
+        if some.size and asked:
+            table = self._known()
+            distinct, places = np.unique(table.rows(list(chain.from_iterable(texts))), return_inverse=True)
+            cosines = self._cosines(table, distinct, asked)
+            found[some] = np.maximum.reduceat(cosines[places], firsts(sizes[some]), axis=0)
+        return np.maximum(found, 0.0, out=found)
 
-    def _tokens_of(self, spellings: Sequence[str]) -> list[list[int]]:
-        known = self._tokens
-        fresh = [word for word in spellings if word not in known]
-        if fresh:
-            encoded = self._tokenizer.encode_batch_fast(fresh, add_special_tokens=False)
-            found = {word: encoding.ids for word, encoding in zip(fresh, encoded, strict=True)}
-            if len(known) + len(found) > _SPELLINGS:
-                found |= {word: known[word] for word in spellings if word not in found}
-                self._tokens = known = found
-            else:
-                known.update(found)
-        return [known[word] for word in spellings]
+    def _cosines(self, table: WordTable, rows: NDArray[np.intp], asked: Sequence[str]) -> Vectors:
+        """Return the cosine of each word to each asked word, shape (words, asked); 0 for a word without tokens.
+
+        A token that several words share is multiplied once: a word's product is the mean of its tokens' products.
+        """
+        tokens, sizes = table.tokens(rows)
+        distinct, places = np.unique(tokens, return_inverse=True)
+        vectors = np.asarray(self._matrix[distinct], np.float32)
+        products = _means((vectors @ self.unit_vectors(asked).T)[places], sizes)
+        lengths = self._lengths(table, rows)[:, None]
+        return np.divide(products, lengths, out=np.zeros_like(products), where=lengths > _NO_LENGTH)
+
+    def _lengths(self, table: WordTable, rows: NDArray[np.intp]) -> Vectors:
+        """Return the length of the vector of each word, shape (n,)."""
+        known = self._measured
+        if known is None or known[0] is not table or len(known[1]) < len(table):
+            first = len(known[1]) if known is not None and known[0] is table else 0
+            tokens, sizes = table.tokens(np.arange(first, len(table)))
+            fresh = np.linalg.norm(_means(np.asarray(self._matrix[tokens], np.float32), sizes), axis=1)
+            known = table, np.concatenate((known[1][:first], fresh)) if known is not None and first else fresh
+            self._measured = known
+        return known[1][rows]
+
+    def _tokens_of(self, spellings: Sequence[str]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        table = self._known()
+        return table.tokens(table.rows(spellings))
+
+    def _known(self) -> WordTable:
+        """Return the words that were looked up; once they are too many, a new table."""
+        if len(self._table) > _SPELLINGS:
+            self._table = WordTable(self._encode)
+        return self._table
+
+    def _encode(self, words: Sequence[str]) -> list[list[int]]:
+        return [encoding.ids for encoding in self._tokenizer.encode_batch_fast(words, add_special_tokens=False)]
+
+
+def _means(rows: Vectors, sizes: NDArray[np.intp]) -> Vectors:
+    """Return the mean of each run of rows, shape (runs, columns); zero for a run of none."""
+    means = np.zeros((len(sizes), rows.shape[1]), np.float32)
+    some = np.flatnonzero(sizes)
+    if some.size:
+        sums = np.add.reduceat(rows, firsts(sizes[some]), axis=0)
+        means[some] = sums / sizes[some, None].astype(np.float32)
+    return means
 
 
 @lru_cache(maxsize=1)
@@ -244,13 +277,6 @@ def _add_turns(
         here = [n for n, lines in enumerate(turns) if turn < len(lines)]
         there = [places[turns[n][turn]] for n in here]
         vectors[here] += np.float32(weight) * openness[here, None] * alone[there]
-
-
-def _rarity(tokens: Sequence[int]) -> float:
-    least, most = RARITY_RANGE
-    if len(tokens) != 1:
-        return most if tokens else 1.0
-    return min(max(math.log(max(tokens[0], 1) / COMMON_TOKEN), least), most)
 
 
 def _looked_up(text: str) -> list[str]:

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import chain
-from typing import Final
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
@@ -24,9 +23,10 @@ from app.domain.retrieval.present import Pair
 from app.domain.retrieval.ranking import Ranking
 from app.domain.retrieval.request import SearchRequest, SearchResult
 from app.domain.retrieval.spread import spreading
+from app.domain.retrieval.terms import Term, WeighedQuery
 from app.domain.touch import Use
 from app.domain.wording import content_words
-from app.services import archived, corrected, graphs, priming, reviews, spaces, strengths, vitals
+from app.services import archived, corrected, graphs, known_circumstances, priming, reviews, spaces, strengths, vitals
 from app.services.explained import explained
 from app.services.gathered import Gathered
 from app.services.rerank import rerank
@@ -34,10 +34,10 @@ from app.services.soft_words import match_words
 from app.services.spreading import spread
 from app.store import circumstances, database, words
 from app.store import search as store
+from app.store.circumstances import Circumstances
 from app.store.probe import Short
 from app.store.spaces import Space
-
-ROUNDS: Final = 2
+from app.store.states import Held
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,41 +111,137 @@ def gather(
         policy: The tenant's where none is given.
         emphasis: By what the rarity of a word of the query is multiplied; 1 where it isn't there.
     """
-    spellings = list(dict.fromkeys(content_words(request.query)))
-    with database.tenant(tenant_id) as tx:
-        around = circumstances.read(tx, tenant_id)
-        policy = policy or strengths.timeline_of(around.policies).at(around.now).policy
-        forms = inflected(spellings) if policy.language == "english" else {}
-        every = list(dict.fromkeys([*spellings, *chain.from_iterable(forms.values())]))
-        in_archive = "archived" in request.tiers
-        asked, active = words.terms(tx, tenant_id, request.query, every, policy.language, every=in_archive)
-        asked, total = archived.counted(tx, tenant_id, asked, active) if in_archive else (asked, active)
-    query = terms.weigh(asked, total, forms, emphasis)
-    wanted = request.ranking(policy.ranking)
-    ranking, probe = wanted, store.Probe({}, None, None)
-    found: list[Candidate] = []
-    alive = Vitals.none()
-    pairs: Sequence[Pair] = ()
-    for _ in range(ROUNDS):
-        there = around.spaces
-        space = there.searched if there else None
-        vector = _vector(tenant_id, space, request, query.spellings) if modes.based(wanted).relevance else None
-        short = _short(tenant_id, space, request, query.spellings, wanted) if in_archive else ()
-        ranking = modes.based(wanted, has_vector=bool(short) or (vector is not None and bool(vector.any())))
-        among = active if graphs.has_graph(there, active) else None
-        space_id = space.space_id if space else None
-        probe = store.Probe(query.lexemes if modes.selection(ranking)[0] else {}, space_id, vector, among, short)
+    looked_for, seen = _find_candidates(tenant_id, request, policy, emphasis)
+    if seen.mark != looked_for.around.mark:
+        # Its policies or spaces have changed since they were read: vectors of a space that it has left may be gone.
+        known_circumstances.forget(tenant_id)
+        looked_for, seen = _find_candidates(tenant_id, request, policy, emphasis)
+    around = looked_for.around._replace(now=seen.now)
+    if seen.mark != around.mark:
         with database.tenant(tenant_id) as tx:
-            found, held = store.candidates(tx, tenant_id, probe, request, ranking)
             around = circumstances.read(tx, tenant_id)
-            pairs = corrected.pairs(tx, tenant_id, found, policy, ranking)
-        # Read last: rows may be of a policy that has just come, and vectors of a space that the tenant has left
-        # meanwhile may have been deleted already.
-        alive = vitals.seen(tenant_id, held, around, request.as_of)
-        if space is None or (around.spaces and around.spaces.searched == space):
-            break
-    soft = match_words(query.soft, found) if ranking.soft_words else np.zeros(len(found))
-    return Gathered(policy, ranking, asked, query, total, probe, found, alive, soft, pairs)
+    alive = vitals.seen(tenant_id, seen.held, around, request.as_of) if seen.candidates else Vitals.none()
+    query, ranking = looked_for.query, seen.ranking
+    soft = match_words(query.soft, seen.candidates) if ranking.soft_words else np.zeros(len(seen.candidates))
+    return Gathered(
+        looked_for.policy,
+        ranking,
+        looked_for.asked,
+        query,
+        looked_for.total,
+        seen.probe,
+        seen.candidates,
+        alive,
+        soft,
+        seen.pairs,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _LookedFor:
+    """The query, by the words that the tenant has.
+
+    Attributes:
+        around: The tenant's circumstances, maybe of an earlier search.
+        policy: The tenant's.
+        asked: The query's words, with their counts.
+        query: The same by rarity.
+        active: Active memories that have words.
+        total: All memories that have words, in the tiers that are searched.
+    """
+
+    around: Circumstances
+    policy: Policy
+    asked: Sequence[Term]
+    query: WeighedQuery
+    active: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """Candidates, with what they were compared with.
+
+    Attributes:
+        candidates: In the order of the statement.
+        held: What their strength is worked out from.
+        now: When they were read, in seconds since 1970.
+        mark: Of the tenant's circumstances then.
+        pairs: Of candidates, which corrects which.
+        probe: What memories were compared with.
+        ranking: The weights, by the mode and by what there is to compare.
+    """
+
+    candidates: Sequence[Candidate]
+    held: Held
+    now: float
+    mark: str
+    pairs: Sequence[Pair]
+    probe: store.Probe
+    ranking: Ranking
+
+
+def _find_candidates(
+    tenant_id: UUID, request: SearchRequest, policy: Policy | None, emphasis: Mapping[str, float]
+) -> tuple[_LookedFor, _Seen]:
+    """Look the query's words up and find candidates: in one transaction, unless the query's vector takes a call."""
+    in_archive = "archived" in request.tiers
+    with database.tenant(tenant_id) as tx:
+        looked_for = _look_up(tx, tenant_id, request, policy, emphasis)
+        if not in_archive and spaces.is_at_hand(looked_for.around.spaces, request.vector):
+            return looked_for, _compare(tx, tenant_id, request, looked_for, *_vectors(tenant_id, request, looked_for))
+    vectors = _vectors(tenant_id, request, looked_for)
+    with database.tenant(tenant_id) as tx:
+        return looked_for, _compare(tx, tenant_id, request, looked_for, *vectors)
+
+
+def _look_up(
+    tx: database.Transaction,
+    tenant_id: UUID,
+    request: SearchRequest,
+    policy: Policy | None,
+    emphasis: Mapping[str, float],
+) -> _LookedFor:
+    spellings = list(dict.fromkeys(content_words(request.query)))
+    around = known_circumstances.read(tx, tenant_id)
+    policy = policy or strengths.timeline_of(around.policies).at(around.now).policy
+    forms = inflected(spellings) if policy.language == "english" else {}
+    every = list(dict.fromkeys([*spellings, *chain.from_iterable(forms.values())]))
+    in_archive = "archived" in request.tiers
+    asked, active = words.terms(tx, tenant_id, request.query, every, policy.language, every=in_archive)
+    asked, total = archived.counted(tx, tenant_id, asked, active) if in_archive else (asked, active)
+    return _LookedFor(around, policy, asked, terms.weigh(asked, total, forms, emphasis), active, total)
+
+
+def _vectors(
+    tenant_id: UUID, request: SearchRequest, looked_for: _LookedFor
+) -> tuple[NDArray[np.float32] | None, tuple[Short, ...]]:
+    """Return what active memories are compared with, and what archived ones are."""
+    there, idf = looked_for.around.spaces, looked_for.query.spellings
+    space = there.searched if there else None
+    wanted = request.ranking(looked_for.policy.ranking)
+    vector = _vector(tenant_id, space, request, idf) if modes.based(wanted).relevance else None
+    return vector, _short(tenant_id, space, request, idf, wanted) if "archived" in request.tiers else ()
+
+
+def _compare(
+    tx: database.Transaction,
+    tenant_id: UUID,
+    request: SearchRequest,
+    looked_for: _LookedFor,
+    vector: NDArray[np.float32] | None,
+    short: tuple[Short, ...],
+) -> _Seen:
+    there, policy = looked_for.around.spaces, looked_for.policy
+    wanted = request.ranking(policy.ranking)
+    ranking = modes.based(wanted, has_vector=bool(short) or (vector is not None and bool(vector.any())))
+    among = looked_for.active if graphs.has_graph(there, looked_for.active) else None
+    lexemes = looked_for.query.lexemes if modes.selection(ranking)[0] else {}
+    probe = store.Probe(lexemes, there.searched.space_id if there else None, vector, among, short)
+    found = store.candidates(tx, tenant_id, probe, request, ranking)
+    pairs = corrected.pairs(tx, tenant_id, found.candidates, policy, ranking) if found.has_corrections else ()
+    mark = found.mark or circumstances.read(tx, tenant_id).mark
+    return _Seen(found.candidates, found.held, found.now, mark, pairs, probe, ranking)
 
 
 def ranked(tenant_id: UUID, gathered: Gathered, request: SearchRequest) -> tuple[list[SearchResult], bool]:

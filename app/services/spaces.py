@@ -160,6 +160,13 @@ def _cache() -> QueryCache:
     return QueryCache(config.query_cache_entries, config.query_cache_seconds)
 
 
+def is_at_hand(there: TenantSpaces | None, given: Sequence[float] | None) -> bool:
+    """Return whether the vector of a query needs neither a call to a provider nor a look into the database."""
+    if there is None:
+        return given is None
+    return given is not None or there.searched.embedder == BUNDLED
+
+
 def given_vector(tenant_id: UUID, space: Space | None, vector: Sequence[float]) -> NDArray[np.float32] | None:
     """A caller's own vector for a search, of length 1; None where the tenant has no vectors to compare it with.
 

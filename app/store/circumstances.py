@@ -19,23 +19,38 @@ class Circumstances(NamedTuple):
         now: By the database's clock, in seconds since 1970.
         policies: All of its policies, as of `policies.versions`.
         spaces: As of `spaces.of_tenant`.
+        mark: Another text for any other policies or spaces of the tenant.
     """
 
     now: float
     policies: list[tuple[int, float, str]]
     spaces: TenantSpaces | None
+    mark: str
 
 
 def read(tx: Connection, tenant_id: UUID) -> Circumstances:
     """The circumstances of a tenant now."""
     rows = driver(tx).execute(_READ, {"tenant": tenant_id}, binary=True).fetchall()
-    simulated = database.simulated_now(tx)
-    now = rows[0][0] if simulated is None else simulated.timestamp()
-    return Circumstances(now, [row[1:4] for row in rows if row[1] is not None], spaces.of_row(rows[0][4:]))
+    policies_read = [row[2:5] for row in rows if row[2] is not None]
+    return Circumstances(now_of(tx, rows[0][0]), policies_read, spaces.of_row(rows[0][5:]), rows[0][1])
 
+
+def now_of(tx: Connection, clock: float) -> float:
+    """Return the moment of a simulated tenant, or else what the clock of the database says, in seconds since 1970."""
+    simulated = database.simulated_now(tx)
+    return clock if simulated is None else simulated.timestamp()
+
+
+CLOCK: Final = "(SELECT CAST(extract(epoch FROM clock_timestamp()) AS float8))"
+"""Column of the database's clock, in seconds since 1970; read once in a statement."""
+MARK: Final = """(
+  SELECT concat_ws(' ',
+    (SELECT string_agg(concat_ws('.', version, xmin), ' ' ORDER BY version) FROM policies WHERE tenant_id = %(tenant)s),
+    (SELECT concat_ws('.', 'in', xmin) FROM tenant_spaces WHERE tenant_id = %(tenant)s)))"""
+"""Column of `Circumstances.mark`, made of the transactions that wrote the rows; worked out once in a statement."""
 
 _READ: Final = f"""
-SELECT CAST(extract(epoch FROM clock_timestamp()) AS float8), policy.*, there.*
+SELECT {CLOCK}, {MARK}, policy.*, there.*
 FROM (VALUES (1)) AS one
 LEFT JOIN ({policies.VERSIONS}) AS policy ON true
 LEFT JOIN ({spaces.OF_TENANT}) AS there ON true

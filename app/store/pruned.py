@@ -15,7 +15,6 @@ from app.domain.retrieval.ranking import Ranking
 from app.domain.retrieval.request import SearchRequest
 from app.store.packed import driver
 from app.store.probe import (
-    MEASURED,
     Probe,
     allowed_one,
     aside,
@@ -23,13 +22,15 @@ from app.store.probe import (
     literal,
     quoted,
     superseded,
-    word_scores,
 )
 
 FEW: Final = 5000
 """Memories that a filter may leave for them to be compared one by one."""
-BY_WORDS: Final = 900
-BY_VECTOR: Final = 200
+BY_WORDS: Final = 250
+BY_VECTOR: Final = 120
+BY_VECTOR_ALONE: Final = 200
+"""The same where nothing is found by words, or more than `SHORT_LIST` results are wanted."""
+SHORT_LIST: Final = 50
 BREADTH_ALONE: Final = 1000
 """How many vectors the graph keeps in sight (`ef_search`) where they are all there is to find by."""
 ELSEWHERE: Final = 500
@@ -70,17 +71,22 @@ def _few(conditions: list[str]) -> str:
     )
 
 
-def plan(probe: Probe) -> dict[str, int]:
+def plan(probe: Probe, request: SearchRequest) -> dict[str, int]:
     """What `PLAN` is told."""
-    return {"breadth": 2 * BY_VECTOR if probe.lexemes else BREADTH_ALONE}
+    return {"breadth": _by_vector_most(probe, request) if probe.lexemes else BREADTH_ALONE}
+
+
+def _by_vector_most(probe: Probe, request: SearchRequest) -> int:
+    return BY_VECTOR if probe.lexemes and request.limit <= SHORT_LIST else BY_VECTOR_ALONE
 
 
 def found(probe: Probe, request: SearchRequest, ranking: Ranking, values: dict[str, Any]) -> str:
-    """Memories with their scores by words and by vector: the best by each, both scores of all of them.
+    """Build the SELECTs of the best memories by words and the best by vector, with both scores.
 
-    As parts of a WITH, the last of which is `found (memory_id, words, relevance)`.
+    As parts of a WITH, the last of which is `found (memory_id, words, relevance)`. Queries of any length have
+    the same text, which the driver parses once. What a memory has of no word that is worth reading isn't counted.
     """
-    values["by_words"], values["by_vector"] = BY_WORDS, BY_VECTOR
+    values["by_words"], values["by_vector"] = BY_WORDS, _by_vector_most(probe, request)
     values["elsewhere"] = ELSEWHERE + 1
     others = "" if request.superseded else f" UNION ALL {superseded(request, values)}"
     if by_role := aside(request):
@@ -89,24 +95,24 @@ def found(probe: Probe, request: SearchRequest, ranking: Ranking, values: dict[s
   elsewhere AS MATERIALIZED (
     SELECT memory_id FROM memory_state WHERE tenant_id = %(tenant)s AND tier <> 'active'{others} LIMIT %(elsewhere)s
   ),
-  by_words AS MATERIALIZED ({_by_words(probe, request, ranking, values)}),
+  matching AS MATERIALIZED ({_matching(probe, ranking, values)}),
+  by_words AS MATERIALIZED (
+    SELECT memory_id, score FROM matching WHERE {_shown("matching.memory_id", request, values)} LIMIT %(by_words)s
+  ),
   by_vector AS MATERIALIZED ({_by_vector(probe, request, values)}),
   found AS MATERIALIZED (
     SELECT by_words.memory_id, by_words.score AS words, {_relevance(probe)} AS relevance FROM by_words
     UNION ALL
-    SELECT by_vector.memory_id, (
-        SELECT {word_scores(probe.lexemes, ranking.context, values)} FROM (
-          SELECT {MEASURED} FROM memory_words
-          WHERE tenant_id = %(tenant)s AND memory_words.memory_id = by_vector.memory_id OFFSET 0
-        ) AS measured), by_vector.score
-    FROM by_vector WHERE by_vector.memory_id NOT IN (SELECT memory_id FROM by_words)
+    SELECT memory_id, matching.score, by_vector.score FROM by_vector LEFT JOIN matching USING (memory_id)
+    WHERE memory_id NOT IN (SELECT memory_id FROM by_words)
   )"""  # noqa: S608 - the parts are made of constants and bound values
 
 
 NOTHING: Final = "SELECT CAST(NULL AS uuid) AS memory_id, CAST(NULL AS float8) AS score WHERE false"
 
 
-def _by_words(probe: Probe, request: SearchRequest, ranking: Ranking, values: dict[str, Any]) -> str:
+def _matching(probe: Probe, ranking: Ranking, values: dict[str, Any]) -> str:
+    """Build the SELECT of all memories with words of the query that are worth reading, best first."""
     if not probe.lexemes:
         return NOTHING
     worth = pruning.worth(probe.lexemes, probe.among or 0)
@@ -114,10 +120,9 @@ def _by_words(probe: Probe, request: SearchRequest, ranking: Ranking, values: di
     values["lexemes"] = list(map(quoted, probe.lexemes))
     values |= {"rarities": list(probe.lexemes.values()), "context": ranking.context}
     return (
-        "SELECT memory_id, score FROM words_weighed(CAST(%(worth)s AS tsquery), "  # noqa: S608 - as above
+        "SELECT memory_id, score FROM words_weighed(CAST(%(worth)s AS tsquery), "
         "CAST(CAST(%(lexemes)s AS text[]) AS tsquery[]), CAST(%(rarities)s AS float8[]), "
-        "CAST(%(context)s AS float8)) "
-        f"AS matching WHERE score > 0 AND {_shown('matching.memory_id', request, values)} LIMIT %(by_words)s"
+        "CAST(%(context)s AS float8)) AS matching WHERE score > 0"
     )
 
 

@@ -7,6 +7,7 @@ for `@@`, and no index finds all that a comparison does. Of more, `pruned` finds
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import fields
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
@@ -16,7 +17,7 @@ from app.domain.retrieval import modes
 from app.domain.retrieval.candidates import Candidate
 from app.domain.retrieval.ranking import Ranking
 from app.domain.retrieval.request import SearchRequest
-from app.store import archived, pruned, roles, states
+from app.store import archived, circumstances, corrections, pruned, roles, states
 from app.store.packed import driver
 from app.store.probe import MEASURED, Probe, allowed, allowed_one, literal, quoted, superseded, word_scores
 from app.store.states import Held
@@ -24,6 +25,7 @@ from app.store.states import Held
 __all__ = ["CANDIDATES", "Found", "Probe", "allowed", "candidates"]
 
 CANDIDATES = 200
+_COLUMNS: Final = len(fields(Candidate))
 
 # Loops over all pairs, which the planner likes while it has no statistics of a new tenant, took seconds. And no table
 # is read through, so that a search takes no longer for what other tenants have.
@@ -31,10 +33,21 @@ _PLAN: Final = "SELECT set_config('enable_nestloop', 'off', true), set_config('e
 
 
 class Found(NamedTuple):
-    """Candidates, best first, and what their strength is worked out from, in their order."""
+    """The outcome of the statement.
+
+    Attributes:
+        candidates: Best first.
+        held: What their strength is worked out from, in their order.
+        now: By the database's clock, in seconds since 1970, after the rows were written; 0 without candidates.
+        mark: Of the tenant's circumstances as the rows were read, as of `circumstances.MARK`; empty without candidates.
+        has_corrections: Whether any memory of the tenant corrects another one.
+    """
 
     candidates: list[Candidate]
     held: Held
+    now: float = 0.0
+    mark: str = ""
+    has_corrections: bool = False
 
 
 def candidates(
@@ -67,7 +80,12 @@ def candidates(
         .execute(_statement(found, every, _related(request, values), _before(ranking)), values, binary=True)
         .fetchall()
     )
-    return Found([Candidate(*row[:-1]) for row in rows], states.held(b"".join(row[-1] for row in rows)))
+    if not rows:
+        return Found([], states.held(b""))
+    held = states.held(b"".join([row[_COLUMNS] for row in rows]))
+    clock, mark, has_corrections = rows[0][_COLUMNS + 1 :]
+    best = [Candidate(*row[:_COLUMNS]) for row in rows]
+    return Found(best, held, circumstances.now_of(tx, clock), mark, has_corrections)
 
 
 def _active(tx: Connection, probe: Probe, request: SearchRequest, ranking: Ranking, values: dict[str, Any]) -> str:
@@ -78,7 +96,7 @@ def _active(tx: Connection, probe: Probe, request: SearchRequest, ranking: Ranki
     prunes = pruned.prunes(probe, request)
     ids = pruned.few(tx, request, values) if prunes else None
     if prunes and ids is None:
-        driver(tx).execute(pruned.PLAN, pruned.plan(probe))
+        driver(tx).execute(pruned.PLAN, pruned.plan(probe, request))
         return pruned.found(probe, request, ranking, values)
     driver(tx).execute(_PLAN)
     return _compared(probe, request, ranking, values, ids)
@@ -194,7 +212,8 @@ WITH {parts},
     FROM scored ORDER BY score DESC, memory_id DESC LIMIT %(limit)s
   )
 SELECT top.memory_id, text, subject, thread, speaker, external_id, kind, tags, occurred_at, created_at,
-       tier, top.words, top.relevance, top.cosine, {related}, role, {before}, is_embedded, record
+       tier, top.words, top.relevance, top.cosine, {related}, role, {before}, is_embedded, record,
+       {circumstances.CLOCK}, {circumstances.MARK}, {corrections.ANY}
 FROM top CROSS JOIN LATERAL (
   SELECT text, subject, thread, speaker, external_id, kind, tags, occurred_at, created_at, seq,
     {roles.EFFECTIVE} AS role

@@ -118,7 +118,7 @@ def test_words_remembered_stay_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     texts = [MemoryText(f"word{n} dog") for n in range(50)]
     for n in range(0, 50, 5):
         small.embed_memories(texts[n : n + 5])
-    assert len(small._words._tokens) <= 10
+    assert len(small._words._table) <= 10
     assert small.embed_memories(texts) == pytest.approx(embedder().embed_memories(texts), abs=1e-5)
 
 
