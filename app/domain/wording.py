@@ -6,6 +6,7 @@ The full-text index has its own view of words (PostgreSQL's, by language); this 
 from __future__ import annotations
 
 import re
+from itertools import filterfalse
 
 SPEAKER_MAX_CHARACTERS = 40
 HEAD_WORDS = 40
@@ -77,7 +78,7 @@ def words_as_written(text: str) -> list[str]:
 def content_words(text: str) -> list[str]:
     """The words that say what a text is about, in order: all but the stop words, or else all."""
     every = words(text)
-    return [word for word in every if word not in STOP_WORDS] or every
+    return list(filterfalse(STOP_WORDS.__contains__, every)) or every
 
 
 def first_content_words(text: str) -> list[str]:

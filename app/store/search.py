@@ -24,7 +24,8 @@ from app.store.states import Held
 
 __all__ = ["CANDIDATES", "Found", "Probe", "allowed", "candidates"]
 
-CANDIDATES = 200
+CANDIDATES: Final = 200
+CANDIDATES_OF_MANY: Final = 150
 _COLUMNS: Final = len(fields(Candidate))
 
 # Loops over all pairs, which the planner likes while it has no statistics of a new tenant, took seconds. And no table
@@ -56,10 +57,11 @@ def candidates(
     probe: Probe,
     request: SearchRequest,
     ranking: Ranking,
-    limit: int = CANDIDATES,
+    limit: int | None = None,
 ) -> Found:
     """The memories that pass the request's filters, by `modes.selection`: words·W + relevance·R, best first.
 
+    They are `limit` at most, or else `CANDIDATES`, of a large tenant `CANDIDATES_OF_MANY` where few results are wanted.
     A memory without a vector yet is found by its words, one without words by its vector; deleted ones never.
     Both scores are divided by the best memory's, so that they are 0 to 1.
     """
@@ -68,7 +70,7 @@ def candidates(
     words_weight, relevance_weight = modes.selection(ranking)
     values: dict[str, Any] = {
         "tenant": tenant_id,
-        "limit": limit,
+        "limit": limit or _most(probe, request),
         "words_weight": words_weight,
         "relevance_weight": relevance_weight,
     }
@@ -86,6 +88,11 @@ def candidates(
     clock, mark, has_corrections = rows[0][_COLUMNS + 1 :]
     best = [Candidate(*row[:_COLUMNS]) for row in rows]
     return Found(best, held, circumstances.now_of(tx, clock), mark, has_corrections)
+
+
+def _most(probe: Probe, request: SearchRequest) -> int:
+    is_short = probe.among is not None and request.limit <= pruned.SHORT_LIST
+    return CANDIDATES_OF_MANY if is_short else CANDIDATES
 
 
 def _active(tx: Connection, probe: Probe, request: SearchRequest, ranking: Ranking, values: dict[str, Any]) -> str:
