@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -123,6 +123,13 @@ class Place:
         """The floor's routes, under the same server."""
         [port] = free_ports(1)
         with self._serving("bare", ["-m", "ops.bench.floors.bare", str(port)], {}, port) as running:
+            yield running
+
+    @contextmanager
+    def plain(self) -> Iterator[Running]:
+        """The plain alternative, under the same server."""
+        [port] = free_ports(1)
+        with self._serving("plain", ["-m", "ops.bench.floors.plain", str(port)], {}, port) as running:
             yield running
 
     @contextmanager
@@ -249,6 +256,15 @@ def own_mib(pid: int) -> float:
 def _kib(numbers: Path, name: str) -> int:
     lines = numbers.read_text(encoding="ascii").splitlines()
     return next((int(line.split()[1]) for line in lines if line.startswith(name)), 0)
+
+
+def processor_seconds(pids: Iterable[int]) -> float:
+    """Return the processor time that processes and their descendants have taken so far."""
+    ticks = 0
+    for pid in (each for parent in pids for each in (parent, *descendants(parent))):
+        fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()
+        ticks += sum(map(int, fields[11:13]))
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def descendants(pid: int) -> list[int]:

@@ -46,18 +46,18 @@ async def app(scope: dict[str, Any], receive: Callable[[], Any], send: Callable[
     await send(_BODY)
 
 
-def _load(server: int) -> Callable[..., Any]:
-    die_with_parent(server)
-    return app
-
-
 def main() -> None:
     """Serve on the port given."""
+    serve("ops.bench.floors.bare:app", app, Interfaces.ASGINL)
+
+
+def serve(target: str, served: Callable[..., Any], interface: Interfaces) -> None:
+    """Serve an application on the port that the command line gives, with the settings of `ebbing api`."""
     server = Granian(
-        "ops.bench.floors.bare:app",
+        target,
         address="127.0.0.1",
         port=int(sys.argv[1]),
-        interface=Interfaces.ASGINL,
+        interface=interface,
         workers=1,
         loop=Loops.uvloop,
         http=HTTPModes.http1,
@@ -68,7 +68,12 @@ def main() -> None:
         log_access=False,
         log_level=LogLevels.warning,
     )
-    server.serve(target_loader=partial(_load, os.getpid()), wrap_loader=False)
+    server.serve(target_loader=partial(_load, os.getpid(), served), wrap_loader=False)
+
+
+def _load(server: int, served: Callable[..., Any]) -> Callable[..., Any]:
+    die_with_parent(server)
+    return served
 
 
 if __name__ == "__main__":
