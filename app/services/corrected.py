@@ -29,7 +29,7 @@ def pairs(
 
 
 def placed(results: list[SearchResult], gathered: Gathered, request: SearchRequest) -> list[SearchResult]:
-    """Return the results with each directly above what it corrects, where the question asks for the present.
+    """Return the results with each above what it corrects, where the question asks for the present.
 
     A caller that ranks the findings of `search.gather` itself passes all of its results, in its order, before it takes
     the best: a correction may rank far below what it corrects.
@@ -37,5 +37,5 @@ def placed(results: list[SearchResult], gathered: Gathered, request: SearchReque
     if not gathered.corrections:
         return results
     if present.asks_for_present(request):
-        results = present.place(results, gathered.corrections)
+        results = present.place(results, gathered.corrections, request.limit)
     return present.explained(results, gathered.corrections)

@@ -8,7 +8,8 @@ from uuid import UUID
 
 import pytest
 
-from app.domain.retrieval.present import Pair, asks_for_present, explained, place
+from app.domain.retrieval import present
+from app.domain.retrieval.present import Pair, asks_for_present, explained
 from app.domain.retrieval.request import SearchRequest, SearchResult
 
 NOON = datetime(2026, 3, 7, 12, tzinfo=UTC)
@@ -38,13 +39,24 @@ def results(
     ]
 
 
+def place(found: list[SearchResult], pairs: list[Pair], shown: int = 10) -> list[SearchResult]:
+    return present.place(found, pairs, shown)
+
+
 def order(found: list[SearchResult]) -> list[UUID]:
     return [result.id for result in found]
 
 
 def test_the_newer_takes_the_place_of_the_older() -> None:
-    assert order(place(results(A, C, D, B), [Pair(B, A)])) == [B, A, C, D]
-    assert order(place(results(C, A, D, B), [Pair(B, A)])) == [C, B, A, D]
+    assert order(place(results(A, C, D, B), [Pair(B, A)])) == [B, C, D, A]
+    assert order(place(results(C, A, D, B), [Pair(B, A)])) == [C, B, D, A]
+
+
+def test_the_older_sinks_to_the_last_place_shown_and_no_further() -> None:
+    found = place(results(A, C, D, B), [Pair(B, A)], shown=3)
+    assert order(found) == [B, C, A, D]
+    assert [result.score for result in found] == pytest.approx([1.0, 0.9, 0.8, 0.8])
+    assert order(place(results(A, C, D, B), [Pair(B, A)], shown=1)) == [B, A, C, D]
 
 
 def test_one_that_ranks_above_already_stays() -> None:
@@ -55,13 +67,13 @@ def test_one_that_ranks_above_already_stays() -> None:
 @pytest.mark.parametrize("pairs", [[Pair(B, A), Pair(C, B)], [Pair(C, B), Pair(B, A)], [Pair(B, A), Pair(C, A)]])
 def test_of_a_chain_and_of_a_fork_the_newest_comes_first(ids: tuple[UUID, ...], pairs: list[Pair]) -> None:
     found = order(place(results(*ids, D), pairs))
-    assert found == [C, B, A, D]
+    assert [each for each in found if each != D] == [C, B, A]
 
 
 def test_scores_still_fall_and_the_own_one_is_told() -> None:
     found = place(results(A, C, B, explain={}), [Pair(B, A)])
-    assert [result.score for result in found] == [1.0, 1.0, 0.9]
-    assert [result.explain for result in found] == [{"placed": {"own_score": 0.8}}, {}, {}]
+    assert [(result.id, result.score) for result in found] == [(B, 1.0), (C, 0.9), (A, 0.8)]
+    assert [result.explain for result in found] == [{"placed": {"own_score": 0.8}}, {}, {"placed": {"own_score": 1.0}}]
 
 
 def test_subjects_are_not_crossed_and_what_is_not_found_is_passed_over() -> None:

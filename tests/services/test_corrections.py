@@ -205,7 +205,9 @@ def test_explain_names_both_ends(service: Service, tenant: Tenant) -> None:
     assert second.explain is not None
     assert (first.id, first.explain["corrects"]) == (new, [old])
     assert (second.id, second.explain["corrected_by"]) == (old, [new])
-    assert first.explain["placed"]["own_score"] < second.score == first.score
+    own = first.explain["placed"]["own_score"], second.explain["placed"]["own_score"]
+    assert (second.score, first.score) == own, "they change places"
+    assert first.score > second.score
 
 
 def test_after_an_edit_the_order_is_that_of_the_scores(service: Service, tenant: Tenant) -> None:

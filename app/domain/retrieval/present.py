@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 from uuid import UUID
@@ -60,29 +60,35 @@ def asks_for_present(request: SearchRequest) -> bool:
     return _NOW.search(request.query) is not None or _PAST.search(request.query) is None
 
 
-def place(results: Sequence[SearchResult], pairs: Sequence[Pair]) -> list[SearchResult]:
-    """Return the results, each directly above what it corrects.
+def place(results: Sequence[SearchResult], pairs: Sequence[Pair], shown: int) -> list[SearchResult]:
+    """Return the results, each above what it corrects.
 
-    One that ranked lower takes the other's place and its score, so that scores still fall. Of two that correct the same
-    one, the later stands above. Nothing is left out, nothing crosses subjects.
+    One that ranked lower takes the other's place and score. The other sinks to the place that becomes free, or to the
+    last one shown, so that it can still be seen. Of two that correct the same one, the later stands above. Nothing is
+    left out, nothing crosses subjects.
 
     Args:
         results: In the order of their scores.
         pairs: Corrections; what isn't among the results is passed over.
+        shown: How many of the results are shown.
     """
     by_id = {result.id: result for result in results}
     known = _complete([pair for pair in pairs if _holds(pair, by_id)], by_id)
     order = [result.id for result in results]
+    scores = {result.id: result.score for result in results}
     for _ in range(len(known)):
         moved = False
         for pair in known:
             at, above = order.index(pair.newer), order.index(pair.older)
             if at > above:
                 order.insert(above, order.pop(at))
+                order.remove(pair.older)
+                order.insert(max(above + 1, min(at, shown - 1)), pair.older)
+                scores[pair.newer], scores[pair.older] = scores[pair.older], scores[pair.newer]
                 moved = True
         if not moved:
             break
-    return _with_scores(order, by_id)
+    return _with_scores([by_id[memory_id] for memory_id in order], scores)
 
 
 def _holds(pair: Pair, by_id: dict[UUID, SearchResult]) -> bool:
@@ -107,17 +113,17 @@ def _moment(result: SearchResult) -> datetime:
     return result.occurred_at or result.created_at
 
 
-def _with_scores(order: Sequence[UUID], by_id: dict[UUID, SearchResult]) -> list[SearchResult]:
-    """Results in an order; one that stands above a better one has that one's score."""
+def _with_scores(order: Sequence[SearchResult], scores: Mapping[UUID, float]) -> list[SearchResult]:
+    """Return results in an order with new scores, each at least that of the next one."""
     placed: list[SearchResult] = []
     best = 0.0
-    for memory_id in reversed(order):
-        result = by_id[memory_id]
-        if result.score < best:
+    for result in reversed(order):
+        best = max(scores[result.id], best)
+        if best != result.score:
             explained = None if result.explain is None else {**result.explain, "placed": {"own_score": result.score}}
-            result = structs.replace(result, score=best, explain=explained)
-        best = result.score
-        placed.append(result)
+            placed.append(structs.replace(result, score=best, explain=explained))
+        else:
+            placed.append(result)
     return placed[::-1]
 
 

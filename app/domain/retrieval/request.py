@@ -164,7 +164,7 @@ _EXPLAINED = msgspec.Meta(
     "memory's own, with their rarity (idf), and `near` those that only its neighbours in the thread have. `vitals` is "
     "what time has made of it, each 0 to 1. `reranker` is its name and the score that it gave. `corrects` are earlier "
     "memories of which it says something else now, and `corrected_by` later ones that say so of it; where the question "
-    "asks for the present, the later stands directly above, with the other's score, and `placed` has its `own_score`.",
+    "asks for the present, the two change places and scores, and `placed` has the `own_score`.",
     examples=[
         {
             "words": 1.0,
