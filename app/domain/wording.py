@@ -16,6 +16,8 @@ HEAD_CHARACTERS = 600
 
 # "don't" is one word, "Ann's" is two, of which the second is a stop word.
 _WORD = re.compile(r"[^\W_]+(?:['’](?!s\b)[^\W_]+)*")
+_ASCII_WORD = re.compile(r"[a-z0-9]+(?:'(?!s\b)[a-z0-9]+)*")
+"""The same of ASCII in lower case, in two thirds of the time."""
 _TURN = re.compile(r"\s*(?P<speaker>[^\W\d_][\w.'’-]*(?: [\w.'’-]+){0,2}):\s")
 _ASKS_WHEN = re.compile(r"\b(when|how long|(what|which) (year|month|day|date|time))\b", re.IGNORECASE)
 # Grouped by first letter, for text in lower case: an eighth of the time of a plain list.
@@ -67,7 +69,7 @@ STOP_WORDS = frozenset(_ENGLISH.split())
 
 def words(text: str) -> list[str]:
     """All words in lower case, in order; numbers count, emoji and signs don't."""
-    return _WORD.findall(text.lower())
+    return (_ASCII_WORD if text.isascii() else _WORD).findall(text.lower())
 
 
 def words_as_written(text: str) -> list[str]:
