@@ -157,7 +157,7 @@ class Unusable(Exception):
     REASONS = ("too long", "not JSON", "out of shape", "wrong count", "wrong position", "wrong id")
 
 
-def version(model: str, *, cues: bool = False) -> str:
+def version(model: str, *, cues: bool) -> str:
     """Return the model and the prompt, with cues or without: what a score, and a cache of scores, belongs to."""
     return f"{model}/{CUES_PROMPT_VERSION if cues else PROMPT_VERSION}"
 

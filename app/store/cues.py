@@ -20,6 +20,9 @@ from app.store.probe import allowed_one, filters
 from app.store.reminders import Holders
 from app.store.scores import Assessment
 
+HOLDERS_MAX: Final = 1_000
+"""Most memories, in any tier, of a cue that says something."""
+
 
 def write(tx: Connection, tenant_id: UUID, rated: Sequence[Assessment], language: str) -> None:
     """Write the cues of ratings that `scores.write` has just written.
@@ -79,30 +82,37 @@ def holders(
 ) -> dict[str, Holders]:
     """Return the active memories that hold a cue of these lexemes alone, by the cue's stem.
 
+    A cue of more than `HOLDERS_MAX` memories says nothing, and is left out.
+
     Args:
         tx: The tenant's transaction.
         tenant_id: The tenant.
         asked: Lexemes of a conversation.
         request: Its filters; it searches the active tier alone.
-        most: Most memories of one cue.
+        most: Most memories of all cues together; those of the rarest cues come first.
     """
-    values: dict[str, Any] = {"tenant": tenant_id, "asked": list(asked), "most": most}
+    values: dict[str, Any] = {"tenant": tenant_id, "asked": list(asked), "most": most, "holders": HOLDERS_MAX}
     filters(request, values)
-    statement = _HOLDERS.format(allowed=allowed_one("newest.memory_id", request, values))
+    statement = _HOLDERS.format(allowed=allowed_one("rarest.memory_id", request, values))
     return {stem: Holders(*found) for stem, *found in driver(tx).execute(statement, values, binary=True)}
 
 
-# Sorted before the filters are looked at, so that no more memories are looked up than it takes.
+# Looked up one by one, in order, so that the filters are asked about no more memories than it takes.
 _HOLDERS: Final = """
-WITH held AS MATERIALIZED (
-  SELECT memory_id, cue FROM cues_held(%(asked)s::text[]) AS found
-  WHERE (
-    SELECT tier FROM memory_state WHERE tenant_id = %(tenant)s AND memory_state.memory_id = found.memory_id
-  ) = 'active'
-)
-SELECT cue, count(*), ARRAY(
-    SELECT memory_id FROM (
-      SELECT memory_id FROM held AS own WHERE own.cue = held.cue ORDER BY memory_id DESC OFFSET 0
-    ) AS newest WHERE {allowed} LIMIT %(most)s)
+WITH
+  found AS MATERIALIZED (SELECT memory_id, cue FROM cues_held(%(asked)s::text[])),
+  held AS MATERIALIZED (
+    SELECT memory_id, cue, count(*) OVER (PARTITION BY cue) AS holders
+    FROM (SELECT *, count(*) OVER (PARTITION BY cue) AS holders FROM found OFFSET 0) AS counted
+    WHERE holders <= %(holders)s AND (
+      SELECT tier FROM memory_state WHERE tenant_id = %(tenant)s AND memory_state.memory_id = counted.memory_id
+    ) = 'active'
+  ),
+  joining AS MATERIALIZED (
+    SELECT memory_id, cue FROM (SELECT * FROM held ORDER BY holders, memory_id DESC OFFSET 0) AS rarest
+    WHERE {allowed} LIMIT %(most)s
+  )
+SELECT cue, max(holders), coalesce(
+  (SELECT array_agg(memory_id ORDER BY memory_id DESC) FROM joining WHERE joining.cue = held.cue), '{{}}')
 FROM held GROUP BY cue
 """

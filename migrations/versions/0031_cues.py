@@ -11,7 +11,8 @@ revision = "0031"
 down_revision = "0030"
 
 # A stem is the lexemes of a cue, in order, with blanks between. All of them must be asked for, so the first one is
-# enough to find it by. The tenant is hashed into the key: the index serves one tenant at a time, however many share it.
+# enough to find it by. The tenant is hashed into the key, so that a look into the index meets no other tenant. Without
+# `fastupdate = off`, every reader would go through the list of pending entries.
 COLUMNS = """
 ALTER TABLE scores
   ADD COLUMN inferred_cues text[] NOT NULL DEFAULT '{}',
@@ -21,7 +22,8 @@ CREATE FUNCTION cue_keys(tenant uuid, stems text[]) RETURNS bigint[]
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN ARRAY(SELECT hashtextextended(tenant::text || ' ' || split_part(stem, ' ', 1), 0) FROM unnest(stems) AS stem);
 
-CREATE INDEX scores_cues ON scores USING gin (cue_keys(tenant_id, cue_stems)) WHERE cue_stems <> '{}';
+CREATE INDEX scores_cues ON scores USING gin (cue_keys(tenant_id, cue_stems)) WITH (fastupdate = off)
+  WHERE cue_stems <> '{}';
 GRANT SELECT (tenant_id, memory_id, cue_stems) ON scores TO ebbing_finder;
 """
 
@@ -34,6 +36,7 @@ LANGUAGE plpgsql STABLE STRICT SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
 SET enable_indexscan = off
+SET max_parallel_workers_per_gather = 0
 AS $$
 DECLARE
   tenant uuid := nullif(current_setting('ebbing.tenant', true), '')::uuid;
@@ -44,12 +47,12 @@ BEGIN
   END IF;
   keys := public.cue_keys(tenant, asked);
   RETURN QUERY
-    SELECT score.memory_id, stem
+    SELECT score.memory_id, score.stem
     FROM (
-      SELECT scores.tenant_id, scores.memory_id, scores.cue_stems FROM public.scores
+      SELECT scores.tenant_id, scores.memory_id, unnest(scores.cue_stems) AS stem FROM public.scores
       WHERE scores.cue_stems <> '{}' AND public.cue_keys(scores.tenant_id, scores.cue_stems) && keys OFFSET 0
-    ) AS score CROSS JOIN LATERAL unnest(score.cue_stems) AS stem
-    WHERE score.tenant_id = tenant AND string_to_array(stem, ' ') <@ asked;
+    ) AS score
+    WHERE score.tenant_id = tenant AND string_to_array(score.stem, ' ') <@ asked;
 END $$;
 REVOKE EXECUTE ON FUNCTION cues_held FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION cues_held TO ebbing_app;

@@ -255,6 +255,7 @@ scores = Table(
         "scores_cues",
         text("cue_keys(tenant_id, cue_stems)"),
         postgresql_using="gin",
+        postgresql_with={"fastupdate": "off"},
         postgresql_where=text("cue_stems <> '{}'"),
     ),
     Index("scores_unrated", "tenant_id", text("uncertainty DESC"), postgresql_where=text("scorer = 'heuristic'")),
