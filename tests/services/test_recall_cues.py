@@ -378,11 +378,11 @@ def test_the_scorer_asks_for_cues_in_the_same_call(rated: Rated, monkeypatch: py
     asked: list[bool] = []
     gather = Scorer.gather
 
-    def note(scorer: Scorer, *given: Any, **more: Any) -> Any:
+    def gather_noted(scorer: Scorer, *given: Any, **more: Any) -> Any:
         asked.append(more["cues"])
         return gather(scorer, *given, **more)
 
-    monkeypatch.setattr(Scorer, "gather", note)
+    monkeypatch.setattr(Scorer, "gather", gather_noted)
     store(rated, ALLERGY)
     assert asked == [True]
     [body] = rated.fake.control.bodies

@@ -28,7 +28,8 @@ class Recall(BaseModel):
     """Factor of relevance, in the order of those that come up, for a memory that is due for review."""
     cues: bool = True
     """Ask the model that rates memories for up to five cues each, words and situations that should bring the memory to
-    mind, and match messages with them. False asks for none and ignores the stored ones. Costs nothing where no model
-    rates; else about 80 tokens a call and 25 a memory. Memories that were rated before have none."""
+    mind, and match messages with them. False asks for none and ignores the stored ones. Without a model that rates
+    there are none and they cost nothing; with one they cost about 80 tokens a call and 25 a memory. Memories that were
+    rated before have none."""
     token_budget: Annotated[int, Field(ge=1, le=TOKENS_MAX)] = 1_000
     """Most tokens of the context, unless the request says otherwise; estimated from above."""
