@@ -291,6 +291,34 @@ def test_no_tenant_finds_those_of_another(rated: Rated) -> None:
     assert holders(rated, "prawn")["prawn"].memories == 1
 
 
+def test_a_cue_of_too_many_memories_says_nothing(rated: Rated, monkeypatch: pytest.MonkeyPatch) -> None:
+    ids = store(rated, ALLERGY, f"{ALLERGY}!", f"{ALLERGY}?")
+    monkeypatch.setattr(cues, "HOLDERS_MAX", 3)
+    assert holders(rated, "prawn") == {"prawn": Holders(3, ids[::-1])}
+    monkeypatch.setattr(cues, "HOLDERS_MAX", 2)
+    assert holders(rated, "prawn") == {}
+    assert bring(rated, ORDER) == []
+
+
+def test_the_rarest_cues_have_the_first_places(rated: Rated) -> None:
+    pills = "I get a rash from penicillin"
+    rare, *many = store(rated, pills, ALLERGY, f"{ALLERGY}!", f"{ALLERGY}?")
+    found = holders(rated, "prawn", "prescrib", most=2)
+    assert found == {"prescrib": Holders(1, [rare]), "prawn": Holders(3, [many[-1]])}
+
+
+def test_words_are_stemmed_by_the_policys_language(rated: Rated, monkeypatch: pytest.MonkeyPatch) -> None:
+    score = model.score
+    monkeypatch.setattr(model, "score", lambda memory: score(memory) | {"cues": ["Garnelen", "der die das"]})
+    german = rated.service.tenant(Policy(language="german"))
+    [allergy] = store(rated, "Ich bin allergisch gegen Schalentiere", tenant=german)
+    assert held(rated, allergy) == (["garnelen", "der die das"], ["garnel"])
+    request = RecallRequest(["Ist die Garnele frisch?"], least=0.0, explain=True)
+    [found] = recall(german.tenant_id, request).memories
+    assert found.explain is not None
+    assert found.explain["memory"]["cue"] == 1.0
+
+
 @pytest.mark.parametrize("asked", [["prawn"], ["prawn", "seafood", "buffet", "' OR true --", "{}", "", "a b"], []])
 def test_the_function_that_reads_them_gives_rows_of_the_own_tenant_alone(rated: Rated, asked: list[str]) -> None:
     other = rated.service.tenant()
