@@ -70,6 +70,8 @@ WORK: Final[dict[str, str]] = {
     "scored_memories": "Memories whose salience was judged.",
     "rated_memories": "Memories whose salience a model has rated.",
     "rating_cache_hits": "Ratings taken from an equal memory's, without a call.",
+    "rating_cues": "Cues that a model has named with its ratings, without those left out.",
+    "rating_cues_dropped": "Cues that a model has named and that were left out: broken, not allowed, or too many.",
     "rating_failures": "Memories that a model was asked about in vain: refused, or put off by an ill provider.",
     "summaries_by_model": "Summaries of memories that a model has written.",
     "summaries_without_model": "Summaries of memories' own sentences, where a model was to be asked and wasn't heard.",

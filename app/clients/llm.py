@@ -157,10 +157,9 @@ class Scorer:
             batch_memories=settings.score_batch_memories,
         )
 
-    @property
-    def version(self) -> str:
-        """The model and the prompt: what a score, and a cache of scores, belongs to."""
-        return scoring.version(self._model)
+    def version(self, *, cues: bool) -> str:
+        """Return the model and the prompt, with cues or without: what a score, and a cache of scores, belongs to."""
+        return scoring.version(self._model, cues=cues)
 
     @property
     def is_resting(self) -> bool:
@@ -171,7 +170,7 @@ class Scorer:
         """Close the provider's connections; it can't be used afterwards."""
         self._provider.close()
 
-    def gather(self, memories: Sequence[Unscored], *, threads: int, seconds: float) -> Gathered:
+    def gather(self, memories: Sequence[Unscored], *, threads: int, seconds: float, cues: bool = False) -> Gathered:
         """Scores of the memories, a batch a thread. Raises nothing for a provider that fails.
 
         Args:
@@ -179,6 +178,7 @@ class Scorer:
             threads: Batches at once, 1 or more.
             seconds: After these no further batch is begun than the first of each thread; nor after the provider
                 fell ill.
+            cues: Ask for cues too.
         """
         until = self._clock() + seconds
         is_ill = threading.Event()
@@ -187,7 +187,7 @@ class Scorer:
             if is_ill.is_set() or (place >= threads and self._clock() >= until):
                 return None
             try:
-                return self.score(batch)
+                return self.score(batch, cues=cues)
             except ScoringFailed as failure:
                 if _is_illness(failure):
                     is_ill.set()
@@ -209,7 +209,7 @@ class Scorer:
             gathered.blame_provider(Reason.GARBAGE)
         return gathered
 
-    def score(self, memories: Sequence[Unscored]) -> Scored:
+    def score(self, memories: Sequence[Unscored], *, cues: bool = False) -> Scored:
         """Scores of all the memories.
 
         An answer that isn't about exactly the memories asked is asked for again in halves. A half that does no
@@ -217,10 +217,14 @@ class Scorer:
         halves make no sense, the model is taken at its word. A memory that stands alone is asked about once more.
         That takes `SETTLE_SECONDS` for a batch at most; what isn't settled by then is in neither.
 
+        Args:
+            memories: Any number.
+            cues: Ask for cues too.
+
         Raises:
             ScoringFailed: Some have no score; holds those that have, and why the others haven't.
         """
-        work = _Work(self, self._clock)
+        work = _Work(self, self._clock, cues=cues)
         cause = None
         for batch in scoring.batches(memories, self._batch_tokens, self._batch_memories):
             try:
@@ -235,7 +239,7 @@ class Scorer:
             raise ScoringFailed(cause.reason, cause.detail, cause.status, cause.retry_after_seconds, work.scored)
         return work.scored
 
-    def ask(self, batch: Sequence[Unscored]) -> tuple[Reply, str]:
+    def ask(self, batch: Sequence[Unscored], *, cues: bool) -> tuple[Reply, str]:
         """What the model answers about one batch, and the mark that the batch went with.
 
         Raises:
@@ -244,8 +248,8 @@ class Scorer:
         mark = scoring.delimiter(self._random_bytes(scoring.DELIMITER_BYTES))
         reply = self._provider.chat(
             self._model,
-            scoring.messages(batch, mark),
-            schema=scoring.ANSWER_SCHEMA,
+            scoring.messages(batch, mark, cues=cues),
+            schema=scoring.CUES_SCHEMA if cues else scoring.ANSWER_SCHEMA,
             tokens_max=scoring.answer_tokens_max(len(batch)),
             patience=self._patience,
         )
@@ -255,8 +259,9 @@ class Scorer:
 class _Work:
     """One call of `Scorer.score`: what has been found so far."""
 
-    def __init__(self, scorer: Scorer, clock: Clock) -> None:
+    def __init__(self, scorer: Scorer, clock: Clock, *, cues: bool) -> None:
         self._scorer = scorer
+        self._cues = cues
         self._clock = clock
         self._until = 0.0
         self.scored = Scored()
@@ -296,7 +301,7 @@ class _Work:
         if before is not None and self._clock() >= self._until:
             raise _OutOfTime(before)
         try:
-            reply, mark = self._scorer.ask(batch)
+            reply, mark = self._scorer.ask(batch, cues=self._cues)
         except ProviderFailed as failure:
             if failure.treatment.halve:
                 return failure
@@ -305,7 +310,7 @@ class _Work:
         if reply.problem is not None:
             return ProviderFailed(reply.problem)
         try:
-            scores = scoring.read(reply.content, batch, mark)
+            scores = scoring.read(reply.content, batch, mark, cues=self._cues)
         except scoring.Unusable as unusable:
             return ProviderFailed(Reason.GARBAGE, str(unusable))
         self.scored.scores.update(zip((memory.memory_id for memory in batch), scores, strict=True))

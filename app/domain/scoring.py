@@ -20,11 +20,14 @@ from uuid import UUID
 import msgspec
 
 from app.domain.memory import Kind
+from app.domain.salience.cues import CUE_MAX_WORDS, CUES_MAX, read_cues
 
 T = TypeVar("T")
 
 PROMPT_VERSION: Final = "salience-1"
 """Names the prompt, the schema and the reading of the answer together; a score from another isn't comparable."""
+CUES_PROMPT_VERSION: Final = "salience-2"
+"""Names the prompt that asks for cues too. Without them it is the prompt of `PROMPT_VERSION`, word for word."""
 
 CRITERIA: Final = ("emotional", "novelty", "actionable", "personal")
 """The four criteria of seed 004 §1.3, each 0 to 10."""
@@ -48,15 +51,23 @@ DELIMITER_BYTES: Final = 16
 
 _BYTES_A_TOKEN = 4
 _MEMORY_TOKENS = 24  # position, id and signs of a memory's line
-_ANSWER_TOKENS = 160  # of one memory
+_ANSWER_TOKENS = 200  # of one memory, 40 of them for cues
 _ANSWER_SPARE_TOKENS = 2_000  # for models that think before they answer
-_ANSWER_CHARACTERS = 2_048  # of one memory: some three times what a full answer takes
+_ANSWER_CHARACTERS = 2_048  # of one memory: some three times what a full answer takes, twice with cues
 
 _TOPIC = re.compile(r"[^\W_][\w '&+-]*")
 _LINE_ENDS = str.maketrans({"\x85": "\\u0085", "\u2028": "\\u2028", "\u2029": "\\u2029", "\x7f": "\\u007f"})
 _DELIMITER = re.compile(r"EBB-[0-9a-f]{16,60}")
 
-_SYSTEM = f"""\
+_CUES = f"""\
+- cues: at most {CUES_MAX} words or short situations that should bring the memory to mind, although its text doesn't \
+name them: for an allergy to shellfish "prawns" and "sushi". Single plain words first, {CUE_MAX_WORDS} words at most; \
+none where nothing but the text's own words fits.
+"""
+
+
+def _system(cues: str) -> str:
+    return f"""\
 You rate memories of an AI agent by how much they matter, so that it knows which to keep.
 
 You are given a block of memories between two marker lines. Each line of the block is one memory: a JSON object with \
@@ -76,7 +87,7 @@ Say also:
 - topics: what it is about in one to three plain words each, at most {TOPICS_MAX}.
 - categories: those of {", ".join(CATEGORIES)} that apply.
 - sensitivity: from 0 to 10, how much harm it would do the person if strangers read it.
-
+{cues}
 Answer with one object for each memory, in the order of the block, with its position and id repeated exactly. \
 Judge each memory by its own text alone."""
 
@@ -110,6 +121,8 @@ class Score:
         entities: Names that occur in the text, at most `ENTITIES_MAX`.
         topics: Plain words in lower case, at most `TOPICS_MAX`.
         categories: Some of `CATEGORIES`, in their order.
+        cues: What should bring the memory to mind, as `read_cues` leaves it; empty where none were asked for.
+        cues_dropped: How many of the model's cues were left out.
     """
 
     emotional: float
@@ -121,6 +134,8 @@ class Score:
     entities: tuple[str, ...] = ()
     topics: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
+    cues: tuple[str, ...] = ()
+    cues_dropped: int = 0
 
     @property
     def salience(self) -> float:
@@ -142,9 +157,9 @@ class Unusable(Exception):
     REASONS = ("too long", "not JSON", "out of shape", "wrong count", "wrong position", "wrong id")
 
 
-def version(model: str) -> str:
-    """The model and the prompt: what a score, and a cache of scores, belongs to."""
-    return f"{model}/{PROMPT_VERSION}"
+def version(model: str, *, cues: bool) -> str:
+    """Return the model and the prompt, with cues or without: what a score, and a cache of scores, belongs to."""
+    return f"{model}/{CUES_PROMPT_VERSION if cues else PROMPT_VERSION}"
 
 
 def digest(memory: Unscored) -> bytes:
@@ -198,12 +213,13 @@ def delimiter(random: bytes) -> str:
     return f"EBB-{random.hex()}"
 
 
-def messages(memories: Sequence[Unscored], mark: str) -> list[Message]:
-    """The chat that asks for the memories' scores.
+def messages(memories: Sequence[Unscored], mark: str, *, cues: bool = False) -> list[Message]:
+    """Return the chat that asks for the memories' scores.
 
     Args:
         memories: One batch, at least one.
         mark: The `delimiter` of this request, never used twice.
+        cues: Ask for cues too.
 
     Raises:
         ValueError: The mark isn't one.
@@ -214,7 +230,7 @@ def messages(memories: Sequence[Unscored], mark: str) -> list[Message]:
     ]
     count = len(memories)
     return [
-        {"role": "system", "content": _SYSTEM},
+        {"role": "system", "content": _system(_CUES if cues else "")},
         {
             "role": "user",
             "content": f"Memories: {count}. The block begins and ends with the line that holds {mark}.\n"
@@ -265,19 +281,17 @@ _PROPERTIES: Final[dict[str, Any]] = {
     "categories": _listed({"type": "string", "enum": list(CATEGORIES)}),
     "sensitivity": _numbered("sensitivity, 0 to 10"),
 }
-_MEMORY: Final[dict[str, Any]] = {
-    "type": "object",
-    "properties": _PROPERTIES,
-    "required": list(_PROPERTIES),
-    "additionalProperties": False,
-}
-ANSWER_SCHEMA: Final[dict[str, Any]] = {
-    "type": "object",
-    "properties": {"memories": _listed(_MEMORY)},
-    "required": ["memories"],
-    "additionalProperties": False,
-}
+
+
+def _closed(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the schema of an object with exactly these fields."""
+    return {"type": "object", "properties": fields, "required": list(fields), "additionalProperties": False}
+
+
+ANSWER_SCHEMA: Final = _closed({"memories": _listed(_closed(_PROPERTIES))})
 """JSON schema of an answer. The same for every batch, so that providers prepare it once; counts are checked here."""
+CUES_SCHEMA: Final = _closed({"memories": _listed(_closed(_PROPERTIES | {"cues": _listed({"type": "string"})}))})
+"""JSON schema of an answer with cues."""
 
 
 class _Item(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
@@ -292,6 +306,7 @@ class _Item(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     topics: tuple[str, ...]
     categories: tuple[str, ...]
     sensitivity: float
+    cues: Any = None  # read by themselves, so that broken ones spoil nothing
 
 
 class _Answer(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
@@ -317,15 +332,16 @@ def decoded(answer: str, decoder: msgspec.json.Decoder[T], most_characters: int)
         raise Unusable("not JSON") from None
 
 
-def read(answer: str, memories: Sequence[Unscored], mark: str) -> list[Score]:
+def read(answer: str, memories: Sequence[Unscored], mark: str, *, cues: bool = False) -> list[Score]:
     """The scores in an answer, one for each memory, in their order.
 
-    Numbers outside of 0 to 10 are brought to the nearer end; labels that aren't allowed are left out.
+    Numbers outside of 0 to 10 are brought to the nearer end; labels and cues that aren't allowed are left out.
 
     Args:
         answer: What the model wrote.
         memories: The batch it was asked about.
         mark: The mark that batch went with.
+        cues: Cues were asked for; otherwise they are ignored.
 
     Raises:
         Unusable: It isn't an answer about exactly these memories, each with every field and no other; says which
@@ -335,7 +351,7 @@ def read(answer: str, memories: Sequence[Unscored], mark: str) -> list[Score]:
     if len(items) != len(memories):
         raise Unusable("wrong count")
     return [
-        _score(item, position, memory, mark)
+        _score(item if cues else msgspec.structs.replace(item, cues=None), position, memory, mark)
         for position, (item, memory) in enumerate(zip(items, memories, strict=True), start=1)
     ]
 
@@ -345,6 +361,8 @@ def _score(item: _Item, position: int, memory: Unscored, mark: str) -> Score:
         raise Unusable("wrong position")
     if item.id != handle(memory.memory_id, mark):
         raise Unusable("wrong id")
+    text = clip(memory.text, TEXT_MAX_BYTES)
+    cues = read_cues(item.cues, text)
     return Score(
         emotional=_clamped(item.emotional),
         novelty=_clamped(item.novelty),
@@ -352,9 +370,11 @@ def _score(item: _Item, position: int, memory: Unscored, mark: str) -> Score:
         personal=_clamped(item.personal),
         sensitivity=_clamped(item.sensitivity) / CRITERION_MAX,
         kind=cast("Kind", item.kind) if item.kind in KINDS else None,
-        entities=_entities(item.entities, clip(memory.text, TEXT_MAX_BYTES)),
+        entities=_entities(item.entities, text),
         topics=_topics(item.topics),
         categories=tuple(category for category in CATEGORIES if category in item.categories),
+        cues=cues.kept,
+        cues_dropped=cues.dropped,
     )
 
 

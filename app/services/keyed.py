@@ -26,6 +26,7 @@ from app.services import erasures as erasing
 from app.store import (
     arrivals,
     cold,
+    cues,
     database,
     embeddings,
     erasures,
@@ -173,6 +174,7 @@ def _reindex(tx: database.Transaction, tenant_id: UUID, reworded: list[UUID], fo
     if reworded:
         policy = policies.current(tx, tenant_id)
         personal.note(tx, tenant_id, reworded, policy)
+        cues.delete_outdated(tx, tenant_id, reworded)
         words.index(tx, tenant_id, [*reworded, *former], policy.language, policy.time_zone)
 
 

@@ -24,6 +24,7 @@ from app.services.holds import check_free
 from app.store import (
     arrivals,
     cold,
+    cues,
     database,
     embeddings,
     erasures,
@@ -123,6 +124,7 @@ def edit(tenant_id: UUID, memory_id: UUID, patch: MemoryPatch) -> Stored:
                 tiers.look_again(tx, tenant_id, [stored_id])
         if again:
             personal.note(tx, tenant_id, [stored_id], policy)
+            cues.delete_outdated(tx, tenant_id, [stored_id])
             words.index(tx, tenant_id, [stored_id, *former], policy.language, policy.time_zone)
             if "thread" in changes:
                 later |= embeddings.remove(tx, tenant_id, [stored_id])

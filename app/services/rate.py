@@ -19,6 +19,7 @@ import structlog
 
 from app import failpoints, metrics, queues
 from app.clients.resilience import ProviderFailed, Reason, Verdict
+from app.domain.policy import Policy
 from app.domain.scoring import SETTLE_SECONDS, Score, Unscored, digest
 from app.domain.suggestions import Content, rule
 from app.domain.wording import spoken
@@ -27,7 +28,7 @@ from app.services import budget, policies, strengths
 from app.services.enrichment import KILLED
 from app.services.passing import is_passing
 from app.settings import settings
-from app.store import database, dead_letters, rating_turns, ratings, scores, suggestions
+from app.store import cues, database, dead_letters, rating_turns, ratings, scores, suggestions
 from app.store import policies as rows
 from app.store.rating_turns import Turn
 from app.store.ratings import Unrated
@@ -123,16 +124,18 @@ def _see_to(turn: Turn, scorer: Scorer) -> _Passed:
             _delivered("put_off")
             _give_back(turn, min(PUT_OFF_SECONDS, _seconds_to_midnight()))
             return _Passed()
-        _ = policies.current(turn.tenant_id).model  # what is found can't be written without it
-        texts, known = _take(turn.tenant_id, scorer.version)
+        policy = policies.current(turn.tenant_id)
+        _ = policy.model  # what is found can't be written without it
+        version = scorer.version(cues=policy.recall.cues)
+        texts, known = _take(turn.tenant_id, version)
         if not texts:
             with database.shared() as tx:
                 rating_turns.finish(tx, turn)
             return _Passed()
         if texts[0].memories[0].asks > settings().deliveries_max:
-            _give_up(turn, texts[0].memories[0], scorer.version)
+            _give_up(turn, texts[0].memories[0], version)
             return _Passed()
-        return _rate(turn, scorer, texts, known)
+        return _rate(turn, scorer, policy, texts, known)
     except ProfileMissing:
         log.warning("dynamics_missing", stage=ratings.STAGE, tenant=str(turn.tenant_id))
         _give_back(turn, PUT_OFF_SECONDS)
@@ -170,12 +173,12 @@ def _take(tenant_id: UUID, version: str) -> tuple[list[_Text], dict[bytes, Score
         return list(texts.values()), ratings.known(tx, tenant_id, version, list(texts)) if texts else {}
 
 
-def _rate(turn: Turn, scorer: Scorer, texts: Sequence[_Text], known: Mapping[bytes, Score]) -> _Passed:
+def _rate(turn: Turn, scorer: Scorer, policy: Policy, texts: Sequence[_Text], known: Mapping[bytes, Score]) -> _Passed:
     """Ask about the texts that aren't known, and write all that came of it."""
-    config, tenant_id = settings(), turn.tenant_id
+    config, tenant_id, version = settings(), turn.tenant_id, scorer.version(cues=policy.recall.cues)
     asked = [Unscored(text.name, text.shown) for text in texts if text.digest not in known]
     failpoints.reach("rate.before", str(tenant_id))
-    found = scorer.gather(asked, threads=config.llm_concurrency, seconds=config.slice_seconds)
+    found = scorer.gather(asked, threads=config.llm_concurrency, seconds=config.slice_seconds, cues=policy.recall.cues)
     delay_seconds = _delay_seconds(tenant_id, found)
     failpoints.reach("rate.before_write")
     rated: list[Assessment] = []
@@ -184,7 +187,7 @@ def _rate(turn: Turn, scorer: Scorer, texts: Sequence[_Text], known: Mapping[byt
     for text in texts:
         score = known.get(text.digest) or found.scores.get(text.name)
         if score is not None:
-            rated += (_assessment(memory, text.digest, scorer.version, score) for memory in text.memories)
+            rated += (_assessment(memory, text.digest, version, score) for memory in text.memories)
         elif text.name in found.failed:
             failed += ((memory, found.failed[text.name]) for memory in text.memories)
         elif text.name in found.spared:
@@ -199,9 +202,10 @@ def _rate(turn: Turn, scorer: Scorer, texts: Sequence[_Text], known: Mapping[byt
     with database.tenant(tenant_id) as tx:
         with strengths.changing(tx, tenant_id, [each.memory_id for each in rated]):
             written = scores.write(tx, tenant_id, scores.LLM, rated)
+            cues.write(tx, tenant_id, rated, policy.language)
             _suggest(tx, tenant_id, rated)
         if failed:
-            ratings.refuse(tx, tenant_id, [memory for memory, _ in failed], scorer.version)
+            ratings.refuse(tx, tenant_id, [memory for memory, _ in failed], version)
         if spared:
             ratings.forgive(tx, tenant_id, spared)
         lost = [each for each in failed if each[1].treatment.verdict is Verdict.DEAD_LETTER]
@@ -211,6 +215,8 @@ def _rate(turn: Turn, scorer: Scorer, texts: Sequence[_Text], known: Mapping[byt
     _say(tenant_id, failed, spared, found.illness)
     metrics.count("rated_memories", written)
     metrics.count("rating_cache_hits", hits)
+    metrics.count("rating_cues", sum(len(score.cues) for score in found.scores.values()))
+    metrics.count("rating_cues_dropped", sum(score.cues_dropped for score in found.scores.values()))
     metrics.count("rating_failures", len(failed) + (len(spared) if found.illness else 0))
     metrics.count("dead_letters", len(lost))
     _delivered("put_off" if found.illness else "done")
@@ -241,6 +247,7 @@ def _assessment(memory: Unrated, text_digest: bytes, version: str, score: Score)
         inferred_entities=score.entities,
         inferred_topics=score.topics,
         inferred_categories=score.categories,
+        inferred_cues=score.cues,
         sensitivity=score.sensitivity,
         version=version,
         digest=text_digest,

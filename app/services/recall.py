@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -19,20 +19,29 @@ from app.domain.policy import Policy
 from app.domain.recall import bridges, gate, worth
 from app.domain.recall.context import context, distinct, unsaid
 from app.domain.recall.form import Form, names_in, read_form
-from app.domain.recall.relevance import Evidence, WeighedWord, closeness, rarity, shared_words, weigh_words
+from app.domain.recall.relevance import (
+    Evidence,
+    WeighedWord,
+    closeness,
+    cue_values,
+    fades,
+    rarity,
+    shared_words,
+    weigh_words,
+)
 from app.domain.recall.request import Recalled, RecallRequest, emphasis, spoken_by_user
 from app.domain.retrieval.present import Pair
 from app.domain.retrieval.request import RESULTS_MAX, SearchResult
 from app.domain.roles import name_of
 from app.services import kinship, search, vitals
 from app.services.rerank import rerank
-from app.store import database, neighbours, reminders, reviews
+from app.store import cues, database, neighbours, reminders, reviews
 from app.store import recall as store
 from app.store.reminders import Holders
 from app.store.reviews import Reviewed
 
 POOL: Final = 40
-"""How many of a search's best results are judged, and how many holders of reminders join them at most."""
+"""How many of a search's best results are judged, and how many holders of reminders and cues join them at most."""
 RERANKED_MIN: Final = 20
 """How many of the most relevant a reranker is shown at least, where the policy has it look at any."""
 NAMES_CHARACTERS: Final = 2_000
@@ -92,15 +101,19 @@ def recall(tenant_id: UUID, request: RecallRequest, policy: Policy | None = None
     gathered = search.gather(tenant_id, wanted, policy, emphasis(window))
     policy = gathered.policy
     ranked, _ = search.ranked(tenant_id, gathered, wanted)
-    forms = inflected(emphasis(window)) if policy.language == "english" else {}
+    said_words = emphasis(window)
+    forms = inflected(said_words) if policy.language == "english" else {}
     words = weigh_words(window, gathered.asked, gathered.total, forms)
     lexemes = sorted({lexeme for word in words if word.is_held for lexeme in word.lexemes})
+    faded = fades(words, said_words)
     asked = bridges.split_flags(bridges.asked_flags(window))
     with database.tenant(tenant_id) as tx:
         held = reminders.holders(tx, tenant_id, asked, wanted, POOL) if asked else {}
-        found = _unsaid(_joined(tx, tenant_id, _unsaid(ranked, request), held), request)
+        cued = cues.holders(tx, tenant_id, list(faded), wanted, POOL) if policy.recall.cues else {}
+        joining = [*held.values(), *cued.values()]
+        found = _unsaid(_joined(tx, tenant_id, _unsaid(ranked, request), joining), request)
         ids = [result.id for result in found]
-        evidence = store.evidence(tx, tenant_id, ids, lexemes, gathered.probe)
+        evidence = store.evidence(tx, tenant_id, ids, lexemes, list(cued), gathered.probe)
         reviewed = reviews.read(tx, tenant_id, ids)
         now = database.now(tx)
     if not found:
@@ -108,7 +121,8 @@ def recall(tenant_id: UUID, request: RecallRequest, policy: Policy | None = None
     said = spoken_by_user(turns)
     labels = {label for each in gathered.found for label in (name_of(each.speaker), each.subject) if label}
     form = read_form(said, names_in(said, (each.text[:NAMES_CHARACTERS] for each in gathered.found), labels))
-    judged = _judge(form, words, evidence, found, _rarities(asked, held, gathered.total))
+    values = cue_values({stem: holders.memories for stem, holders in cued.items()}, faded, gathered.total)
+    judged = _judge(form, words, evidence, found, _rarities(asked, held, gathered.total), values)
     relevance = _corrected(judged.relevance, found, gathered.corrections)
     due = np.array([_is_due(result, reviewed.get(result.id), policy, now) for result in found])
     order = np.argsort(-relevance * np.where(due, policy.recall.review_boost, 1.0), kind="stable").tolist()
@@ -133,11 +147,11 @@ def recall(tenant_id: UUID, request: RecallRequest, policy: Policy | None = None
 
 
 def _joined(
-    tx: database.Transaction, tenant_id: UUID, ranked: Sequence[SearchResult], held: Mapping[int, Holders]
+    tx: database.Transaction, tenant_id: UUID, ranked: Sequence[SearchResult], held: Iterable[Holders]
 ) -> list[SearchResult]:
-    """Return the best results of the search, joined by the newest holders of the rarest reminders."""
+    """Return the best results of the search, joined by the newest holders of the rarest reminders and cues."""
     best = list(ranked[:POOL])
-    rarest_first = sorted(held.values(), key=lambda holders: holders.memories)
+    rarest_first = sorted(held, key=lambda holders: holders.memories)
     joining = dict.fromkeys(memory_id for holders in rarest_first for memory_id in holders.newest)
     more = [memory_id for memory_id in joining if memory_id not in {result.id for result in best}][:POOL]
     known = {result.id: result for result in ranked[POOL:]}
@@ -168,6 +182,7 @@ def _judge(
     evidence: Evidence,
     found: Sequence[SearchResult],
     rarities: Mapping[int, float],
+    cue_values: Floats,
 ) -> _Judged:
     """Return the relevance of each candidate: how far the gate opens, times what the memory is worth."""
     texts = [result.text for result in found]
@@ -186,8 +201,9 @@ def _judge(
         personal=evidence.personal / 10,
         bridge=reminding([flag for flag in rarities if flag & bridges.BRIDGES_MASK], of_days=False),
         day=reminding([flag for flag in rarities if not flag & bridges.BRIDGES_MASK], of_days=True),
+        cue=worth.reminding(evidence.cues.astype(float), cue_values, user, of_days=False),
     )
-    rarest = max((word.weight for word in words if word.is_held), default=0.0)
+    rarest = max([word.weight for word in words if word.is_held] + cue_values.tolist(), default=0.0)
     seen = gate.gate_features(form, rarest, float(features.close.max()))
     opened, worths = gate.openness(seen), worth.worth(features)
     return _Judged(opened * worths, opened, seen, worths, features)

@@ -22,6 +22,7 @@ from app.services.rebase import STEP_SECONDS
 from app.store import (
     consolidation,
     consolidation_runs,
+    cues,
     database,
     embeddings,
     erasures,
@@ -241,6 +242,7 @@ def _rewrite(tx: database.Transaction, tenant_id: UUID, case: _Case, summary_id:
     said = {"text": summary.text, "categories": strictest, "subject": case.present[0].subject}
     memories.edit(tx, tenant_id, summary_id, said)
     reminders.refresh(tx, tenant_id, [summary_id])
+    cues.delete_outdated(tx, tenant_id, [summary_id])
     words.index(tx, tenant_id, [summary_id], policy.language, policy.time_zone)
     columns = {
         "is_stale": False,

@@ -16,7 +16,7 @@ from app.services.jobs import of_rights
 from app.services.quota import Room
 from app.services.spaces import Searched
 from app.settings import settings
-from app.store import database, dead_letters, jobs, ratings, schedules, self_tests, tenant_counts, work
+from app.store import database, dead_letters, jobs, policies, ratings, schedules, self_tests, tenant_counts, work
 from app.store import spaces as space_rows
 from app.store.schedules import Figures, Run
 from app.store.self_tests import Run as TestRun
@@ -111,8 +111,7 @@ def of_tenant(tenant_id: UUID) -> Stats:
         letters = dead_letters.count(tx, tenant_id)
         tested = [_tested(run) for run in self_tests.page(tx, tenant_id, None, TREND) if run.finished_at]
         there = space_rows.of_tenant(tx, tenant_id)
-        config = settings()
-        unrated = ratings.count_unrated(tx, tenant_id, version(config.salience_model)) if config.has_provider else 0
+        unrated = _unrated(tx, tenant_id)
     pending = {
         "ingest": unstored,
         **{stage: held.memories for stage, held in waiting.items()},
@@ -124,6 +123,15 @@ def of_tenant(tenant_id: UUID) -> Stats:
     archived = bases.in_use(tenant_id)
     silent = heartbeats.ages()
     return Stats(_by_tier(counts), pending, letters, lanes, silent, room, compared, archived, last, tested)
+
+
+def _unrated(tx: database.Transaction, tenant_id: UUID) -> int:
+    """Return how many memories wait for a model's rating; 0 where there is no provider."""
+    config = settings()
+    if not config.has_provider:
+        return 0
+    cues = policies.current(tx, tenant_id).recall.cues
+    return ratings.count_unrated(tx, tenant_id, version(config.salience_model, cues=cues))
 
 
 @dataclass(frozen=True)

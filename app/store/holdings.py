@@ -118,7 +118,7 @@ CROSS JOIN LATERAL (
   WHERE tenant_id = %(tenant)s AND memory_id = wanted.id OFFSET 0
 ) AS state
 LEFT JOIN LATERAL (
-  SELECT to_jsonb(scores) - 'tenant_id' - 'memory_id' - 'digest' AS held FROM scores
+  SELECT to_jsonb(scores) - ARRAY['tenant_id', 'memory_id', 'digest', 'cue_stems'] AS held FROM scores
   WHERE tenant_id = %(tenant)s AND memory_id = wanted.id OFFSET 0
 ) AS score ON true
 LEFT JOIN LATERAL (

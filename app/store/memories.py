@@ -104,7 +104,7 @@ _COLUMNS = """
   CASE WHEN score.memory_id IS NOT NULL THEN jsonb_build_object(
     'kind', CASE WHEN memory.kind IS NULL THEN score.inferred_kind END,
     'entities', CASE WHEN memory.entities = '{}' THEN score.inferred_entities ELSE '{}' END,
-    'topics', score.inferred_topics,
+    'topics', score.inferred_topics, 'cues', score.inferred_cues,
     'categories', CASE WHEN memory.categories = '{}' THEN score.inferred_categories ELSE '{}' END,
     'sensitivity', score.sensitivity) END AS inferred,
   state.cross_domain_count, state.promoted_at, state.promoted_for, memory.made_by, memory.role

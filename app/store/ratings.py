@@ -94,6 +94,7 @@ def known(tx: Connection, tenant_id: UUID, version: str, digests: Sequence[bytes
             tuple(row.inferred_entities),
             tuple(row.inferred_topics),
             tuple(row.inferred_categories),
+            tuple(row.inferred_cues),
         )
         for row in tx.execute(_KNOWN, values)
     }
@@ -101,7 +102,7 @@ def known(tx: Connection, tenant_id: UUID, version: str, digests: Sequence[bytes
 
 _KNOWN = text("""
 SELECT DISTINCT ON (digest) digest, emotional, novelty, actionable, personal, sensitivity, inferred_kind,
-  inferred_entities, inferred_topics, inferred_categories
+  inferred_entities, inferred_topics, inferred_categories, inferred_cues
 FROM scores
 WHERE tenant_id = :tenant AND scorer = 'llm' AND digest = ANY (CAST(:digests AS bytea[])) AND version = :version
 ORDER BY digest

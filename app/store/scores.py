@@ -49,6 +49,7 @@ class Assessment(msgspec.Struct, frozen=True, kw_only=True):
     """What a scorer found in a memory: the criteria are 0 to 10, uncertainty and sensitivity 0 to 1.
 
     Attributes:
+        inferred_cues: What should bring the memory to mind; `cues.write` writes it.
         version: The model and its prompt; None of the rules.
         digest: Stands for what the model was shown; None of the rules.
     """
@@ -64,6 +65,7 @@ class Assessment(msgspec.Struct, frozen=True, kw_only=True):
     inferred_entities: tuple[str, ...]
     inferred_topics: tuple[str, ...] = ()
     inferred_categories: tuple[str, ...] = ()
+    inferred_cues: tuple[str, ...] = ()
     sensitivity: float | None = None
     version: str | None = None
     digest: bytes | None = None
@@ -164,6 +166,7 @@ def write(tx: Connection, tenant_id: UUID, scorer: Literal["heuristic", "llm"], 
     Where a model has rated that text already, the rules' word isn't written; either way the memory's salience is
     then what its row says: the sum of the criteria over 40, and of the kind found where the caller named none. A
     memory with another text by now is left as it is: that text has been scored, or will be.
+    What is written takes the place of an earlier rating with its cues.
 
     Returns:
         How many were written.
@@ -207,7 +210,7 @@ SET text_version = excluded.text_version, scorer = excluded.scorer, emotional = 
   uncertainty = excluded.uncertainty, inferred_kind = excluded.inferred_kind,
   inferred_entities = excluded.inferred_entities, inferred_topics = excluded.inferred_topics,
   inferred_categories = excluded.inferred_categories, sensitivity = excluded.sensitivity,
-  version = excluded.version, digest = excluded.digest, scored_at = now(),
+  version = excluded.version, digest = excluded.digest, scored_at = now(), inferred_cues = '{}', cue_stems = '{}',
   asks = CASE WHEN (known.text_version, 'heuristic') = (excluded.text_version, excluded.scorer)
     THEN known.asks ELSE 0 END,
   refused_by = CASE WHEN (known.text_version, 'heuristic') = (excluded.text_version, excluded.scorer)

@@ -183,10 +183,10 @@ def requests(memories: int) -> list[bytes]:
     for batch in scoring.batches(
         [Unscored(uuid4(), line) for line in lines], config.score_batch_tokens, config.score_batch_memories
     ):
-        answer = {"name": "answer", "strict": True, "schema": scoring.ANSWER_SCHEMA}
+        answer = {"name": "answer", "strict": True, "schema": scoring.CUES_SCHEMA}
         request = {
             "model": config.salience_model,
-            "messages": scoring.messages(batch, scoring.delimiter(os.urandom(scoring.DELIMITER_BYTES))),
+            "messages": scoring.messages(batch, scoring.delimiter(os.urandom(scoring.DELIMITER_BYTES)), cues=True),
             "response_format": {"type": "json_schema", "json_schema": answer},
             "max_completion_tokens": scoring.answer_tokens_max(len(batch)),
         }

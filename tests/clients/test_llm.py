@@ -89,7 +89,7 @@ def test_every_request_has_a_mark_of_its_own(asked: Asked) -> None:
 
 
 def test_the_version_names_model_and_prompt(asked: Asked) -> None:
-    assert scorer(asked).version == f"small/{PROMPT_VERSION}"
+    assert scorer(asked).version(cues=False) == f"small/{PROMPT_VERSION}"
 
 
 def test_threads_may_share_it(asked: Asked) -> None:
@@ -282,6 +282,6 @@ def test_cost_adds_up() -> None:
 def test_it_is_as_the_settings_say(asked: Asked) -> None:
     settings = Settings(_env_file=None)
     one = Scorer.from_settings(asked.provider, settings)
-    assert one.version == f"{settings.salience_model}/{PROMPT_VERSION}"
+    assert one.version(cues=False) == f"{settings.salience_model}/{PROMPT_VERSION}"
     assert len(one.score(memories(*["x"] * 25)).scores) == 25
     assert sizes(asked) == [20, 5]

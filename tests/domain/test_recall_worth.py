@@ -28,7 +28,8 @@ def evidence(lexemes: list[str], own: list[str], near: list[str]) -> Evidence:
         np.array([[word in each.split() for word in lexemes] for each in many], np.bool_) for many in (own, near)
     )
     n = len(own)
-    return Evidence(lexemes, has, has | has_near, np.zeros(n), np.zeros(n), np.zeros(n), np.zeros(n, np.int64))
+    flags, cues = np.zeros(n, np.int64), np.zeros((n, 0), np.bool_)
+    return Evidence(lexemes, has, has | has_near, np.zeros(n), np.zeros(n), np.zeros(n), flags, cues)
 
 
 def features(**given: float) -> worth.Features:

@@ -26,6 +26,8 @@ def test_the_word_is_nowhere(everywhere: Everywhere, by: str, capfd: pytest.Capt
     held = {"memories", "memory_words", "words", "merges", "supersessions", "exports", "archived_memories"}
     assert {f"public.{table}" for table in held} <= set(before["tables"]), "else the test would prove nothing"
     assert {path.partition("/")[0] for path in before["cold storage"]} == {"segments", "exports"}
+    cued = "SELECT count(*) FROM scores WHERE array_to_string(inferred_cues, ' ') LIKE %s AND cue_stems <> '{}'"
+    assert everywhere.service.one(cued, f"%{WORD}%") > 0, "cues of a model are among what is erased"
     theirs = everywhere.service.rows("SELECT memory_id FROM memories WHERE subject = %s", SUBJECT)
     everywhere.erase(**({"ids": [str(memory_id) for (memory_id,) in theirs]} if by == "ids" else {}))
     assert everywhere.left() == {}

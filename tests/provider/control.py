@@ -58,6 +58,7 @@ SPOILS = frozenset(
         "text_numbers",
         "long_answer",
         "odd_labels",
+        "broken_cues",
         "truncated",
         "refusal",
         "no_choice",

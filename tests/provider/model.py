@@ -100,6 +100,12 @@ CATEGORY_WORDS = {
     "credentials": frozenset(["password", "token", "secret", "pin"]),
     "work": frozenset(["meeting", "project", "release", "deadline", "customer", "office"]),
 }
+CUES = {
+    "shellfish": ["prawns", "Seafood Buffet", "sushi"],
+    "penicillin": ["prescribe", "antibiotics"],
+    "knee": ["skiing", "stairs"],
+}
+"""What brings a memory with this word to mind."""
 SENSITIVITY = {"health": 10, "financial": 10, "credentials": 10, "pii": 7, "work": 3, "casual": 1}
 
 
@@ -177,4 +183,12 @@ def score(memory: dict[str, Any]) -> dict[str, Any]:
         "topics": sorted(said - SMALL, key=len)[-3:],
         "categories": categories,
         "sensitivity": max(SENSITIVITY[name] for name in categories),
+        "cues": cues(said - SMALL),
     }
+
+
+def cues(said: set[str]) -> list[str]:
+    """Cues for a memory of these words: those of `CUES`; for any other, talk about its longest word."""
+    known = [cue for word, found in CUES.items() if word in said for cue in found]
+    longest = max(said, key=lambda word: (len(word), word), default="")
+    return known or [f"talk about {longest[:40]}"] * bool(longest)

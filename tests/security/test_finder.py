@@ -72,7 +72,7 @@ def test_indexes_can_be_made_and_dropped_for_the_own_tenant_alone(crowd: Crowd) 
     assert left == 3
 
 
-def test_the_finder_may_read_words_and_nothing_else(crowd: Crowd) -> None:
+def test_the_finder_may_read_words_and_cues_and_nothing_else(crowd: Crowd) -> None:
     role = crowd.owner.execute(
         "SELECT rolsuper, rolbypassrls, rolcreaterole, rolcreatedb, rolcanlogin FROM pg_roles "
         "WHERE rolname = 'ebbing_finder'"
@@ -82,7 +82,8 @@ def test_the_finder_may_read_words_and_nothing_else(crowd: Crowd) -> None:
         "SELECT table_name, column_name, privilege_type FROM information_schema.column_privileges "
         "WHERE grantee = 'ebbing_finder'"
     ).fetchall()
-    assert set(may) == {("memory_words", name, "SELECT") for name in ("tenant_id", "memory_id", "own", "words")}
+    words = {("memory_words", name, "SELECT") for name in ("tenant_id", "memory_id", "own", "words")}
+    assert set(may) == words | {("scores", name, "SELECT") for name in ("tenant_id", "memory_id", "cue_stems")}
     assert not crowd.owner.execute("SELECT has_schema_privilege('ebbing_finder', 'public', 'CREATE')").fetchall()[0][0]
     members = crowd.owner.execute(
         "SELECT 1 FROM pg_auth_members WHERE roleid = 'ebbing_finder'::regrole "
@@ -98,6 +99,7 @@ def test_who_runs_what_with_whose_rights(crowd: Crowd) -> None:
         "FROM pg_proc WHERE prosecdef AND pronamespace = 'public'::regnamespace ORDER BY 1"
     ).fetchall()
     assert rows == [
+        ("cues_held", "ebbing_finder", True, ["ebbing_app"]),
         ("drop_graph", "ebbing_owner", True, ["ebbing_app"]),
         ("make_graph", "ebbing_owner", True, ["ebbing_app"]),
         ("words_matching", "ebbing_finder", True, ["ebbing_app"]),

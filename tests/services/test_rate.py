@@ -15,7 +15,7 @@ from app.api import shapes
 from app.clients.answers import Usage
 from app.clients.llm import Gathered, Scorer
 from app.domain.memory import MemoryPatch
-from app.domain.scoring import PROMPT_VERSION, Unscored
+from app.domain.scoring import CUES_PROMPT_VERSION, Unscored
 from app.services import budget, enrichment, memories, rate, stats
 from app.services import score as scoring
 from tests.service import Service
@@ -227,7 +227,7 @@ def test_another_models_word_is_not_taken(rated: Rated) -> None:
     assert rate.rate() == 1
     assert rated.asked() == [[DOCTOR], [DOCTOR]]
     kept = rated.service.one("SELECT version FROM scores WHERE memory_id = %s", again)
-    assert kept == f"another/{PROMPT_VERSION}"
+    assert kept == f"another/{CUES_PROMPT_VERSION}"
 
 
 # --- turns ---

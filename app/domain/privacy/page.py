@@ -41,6 +41,7 @@ def held(line: Mapping[str, Any]) -> str:
         "strength": line.get("strength"),
         "importance": line.get("importance"),
         "salience": state.get("salience"),
+        "cues, in a model's words": ", ".join((line.get("score") or {}).get("inferred_cues") or ()),
         "why it is kept": (line.get("retention") or {}).get("why"),
         "next change": (line.get("retention") or {}).get("next_change_at"),
         "legal hold": "yes" if line["held"] else None,

@@ -26,5 +26,10 @@ class Recall(BaseModel):
     """Most memories that come up at once, unless the request says otherwise."""
     review_boost: Annotated[float, Field(ge=1, le=10, allow_inf_nan=False)] = 1.2
     """Factor of relevance, in the order of those that come up, for a memory that is due for review."""
+    cues: bool = True
+    """Ask the model that rates memories for up to five cues each, words and situations that should bring the memory to
+    mind, and match messages with them. False asks for none and ignores the stored ones. Without a model that rates
+    there are none and they cost nothing; with one they cost about 80 tokens a call and 25 a memory. Memories that were
+    rated before have none."""
     token_budget: Annotated[int, Field(ge=1, le=TOKENS_MAX)] = 1_000
     """Most tokens of the context, unless the request says otherwise; estimated from above."""

@@ -50,6 +50,7 @@ class Evidence:
         background: The same of memories taken without regard to it, shape (k,).
         personal: The criterion of the salience score, 0 to 10, shape (n,); 0 where a memory isn't scored yet.
         reminders: Their flags, as `bridges.read_flags` reads them, shape (n,); 0 where a memory isn't indexed yet.
+        cues: Which of the cues that the conversation says they have, shape (n, cues).
     """
 
     lexemes: Sequence[str]
@@ -59,6 +60,7 @@ class Evidence:
     background: Floats
     personal: Floats
     reminders: npt.NDArray[np.int64]
+    cues: Flags
 
 
 def weigh_words(
@@ -85,6 +87,33 @@ def weigh_words(
         most = max({**others, **own}.values())
         found.append(WeighedWord(spelling, frozenset(own | others), fade * rarity(most, total), most > 0))
     return found
+
+
+def fades(words: Sequence[WeighedWord], emphasis: Mapping[str, float]) -> dict[str, float]:
+    """Return each lexeme of a conversation with how much the messages since have faded it, 0 to 1.
+
+    Args:
+        words: Its content words.
+        emphasis: Their fading by spelling, as `request.emphasis` has it.
+    """
+    found: dict[str, float] = {}
+    for word in words:
+        for lexeme in word.lexemes:
+            found[lexeme] = max(emphasis[word.spelling], found.get(lexeme, 0.0))
+    return found
+
+
+def cue_values(cues: Mapping[str, int], faded: Mapping[str, float], total: int) -> Floats:
+    """Return the value of each cue that a conversation says, 0 to 1, shape (cues,).
+
+    It is the cue's rarity among the memories, faded as the word of the cue is that was said the longest ago.
+
+    Args:
+        cues: Their stems, lexemes with blanks between, with how many memories have each.
+        faded: Lexemes of the conversation, as `fades` has them.
+        total: All memories.
+    """
+    return np.array([min(faded[each] for each in stem.split(" ")) * rarity(held, total) for stem, held in cues.items()])
 
 
 def shared_words(words: Sequence[WeighedWord], evidence: Evidence) -> Floats:

@@ -18,10 +18,11 @@ WEIGHTS: Final[dict[str, float]] = {
     "personal": 1.7,
     "bridge": 4.3,
     "day": 2.1,
+    "cue": 4.3,
 }
 BIAS: Final = -7.1
 _OF_ASSISTANT: Final = 0.5
-"""Worth of a bridge to what the assistant said, as a share of one to what a person said."""
+"""Worth of a bridge or cue to what the assistant said, as a share of one to what a person said."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,7 @@ class Features:
         personal: What the memory says about a person, by its salience score.
         bridge: The rarest bridge that leads from the conversation to the memory.
         day: The rarest day or month that both name; for memories of people alone.
+        cue: The rarest of the memory's cues that the conversation says.
     """
 
     near: Floats
@@ -45,6 +47,7 @@ class Features:
     personal: Floats
     bridge: Floats
     day: Floats
+    cue: Floats
 
 
 def worth(features: Features) -> Floats:
@@ -52,6 +55,8 @@ def worth(features: Features) -> Floats:
     total = np.full(len(features.near), BIAS)
     for field in fields(features):
         total += WEIGHTS[field.name] * getattr(features, field.name)
+    # A cue and a bridge say the same thing, one by a model and one by a list: only the larger of the two counts.
+    total -= np.minimum(WEIGHTS["cue"] * features.cue, WEIGHTS["bridge"] * features.bridge)
     return np.asarray(1 / (1 + np.exp(-total)))
 
 
@@ -61,13 +66,13 @@ def said_by_user(role: Role | None, speaker: str | None) -> float:
 
 
 def reminding(flags: Floats, rarity: Floats, user: Floats, *, of_days: bool) -> Floats:
-    """Return the rarity of the rarest flag that a memory shares with the conversation, 0 to 1, shape (n,).
+    """Return the rarity of the rarest flag or cue that a memory shares with the conversation, 0 to 1, shape (n,).
 
     Args:
-        flags: The flags that the conversation asks for and a memory has, 0 or 1, shape (n, flags).
-        rarity: Rarity of each flag among the memories, shape (flags,).
+        flags: The flags or cues that the conversation asks for and a memory has, 0 or 1, shape (n, flags).
+        rarity: Rarity of each among the memories, shape (flags,).
         user: As in `Features`.
-        of_days: The flags are days and months, which count in memories of people alone, rather than bridges.
+        of_days: The flags are days and months, which count in memories of people alone, rather than bridges or cues.
     """
     best = np.max(flags * rarity, axis=1, initial=0.0)
     return np.asarray(best * np.where(user > 0, 1.0, 0.0 if of_days else _OF_ASSISTANT))

@@ -249,6 +249,15 @@ scores = Table(
     Column("sensitivity", REAL),
     Column("asks", SmallInteger, nullable=False, server_default=text("0")),
     Column("refused_by", Text),
+    labels("inferred_cues"),
+    labels("cue_stems"),
+    Index(
+        "scores_cues",
+        text("cue_keys(tenant_id, cue_stems)"),
+        postgresql_using="gin",
+        postgresql_with={"fastupdate": "off"},
+        postgresql_where=text("cue_stems <> '{}'"),
+    ),
     Index("scores_unrated", "tenant_id", text("uncertainty DESC"), postgresql_where=text("scorer = 'heuristic'")),
     Index("scores_known", "tenant_id", "digest", postgresql_where=text("scorer = 'llm'")),
 )
