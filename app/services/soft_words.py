@@ -13,7 +13,7 @@ from app.domain.retrieval.candidates import Candidate
 from app.domain.retrieval.passages import Passages
 from app.domain.wording import first_content_words
 
-PASSAGE_SHARE: Final = 0.6
+PASSAGE_SHARE: Final = 1.0
 """Worth of a passage, as a share of a text's beginning: it was chosen by the query's words, so it always has some."""
 
 

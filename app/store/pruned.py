@@ -13,6 +13,7 @@ from sqlalchemy import Connection
 from app.domain.retrieval import pruning
 from app.domain.retrieval.ranking import Ranking
 from app.domain.retrieval.request import SearchRequest
+from app.store import windows
 from app.store.packed import driver
 from app.store.probe import (
     MEASURED,
@@ -125,9 +126,14 @@ def _by_vector(probe: Probe, request: SearchRequest, values: dict[str, Any]) -> 
     if not probe.has_vector or probe.vector is None:
         return NOTHING
     size = len(probe.vector)
+    by_window = windows.nearest(
+        size,
+        _shown("memory_windows.memory_id", request, values),
+        _shown("tail.memory_id", request, values),
+    )
     values |= {"space": probe.space_id, "vector": literal(probe.vector)}
     return f"""
-    SELECT memory_id, score FROM (
+    SELECT memory_id, max(score) AS score FROM (
       (SELECT memory_id, -(CAST(embedding AS halfvec({size})) <#> CAST(%(vector)s AS halfvec({size}))) AS score
        FROM embeddings WHERE tenant_id = %(tenant)s AND space_id = %(space)s AND grafted
          AND {_shown("embeddings.memory_id", request, values)}
@@ -137,7 +143,9 @@ def _by_vector(probe: Probe, request: SearchRequest, values: dict[str, Any]) -> 
          SELECT memory_id, -(embedding <#> CAST(%(vector)s AS halfvec)) AS score FROM embeddings
          WHERE tenant_id = %(tenant)s AND space_id = %(space)s AND NOT grafted ORDER BY score DESC OFFSET 0
        ) AS tail WHERE {_shown("tail.memory_id", request, values)} LIMIT %(by_vector)s)
-    ) AS near WHERE score > 0 ORDER BY score DESC LIMIT %(by_vector)s"""  # noqa: S608 - as above; a number
+      UNION ALL
+      {by_window}
+    ) AS near WHERE score > 0 GROUP BY memory_id ORDER BY score DESC LIMIT %(by_vector)s"""  # noqa: S608 - as above; a number
 
 
 def _shown(memory_id: str, request: SearchRequest, values: dict[str, Any]) -> str:
@@ -154,5 +162,6 @@ def _shown(memory_id: str, request: SearchRequest, values: dict[str, Any]) -> st
 def _relevance(probe: Probe) -> str:
     if not probe.has_vector:
         return "CAST(NULL AS float8)"
-    return """(SELECT -(embedding <#> CAST(%(vector)s AS halfvec)) FROM embeddings
+    own = """(SELECT -(embedding <#> CAST(%(vector)s AS halfvec)) FROM embeddings
       WHERE tenant_id = %(tenant)s AND space_id = %(space)s AND embeddings.memory_id = by_words.memory_id)"""
+    return windows.lift_one(own, "by_words.memory_id")

@@ -16,7 +16,7 @@ from app.domain.retrieval import modes
 from app.domain.retrieval.candidates import Candidate
 from app.domain.retrieval.ranking import Ranking
 from app.domain.retrieval.request import SearchRequest
-from app.store import archived, pruned, roles, states
+from app.store import archived, pruned, roles, states, windows
 from app.store.packed import driver
 from app.store.probe import MEASURED, Probe, allowed, allowed_one, literal, quoted, superseded, word_scores
 from app.store.states import Held
@@ -119,10 +119,14 @@ def _words(
 
 
 def _vectors(probe: Probe, request: SearchRequest, values: dict[str, Any], ids: Sequence[UUID] | None) -> str:
-    """Cosine to every vector of the space: the inner product, as they are unit vectors (`<#>` negates it)."""
+    """Cosine to every vector of the space: the inner product, as they are unit vectors (`<#>` negates it).
+
+    Of a long memory, to its best window where that is larger.
+    """
     values |= {"space": probe.space_id, "vector": literal(probe.vector)}
     score = "-(embedding <#> CAST(%(vector)s AS halfvec)) AS score"
-    return _each("embeddings", "embedding, space_id", score, "space_id = %(space)s", _which(request, values, ids))
+    own = _each("embeddings", "embedding, space_id", score, "space_id = %(space)s", _which(request, values, ids))
+    return windows.lift(own)
 
 
 def _which(request: SearchRequest, values: dict[str, Any], ids: Sequence[UUID] | None) -> tuple[str, bool]:
