@@ -51,4 +51,4 @@ def embed_texts(
     vectors = spaces.memory_vectors(tenant_id, model, [*texts.memories, *parts], memories=len(texts.memories))
     own = len(texts.memories)
     rows = np.array([(place, *span) for _, place, span in spans], np.int32).reshape(-1, 3)
-    return vectors[:own], Windows([texts.ids[n] for n, _, _ in spans], rows, vectors[own:])
+    return vectors[:own], Windows([texts.ids[n] for n, _, _ in spans], rows, vectors[own:], frozenset(divided))

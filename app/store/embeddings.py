@@ -233,8 +233,8 @@ def write(
         space_id: The vectors' embedding space.
         texts: What was read.
         vectors: shape (len(texts.ids), dimensions), within the range of half precision (±65,504).
-        long: Windows of the long ones among them, written with their vectors.
-        by_caller: Whether they are the caller's own, which replace windows too.
+        long: Windows of the long ones among them; without any, they lose those they had.
+        by_caller: Whether they are the caller's own.
         fill: Only where there is none of the text yet; one that is there may have been made with newer context.
 
     Returns:
@@ -253,10 +253,7 @@ def write(
         "fill": fill,
     }
     written = set(tx.execute(_WRITE, values).scalars())
-    if by_caller:
-        windows.remove(tx, tenant_id, space_id, written)
-    elif long is not None:
-        windows.write(tx, tenant_id, space_id, long, written)
+    windows.replace(tx, tenant_id, space_id, written, long)
     return len(written)
 
 

@@ -25,11 +25,13 @@ class Windows:
     Attributes:
         spans: Place in the memory, first character, and the one after the last, shape (n, 3).
         vectors: Shape (n, dimensions), of length 1 or 0.
+        current: Memories whose windows exist already, and stay.
     """
 
     ids: list[UUID]
     spans: NDArray[np.int32]
     vectors: NDArray[np.float32]
+    current: frozenset[UUID] = frozenset()
 
 
 def find_divided(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> set[tuple[int, UUID]]:
@@ -46,22 +48,27 @@ WHERE tenant_id = %(tenant)s AND space_id = ANY (ARRAY(SELECT space_id FROM embe
 """
 
 
-def write(tx: Connection, tenant_id: UUID, space_id: int, windows: Windows, present: Collection[UUID]) -> None:
+def replace(
+    tx: Connection, tenant_id: UUID, space_id: int, memory_ids: Collection[UUID], windows: Windows | None
+) -> None:
     """Replace the windows of memories whose vectors have just been written in this space.
 
     Args:
         tx: The tenant's transaction.
         tenant_id: The tenant.
         space_id: The vectors' embedding space.
-        windows: All windows of each of their memories.
-        present: The memories whose vectors have been written; windows of others are left out.
+        memory_ids: The memories.
+        windows: Their windows; those of other memories are left out. None where they have none.
     """
-    rows = np.flatnonzero([memory_id in present for memory_id in windows.ids])
-    if not rows.size:
+    current = windows.current if windows else frozenset[UUID]()
+    stale = [memory_id for memory_id in memory_ids if memory_id not in current]
+    driver(tx).execute(_REMOVE, {"tenant": tenant_id, "space": space_id, "ids": Uuids(stale)})
+    if windows is None or not windows.ids:
         return
+    written = set(memory_ids)
+    rows = np.flatnonzero([memory_id in written for memory_id in windows.ids])
     ids = [windows.ids[row] for row in rows]
     places, starts, ends = windows.spans[rows].T
-    remove(tx, tenant_id, space_id, ids)
     values = {
         "tenant": tenant_id,
         "space": space_id,
@@ -80,11 +87,6 @@ SELECT %(tenant)s, %(space)s, memory_id, place, from_char, to_char, embedding
 FROM unnest(%(ids)s, %(places)s, %(starts)s, %(ends)s, %(vectors)s::halfvec[])
   AS ready (memory_id, place, from_char, to_char, embedding)
 """
-
-
-def remove(tx: Connection, tenant_id: UUID, space_id: int, memory_ids: Collection[UUID]) -> None:
-    """Delete these memories' windows in one space; their own vectors stay."""
-    driver(tx).execute(_REMOVE, {"tenant": tenant_id, "space": space_id, "ids": Uuids(list(set(memory_ids)))})
 
 
 _REMOVE: Final = (
