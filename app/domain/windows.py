@@ -15,6 +15,8 @@ WINDOW_SIZE: Final = 500
 """Characters of a window, about; a text of up to twice as many has no windows."""
 WINDOWS_MAX: Final = 64
 """Windows of a memory at most: those of a text with more than `WINDOW_SIZE` times as many characters are longer."""
+WINDOW_SHARE: Final = 0.9
+"""Worth of a window's cosine, as a share of a whole memory's: it is the best of several."""
 
 
 def divide(text: str) -> list[Span]:

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import Connection
 
+from app.domain.windows import WINDOW_SHARE
 from app.store.packed import Halfvecs, Integers, Uuids, driver
 
 
@@ -93,7 +94,7 @@ _REMOVE: Final = (
     "DELETE FROM memory_windows WHERE tenant_id = %(tenant)s AND space_id = %(space)s AND memory_id = ANY (%(ids)s)"
 )
 
-_COSINE: Final = "-(embedding <#> CAST(%(vector)s AS halfvec))"
+_WORTH: Final = f"{WINDOW_SHARE} * -(embedding <#> CAST(%(vector)s AS halfvec))"
 _OF_SPACE: Final = "FROM memory_windows WHERE tenant_id = %(tenant)s AND space_id = %(space)s"
 
 
@@ -105,7 +106,7 @@ def lift(vectors: str) -> str:
     """
     return f"""
     SELECT memory_id, greatest(own.score, best.score) AS score FROM ({vectors}) AS own LEFT JOIN (
-      SELECT memory_id, max({_COSINE}) AS score {_OF_SPACE} GROUP BY memory_id
+      SELECT memory_id, max({_WORTH}) AS score {_OF_SPACE} GROUP BY memory_id
     ) AS best USING (memory_id)"""  # noqa: S608 - constants
 
 
@@ -118,7 +119,7 @@ def lift_one(score: str, memory_id: str) -> str:
     """
     return (
         f"greatest({score}, CASE WHEN (SELECT EXISTS (SELECT {_OF_SPACE})) THEN "
-        f"(SELECT max({_COSINE}) {_OF_SPACE} AND memory_windows.memory_id = {memory_id}) END)"
+        f"(SELECT max({_WORTH}) {_OF_SPACE} AND memory_windows.memory_id = {memory_id}) END)"
     )
 
 
@@ -132,10 +133,10 @@ def nearest(size: int, shown: str, tail_shown: str) -> str:
     """
     distance = f"CAST(embedding AS halfvec({size})) <#> CAST(%(vector)s AS halfvec({size}))"
     return f"""
-      (SELECT memory_id, -({distance}) AS score {_OF_SPACE} AND grafted AND {shown}
+      (SELECT memory_id, {WINDOW_SHARE} * -({distance}) AS score {_OF_SPACE} AND grafted AND {shown}
        ORDER BY {distance} LIMIT %(by_vector)s)
       UNION ALL
       (SELECT memory_id, score FROM (
-         SELECT memory_id, max({_COSINE}) AS score {_OF_SPACE} AND NOT grafted
+         SELECT memory_id, max({_WORTH}) AS score {_OF_SPACE} AND NOT grafted
          GROUP BY memory_id ORDER BY score DESC OFFSET 0
        ) AS tail WHERE {tail_shown} LIMIT %(by_vector)s)"""  # noqa: S608 - constants; a number

@@ -12,7 +12,7 @@ from app.clients.static_embedder import StaticEmbedder
 from app.domain.embedding import MemoryText
 from app.domain.memory import MemoryPatch
 from app.domain.retrieval.request import SearchRequest
-from app.domain.windows import divide
+from app.domain.windows import WINDOW_SHARE, divide
 from app.services import embed as embedding
 from app.services import memories, restores
 from app.services.search import gather, search
@@ -73,9 +73,9 @@ def test_a_memory_counts_by_its_best_window_or_by_its_own_vector(service: Servic
     query = model.embed_query(QUERY, {})
     text = essay(last=FACT)
     parts = model.embed_memories([MemoryText(text), *(MemoryText(text[start:end]) for start, end in divide(text))])
-    request = SearchRequest(QUERY, vector=tuple(map(float, query)))
+    request = SearchRequest(QUERY, vector=query.tolist())
     cosine = {candidate.memory_id: candidate.cosine for candidate in gather(tenant.tenant_id, request).found}
-    assert cosine[long] == pytest.approx(float((parts @ query).max()), abs=2e-3)
+    assert cosine[long] == pytest.approx(WINDOW_SHARE * float((parts[1:] @ query).max()), abs=2e-3)
     assert float((parts @ query)[0]) < cosine[long]
     alone = model.embed_memories([MemoryText("The choir rehearses on Mondays")]) @ query
     assert cosine.get(short, 0.0) == pytest.approx(max(float(alone[0]), 0.0), abs=2e-3)

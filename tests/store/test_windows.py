@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from app.domain.retrieval.request import SearchRequest
+from app.domain.windows import WINDOW_SHARE
 from app.services import graphs
 from app.settings import settings
 from app.store import database
@@ -70,7 +71,7 @@ def test_the_nearest_windows_are_found_inside_the_graph_and_outside_it(crowd: Cr
 
     def check() -> None:
         cosine = {candidate.memory_id: candidate.cosine for candidate in found(tenant, probe)}
-        assert cosine[long] == pytest.approx(1, abs=0.01)
+        assert cosine[long] == pytest.approx(WINDOW_SHARE, abs=0.01)
         assert deleted not in cosine
         assert cosine.get(near_own, 0) == pytest.approx(max(own[0], 0), abs=0.01) or near_own not in cosine
 
@@ -100,7 +101,7 @@ def test_a_memory_found_by_its_words_counts_by_its_best_window(crowd: Crowd) -> 
         [str(opposite(probe).tolist()), row[0]],
     )
     cosine = {candidate.memory_id: candidate.cosine for candidate in found(tenant, probe)}
-    assert cosine[row[0]] == pytest.approx(float(half @ towards(probe)), abs=0.01)
+    assert cosine[row[0]] == pytest.approx(WINDOW_SHARE * float(half @ towards(probe)), abs=0.01)
 
 
 def test_memories_that_a_filter_leaves_count_by_their_best_windows(crowd: Crowd) -> None:
@@ -110,7 +111,7 @@ def test_memories_that_a_filter_leaves_count_by_their_best_windows(crowd: Crowd)
     divide(crowd, tenant, long, towards(probe))
     best = found(tenant, probe, SearchRequest("x", subject="s0"))[0]
     assert best.memory_id == long
-    assert best.cosine == pytest.approx(1, abs=0.01)
+    assert best.cosine == pytest.approx(WINDOW_SHARE, abs=0.01)
 
 
 def test_a_tenant_that_shrinks_loses_the_index_of_its_windows(crowd: Crowd, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,4 +136,5 @@ def test_a_tenant_that_shrinks_loses_the_index_of_its_windows(crowd: Crowd, monk
     with database.tenant(tenant) as tx:
         plan = tx.exec_driver_sql("SELECT graph_space_id FROM tenant_spaces WHERE tenant_id = %s", (tenant,))
         assert plan.scalar_one() is None
-    assert found(tenant, crowd.probe())[0].memory_id == long
+    cosine = {candidate.memory_id: candidate.cosine for candidate in found(tenant, crowd.probe())}
+    assert cosine[long] >= WINDOW_SHARE - 0.01
