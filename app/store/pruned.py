@@ -76,10 +76,13 @@ def plan(probe: Probe) -> dict[str, int]:
     return {"breadth": 2 * BY_VECTOR if probe.lexemes else BREADTH_ALONE}
 
 
-def found(probe: Probe, request: SearchRequest, ranking: Ranking, values: dict[str, Any]) -> str:
+def found(
+    probe: Probe, request: SearchRequest, ranking: Ranking, values: dict[str, Any], *, divided: bool = False
+) -> str:
     """Memories with their scores by words and by vector: the best by each, both scores of all of them.
 
-    As parts of a WITH, the last of which is `found (memory_id, words, relevance)`.
+    As parts of a WITH, the last of which is `found (memory_id, words, relevance)`. Where the tenant has windows of long
+    memories, `divided`, such a memory counts by the best of them.
     """
     values["by_words"], values["by_vector"] = BY_WORDS, BY_VECTOR
     values["elsewhere"] = ELSEWHERE + 1
@@ -91,9 +94,9 @@ def found(probe: Probe, request: SearchRequest, ranking: Ranking, values: dict[s
     SELECT memory_id FROM memory_state WHERE tenant_id = %(tenant)s AND tier <> 'active'{others} LIMIT %(elsewhere)s
   ),
   by_words AS MATERIALIZED ({_by_words(probe, request, ranking, values)}),
-  by_vector AS MATERIALIZED ({_by_vector(probe, request, values)}),
+  by_vector AS MATERIALIZED ({_by_vector(probe, request, values, divided=divided)}),
   found AS MATERIALIZED (
-    SELECT by_words.memory_id, by_words.score AS words, {_relevance(probe)} AS relevance FROM by_words
+    SELECT by_words.memory_id, by_words.score AS words, {_relevance(probe, divided=divided)} AS relevance FROM by_words
     UNION ALL
     SELECT by_vector.memory_id, (
         SELECT {word_scores(probe.lexemes, ranking.context, values)} FROM (
@@ -122,15 +125,14 @@ def _by_words(probe: Probe, request: SearchRequest, ranking: Ranking, values: di
     )
 
 
-def _by_vector(probe: Probe, request: SearchRequest, values: dict[str, Any]) -> str:
+def _by_vector(probe: Probe, request: SearchRequest, values: dict[str, Any], *, divided: bool) -> str:
     if not probe.has_vector or probe.vector is None:
         return NOTHING
     size = len(probe.vector)
-    by_window = windows.nearest(
-        size,
-        _shown("memory_windows.memory_id", request, values),
-        _shown("tail.memory_id", request, values),
-    )
+    by_window = ""
+    if divided:
+        shown = (_shown(f"{table}.memory_id", request, values) for table in ("memory_windows", "tail"))
+        by_window = f"UNION ALL {windows.nearest(size, *shown)}"
     values |= {"space": probe.space_id, "vector": literal(probe.vector)}
     return f"""
     SELECT memory_id, max(score) AS score FROM (
@@ -143,7 +145,6 @@ def _by_vector(probe: Probe, request: SearchRequest, values: dict[str, Any]) -> 
          SELECT memory_id, -(embedding <#> CAST(%(vector)s AS halfvec)) AS score FROM embeddings
          WHERE tenant_id = %(tenant)s AND space_id = %(space)s AND NOT grafted ORDER BY score DESC OFFSET 0
        ) AS tail WHERE {_shown("tail.memory_id", request, values)} LIMIT %(by_vector)s)
-      UNION ALL
       {by_window}
     ) AS near WHERE score > 0 GROUP BY memory_id ORDER BY score DESC LIMIT %(by_vector)s"""  # noqa: S608 - as above; a number
 
@@ -159,9 +160,9 @@ def _shown(memory_id: str, request: SearchRequest, values: dict[str, Any]) -> st
     )
 
 
-def _relevance(probe: Probe) -> str:
+def _relevance(probe: Probe, *, divided: bool) -> str:
     if not probe.has_vector:
         return "CAST(NULL AS float8)"
     own = """(SELECT -(embedding <#> CAST(%(vector)s AS halfvec)) FROM embeddings
       WHERE tenant_id = %(tenant)s AND space_id = %(space)s AND embeddings.memory_id = by_words.memory_id)"""
-    return windows.lift_one(own, "by_words.memory_id")
+    return windows.lift_one(own, "by_words.memory_id") if divided else own

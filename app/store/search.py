@@ -77,15 +77,22 @@ def _active(tx: Connection, probe: Probe, request: SearchRequest, ranking: Ranki
         return archived.NOBODY
     prunes = pruned.prunes(probe, request)
     ids = pruned.few(tx, request, values) if prunes else None
+    divided = probe.has_vector and windows.exist(tx, values["tenant"], probe.space_id)
     if prunes and ids is None:
         driver(tx).execute(pruned.PLAN, pruned.plan(probe))
-        return pruned.found(probe, request, ranking, values)
+        return pruned.found(probe, request, ranking, values, divided=divided)
     driver(tx).execute(_PLAN)
-    return _compared(probe, request, ranking, values, ids)
+    return _compared(probe, request, ranking, values, ids, divided=divided)
 
 
 def _compared(
-    probe: Probe, request: SearchRequest, ranking: Ranking, values: dict[str, Any], ids: Sequence[UUID] | None
+    probe: Probe,
+    request: SearchRequest,
+    ranking: Ranking,
+    values: dict[str, Any],
+    ids: Sequence[UUID] | None,
+    *,
+    divided: bool,
 ) -> str:
     """Memories with their scores, each compared: all of the tenant's, or those of these ids.
 
@@ -94,6 +101,8 @@ def _compared(
     """
     words = _words(probe, request, ranking, values, ids) if probe.lexemes else pruned.NOTHING
     vectors = _vectors(probe, request, values, ids) if probe.has_vector else pruned.NOTHING
+    if divided:
+        vectors = windows.lift(vectors)
     return f"""
   by_words AS MATERIALIZED ({words}),
   by_vector AS MATERIALIZED ({vectors}),
@@ -119,14 +128,10 @@ def _words(
 
 
 def _vectors(probe: Probe, request: SearchRequest, values: dict[str, Any], ids: Sequence[UUID] | None) -> str:
-    """Cosine to every vector of the space: the inner product, as they are unit vectors (`<#>` negates it).
-
-    Of a long memory, to its best window where that is larger.
-    """
+    """Cosine to every vector of the space: the inner product, as they are unit vectors (`<#>` negates it)."""
     values |= {"space": probe.space_id, "vector": literal(probe.vector)}
     score = "-(embedding <#> CAST(%(vector)s AS halfvec)) AS score"
-    own = _each("embeddings", "embedding, space_id", score, "space_id = %(space)s", _which(request, values, ids))
-    return windows.lift(own)
+    return _each("embeddings", "embedding, space_id", score, "space_id = %(space)s", _which(request, values, ids))
 
 
 def _which(request: SearchRequest, values: dict[str, Any], ids: Sequence[UUID] | None) -> tuple[str, bool]:

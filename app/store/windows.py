@@ -94,6 +94,17 @@ _REMOVE: Final = (
     "DELETE FROM memory_windows WHERE tenant_id = %(tenant)s AND space_id = %(space)s AND memory_id = ANY (%(ids)s)"
 )
 
+
+def exist(tx: Connection, tenant_id: UUID, space_id: int | None) -> bool:
+    """Return whether any memory of the tenant has windows in this space."""
+    row = driver(tx).execute(_EXIST, {"tenant": tenant_id, "space": space_id}).fetchone()
+    return bool(row and row[0])
+
+
+_EXIST: Final = (
+    "SELECT EXISTS (SELECT FROM memory_windows WHERE tenant_id = %(tenant)s AND space_id = CAST(%(space)s AS smallint))"
+)
+
 _WORTH: Final = f"{WINDOW_SHARE} * -(embedding <#> CAST(%(vector)s AS halfvec))"
 _OF_SPACE: Final = "FROM memory_windows WHERE tenant_id = %(tenant)s AND space_id = %(space)s"
 
@@ -117,10 +128,8 @@ def lift_one(score: str, memory_id: str) -> str:
         score: The cosine of its own vector.
         memory_id: Its id.
     """
-    return (
-        f"greatest({score}, CASE WHEN (SELECT EXISTS (SELECT {_OF_SPACE})) THEN "
-        f"(SELECT max({_WORTH}) {_OF_SPACE} AND memory_windows.memory_id = {memory_id}) END)"
-    )
+    best = f"SELECT max({_WORTH}) {_OF_SPACE} AND memory_windows.memory_id = {memory_id}"
+    return f"greatest({score}, ({best}))"
 
 
 def nearest(size: int, shown: str, tail_shown: str) -> str:
