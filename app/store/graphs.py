@@ -1,7 +1,7 @@
 """Indexes of a large tenant's own: making and dropping them, and grafting its vectors into the graph.
 
 `tenant_spaces.graph_space_id` says which space a tenant has them for; `embeddings.grafted` which vectors are in the
-graph. One that is written anew leaves it, so that writing costs nobody more than before. The windows of long memories
+graph. A vector that is written again leaves the graph, so that writing costs no more than before. The windows of long memories
 have a graph of their own, by `memory_windows.grafted`.
 """
 

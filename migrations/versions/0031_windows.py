@@ -84,14 +84,14 @@ BEGIN
 END $$
 """
 
-# The embed stage makes windows. Memories that have a vector and a text of more than 1,000 characters wait for it like
-# new ones, in items of the usual size; a caller's own vector stands for the whole memory.
+# The embed stage makes windows. Memories that have a vector and a text of more than 1,000 bytes, whose number is known
+# without decompressing it, wait for it like new ones, in items of the usual size; a caller's own vector stands for the whole memory.
 QUEUE = """
 INSERT INTO tenant_work (stage, tenant_id, memory_ids)
 SELECT 'embed', tenant_id, array_agg(memory_id ORDER BY memory_id)
 FROM (
   SELECT tenant_id, memory_id, row_number() OVER (PARTITION BY tenant_id ORDER BY memory_id) / 1000 AS item
-  FROM memories WHERE deleted_at IS NULL AND length(text) > 1000 AND EXISTS (
+  FROM memories WHERE deleted_at IS NULL AND octet_length(text) > 1000 AND EXISTS (
     SELECT FROM embeddings JOIN embedding_spaces USING (space_id)
     WHERE embeddings.tenant_id = memories.tenant_id AND embeddings.memory_id = memories.memory_id AND NOT by_caller)
 ) AS numbered
