@@ -1,8 +1,8 @@
 """Indexes of a large tenant's own: making and dropping them, and grafting its vectors into the graph.
 
 `tenant_spaces.graph_space_id` says which space a tenant has them for; `embeddings.grafted` which vectors are in the
-graph. A vector that is written again leaves the graph, so that writing costs no more than before. The windows of long memories
-have a graph of their own, by `memory_windows.grafted`.
+graph. A vector that is written again leaves the graph, so that writing costs no more than before. Windows of long
+memories have a graph of their own, by `memory_windows.grafted`.
 """
 
 from __future__ import annotations

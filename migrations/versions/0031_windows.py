@@ -85,7 +85,8 @@ END $$
 """
 
 # The embed stage makes windows. Memories that have a vector and a text of more than 1,000 bytes, whose number is known
-# without decompressing it, wait for it like new ones, in items of the usual size; a caller's own vector stands for the whole memory.
+# without decompressing it, wait for it like new ones, in items of the usual size. A caller's own vector stands for the
+# whole memory.
 QUEUE = """
 INSERT INTO tenant_work (stage, tenant_id, memory_ids)
 SELECT 'embed', tenant_id, array_agg(memory_id ORDER BY memory_id)
