@@ -65,13 +65,18 @@ def windows(text: str, size: int = WINDOW_CHARACTERS) -> list[Span]:
     has any.
     """
     found: list[Span] = []
-    for start, end in _sentences(text):
-        for part in _fitted(text, start, end, size):
-            if found and part.end - found[-1].start <= size:
-                found[-1] = Span(found[-1].start, part.end)
-            else:
-                found.append(part)
+    for part in sentences(text, size):
+        if found and part.end - found[-1].start <= size:
+            found[-1] = Span(found[-1].start, part.end)
+        else:
+            found.append(part)
     return found
+
+
+def sentences(text: str, size: int) -> Iterator[Span]:
+    """Yield the sentences of a text in order, and the lines of its code blocks; a longer one in parts of the size."""
+    for start, end in _sentences(text):
+        yield from _fitted(text, start, end, size)
 
 
 def _sentences(text: str) -> Iterator[Span]:

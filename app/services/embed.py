@@ -12,17 +12,21 @@ from numpy.typing import NDArray
 
 from app.clients.embedder import NoEmbedder
 from app.clients.resilience import ProviderFailed, Reason
-from app.domain.embedding import MemoryText
 from app.services import spaces
 from app.services.passing import OverBudget
-from app.store import database, embeddings
+from app.services.windows import count_windows, embed_texts
+from app.store import database, embeddings, windows
 from app.store import spaces as rows
 from app.store.embeddings import Texts
 from app.store.spaces import Space, TenantSpaces
+from app.store.windows import Windows
 
-Vectors = NDArray[np.float32]
+Vectors = tuple[NDArray[np.float32], Windows]
+"""Of memories, and of the windows of the long ones."""
 
 ROUNDS: Final = 3  # a tenant's spaces change now and then: hardly more than once while a batch is computed
+WINDOWS_AT_ONCE: Final = 8_192
+"""Windows in a call to the embedder, about: memories with more of them are embedded in parts."""
 _UNKNOWN: Final = frozenset({Reason.NOT_FOUND, Reason.NOT_AUTHORISED, Reason.HOST_REFUSED})
 
 log = structlog.get_logger(__name__)
@@ -48,10 +52,13 @@ def embed(tenant_id: UUID, ids: Sequence[UUID]) -> int:
         ahead = spaces.look_ahead(there)
         before = embeddings.find_preceding(tx, tenant_id, ids) if ahead else []
         texts = embeddings.read_texts(tx, tenant_id, list(dict.fromkeys([*ids, *before])), ahead=ahead)
+        divided = windows.find_divided(tx, tenant_id, texts.ids) if (count := count_windows(texts)) else set()
     if not texts.ids:
         return 0
+    if count > WINDOWS_AT_ONCE and len(ids) > 1:
+        return embed(tenant_id, ids[: len(ids) // 2]) + embed(tenant_id, ids[len(ids) // 2 :])
     there = there or spaces.settled(tenant_id)
-    made = _Made(tenant_id, texts.memories)
+    made = _Made(tenant_id, texts, divided)
     for _ in range(ROUNDS):
         ready = _vectors(there, made)
         with database.tenant(tenant_id) as tx:
@@ -66,15 +73,17 @@ def embed(tenant_id: UUID, ids: Sequence[UUID]) -> int:
 class _Made:
     """Vectors of one batch by space, each computed once."""
 
-    def __init__(self, tenant_id: UUID, batch: Sequence[MemoryText]) -> None:
+    def __init__(self, tenant_id: UUID, texts: Texts, divided: set[tuple[int, UUID]]) -> None:
         self.tenant_id = tenant_id
-        self._batch = batch
+        self._texts = texts
+        self._divided = divided
         self._vectors: dict[Space, Vectors] = {}
 
     def of(self, space: Space) -> Vectors:
         if space not in self._vectors:
             model = spaces.embedder_in(space)
-            self._vectors[space] = spaces.memory_vectors(self.tenant_id, model, self._batch)
+            there = {memory_id for space_id, memory_id in self._divided if space_id == space.space_id}
+            self._vectors[space] = embed_texts(self.tenant_id, model, self._texts, there)
         return self._vectors[space]
 
 
@@ -112,4 +121,4 @@ def _write(tx: database.Transaction, tenant_id: UUID, space: Space, texts: Texts
     if vectors is None:
         rows.forget(tx, tenant_id, space.space_id, texts.ids)  # else a vector of former neighbours would stay
         return 0
-    return embeddings.write(tx, tenant_id, space.space_id, texts, vectors)
+    return embeddings.write(tx, tenant_id, space.space_id, texts, *vectors)

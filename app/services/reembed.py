@@ -20,6 +20,7 @@ from app.clients.static_embedder import StaticEmbedder
 from app.domain.jobs import Job, Step
 from app.errors import Conflict
 from app.services import spaces
+from app.services.windows import embed_texts
 from app.store import database, dead_letters, embeddings, work
 from app.store import spaces as rows
 from app.store.embeddings import Texts
@@ -118,12 +119,12 @@ def _move(job: Job) -> Step:
 
 def _fill(job: Job, space: Space, texts: Texts) -> None:
     """Embed what lacks a vector; one that came meanwhile knows newer neighbours and stays."""
-    vectors = spaces.memory_vectors(job.tenant_id, embedder(), texts.memories)
+    vectors, long = embed_texts(job.tenant_id, embedder(), texts)
     with database.tenant(job.tenant_id) as tx:
         there = rows.hold(tx, job.tenant_id)
         if there is None or space not in {there.searched, there.target}:
             raise Conflict("the tenant isn't moving to this embedding space any more")
-        embeddings.write(tx, job.tenant_id, space.space_id, texts, vectors, fill=True)
+        embeddings.write(tx, job.tenant_id, space.space_id, texts, vectors, long, fill=True)
 
 
 def _switch(job: Job, space: Space, done: int, aside: list[UUID]) -> Step:

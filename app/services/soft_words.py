@@ -15,6 +15,8 @@ from app.domain.wording import first_content_words
 
 PASSAGE_SHARE: Final = 0.6
 """Worth of a passage, as a share of a text's beginning: it was chosen by the query's words, so it always has some."""
+BEGINNING_CHARACTERS: Final = 4_000
+"""Length up to which a text's beginning stands for it; a passage of a longer text is worth more, up to as much."""
 
 
 def match_words(rarity: Mapping[str, float], found: Sequence[Candidate]) -> Floats:
@@ -40,5 +42,7 @@ def match_words(rarity: Mapping[str, float], found: Sequence[Candidate]) -> Floa
     heads = matched[: len(found)]
     if behind:
         places = list(behind)
-        heads[places] = np.maximum(heads[places], PASSAGE_SHARE * matched[len(found) :])
+        lengths = np.array([len(found[place].text) for place in places])
+        worth = 1 - (1 - PASSAGE_SHARE) * np.minimum(BEGINNING_CHARACTERS / lengths, 1)
+        heads[places] = np.maximum(heads[places], worth * matched[len(found) :])
     return heads

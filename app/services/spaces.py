@@ -118,14 +118,22 @@ def look_ahead(there: TenantSpaces | None) -> bool:
     return any(space is not None and space.model == StaticEmbedder.model for space in (there.searched, there.target))
 
 
-def memory_vectors(tenant_id: UUID, model: Embedder, batch: Sequence[MemoryText]) -> NDArray[np.float32]:
+def memory_vectors(
+    tenant_id: UUID, model: Embedder, batch: Sequence[MemoryText], *, memories: int | None = None
+) -> NDArray[np.float32]:
     """Vectors of memories, of length 1 or 0, on the tenant's account; shape (n, dimensions).
+
+    Args:
+        tenant_id: The tenant.
+        model: The embedder.
+        batch: The texts.
+        memories: How many memories they are parts of, where they aren't whole memories.
 
     Raises:
         OverBudget: The tenant may spend no more today, and the model costs something.
         ProviderFailed: As the model raises it.
     """
-    with budget.on_account(tenant_id, "embed", model.priced_as, len(batch)) as spent:
+    with budget.on_account(tenant_id, "embed", model.priced_as, len(batch) if memories is None else memories) as spent:
         vectors = model.embed_memories(batch, spent)
     return vectors if model.normalised else unit(vectors)
 

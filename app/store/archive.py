@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from sqlalchemy import Connection
 
+from app.domain.windows import WINDOW_SIZE
 from app.store.packed import Halfvecs, Integers, Uuids, driver, numbers, uuids, vectors
 
 
@@ -162,9 +163,9 @@ def put_back(tx: Connection, tenant_id: UUID, space_id: int | None, memory_ids: 
         memory_ids: The memories.
 
     Returns:
-        Those that are to be embedded again.
+        Those that are to be embedded again: windows of long ones aren't archived.
     """
-    values = {"tenant": tenant_id, "space": space_id, "ids": Uuids(memory_ids)}
+    values = {"tenant": tenant_id, "space": space_id, "ids": Uuids(memory_ids), "whole": 2 * WINDOW_SIZE}
     return [memory_id for (memory_id,) in driver(tx).execute(_PUT_BACK, values, binary=True).fetchall()]
 
 
@@ -178,9 +179,12 @@ WITH back AS (
   WHERE basis_id IS NULL AND space_id = %(space)s::int AND text_version = (
     SELECT text_version FROM memories WHERE tenant_id = %(tenant)s AND memories.memory_id = back.memory_id)
   ORDER BY memory_id ON CONFLICT DO NOTHING
-  RETURNING memory_id
+  RETURNING memory_id, by_caller
 )
-SELECT memory_id FROM unnest(%(ids)s) AS given (memory_id) WHERE memory_id NOT IN (SELECT memory_id FROM active)
+SELECT memory_id FROM unnest(%(ids)s) AS given (memory_id) WHERE memory_id NOT IN (
+  SELECT memory_id FROM active WHERE by_caller OR (
+    SELECT length(text) FROM memories WHERE tenant_id = %(tenant)s AND memories.memory_id = active.memory_id
+  ) <= %(whole)s)
 """
 
 

@@ -15,8 +15,9 @@ from sqlalchemy import Connection, text
 from app.domain.embedding import CONTEXT_TURNS, MemoryText
 from app.domain.roles import name_of
 from app.domain.wording import spoken
-from app.store import spaces
+from app.store import spaces, windows
 from app.store.packed import Halfvecs
+from app.store.windows import Windows
 
 # One pass over the turns from just before each thread's first wanted memory to just after its last. The wanted are
 # read by their ids and membership is tested by `= ANY`, not by a join: a planner without statistics would read all
@@ -114,6 +115,7 @@ SET text_version = excluded.text_version, embedding = excluded.embedding, by_cal
   grafted = false
 WHERE known.text_version < excluded.text_version
   OR (known.text_version = excluded.text_version AND (excluded.by_caller OR NOT known.by_caller) AND NOT :fill)
+RETURNING memory_id
 """
 )
 
@@ -214,6 +216,7 @@ def write(
     space_id: int,
     texts: Texts,
     vectors: NDArray[np.float32],
+    long: Windows | None = None,
     *,
     by_caller: bool = False,
     fill: bool = False,
@@ -230,6 +233,7 @@ def write(
         space_id: The vectors' embedding space.
         texts: What was read.
         vectors: shape (len(texts.ids), dimensions), within the range of half precision (±65,504).
+        long: Windows of the long ones among them; without any, they lose those they had.
         by_caller: Whether they are the caller's own.
         fill: Only where there is none of the text yet; one that is there may have been made with newer context.
 
@@ -248,7 +252,9 @@ def write(
         "by_caller": by_caller,
         "fill": fill,
     }
-    return tx.execute(_WRITE, values).rowcount
+    written = set(tx.execute(_WRITE, values).scalars())
+    windows.replace(tx, tenant_id, space_id, written, long)
+    return len(written)
 
 
 def _current(tx: Connection, tenant_id: UUID, texts: Texts) -> list[int]:

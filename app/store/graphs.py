@@ -1,7 +1,8 @@
 """Indexes of a large tenant's own: making and dropping them, and grafting its vectors into the graph.
 
 `tenant_spaces.graph_space_id` says which space a tenant has them for; `embeddings.grafted` which vectors are in the
-graph. One that is written anew leaves it, so that writing costs nobody more than before.
+graph. A vector that is written again leaves the graph, so that writing costs no more than before. Windows of long
+memories have a graph of their own, by `memory_windows.grafted`.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ def make(tx: Connection, tenant_id: UUID, space_id: int) -> None:
     """
     tx.execute(_PATIENCE)
     tx.execute(text("SELECT make_graph(CAST(:space AS smallint))"), {"space": space_id})
+    tx.execute(text("SELECT make_window_graph(CAST(:space AS smallint))"), {"space": space_id})
     tx.execute(_NOTE, {"tenant": tenant_id, "space": space_id})
 
 
@@ -34,6 +36,7 @@ def drop(tx: Connection, tenant_id: UUID, space_id: int) -> None:
     """Drop the tenant's indexes for a space; raises as `make`. Vectors stay marked until they are `ungraft`ed."""
     tx.execute(_PATIENCE)
     tx.execute(text("SELECT drop_graph(CAST(:space AS smallint))"), {"space": space_id})
+    tx.execute(text("SELECT drop_window_graph(CAST(:space AS smallint))"), {"space": space_id})
     tx.execute(_NOTE, {"tenant": tenant_id, "space": None})
 
 
@@ -41,36 +44,44 @@ _NOTE = text("UPDATE tenant_spaces SET graph_space_id = CAST(:space AS smallint)
 
 
 def graft(tx: Connection, tenant_id: UUID, space_id: int, limit: int) -> int:
-    """Put some of the vectors that aren't in the graph yet into it. Returns how many; call again until 0."""
-    return tx.execute(_GRAFT, {"tenant": tenant_id, "space": space_id, "limit": limit}).rowcount
+    """Put some vectors and windows that aren't in a graph yet into theirs. Returns how many; call again until 0."""
+    values = {"tenant": tenant_id, "space": space_id, "limit": limit}
+    return sum(tx.execute(statement, values).rowcount for statement in _GRAFT)
 
 
 def ungraft(tx: Connection, tenant_id: UUID, space_id: int, limit: int) -> int:
-    """Unmark some of the vectors, of a graph that is gone. Returns how many; call again until 0."""
-    return tx.execute(_UNGRAFT, {"tenant": tenant_id, "space": space_id, "limit": limit}).rowcount
+    """Unmark some vectors and windows, of graphs that are gone. Returns how many; call again until 0."""
+    values = {"tenant": tenant_id, "space": space_id, "limit": limit}
+    return sum(tx.execute(statement, values).rowcount for statement in _UNGRAFT)
 
 
+_TABLES = ("embeddings", "memory_windows")
 _MARK = """
 WITH lot AS MATERIALIZED (
-  SELECT memory_id FROM embeddings WHERE tenant_id = :tenant AND space_id = :space AND {which}
+  SELECT memory_id FROM {table} WHERE tenant_id = :tenant AND space_id = :space AND {which}
   LIMIT :limit FOR UPDATE SKIP LOCKED
 )
-UPDATE embeddings SET grafted = NOT grafted
+UPDATE {table} SET grafted = NOT grafted
 WHERE tenant_id = :tenant AND space_id = :space AND memory_id = ANY (ARRAY(SELECT memory_id FROM lot)) AND {which}
 """
-_GRAFT = text(_MARK.format(which="NOT grafted"))
-_UNGRAFT = text(_MARK.format(which="grafted"))
+_GRAFT = [text(_MARK.format(table=table, which="NOT grafted")) for table in _TABLES]
+_UNGRAFT = [text(_MARK.format(table=table, which="grafted")) for table in _TABLES]
 
 
 def count_tail(tx: Connection, tenant_id: UUID, space_id: int, most: int) -> int:
-    """How many of the tenant's vectors in a space aren't in the graph, counted up to `most`."""
+    """Return how many vectors or windows in a space aren't in a graph, whichever are more, counted up to `most`."""
     values = {"tenant": tenant_id, "space": space_id, "most": most}
     return int(tx.execute(_COUNT_TAIL, values).scalar_one())
 
 
 _COUNT_TAIL = text("""
-SELECT count(*) FROM (
-  SELECT FROM embeddings WHERE tenant_id = :tenant AND space_id = :space AND NOT grafted LIMIT :most) AS counted
+SELECT greatest((
+  SELECT count(*) FROM (
+    SELECT FROM embeddings WHERE tenant_id = :tenant AND space_id = :space AND NOT grafted LIMIT :most) AS counted
+), (
+  SELECT count(*) FROM (
+    SELECT FROM memory_windows WHERE tenant_id = :tenant AND space_id = :space AND NOT grafted LIMIT :most) AS counted
+))
 """)
 
 

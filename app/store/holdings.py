@@ -18,6 +18,7 @@ _OWN_LINES: Final = frozenset({"memories", "memory_state", "scores", "memory_eve
 # Numbers of vectors are no answer for a person, and words in an index may be a neighbour's: it is told that they are.
 _TOLD: Final = {
     "embeddings": "space_id, text_version, by_caller",
+    "memory_windows": "space_id, place, from_char, to_char",
     "archived_memories": "space_id, text_version, by_caller, archived_at",
     "hidden_vectors": "space_id, text_version",
     "pca_samples": "space_id",

@@ -13,6 +13,7 @@ from sqlalchemy import Connection
 from app.domain.retrieval import pruning
 from app.domain.retrieval.ranking import Ranking
 from app.domain.retrieval.request import SearchRequest
+from app.store import windows
 from app.store.packed import driver
 from app.store.probe import (
     Probe,
@@ -80,11 +81,14 @@ def _by_vector_most(probe: Probe, request: SearchRequest) -> int:
     return BY_VECTOR if probe.lexemes and request.limit <= SHORT_LIST else BY_VECTOR_ALONE
 
 
-def found(probe: Probe, request: SearchRequest, ranking: Ranking, values: dict[str, Any]) -> str:
+def found(
+    probe: Probe, request: SearchRequest, ranking: Ranking, values: dict[str, Any], *, divided: bool = False
+) -> str:
     """Build the SELECTs of the best memories by words and the best by vector, with both scores.
 
     As parts of a WITH, the last of which is `found (memory_id, words, relevance)`. Queries of any length have
     the same text, which the driver parses once. What a memory has of no word that is worth reading isn't counted.
+    Where the tenant has windows of long memories, `divided`, such a memory counts by the best of them.
     """
     values["by_words"], values["by_vector"] = BY_WORDS, _by_vector_most(probe, request)
     values["elsewhere"] = ELSEWHERE + 1
@@ -99,9 +103,9 @@ def found(probe: Probe, request: SearchRequest, ranking: Ranking, values: dict[s
   by_words AS MATERIALIZED (
     SELECT memory_id, score FROM matching WHERE {_shown("matching.memory_id", request, values)} LIMIT %(by_words)s
   ),
-  by_vector AS MATERIALIZED ({_by_vector(probe, request, values)}),
+  by_vector AS MATERIALIZED ({_by_vector(probe, request, values, divided=divided)}),
   found AS MATERIALIZED (
-    SELECT by_words.memory_id, by_words.score AS words, {_relevance(probe)} AS relevance FROM by_words
+    SELECT by_words.memory_id, by_words.score AS words, {_relevance(probe, divided=divided)} AS relevance FROM by_words
     UNION ALL
     SELECT memory_id, matching.score, by_vector.score FROM by_vector LEFT JOIN matching USING (memory_id)
     WHERE memory_id NOT IN (SELECT memory_id FROM by_words)
@@ -126,13 +130,17 @@ def _matching(probe: Probe, ranking: Ranking, values: dict[str, Any]) -> str:
     )
 
 
-def _by_vector(probe: Probe, request: SearchRequest, values: dict[str, Any]) -> str:
+def _by_vector(probe: Probe, request: SearchRequest, values: dict[str, Any], *, divided: bool) -> str:
     if not probe.has_vector or probe.vector is None:
         return NOTHING
     size = len(probe.vector)
+    by_window = ""
+    if divided:
+        shown = (_shown(f"{table}.memory_id", request, values) for table in ("memory_windows", "tail"))
+        by_window = f"UNION ALL {windows.nearest(size, *shown)}"
     values |= {"space": probe.space_id, "vector": literal(probe.vector)}
     return f"""
-    SELECT memory_id, score FROM (
+    SELECT memory_id, max(score) AS score FROM (
       (SELECT memory_id, -(CAST(embedding AS halfvec({size})) <#> CAST(%(vector)s AS halfvec({size}))) AS score
        FROM embeddings WHERE tenant_id = %(tenant)s AND space_id = %(space)s AND grafted
          AND {_shown("embeddings.memory_id", request, values)}
@@ -142,7 +150,8 @@ def _by_vector(probe: Probe, request: SearchRequest, values: dict[str, Any]) -> 
          SELECT memory_id, -(embedding <#> CAST(%(vector)s AS halfvec)) AS score FROM embeddings
          WHERE tenant_id = %(tenant)s AND space_id = %(space)s AND NOT grafted ORDER BY score DESC OFFSET 0
        ) AS tail WHERE {_shown("tail.memory_id", request, values)} LIMIT %(by_vector)s)
-    ) AS near WHERE score > 0 ORDER BY score DESC LIMIT %(by_vector)s"""  # noqa: S608 - as above; a number
+      {by_window}
+    ) AS near WHERE score > 0 GROUP BY memory_id ORDER BY score DESC LIMIT %(by_vector)s"""  # noqa: S608 - as above; a number
 
 
 def _shown(memory_id: str, request: SearchRequest, values: dict[str, Any]) -> str:
@@ -156,8 +165,9 @@ def _shown(memory_id: str, request: SearchRequest, values: dict[str, Any]) -> st
     )
 
 
-def _relevance(probe: Probe) -> str:
+def _relevance(probe: Probe, *, divided: bool) -> str:
     if not probe.has_vector:
         return "CAST(NULL AS float8)"
-    return """(SELECT -(embedding <#> CAST(%(vector)s AS halfvec)) FROM embeddings
+    own = """(SELECT -(embedding <#> CAST(%(vector)s AS halfvec)) FROM embeddings
       WHERE tenant_id = %(tenant)s AND space_id = %(space)s AND embeddings.memory_id = by_words.memory_id)"""
+    return windows.lift_one(own, "by_words.memory_id") if divided else own

@@ -20,7 +20,15 @@ MOST: Final = 500
 
 OWN: Final = (
     *("memory_aliases", "links", "lineage", "reviews", "scores", "memory_events", "self_tests", "privacy_findings"),
-    *("hidden_memories", "hidden_vectors", "archived_memories", "pca_samples", "memory_state", "memories"),
+    *(
+        "hidden_memories",
+        "hidden_vectors",
+        "archived_memories",
+        "pca_samples",
+        "memory_windows",
+        "memory_state",
+        "memories",
+    ),
 )
 """Tables whose rows with a memory's id in `memory_id` are of it alone."""
 ELSEWHERE: Final[dict[str, str]] = {

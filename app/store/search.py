@@ -17,7 +17,7 @@ from app.domain.retrieval import modes
 from app.domain.retrieval.candidates import Candidate
 from app.domain.retrieval.ranking import Ranking
 from app.domain.retrieval.request import SearchRequest
-from app.store import archived, circumstances, corrections, pruned, roles, states
+from app.store import archived, circumstances, corrections, pruned, roles, states, windows
 from app.store.packed import driver
 from app.store.probe import MEASURED, Probe, allowed, allowed_one, literal, quoted, superseded, word_scores
 from app.store.states import Held
@@ -102,15 +102,22 @@ def _active(tx: Connection, probe: Probe, request: SearchRequest, ranking: Ranki
         return archived.NOBODY
     prunes = pruned.prunes(probe, request)
     ids = pruned.few(tx, request, values) if prunes else None
+    divided = probe.has_vector and windows.exist(tx, values["tenant"], probe.space_id)
     if prunes and ids is None:
         driver(tx).execute(pruned.PLAN, pruned.plan(probe, request))
-        return pruned.found(probe, request, ranking, values)
+        return pruned.found(probe, request, ranking, values, divided=divided)
     driver(tx).execute(_PLAN)
-    return _compared(probe, request, ranking, values, ids)
+    return _compared(probe, request, ranking, values, ids, divided=divided)
 
 
 def _compared(
-    probe: Probe, request: SearchRequest, ranking: Ranking, values: dict[str, Any], ids: Sequence[UUID] | None
+    probe: Probe,
+    request: SearchRequest,
+    ranking: Ranking,
+    values: dict[str, Any],
+    ids: Sequence[UUID] | None,
+    *,
+    divided: bool,
 ) -> str:
     """Memories with their scores, each compared: all of the tenant's, or those of these ids.
 
@@ -119,6 +126,8 @@ def _compared(
     """
     words = _words(probe, request, ranking, values, ids) if probe.lexemes else pruned.NOTHING
     vectors = _vectors(probe, request, values, ids) if probe.has_vector else pruned.NOTHING
+    if divided:
+        vectors = windows.lift(vectors)
     return f"""
   by_words AS MATERIALIZED ({words}),
   by_vector AS MATERIALIZED ({vectors}),

@@ -161,8 +161,8 @@ class Place:
         """Forget all memories and all that waits; as good as new, checkpoint included."""
         self.empty_stream()
         self.owner.execute(
-            "TRUNCATE memories, memory_state, envelopes, tenant_work, memory_words, words, embeddings, scores, "
-            "rating_turns, usage, dead_letters, memory_events, links, reviews, tenant_counts"
+            "TRUNCATE memories, memory_state, envelopes, tenant_work, memory_words, words, embeddings, "
+            "memory_windows, scores, rating_turns, usage, dead_letters, memory_events, links, reviews, tenant_counts"
         )
         self.owner.execute("CHECKPOINT")
 

@@ -107,7 +107,7 @@ def _by_to_tsvector(connection: psycopg.Connection, lot: Lot) -> float:
 
 
 def _by_embed_stage(place: Place, lot: Lot) -> float:
-    place.owner.execute("TRUNCATE embeddings, tenant_work")
+    place.owner.execute("TRUNCATE embeddings, memory_windows, tenant_work")
     with database.shared() as tx:
         for ids in lots(lot.ids, ENTRY):
             work.add(tx, [work.EMBED], lot.tenant_id, ids)

@@ -233,6 +233,10 @@ def filled(service: Service) -> Service:
     service.send(tenant.tenant_id, {"text": "z", "external_id": "k"})
     service.post(tenant.tenant_id, b"no JSON")
     service.work()
+    service.rows(
+        "INSERT INTO memory_windows (tenant_id, space_id, memory_id, place, from_char, to_char, embedding) "
+        "SELECT tenant_id, space_id, memory_id, 0, 0, 1, embedding FROM embeddings"
+    )
     for table, columns, values in HISTORY:
         insert = f"INSERT INTO {table} (tenant_id, memory_id, {columns}) VALUES (%s, %s, {values})"  # noqa: S608 - constants
         service.rows(insert, *ROW.values())

@@ -118,6 +118,11 @@ def fill(service: Service, tenant_id: UUID) -> tuple[list[UUID], UUID]:
             [UUID(int=4), UUID(int=5), "summary", "done", "medium", 1, 4, gone, ["canaryword"], days(0)],
         ),
         ("archived_memories", "memory_id, text_version, own", [gone, 1, "'canaryword'"]),
+        (
+            "memory_windows",
+            "space_id, memory_id, place, from_char, to_char, embedding",
+            [service.one("SELECT space_id FROM embedding_spaces"), gone, 0, 0, 9, "[1,2]"],
+        ),
         ("pca_samples", "space_id, memory_id, subject, vector", [1, gone, "s", "[1,2]"]),
         (
             "segments",

@@ -268,7 +268,7 @@ def test_indexes_come_with_growth_move_with_the_space_and_go_with_shrinking(crow
     crowd.owner.execute("UPDATE words SET documents = documents + 1")
     assert graphs.is_wanting(tenant)
     crowd.see_to(tenant)
-    assert (indexes_of(crowd, tenant), graphs.is_wanting(tenant)) == (3, False)
+    assert (indexes_of(crowd, tenant), graphs.is_wanting(tenant)) == (5, False)
     crowd.owner.execute("UPDATE words SET documents = %s", [LIMIT // 2 + 1])
     assert not graphs.is_wanting(tenant)  # so that one about the limit doesn't come and go
     crowd.owner.execute("UPDATE words SET documents = %s", [LIMIT // 2])

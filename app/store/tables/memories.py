@@ -227,6 +227,19 @@ embeddings = Table(
     Column("grafted", Boolean, nullable=False, server_default=text("false")),
 )
 
+memory_windows = Table(
+    "memory_windows",
+    metadata,
+    tenant(),
+    Column("space_id", SmallInteger, primary_key=True),
+    Column("memory_id", Uuid, primary_key=True),
+    Column("place", SmallInteger, primary_key=True),
+    Column("from_char", Integer, nullable=False),
+    Column("to_char", Integer, nullable=False),
+    Column("embedding", HALFVEC, nullable=False),
+    Column("grafted", Boolean, nullable=False, server_default=text("false")),
+)
+
 scores = Table(
     "scores",
     metadata,
