@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 from uuid import UUID
 
 from msgspec import structs
 
 from app.domain.retrieval.request import SearchRequest, SearchResult
+
+T = TypeVar("T")
 
 MODES: Final = frozenset({"hybrid", "lexical", "dense"})
 """Modes in which corrections move results; the others rank as the models that they are named after."""
@@ -43,6 +45,22 @@ _PAST: Final = re.compile(
 )
 
 
+class Statement(Protocol):
+    """A memory's subject and time, as results and candidates have them."""
+
+    @property
+    def subject(self) -> str | None:
+        """Its subject."""
+
+    @property
+    def occurred_at(self) -> datetime | None:
+        """When it happened, if known."""
+
+    @property
+    def created_at(self) -> datetime:
+        """When it was accepted."""
+
+
 class Pair(NamedTuple):
     """A memory, and an earlier one that it corrects."""
 
@@ -71,40 +89,54 @@ def place(results: Sequence[SearchResult], pairs: Sequence[Pair]) -> list[Search
         pairs: Corrections; what isn't among the results is passed over.
     """
     by_id = {result.id: result for result in results}
-    known = _complete([pair for pair in pairs if _holds(pair, by_id)], by_id)
-    order = [result.id for result in results]
-    for _ in range(len(known)):
-        moved = False
-        for pair in known:
-            at, above = order.index(pair.newer), order.index(pair.older)
-            if at > above:
-                order.insert(above, order.pop(at))
-                moved = True
-        if not moved:
-            break
-    return _with_scores(order, by_id)
+    return _with_scores(reorder([result.id for result in results], complete(pairs, by_id)), by_id)
 
 
-def _holds(pair: Pair, by_id: dict[UUID, SearchResult]) -> bool:
-    newer, older = by_id.get(pair.newer), by_id.get(pair.older)
-    return newer is not None and older is not None and newer.subject == older.subject and pair.newer != pair.older
+def complete(pairs: Sequence[Pair], by_id: Mapping[UUID, Statement]) -> list[Pair]:
+    """Return the pairs among these memories, and one for each two corrections of the same memory.
 
-
-def _complete(pairs: Sequence[Pair], by_id: dict[UUID, SearchResult]) -> list[Pair]:
-    """The pairs, and one for each two that correct the same: the later of them as if it corrected the other."""
+    Pairs of different subjects are left out. Of two that correct the same memory, the later counts as a correction of
+    the other.
+    """
+    known = [pair for pair in pairs if _holds(pair, by_id)]
     newer: dict[UUID, list[UUID]] = {}
-    for pair in pairs:
+    for pair in known:
         newer.setdefault(pair.older, []).append(pair.newer)
     siblings = [
         Pair(later, earlier)
         for ids in newer.values()
         for earlier, later in itertools.pairwise(sorted(ids, key=lambda memory_id: _moment(by_id[memory_id])))
     ]
-    return list(dict.fromkeys([*pairs, *siblings]))
+    return list(dict.fromkeys([*known, *siblings]))
 
 
-def _moment(result: SearchResult) -> datetime:
-    return result.occurred_at or result.created_at
+def reorder(order: Sequence[T], pairs: Sequence[tuple[T, T]]) -> list[T]:
+    """Return the order with the first of each pair directly above the second, where it stood below.
+
+    Args:
+        order: Each once.
+        pairs: Both of each are in the order.
+    """
+    placed = list(order)
+    for _ in range(len(pairs)):
+        moved = False
+        for newer, older in pairs:
+            at, above = placed.index(newer), placed.index(older)
+            if at > above:
+                placed.insert(above, placed.pop(at))
+                moved = True
+        if not moved:
+            break
+    return placed
+
+
+def _holds(pair: Pair, by_id: Mapping[UUID, Statement]) -> bool:
+    newer, older = by_id.get(pair.newer), by_id.get(pair.older)
+    return newer is not None and older is not None and newer.subject == older.subject and pair.newer != pair.older
+
+
+def _moment(statement: Statement) -> datetime:
+    return statement.occurred_at or statement.created_at
 
 
 def _with_scores(order: Sequence[UUID], by_id: dict[UUID, SearchResult]) -> list[SearchResult]:
