@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, Final
 from uuid import UUID
 
@@ -13,6 +13,7 @@ import numpy as np
 
 from app.domain import amendment
 from app.domain.amendment import FieldChange
+from app.domain.dynamics.profiles import rebase
 from app.domain.policy import Policy
 from app.domain.retrieval import comparing, fitting
 from app.domain.retrieval.candidates import Vitals
@@ -36,6 +37,8 @@ SELECTING: Final = frozenset({"ranking.context", "supersession.corrections"})
 """Fields that change numbers that records hold: a search has to be repeated for them."""
 DYNAMIC: Final = frozenset({"forgetting", "importance"})
 """Fields that change strength and importance, which are then worked out as of now."""
+_AT_ANCHOR: Final = 0.0
+"""A moment before every anchor, which stands for the anchor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +65,8 @@ class Replay:
     Attributes:
         changes: What the other policy has otherwise.
         vitals: `recorded` where strength and importance are those of each search's time, `present` where they were
-            worked out as of now, under either policy.
+            worked out as of now: under the other policy as if its model of forgetting had held since the last use of
+            each memory.
         again: Whether the searches were repeated.
         left_out: Records that weren't compared, by reason.
         comparison: The others.
@@ -183,19 +187,21 @@ class _PresentVitals:
 
 
 def _present_vitals(tenant_id: UUID, read: _Records, policy: Policy) -> _PresentVitals:
+    """Read the candidates' states; under the other policy, they have faded by its model since their last use."""
     ids = {memory_id for search in read.searches for memory_id in search.candidates.memory_ids}
     with database.tenant(tenant_id) as tx:
         held = states.read(tx, tenant_id, list(ids))
         around = circumstances.read(tx, tenant_id)
-    policy.model  # noqa: B018 - raises where it isn't installed
-    latest = max((version for version, _, _ in around.policies), default=0)
-    changed = around._replace(policies=[*around.policies, (latest + 1, around.now, policy.model_dump_json())])
+    times, now = strengths.timeline_of(around.policies), around.now
+    brought = strengths.brought(held, times, now)
+    faded = rebase(brought.state, _AT_ANCHOR, times.at(now).dynamics, policy.model)
+    after = vitals.measured(replace(brought, state=faded), policy.importance, policy.model, now)
     there = set(held.ids)
     for search in list(read.searches):
         if not there.issuperset(search.candidates.memory_ids):  # removed since the records were read
             read.searches.remove(search)
             read.left_out["hidden_memories"] += 1
-    return _PresentVitals(held.ids, [vitals.seen(tenant_id, held, each) for each in (around, changed)])
+    return _PresentVitals(held.ids, [vitals.seen(tenant_id, held, around), after])
 
 
 def _repeated(tenant_id: UUID, read: _Records, policy: Policy) -> list[Pair]:
