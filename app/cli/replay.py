@@ -129,7 +129,7 @@ def _show_uses(uses: dict[str, Any] | None) -> None:
 
 
 def _show_fit(found: dict[str, Any]) -> None:
-    typer.echo(f"{found['searches']:,} searches with a use, {found['pairs']:,} used results below unused ones")
+    typer.echo(f"{found['searches']:,} searches with a use, {found['pairs']:,} pairs of a used and an unused result")
     rank = found["reciprocal_rank"]
     if rank["difference"] is not None:
         typer.echo(

@@ -33,6 +33,12 @@ QUERIES = (
 )
 
 
+AGE = """
+UPDATE memory_state AS state SET created_at = created_at - ago, accessed_at = accessed_at - ago,
+  anchored_at = anchored_at - ago
+FROM (
+  SELECT memory_id, (%s + 3 * (row_number() OVER (ORDER BY md5(text)) %% 10)) * interval '1 day' AS ago FROM memories
+) AS age WHERE age.memory_id = state.memory_id"""
 STATES = "SELECT memory_id, md5(memory_state::text) FROM memory_state ORDER BY memory_id"
 
 
@@ -55,8 +61,9 @@ class Recorder:
             for n, (topic, doing) in enumerate((topic, doing) for topic in TOPICS for doing in DOINGS * 2)
         ]
         for start in range(0, len(said), 10):
-            service.send(self.tenant_id, *said[start : start + 10], days=oldest + start)
+            service.send(self.tenant_id, *said[start : start + 10])
         service.work()
+        service.rows(AGE, oldest)
 
     def search(self, query: str, **more: Any) -> list[UUID]:
         """Search and record. Returns the ids of the results."""

@@ -1,7 +1,8 @@
 """Weights of the parts of relevance fitted to what callers used: a proposal, judged on searches that it never saw.
 
-A memory that was used shall rank above the results that stood above it and weren't used. The fit is logistic over such
-pairs with a pull towards the present weights, so that few uses change little.
+A result that was used shall rank above each result of the same answer that wasn't: callers get an answer as a whole.
+The fit is logistic over such pairs, with a pull towards the present weights, so that few uses change little. Pairs with
+results further up alone would all speak against the present weights, whatever was used.
 """
 
 from __future__ import annotations
@@ -18,15 +19,16 @@ from app.domain.retrieval.ranking import Ranking
 from app.domain.retrieval.recorded import PARTS
 
 USES_MIN: Final = 50
-"""Searches with a use and a result above it that wasn't used, below which nothing is proposed."""
+"""Searches with a used and an unused result, below which nothing is proposed."""
 FOLDS: Final = 5
 """Spans of time; each is judged by weights that were fitted to the others."""
 WEIGHT_MAX: Final = 10.0
 SPREAD: Final = 0.5
 """Standard deviation of the weights around the present ones that is expected before anything was used."""
 LEAST_CHANGE: Final = 0.01
-STEPS: Final = 2000
-_SETTLED: Final = 1e-7
+STEPS: Final = 100
+_SETTLED: Final = 1e-10
+_SHRINKS: Final = tuple(0.5**power for power in range(30))
 _TEMPERATURES: Final = np.geomspace(0.01, 3.0, 40)
 
 
@@ -44,14 +46,9 @@ class Judged:
     used: np.typing.NDArray[np.bool_]
 
     def pairs(self) -> Floats:
-        """Return the features of each used result less those of each unused one above it, shape (pairs, parts)."""
-        rows = [
-            self.features[place] - self.features[above]
-            for place in np.flatnonzero(self.used)
-            for above in range(place)
-            if not self.used[above]
-        ]
-        return np.array(rows, np.float64).reshape(len(rows), len(PARTS))
+        """Return the features of each used result less those of each unused one, shape (pairs, parts)."""
+        used, unused = self.features[self.used], self.features[~self.used]
+        return (used[:, None, :] - unused[None, :, :]).reshape(-1, len(PARTS))
 
     def reciprocal_rank(self, weights: Floats) -> float:
         """Return 1 / place of the best used result by these weights; of equals, the one answered first is above."""
@@ -65,7 +62,7 @@ class Proposal:
 
     Attributes:
         searches: Searches with a use.
-        pairs: Used results below results that weren't used.
+        pairs: Pairs of a used and an unused result.
         before: Mean reciprocal rank of the used results by the present weights.
         after: The same by fitted weights, each search by weights that were fitted without it and its time.
         difference: What they gain; None where nothing could be fitted.
@@ -96,7 +93,7 @@ def propose(judged: Sequence[Judged], ranking: Ranking) -> Proposal:
     mean = float(np.mean(before)) if before else 0.0
     count = sum(map(len, pairs))
     if told < USES_MIN:
-        few = f"{told} searches have a used result below one that wasn't used: a fit needs at least {USES_MIN}"
+        few = f"{told} searches have a used result beside an unused one: a fit needs at least {USES_MIN}"
         return Proposal(len(judged), count, mean, mean, None, {}, few)
     after = np.empty(len(judged))
     for fold in np.array_split(np.arange(len(judged)), FOLDS):
@@ -124,7 +121,7 @@ def fit(pairs: Sequence[Floats], present: Floats) -> Floats:
     Each search counts the same, however many pairs it has.
 
     Args:
-        pairs: Features of a used result less those of an unused one above it, by search, shape (pairs, parts) each.
+        pairs: Features of a used result less those of an unused one, by search, shape (pairs, parts) each.
         present: The present weights, shape (parts,).
     """
     told = [each for each in pairs if len(each)]
@@ -132,7 +129,7 @@ def fit(pairs: Sequence[Floats], present: Floats) -> Floats:
     shares = np.concatenate([np.full(len(each), 1 / (len(each) * len(told))) for each in told])
     rows = rows / _temperature(rows @ present, shares)
     pull = 1 / (SPREAD**2 * len(told))
-    weights = _descend(rows, shares, present, pull)
+    weights = _minimise(rows, shares, present, pull)
     total = float(weights.sum())
     return np.clip(weights * (present.sum() / total), 0, WEIGHT_MAX) if total > 0 else present
 
@@ -146,18 +143,32 @@ def _temperature(margins: Floats, shares: Floats) -> float:
     return float(_TEMPERATURES[int(np.argmin(losses))])
 
 
-def _descend(rows: Floats, shares: Floats, present: Floats, pull: float) -> Floats:
-    """Minimise the loss by projected gradient steps with momentum; it is convex, so every start ends the same."""
-    step = 1 / (0.25 * float(np.linalg.norm(rows * np.sqrt(shares)[:, None], 2) ** 2) + pull)
-    weights = ahead = present
-    momentum = 1.0
+def _minimise(rows: Floats, shares: Floats, present: Floats, pull: float) -> Floats:
+    """Minimise the loss by projected Newton steps; it is convex, so there is one minimum.
+
+    Weights at an end of their range that the gradient pushes beyond it stay there during a step.
+    """
+    weights, loss = present, _loss(present, rows, shares, present, pull)
     for _ in range(STEPS):
-        chance = 0.5 * (1 - np.tanh(rows @ ahead / 2))  # that the pair is the wrong way round
-        gradient = -rows.T @ (shares * chance) + pull * (ahead - present)
-        moved = np.clip(ahead - step * gradient, 0, WEIGHT_MAX)
-        if np.abs(moved - ahead).max() < _SETTLED:
-            return moved
-        following = (1 + np.sqrt(1 + 4 * momentum**2)) / 2
-        ahead = moved + (momentum - 1) / following * (moved - weights)
-        weights, momentum = moved, following
+        wrong = 0.5 * (1 - np.tanh(rows @ weights / 2))  # chance that the pair is the wrong way round
+        gradient = -rows.T @ (shares * wrong) + pull * (weights - present)
+        is_stuck = ((weights <= 0) & (gradient > 0)) | ((weights >= WEIGHT_MAX) & (gradient < 0))
+        free = np.flatnonzero(~is_stuck)
+        curvature = (rows * (shares * wrong * (1 - wrong))[:, None]).T @ rows + pull * np.eye(len(present))
+        direction = np.zeros_like(present)
+        direction[free] = np.linalg.solve(curvature[np.ix_(free, free)], gradient[free])
+        for shrink in _SHRINKS:
+            moved = np.clip(weights - shrink * direction, 0, WEIGHT_MAX)
+            following = _loss(moved, rows, shares, present, pull)
+            if following < loss:
+                break
+        else:
+            return weights
+        gained, weights, loss = loss - following, moved, following
+        if gained < _SETTLED:
+            return weights
     return weights
+
+
+def _loss(weights: Floats, rows: Floats, shares: Floats, present: Floats, pull: float) -> float:
+    return float(shares @ np.logaddexp(0, -rows @ weights) + pull / 2 * ((weights - present) ** 2).sum())

@@ -89,7 +89,10 @@ def request_fields(request: SearchRequest) -> dict[str, Any]:
     """
     given = msgspec.to_builtins(request)
     usual = msgspec.to_builtins(SearchRequest(query=""))
-    return {name: given[name] for name in _REQUEST if given[name] != usual[name]}
+    told = {name: given[name] for name in _REQUEST if given[name] != usual[name]}
+    if "weights" in told:
+        told["weights"] = {name: weight for name, weight in told["weights"].items() if weight is not None}
+    return told
 
 
 _REQUEST: Final = (
