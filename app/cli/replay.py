@@ -21,7 +21,7 @@ LEFT_OUT: Final = {
     "hidden_memories": "hold a memory that is hidden",
     "other_layout": "were recorded by another version of Ebbing",
     "parts_not_recorded": "ranked by other parts than this policy, so that their numbers are missing: try --again",
-    "not_repeatable": "have no vector of the present embedding space",
+    "not_repeatable": "excluded a thread, or have no vector of the present embedding space",
     "beyond_the_most": "are more than --again repeats at once",
 }
 """Why records were left out, by the API's names."""

@@ -117,7 +117,6 @@ def _record_of(
         session=session_digest(tenant_id, request.session),
         subject=request.subject,
         thread=request.thread,
-        exclude_thread=request.exclude_thread,
         request=request_fields(request),
         space_id=probe.space_id if probe.has_vector else None,
         vector=probe.vector if probe.has_vector else None,

@@ -219,16 +219,15 @@ def _repeated(tenant_id: UUID, read: _Records, policy: Policy) -> list[Pair]:
 
 
 def _request(search: Search, read: _Records) -> SearchRequest | None:
-    """Return the recorded search as a request; None where its vector or all of its terms are of no use any more."""
+    """Return the recorded search as a request; None where its vector is of another space, or it excluded a thread."""
     spaces = read.around.spaces
     space_id = spaces.searched.space_id if spaces else None
-    if search.vector is None or search.space_id != space_id:
+    if search.vector is None or search.space_id != space_id or "excludes_thread" in search.request:
         return None
     given = {name: value for name, value in search.request.items() if name not in {"rerank", "review_blend"}}
     asked = msgspec.convert({"query": " ".join(search.terms), "rerank": 0, "review_blend": 0.0, **given}, SearchRequest)
-    named = {"subject": search.subject, "thread": search.thread, "exclude_thread": search.exclude_thread}
     vector = search.vector.astype(float).tolist()
-    return msgspec.structs.replace(asked, limit=100, vector=vector, **named)
+    return msgspec.structs.replace(asked, limit=100, vector=vector, subject=search.subject, thread=search.thread)
 
 
 def _searched(tenant_id: UUID, request: SearchRequest, policy: Policy) -> list[UUID]:

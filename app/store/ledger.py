@@ -146,7 +146,7 @@ def _names(*sources: str) -> TextClause:
 
 _NAMES: Final[dict[Named, TextClause]] = {
     "subject": _names("memories.subject", "recorded_searches.subject"),
-    "thread": _names("memories.thread", "recorded_searches.thread", "recorded_searches.exclude_thread"),
+    "thread": _names("memories.thread", "recorded_searches.thread"),
 }
 
 

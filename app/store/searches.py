@@ -33,7 +33,6 @@ class Search:
         session: As `touch.session_digest` makes it.
         subject: The subject that it was limited to.
         thread: The thread that it was limited to.
-        exclude_thread: The thread that it left out.
         request: The other fields of the request, as `recorded.request_fields` gives them.
         space_id: Embedding space of the vector.
         vector: The query's, in half precision, shape (dimensions,).
@@ -48,7 +47,6 @@ class Search:
     session: int
     subject: str | None
     thread: str | None
-    exclude_thread: str | None
     request: Mapping[str, Any]
     space_id: int | None
     vector: NDArray[np.float32] | None
@@ -99,7 +97,6 @@ def add(tx: Connection, tenant_id: UUID, search: Search) -> bool:
         "session": search.session,
         "subject": search.subject,
         "thread": search.thread,
-        "exclude_thread": search.exclude_thread,
         "request": msgspec.json.encode(search.request).decode(),
         "space": search.space_id,
         "vector": None if search.vector is None else literal(search.vector),
@@ -117,9 +114,9 @@ def add(tx: Connection, tenant_id: UUID, search: Search) -> bool:
 
 # The clock and not the transaction's beginning: a policy that came in between holds already.
 _ADD: Final = """
-INSERT INTO recorded_searches (tenant_id, search_id, searched_at, session, subject, thread, exclude_thread, request,
+INSERT INTO recorded_searches (tenant_id, search_id, searched_at, session, subject, thread, request,
   space_id, vector, term_ids, memory_ids, layout, parts, bases, results, corrections)
-SELECT %(tenant)s, %(search_id)s, %(at)s, %(session)s, %(subject)s, %(thread)s, %(exclude_thread)s,
+SELECT %(tenant)s, %(search_id)s, %(at)s, %(session)s, %(subject)s, %(thread)s,
   CAST(%(request)s AS jsonb), %(space)s, CAST(%(vector)s AS halfvec),
   ARRAY(SELECT word_id FROM words WHERE tenant_id = %(tenant)s AND word = ANY (CAST(%(terms)s AS text[]))
     AND word <> '' ORDER BY word_id),
@@ -241,7 +238,7 @@ def newest(tx: Connection, tenant_id: UUID, most: int) -> tuple[list[Search], di
 
 _LAYOUT_AT, _IDS_AT, _TERMS_AT = 0, 1, 2
 _NEWEST: Final = """
-SELECT layout, memory_ids, term_ids, search_id, searched_at, session, subject, thread, exclude_thread,
+SELECT layout, memory_ids, term_ids, search_id, searched_at, session, subject, thread,
   CAST(request AS text), space_id, CAST(CAST(vector AS real[]) AS float8[]), parts, bases, results, corrections, used
 FROM recorded_searches WHERE tenant_id = %(tenant)s ORDER BY searched_at DESC, search_id DESC LIMIT %(most)s
 """
@@ -253,7 +250,7 @@ _WORDS: Final = "SELECT word_id, word FROM words WHERE tenant_id = %(tenant)s AN
 
 
 def _search(row: Sequence[Any], words: Mapping[int, str]) -> Search:
-    _, ids, terms, search_id, searched_at, session, subject, thread, exclude_thread, request, *rest = row
+    _, ids, terms, search_id, searched_at, session, subject, thread, request, *rest = row
     space_id, vector, parts, bases, results, corrections, used = rest
     columns = np.frombuffer(parts, "<f8").reshape(len(COLUMNS), len(ids))
     pairs = list(zip(corrections[::2], corrections[1::2], strict=True))
@@ -264,7 +261,6 @@ def _search(row: Sequence[Any], words: Mapping[int, str]) -> Search:
         session,
         subject,
         thread,
-        exclude_thread,
         msgspec.json.decode(request),
         space_id,
         None if vector is None else np.array(vector, np.float32),
@@ -325,5 +321,5 @@ def delete_with(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> 
 
 NAMED: Final = """
 FROM recorded_searches WHERE tenant_id = %(tenant)s
-  AND (subject = %(subject)s::text OR thread = %(thread)s::text OR exclude_thread = %(thread)s::text)"""
+  AND (subject = %(subject)s::text OR thread = %(thread)s::text)"""
 """SQL of the records whose filters name a subject or a thread."""

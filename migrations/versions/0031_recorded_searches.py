@@ -22,7 +22,6 @@ CREATE TABLE recorded_searches (
   session bigint NOT NULL,
   subject text,
   thread text,
-  exclude_thread text,
   request jsonb NOT NULL,
   space_id smallint,
   vector halfvec,

@@ -99,6 +99,11 @@ def fill(service: Service, tenant_id: UUID) -> tuple[list[UUID], UUID]:
         ("memory_events", "memory_id, at, kind", [gone, days(0), "use"]),
         ("self_tests", "run_id, kind, memory_id", [uuid4(), "application", gone]),
         ("self_tests", "run_id, kind, memory_id, other_id", [uuid4(), "connection", before, gone]),
+        (
+            "recorded_searches",
+            "search_id, searched_at, session, request, term_ids, memory_ids, layout, parts, bases, results, corrections",
+            [uuid4(), days(0), 0, "{}", [], [before, gone], 1, b"", [], [], []],
+        ),
         ("dead_letters", "letter_id, stage, reason, attempts, memory_ids", [uuid4(), "embed", "x", 1, [gone]]),
         ("dead_letters", "letter_id, stage, reason, attempts, memory_ids", [uuid4(), "embed", "x", 1, [gone, before]]),
         ("tenant_work", "stage, memory_ids", ["score", [gone]]),

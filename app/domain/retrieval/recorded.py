@@ -85,14 +85,15 @@ def unit_weights(ranking: Ranking) -> Ranking:
 def request_fields(request: SearchRequest) -> dict[str, Any]:
     """Return what a request asked for besides its words, its vector, its subject and its threads, as JSON.
 
-    What is left at its default is left out. The session is recorded as a digest, elsewhere.
+    What is left at its default is left out. The session is recorded as a digest, elsewhere. Of a thread that it
+    excluded, only that it did: no candidate would lead an erasure of the thread to the record.
     """
     given = msgspec.to_builtins(request)
     usual = msgspec.to_builtins(SearchRequest(query=""))
     told = {name: given[name] for name in _REQUEST if given[name] != usual[name]}
     if "weights" in told:
         told["weights"] = {name: weight for name, weight in told["weights"].items() if weight is not None}
-    return told
+    return told | ({} if request.exclude_thread is None else {"excludes_thread": True})
 
 
 _REQUEST: Final = (

@@ -17,7 +17,6 @@ recorded_searches = Table(
     Column("session", BigInteger, nullable=False),
     Column("subject", Text),
     Column("thread", Text),
-    Column("exclude_thread", Text),
     Column("request", JSONB, nullable=False),
     Column("space_id", SmallInteger),
     Column("vector", HALFVEC),
