@@ -23,6 +23,7 @@ LEFT_OUT: Final = {
     "parts_not_recorded": "ranked by other parts than this policy, so that their numbers are missing: try --again",
     "not_repeatable": "excluded a thread, or have no vector of the present embedding space",
     "beyond_the_most": "are more than --again repeats at once",
+    "out_of_time": "couldn't be repeated in time",
 }
 """Why records were left out, by the API's names."""
 

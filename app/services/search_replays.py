@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -30,7 +31,9 @@ from app.store.searches import Search
 
 SEARCHES_MAX: Final = searches.RECORDS_MAX
 AGAIN_MAX: Final = 500
-"""Searches that are repeated at once: each costs two searches, and clients wait for a minute."""
+"""Searches that are repeated at once: each costs two searches."""
+SECONDS_MAX: Final = 40.0
+"""For repeating searches; clients wait for a minute."""
 INDEXED: Final = frozenset({"language", "time_zone"})
 """Fields that change how memories are indexed: no replay shows what they do."""
 SELECTING: Final = frozenset({"ranking.context", "supersession.corrections"})
@@ -205,9 +208,13 @@ def _present_vitals(tenant_id: UUID, read: _Records, policy: Policy) -> _Present
 
 
 def _repeated(tenant_id: UUID, read: _Records, policy: Policy) -> list[Pair]:
-    """Search again by the recorded vectors and terms, under both policies."""
-    pairs = []
-    for search in read.searches[-AGAIN_MAX:]:
+    """Search again by the recorded vectors and terms, under both policies, the newest first."""
+    pairs: list[Pair] = []
+    until = time.monotonic() + SECONDS_MAX
+    for search in reversed(read.searches[-AGAIN_MAX:]):
+        if time.monotonic() >= until:
+            read.left_out["out_of_time"] += 1
+            continue
         request = _request(search, read)
         if request is None:
             read.left_out["not_repeatable"] += 1
@@ -215,7 +222,7 @@ def _repeated(tenant_id: UUID, read: _Records, policy: Policy) -> list[Pair]:
         before, after = (_searched(tenant_id, request, each) for each in (read.policy, policy))
         pairs.append(_pair(search, before, after))
     read.left_out["beyond_the_most"] += max(len(read.searches) - AGAIN_MAX, 0)
-    return pairs
+    return pairs[::-1]
 
 
 def _request(search: Search, read: _Records) -> SearchRequest | None:

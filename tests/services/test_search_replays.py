@@ -232,6 +232,21 @@ def test_searches_are_repeated_by_their_vectors_and_terms(recorder: Recorder) ->
     assert "sage tea" in texts[everybody.before[0]], "the terms resolve through the tenant's words"
 
 
+def test_the_newest_searches_are_repeated_while_there_is_time(
+    recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for query in QUERIES:
+        recorder.search(query)
+    ids = [record.search_id for record in recorder.records()]
+    monkeypatch.setattr(search_replays, "AGAIN_MAX", 4)
+    found = recorder.replay(again=True)
+    assert [pair.search_id for pair in found.pairs] == ids[-4:]
+    assert found.left_out == {"beyond_the_most": 2}
+    monkeypatch.setattr(search_replays, "SECONDS_MAX", -1.0)
+    found = recorder.replay(again=True)
+    assert (found.pairs, found.left_out) == ([], {"out_of_time": 4, "beyond_the_most": 2})
+
+
 def test_new_memories_are_found_by_a_repeated_search_alone(recorder: Recorder) -> None:
     recorder.search("sage tea", limit=5)
     [new] = recorder.service.send(recorder.tenant_id, {"text": "sage tea, sage tea, I love sage tea"})
