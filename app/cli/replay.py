@@ -18,12 +18,12 @@ SEARCHES: Final = 1000
 SEARCHES_MAX: Final = 10_000
 IDS_SHOWN: Final = 3
 LEFT_OUT: Final = {
-    "hidden_memories": "hold a memory that is hidden",
-    "other_layout": "were recorded by another version of Ebbing",
-    "parts_not_recorded": "ranked by other parts than this policy, so that their numbers are missing: try --again",
-    "not_repeatable": "excluded a thread, or have no vector of the present embedding space",
-    "beyond_the_most": "are more than --again repeats at once",
-    "out_of_time": "couldn't be repeated in time",
+    "hidden_memories": "with a hidden memory",
+    "other_layout": "recorded by another version of Ebbing",
+    "parts_not_recorded": "without the numbers that this policy ranks by (try --again)",
+    "not_repeatable": "with an excluded thread, or without a vector of the present embedding space",
+    "beyond_the_most": "more than --again repeats at once",
+    "out_of_time": "not repeated in time",
 }
 """Why records were left out, by the API's names."""
 
@@ -92,12 +92,12 @@ def _show_replay(found: dict[str, Any]) -> None:
         print_table(["field", "from", "to"], rows)
         typer.echo()
     count = found["searches"]
-    typer.echo(f"{count:,} recorded searches replayed")
+    typer.echo(f"recorded searches replayed: {count:,}")
     for reason, number in found["left_out"].items():
-        typer.echo(f"{number:,} left out: they {LEFT_OUT.get(reason, plain(reason))}")
+        typer.echo(f"left out, {LEFT_OUT.get(reason, plain(reason))}: {number:,}")
     if not count:
         return
-    typer.echo(f"{found['as_answered']:,} rank now as they were answered, by the policy in force")
+    typer.echo(f"ranked by the policy in force as they were answered: {found['as_answered']:,}")
     if found["vitals"] == "present":
         typer.echo("strength and importance are those of now, under either policy")
     if found["changes"]:
@@ -121,7 +121,7 @@ def _show_uses(uses: dict[str, Any] | None) -> None:
     if uses is None:
         typer.echo("\nno use was reported after these searches: report uses with POST /v1/observations")
         return
-    typer.echo(f"\n{uses['memories']:,} uses after {uses['searches']:,} of the searches:")
+    typer.echo(f"\nuses after them: {uses['memories']:,}, searches with a use: {uses['searches']:,}")
     rows = [
         (name, f"{uses[key]['before']:.3f}", f"{uses[key]['after']:.3f}", _gain(uses[key]["difference"]))
         for name, key in (("recall at 10", "recall_at_10"), ("reciprocal rank", "reciprocal_rank"))

@@ -22,9 +22,8 @@ _BY_ID: Final = {
 SELECT count(*) FROM links WHERE tenant_id = %(tenant)s AND (memory_id = ANY (%(ids)s) OR other_id = ANY (%(ids)s))""",
     "dead_letters": "SELECT count(*) FROM dead_letters WHERE tenant_id = %(tenant)s AND memory_ids && %(ids)s",
     "tenant_work": "SELECT count(*) FROM tenant_work WHERE tenant_id = %(tenant)s AND memory_ids && %(ids)s",
-    "recorded_searches": """
-SELECT count(*) FROM recorded_searches
-WHERE tenant_id = %(tenant)s AND EXISTS (SELECT FROM unnest(memory_ids) AS id WHERE id = ANY (%(ids)s))""",
+    "recorded_searches": f"""
+SELECT count(*) FROM recorded_searches WHERE tenant_id = %(tenant)s AND {searches.HOLDS}""",  # noqa: S608 - constants
     "merges": "SELECT count(*) FROM merges WHERE tenant_id = %(tenant)s AND summary_id = ANY (%(ids)s)",
 }
 

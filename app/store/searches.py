@@ -305,11 +305,11 @@ def delete_all(tx: Connection, tenant_id: UUID) -> int:
 _DELETE_ALL: Final = "DELETE FROM recorded_searches WHERE tenant_id = %(tenant)s"
 
 
-DELETE_WITH: Final = """
+HOLDS: Final = "EXISTS (SELECT FROM unnest(memory_ids) AS id WHERE id = ANY (%(ids)s))"
+"""SQL condition of the records with any of these memories; with many ids faster than `&&`, which compares all pairs."""
+DELETE_WITH: Final = f"""
 DELETE FROM recorded_searches WHERE tenant_id = %(tenant)s AND search_id = ANY (ARRAY(
-  SELECT search_id FROM recorded_searches WHERE tenant_id = %(tenant)s
-    AND EXISTS (SELECT FROM unnest(memory_ids) AS id WHERE id = ANY (%(ids)s))
-  ORDER BY search_id FOR UPDATE))"""
+  SELECT search_id FROM recorded_searches WHERE tenant_id = %(tenant)s AND {HOLDS} ORDER BY search_id FOR UPDATE))"""  # noqa: S608
 """SQL that deletes the records with any of these memories among their candidates; take `lock` first."""
 
 

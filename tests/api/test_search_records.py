@@ -7,7 +7,6 @@ from uuid import UUID
 
 import pytest
 
-from app.services import search_records
 from app.store import database, removal, searches
 from tests.api.caller import Api, fields
 from tests.privacy import traces
@@ -161,7 +160,7 @@ def test_a_search_that_read_the_policy_before_consent_was_withdrawn_is_not_recor
         )
         return add(*given)
 
-    monkeypatch.setattr(search_records.searches, "add", withdraw)
+    monkeypatch.setattr(searches, "add", withdraw)
     search(api, "sage tea")
     assert api.service.one(COUNT) == 0
 
@@ -244,7 +243,7 @@ def test_a_record_is_not_added_once_a_candidate_is_hidden(
         assert api.delete(f"/v1/memories/{talk[0]}").is_success
         return add(*given)
 
-    monkeypatch.setattr(search_records.searches, "add", hide)
+    monkeypatch.setattr(searches, "add", hide)
     search(api, "sage tea")
     assert api.service.one(COUNT) == 0
 

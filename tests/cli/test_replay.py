@@ -58,11 +58,11 @@ def test_it_shows_what_changes_and_where_used_memories_stand(cli: Cli, api: Stub
     shown = lines(done.out)
     for line in (
         "ranking.role 0.75 0.5",
-        "1,204 recorded searches replayed",
-        "3 left out: they hold a memory that is hidden",
-        "1,200 rank now as they were answered, by the policy in force",
+        "recorded searches replayed: 1,204",
+        "left out, with a hidden memory: 3",
+        "ranked by the policy in force as they were answered: 1,200",
         "top 10 340 94.1%",
-        "101 uses after 90 of the searches:",
+        "uses after them: 101, searches with a use: 90",
         "recall at 10 0.900 0.920 +0.020 [-0.010, +0.050]",
         "reciprocal rank 0.500 0.400 -0.100 [-0.200, -0.050]",
         "before: m0, m1, m2, …",
@@ -102,8 +102,8 @@ def test_without_uses_it_says_how_to_report_them(cli: Cli, api: Stub) -> None:
 def test_without_records_it_shows_no_figures(cli: Cli, api: Stub) -> None:
     api.replies[REPLAY] = Reply(200, FOUND | {"searches": 0, "changes": [], "left_out": {"other_layout": 2}})
     assert lines(cli("replay").out) == [
-        "0 recorded searches replayed",
-        "2 left out: they were recorded by another version of Ebbing",
+        "recorded searches replayed: 0",
+        "left out, recorded by another version of Ebbing: 2",
     ]
 
 
