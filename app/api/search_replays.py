@@ -18,6 +18,7 @@ router = APIRouter(prefix="/v1/policy", tags=["policy"])
 
 EXAMPLES_MAX = 100
 SHOWN = 10
+NOT_RECORDED: dict[int | str, dict[str, Any]] = {409: {"description": "The policy in force records no searches"}}
 
 Maintainer = Annotated[Caller, Depends(needs("maintain"))]
 Body = Annotated[bytes, Depends(body_of)]
@@ -53,18 +54,18 @@ class FitRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     searches: _Searches = SEARCHES_MAX
 
 
-@router.post("/replay", summary="Replay recorded searches under another policy")
+@router.post("/replay", summary="Replay recorded searches under another policy", responses=NOT_RECORDED)
 def replay(caller: Maintainer, body: Body) -> Response:
     """Which results change, and whether what callers used afterwards ranks higher or lower; nothing is written.
 
-    Only ids are shown, no text. 409 where the policy records no searches (`record_searches`).
+    Only ids are shown, no text. Searches are recorded while the policy's `record_searches` is true.
     """
     wanted = decode(body, ReplayRequest)
     wish = Wish(wanted.policy, wanted.preset, wanted.searches, wanted.again)
     return shapes.answer(_replay(search_replays.replay(caller.tenant_id, wish), wanted.examples))
 
 
-@router.post("/fit", summary="Fit the ranking's weights to what was used")
+@router.post("/fit", summary="Fit the ranking's weights to what was used", responses=NOT_RECORDED)
 def fit(caller: Maintainer, body: Body) -> Response:
     """Weights under which used memories rank higher in searches that the fit never saw; nothing is applied.
 
