@@ -44,7 +44,9 @@ def replay(
     preset: Preset = None,
     searches: Annotated[
         int | None,
-        typer.Option("--searches", min=1, max=SEARCHES_MAX, help=f"How many of the newest; else {SEARCHES:,}."),
+        typer.Option(
+            "--searches", min=1, max=SEARCHES_MAX, help=f"Number of records, newest first. Default: {SEARCHES:,}."
+        ),
     ] = None,
     again: Annotated[
         bool,

@@ -40,13 +40,14 @@ SELECTING: Final = frozenset({"ranking.context", "supersession.corrections"})
 """Fields that change numbers that records hold: a search has to be repeated for them."""
 DYNAMIC: Final = frozenset({"forgetting", "importance"})
 """Fields that change strength and importance, which are then worked out as of now."""
+_request_decoder = msgspec.json.Decoder(SearchRequest)
 _AT_ANCHOR: Final = 0.0
 """A moment before every anchor, which stands for the anchor."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What to replay.
+    """A request for a replay.
 
     Attributes:
         changes: Fields of the policy that would be others, as JSON has them.
@@ -232,7 +233,8 @@ def _request(search: Search, read: _Records) -> SearchRequest | None:
     if search.vector is None or search.space_id != space_id or "excludes_thread" in search.request:
         return None
     given = {name: value for name, value in search.request.items() if name not in {"rerank", "review_blend"}}
-    asked = msgspec.convert({"query": " ".join(search.terms), "rerank": 0, "review_blend": 0.0, **given}, SearchRequest)
+    fields_given = {"query": " ".join(search.terms), "rerank": 0, "review_blend": 0.0, **given}
+    asked = _request_decoder.decode(msgspec.json.encode(fields_given))
     vector = search.vector.astype(float).tolist()
     return msgspec.structs.replace(asked, limit=100, vector=vector, subject=search.subject, thread=search.thread)
 

@@ -13,9 +13,9 @@ from app.store import searches
 
 
 def forget(tx: Connection, tenant_id: UUID, memory_id: UUID) -> None:
-    """Delete what was worked out from its former text and isn't worked out anew: its score, its place in a sample.
+    """Delete the memory's score and sample, which were computed from its former text and aren't computed again.
 
-    Recorded searches that had it among their candidates go too: it was found as somebody's.
+    Recorded searches that had the memory among their candidates are deleted too: they found it as the subject's.
     """
     for statement in _FORGET:
         tx.execute(statement, {"tenant": tenant_id, "memory_id": memory_id})

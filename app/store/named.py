@@ -63,7 +63,7 @@ FROM holds WHERE tenant_id = %(tenant)s AND released_at IS NOT NULL
 def count_records(
     tx: Connection, tenant_id: UUID, names: Mapping[Named, str], memory_ids: Sequence[UUID]
 ) -> dict[str, int]:
-    """How many ended jobs, released holds and recorded searches name them; arguments as `clear_records`'s."""
+    """Return how many ended jobs, released holds and recorded searches name them; arguments as `clear_records`'s."""
     values = _values(tenant_id, names, memory_ids)
     found = {}
     for table, rows in (("jobs", _JOBS), ("holds", _HOLDS), ("recorded_searches", searches.NAMED)):
@@ -75,7 +75,7 @@ def count_records(
 def clear_records(tx: Connection, tenant_id: UUID, names: Mapping[Named, str], memory_ids: Sequence[UUID]) -> int:
     """Remove names from ended jobs and released holds, and delete searches that were limited to them.
 
-    A hold keeps its dates, and ids of memories that lead nowhere. Returns how many rows named somebody.
+    A hold keeps its dates, and ids of memories that no longer exist. Returns how many rows had a name.
 
     Args:
         tx: The tenant's transaction.

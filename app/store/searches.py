@@ -1,7 +1,7 @@
 """Recorded searches: one row a search, of ids and numbers.
 
-Whoever removes memories takes `lock` before it deletes records, and whoever adds a record shares it and checks that all
-of its candidates are still there. So no record can come to name a memory that is gone.
+A transaction that removes memories takes `lock` before it deletes records. A transaction that adds a record shares the
+lock and checks that all candidates still exist. So no record can name a removed memory.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Search:
 
 
 def try_share(tx: Connection, tenant_id: UUID) -> bool:
-    """Return whether records may be added until the transaction ends; false while somebody holds `lock`."""
+    """Return whether records may be added until the transaction ends; false while another transaction holds `lock`."""
     row = driver(tx).execute(_TRY_SHARE, {"name": _name(tenant_id)}).fetchone()
     return bool(row and row[0])
 

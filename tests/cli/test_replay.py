@@ -1,4 +1,4 @@
-"""What `ebbing replay` asks for and shows."""
+"""Requests and output of `ebbing replay`."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ def searches(count: int, wanted: dict[str, float] | None, seed: int = 1) -> list
 
     Args:
         count: How many.
-        wanted: Weights of whoever uses them, by name; None for a use by chance.
+        wanted: The caller's own weights, by name; None for a use by chance.
         seed: Of the dice.
     """
     dice = np.random.default_rng(seed)

@@ -1,4 +1,4 @@
-"""Recorded searches go with the persons that they found, are told of in exports, and don't come back by a restore."""
+"""Recorded searches are erased with the persons they found, listed in exports, and stay erased after a restore."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def test_an_access_export_lists_times_and_ids(api: Api, consenting: dict[str, st
 
 
 def exported(api: Api, subject: str) -> list[dict[str, Any]]:
-    """What an access export of a person tells of recorded searches, by time."""
+    """Return the recorded searches in an access export of a person, by time."""
     asked = api.post("/v1/privacy/exports", json={"subject": subject, "kind": "access", "law": "gdpr"})
     assert asked.status_code == 202, asked.text
     worked(api.service, UNFINISHED)

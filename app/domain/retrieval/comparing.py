@@ -47,8 +47,8 @@ class Interval(NamedTuple):
     high: float
 
 
-class Found(NamedTuple):
-    """How well the memories that were used afterwards are found: means over searches, 0 to 1.
+class UsedRank(NamedTuple):
+    """Measures of the ranks of the memories that were used afterwards: means over searches, 0 to 1.
 
     Attributes:
         recall: Share of them among the best ten.
@@ -74,15 +74,15 @@ class Uses:
 
     searches: int
     uses: int
-    before: Found
-    after: Found
+    before: UsedRank
+    after: UsedRank
     recall: Interval
     reciprocal_rank: Interval
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What another policy changes in searches.
+    """Differences between the rankings of two policies.
 
     Attributes:
         searches: How many were compared.
@@ -125,8 +125,8 @@ def _uses(pairs: Sequence[Pair]) -> Uses | None:
     return Uses(
         searches=len(pairs),
         uses=sum(len(pair.used) for pair in pairs),
-        before=Found(*before.mean(axis=0).tolist()),
-        after=Found(*after.mean(axis=0).tolist()),
+        before=UsedRank(*before.mean(axis=0).tolist()),
+        after=UsedRank(*after.mean(axis=0).tolist()),
         recall=interval(after[:, 0] - before[:, 0]),
         reciprocal_rank=interval(after[:, 1] - before[:, 1]),
     )

@@ -34,11 +34,11 @@ _TEMPERATURES: Final = np.geomspace(0.01, 3.0, 40)
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A search whose results somebody judged by using some.
+    """A search with the results that its caller used.
 
     Attributes:
-        features: Each result's parts without their weights, times what strength and importance lift them by, in the
-            order of the answer, shape (n, parts).
+        features: Each result's parts without their weights, times the factors of strength and importance, in the order
+            of the answer, shape (n, parts).
         used: Whether each was used, shape (n,).
     """
 
@@ -58,7 +58,7 @@ class Judged:
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """Weights that uses speak for.
+    """Weights fitted to uses, with the figures that they are proposed or withheld by.
 
     Attributes:
         searches: Searches with a use.
@@ -93,7 +93,7 @@ def propose(judged: Sequence[Judged], ranking: Ranking) -> Proposal:
     mean = float(np.mean(before)) if before else 0.0
     count = sum(map(len, pairs))
     if told < USES_MIN:
-        few = f"{told} searches have a used result beside an unused one: a fit needs at least {USES_MIN}"
+        few = f"{told} searches have both a used and an unused result: a fit needs at least {USES_MIN}"
         return Proposal(len(judged), count, mean, mean, None, {}, few)
     after = np.empty(len(judged))
     for fold in np.array_split(np.arange(len(judged)), FOLDS):

@@ -33,6 +33,7 @@ COLUMNS: Final = (*PARTS, "cosine", *VITALS)
 LAYOUT: Final = zlib.crc32(",".join(COLUMNS).encode())
 """Number of this version's columns: a record with other columns can't be read."""
 
+_weights = msgspec.json.Decoder(Weights)
 _LONG_AGO: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -83,10 +84,10 @@ def unit_weights(ranking: Ranking) -> Ranking:
 
 
 def request_fields(request: SearchRequest) -> dict[str, Any]:
-    """Return what a request asked for besides its words, its vector, its subject and its threads, as JSON.
+    """Return the fields of a request as JSON, without its query, vector, subject, threads and session.
 
-    What is left at its default is left out. The session is recorded as a digest, elsewhere. Of a thread that it
-    excluded, only that it did: no candidate would lead an erasure of the thread to the record.
+    Fields at their defaults are left out. An excluded thread is recorded as `true`: no candidate would lead an erasure
+    of the thread to the record.
     """
     given = msgspec.to_builtins(request)
     usual = msgspec.to_builtins(SearchRequest(query=""))
@@ -104,7 +105,7 @@ _REQUEST: Final = (
 
 def effective_ranking(request: Mapping[str, Any], policy: Ranking, *, has_vector: bool) -> Ranking:
     """Return the weights of a recorded search under a policy: the policy's, with the request's own in their places."""
-    weights = msgspec.convert(request["weights"], Weights) if "weights" in request else None
+    weights = _weights.decode(msgspec.json.encode(request["weights"])) if "weights" in request else None
     asked = SearchRequest(query="", mode=request.get("mode"), weights=weights)
     return modes.based(asked.ranking(policy), has_vector=has_vector)
 
