@@ -45,7 +45,7 @@ def replay(
     searches: Annotated[
         int | None,
         typer.Option(
-            "--searches", min=1, max=SEARCHES_MAX, help=f"Number of records, newest first. Default: {SEARCHES:,}."
+            "--searches", min=1, max=SEARCHES_MAX, help=f"Most records to read, newest first. Default: {SEARCHES}."
         ),
     ] = None,
     again: Annotated[

@@ -271,15 +271,6 @@ def _search(row: Sequence[Any], words: Mapping[int, str]) -> Search:
     )
 
 
-def count(tx: Connection, tenant_id: UUID) -> int:
-    """Return how many searches are recorded."""
-    row = driver(tx).execute(_COUNT, {"tenant": tenant_id}).fetchone()
-    return int(row[0]) if row else 0
-
-
-_COUNT: Final = "SELECT count(*) FROM recorded_searches WHERE tenant_id = %(tenant)s"
-
-
 def purge(tx: Connection, tenant_id: UUID, before: datetime, limit: int) -> int:
     """Delete records of searches before a moment, at most so many. Return how many."""
     return driver(tx).execute(_PURGE, {"tenant": tenant_id, "before": before, "limit": limit}).rowcount

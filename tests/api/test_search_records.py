@@ -206,7 +206,8 @@ def test_foreign_tenants_see_and_delete_nothing(api: Api, talk: list[str]) -> No
     found = api.post(f"{PATH}/replay", json={}, key=other.key).json()
     assert (found["searches"], found["examples"]) == (0, [])
     with database.tenant(other.tenant_id) as tx:
-        assert searches.count(tx, other.tenant_id) == 0
+        assert tx.exec_driver_sql(COUNT).scalar_one() == 0, "row-level security"
+        assert searches.newest(tx, api.tenant.tenant_id, 10) == ([], {"other_layout": 0, "hidden_memories": 0})
         assert searches.delete_with(tx, api.tenant.tenant_id, [UUID(each) for each in ids]) == 0
     assert api.service.one(COUNT) == 1
 
