@@ -142,7 +142,7 @@ JOBS: Final[dict[str, tuple[str, ...]]] = {
     "reembed": ("removed_vectors", "set_aside"),
     "release": (),
     "restore": ("restored", "failed"),
-    "retention": ("ledger", "runs", "jobs", "letters", "history", "self_tests", "names"),
+    "retention": ("ledger", "runs", "jobs", "letters", "history", "self_tests", "names", "searches"),
     "segments": ("dropped", "compacted", "orphans", "lost"),
     "self_tests": _SELF_TESTS,
     "selftest": _SELF_TESTS,

@@ -17,6 +17,7 @@ from app.api.maintenance import Due, Reembed, SelfTest
 from app.api.policy import PolicyChange
 from app.api.problems import MEDIA_TYPE
 from app.api.reviews import Review
+from app.api.search_replays import FitRequest, ReplayRequest
 from app.domain.bodies import LeftOut, Messages, Skipped
 from app.domain.hold import NewHold
 from app.domain.memory import MemoryIn, MemoryPatch
@@ -55,6 +56,8 @@ _BODIES = {
     ("/v1/privacy/requests/{request_id}/deny", "post"): Denial,
     ("/v1/privacy/memories/{memory_id}/anonymise", "post"): Ground,
     ("/v1/policy", "put"): PolicyChange,
+    ("/v1/policy/replay", "post"): ReplayRequest,
+    ("/v1/policy/fit", "post"): FitRequest,
     ("/v1/admin/tenants", "post"): NewTenant,
     ("/v1/admin/keys", "post"): NewKey,
     ("/v1/admin/dead-letters/replay", "post"): ReplayMany,

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import time
+from datetime import UTC, datetime
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Request, Response
+from starlette.background import BackgroundTask
 
 from app import metrics
 from app.api import shapes
 from app.api.auth import Caller, needs
 from app.api.body import body_of, decode
 from app.domain.retrieval.request import SearchRequest
-from app.services import reinforce
+from app.services import reinforce, search_records
 from app.services.search import find
 
 router = APIRouter(prefix="/v1", tags=["search"])
@@ -28,10 +30,16 @@ def search(
     its say in their order.
     """
     request = decode(body, SearchRequest)
-    started = time.perf_counter()
+    searched_at, started = datetime.now(UTC), time.perf_counter()
     found = find(caller.tenant_id, request)
     took = time.perf_counter() - started
     metrics.SEARCH_SECONDS.observe(took)
     if found.uses:
         reinforce.send(caller.tenant_id, found.uses, request.session, http.state.request_id)
-    return shapes.answer({"results": found.results, "reranked": found.reranked, "took_ms": round(took * 1000, 2)})
+    shown = shapes.answer({"results": found.results, "reranked": found.reranked, "took_ms": round(took * 1000, 2)})
+    if found.gathered is not None:
+        # Once the answer is sent.
+        shown.background = BackgroundTask(
+            search_records.record, caller.tenant_id, request, found.gathered, found.results, searched_at
+        )
+    return shown

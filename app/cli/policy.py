@@ -62,7 +62,7 @@ def show(
     typer.echo(f"version {found['version']}, {found['status']}, since {_moment(found['effective_at'])}")
     if following := found.get("next"):
         typer.echo(f"version {following['version']} follows at {_moment(following['effective_at'])}")
-    print_table(["field", "value"], [(field, _value(value)) for field, value in _leaves(found["policy"])])
+    print_table(["field", "value"], [(field, shown_value(value)) for field, value in _leaves(found["policy"])])
 
 
 @policy.command(epilog=examples("ebbing policy versions", "ebbing policy versions --json"))
@@ -88,7 +88,7 @@ def presets(as_json: AsJson = False) -> None:
         print_json(PRESETS)
         return
     rows = [
-        (name if place == 0 else "", field, _value(value))
+        (name if place == 0 else "", field, shown_value(value))
         for name, sets in PRESETS.items()
         for place, (field, value) in enumerate(_leaves(sets))
     ]
@@ -181,7 +181,7 @@ def can_ask() -> bool:
 
 def _change(file: Path | None, sets: list[str] | None, preset: str | None, at: str | None) -> dict[str, Any]:
     """The body that asks for a change."""
-    fields = assigned(sets or [], {} if file is None else _read(file))
+    fields = assigned(sets or [], {} if file is None else read_file(file))
     if not fields and preset is None:
         raise Failure("name what to change: a FILE, --set field=value, or --preset", Code.USAGE)
     change: dict[str, Any] = {"policy": fields}
@@ -199,8 +199,8 @@ def _to_defaults(at: str | None) -> dict[str, Any]:
     return {"policy": dict.fromkeys(Policy.model_fields)} | ({} if at is None else {"effective_at": at})
 
 
-def _read(file: Path) -> dict[str, Any]:
-    """The fields in a file; what `ebbing policy show --json` prints will do as well."""
+def read_file(file: Path) -> dict[str, Any]:
+    """Return the fields in a file, such as one that `ebbing policy show --json` wrote."""
     try:
         text = sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
         found = json.loads(text)
@@ -231,7 +231,7 @@ def _show_preview(found: dict[str, Any]) -> None:
         typer.echo(f"nothing changes: version {found['version']} says so already")
         return
     if found["changes"]:
-        rows = [(one["field"], _value(one["from"]), _value(one["to"])) for one in found["changes"]]
+        rows = [(one["field"], shown_value(one["from"]), shown_value(one["to"])) for one in found["changes"]]
         print_table(["field", "from", "to"], rows)
     for version in found["superseded"]:
         typer.echo(f"version {version} waits, and won't hold any more")
@@ -259,7 +259,8 @@ def _leaves(body: Mapping[str, Any], place: str = "") -> Iterator[tuple[str, Any
             yield f"{place}{name}", value
 
 
-def _value(value: object) -> str:
+def shown_value(value: object) -> str:
+    """Return a field's value as it is printed."""
     return value if isinstance(value, str) else json.dumps(value)
 
 

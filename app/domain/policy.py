@@ -125,6 +125,11 @@ class Policy(BaseModel):
     """Share of the quota from which on it is nearly used up."""
     history_days: Annotated[int, Field(ge=1, le=36_500)] = 365
     """How long it is kept what happened to a memory."""
+    record_searches: bool = False
+    """Whether searches are recorded, as ids and numbers without text, so that another policy can be tried on them.
+    Turning it off deletes the records."""
+    record_searches_days: Annotated[int, Field(ge=1, le=90)] = 14
+    """How long a recorded search is retained."""
 
     @classmethod
     def stored(cls, body: str) -> Policy:

@@ -98,12 +98,14 @@ class Touches(msgspec.Struct, frozen=True, omit_defaults=True):
         session: See `session_digest`.
         boost: As in `Observation`.
         context_tags: As in `Observation`.
+        by_search: Whether a search reported them, rather than a caller: its results near the best one.
     """
 
     uses: Annotated[list[Use], msgspec.Meta(max_length=MEMORIES_MAX)]
     session: Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
     boost: bool = False
     context_tags: _Labels = ()
+    by_search: bool = False
 
 
 _observation = msgspec.json.Decoder(Observation)
@@ -132,7 +134,7 @@ def one(body: bytes, tenant_id: UUID, memory_id: UUID) -> Touches:
 
 def found(uses: Sequence[Use], tenant_id: UUID, session: str | None) -> Touches:
     """The touches of a search's results."""
-    return Touches(list(uses), session_digest(tenant_id, session))
+    return Touches(list(uses), session_digest(tenant_id, session), by_search=True)
 
 
 def encode(touches: Touches) -> bytes:

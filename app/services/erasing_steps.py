@@ -314,6 +314,11 @@ STEPS: Final[dict[str, Work]] = {
     "bases": Work(
         "bases that archived vectors are reduced by", "fitted anew without its vectors", _find_bases, _erase_bases
     ),
-    "records": Work("ended jobs and released holds", "names taken out", _find_records, _erase_records),
+    "records": Work(
+        "ended jobs, released holds, searches limited to the subject or thread",
+        "names taken out, searches deleted",
+        _find_records,
+        _erase_records,
+    ),
     "keys": Work("the subject's key of cold storage", "destroyed", _find_keys, _erase_keys),
 }

@@ -19,7 +19,7 @@ from app.domain.memory import check_moment
 from app.errors import Conflict, FieldError, Invalid, NotFound
 from app.services import audit, effects, jobs, rebase, schedule, strengths
 from app.services.effects import Effects
-from app.store import database, policies
+from app.store import database, policies, searches
 
 AHEAD_DAYS_MAX: Final = 366
 
@@ -140,6 +140,7 @@ def put(tenant_id: UUID, change: Change, actor: str = SYSTEM) -> tuple[Outcome, 
         Conflict: As `preview`.
     """
     with database.tenant(tenant_id) as tx:
+        searches.lock(tx, tenant_id)
         # By a clock read under the lock, versions begin in the order of their numbers.
         policies.lock(tx, tenant_id)
         now = database.now(tx)
@@ -150,6 +151,8 @@ def put(tenant_id: UUID, change: Change, actor: str = SYSTEM) -> tuple[Outcome, 
         era = outcome.era
         policies.add(tx, tenant_id, era.version, era.policy, change.effective_at or now)
         schedule.follow_policy(tx, tenant_id)
+        if change.effective_at is None and not era.policy.record_searches:
+            searches.delete_all(tx, tenant_id)
         fields = [changed.field for changed in outcome.changes]
         moves = any(name.partition(".")[0] in amendment.DYNAMIC for name in fields)
         if not moves and policies.is_rebased(tx, tenant_id, Timeline(eras).at(era.since).version):

@@ -21,7 +21,7 @@ from app.domain.ids import RANDOM_BYTES, new_base
 from app.domain.reinforcement import Moments, Reinforced, Uses, reinforced, rested
 from app.domain.touch import Touches, Use, encode, found
 from app.errors import BacklogFull, Unavailable
-from app.services import associates, memories, promotion, restores, strengths, thawing
+from app.services import associates, memories, promotion, restores, search_records, strengths, thawing
 from app.store import arrivals, cold, database, events, states
 from app.store import uses as store
 from app.store.events import Change, EventKind
@@ -101,6 +101,7 @@ def apply(tenant_id: UUID, touched: Sequence[Touched]) -> None:
         frozen = list(cold.places(tx, tenant_id, list(used)))
     if frozen:
         thawing.start(tenant_id, frozen)
+    _attach(tenant_id, done, [each for each in by_base.values() if each.base in fresh])
     for name, count in done.counts.items():
         metrics.count(name, count)
 
@@ -125,14 +126,16 @@ def touch(tenant_id: UUID, memory_id: UUID, touches: Touches) -> Touch:
         NotFound: This tenant has no such memory.
         Unavailable: It is still in the queue.
     """
+    touched = [Touched(b"", np.inf, touches)]
     with memories.stored_only(tenant_id, memory_id), database.tenant(tenant_id) as tx:
-        done = _reinforce(tx, tenant_id, [Touched(b"", np.inf, touches)])
+        done = _reinforce(tx, tenant_id, touched)
         stored_id = done.known_as.get(memory_id, memory_id)
         if stored_id not in done.before.ids:
             raise memories.Missing
         frozen = list(cold.places(tx, tenant_id, [stored_id]))
     if frozen:
         thawing.start(tenant_id, frozen)
+    _attach(tenant_id, done, touched)
     for name, count in done.counts.items():
         metrics.count(name, count)
     place = np.array([done.before.ids.index(stored_id)])
@@ -145,6 +148,19 @@ def touch(tenant_id: UUID, memory_id: UUID, touches: Touches) -> Touch:
         multiplier=float(after.multiplier[0]),
         why="refractory" if done.counts["refractory_uses"] else "late" if done.counts["late_uses"] else None,
     )
+
+
+def _attach(tenant_id: UUID, done: _Done, touched: Sequence[Touched]) -> None:
+    """Note what callers used in the records of the searches that found it, where the tenant records searches.
+
+    In a transaction after that of the uses: no memory's state stays locked while records are waited for.
+    """
+    if not done.era.policy.record_searches:
+        return
+    reported = [each for each in touched if not each.touches.by_search]
+    told = _told(reported, done.before.ids, done.known_as, done.now)
+    used = [search_records.Used(done.before.ids[one.row], one.touches.session, one.at) for one in told]
+    search_records.attach_uses(tenant_id, used)
 
 
 def _reinforce(tx: database.Transaction, tenant_id: UUID, touched: Sequence[Touched]) -> _Done:

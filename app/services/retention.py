@@ -23,6 +23,7 @@ from app.store import (
     operators,
     policies,
     schedules,
+    searches,
     self_tests,
     supersessions,
     tier_moves,
@@ -49,7 +50,10 @@ def carry_on(tenant_id: UUID, as_of: datetime, state: dict[str, Any], until: flo
         until: When to leave off, by the monotonic clock; one slice is always done.
     """
     with database.tenant(tenant_id) as tx:
-        history_days = policies.current(tx, tenant_id).history_days
+        policy = policies.current(tx, tenant_id)
+    history_days = policy.history_days
+    # Without consent none is retained: a policy without it may have come into force since the last night.
+    searches_days = policy.record_searches_days if policy.record_searches else 0
     kept: list[tuple[str, Delete, timedelta]] = [
         ("ledger", arrivals.purge, timedelta(hours=settings().idempotency_hours) + REDELIVERY),
         ("runs", schedules.purge, RECORDS),
@@ -61,6 +65,7 @@ def carry_on(tenant_id: UUID, as_of: datetime, state: dict[str, Any], until: flo
         ("self_tests", self_tests.purge, timedelta(days=history_days)),
         ("consolidations", consolidation_runs.purge, timedelta(days=history_days)),
         ("names", supersessions.purge, timedelta(days=WAITING_DAYS)),
+        ("searches", searches.purge, timedelta(days=searches_days)),
     ]
     place, counts = state.get("place", 0), Counter[str]()
     while True:

@@ -48,11 +48,13 @@ class Found:
         results: Best first.
         uses: What of it counts as used, by the request or else the policy.
         reranked: Whether a reranker has had its say in their order.
+        gathered: The candidates, where the policy records searches and this one ranks by the present.
     """
 
     results: list[SearchResult]
     uses: list[Use]
     reranked: bool = False
+    gathered: Gathered | None = None
 
 
 def search(tenant_id: UUID, request: SearchRequest, policy: Policy | None = None) -> list[SearchResult]:
@@ -81,7 +83,8 @@ def find(tenant_id: UUID, request: SearchRequest, policy: Policy | None = None) 
     reinforces = policy.reinforcement.by_search if request.reinforce is None else request.reinforce
     reinforces = reinforces and request.as_of is None
     used = _wanted(results, policy.reinforcement.by_search_share) if reinforces else []
-    return Found(results, rank.uses(used, gathered.found), reranked)
+    recorded = gathered if policy.record_searches and request.as_of is None else None
+    return Found(results, rank.uses(used, gathered.found), reranked, recorded)
 
 
 def _highlighted(result: SearchResult, rarity: Mapping[str, float]) -> SearchResult:

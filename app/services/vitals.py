@@ -63,12 +63,12 @@ def seen(tenant_id: UUID, held: Held, around: Circumstances, as_of: datetime | N
         return _alive(held, times, now) if as_of is None else _as_of(held, times, now)
     except ProfileMissing:
         log.warning("strength_unknown", tenant=str(tenant_id))
-        return _seen(held, times.at(now).policy.importance, None, now)
+        return measured(held, times.at(now).policy.importance, None, now)
 
 
 def _alive(held: Held, times: Timeline, now: float) -> Vitals:
     era = times.at(now)
-    return _seen(strengths.brought(held, times, now), era.policy.importance, era.dynamics, now)
+    return measured(strengths.brought(held, times, now), era.policy.importance, era.dynamics, now)
 
 
 def _as_of(held: Held, times: Timeline, now: float) -> Vitals:
@@ -80,14 +80,21 @@ def _as_of(held: Held, times: Timeline, now: float) -> Vitals:
     for era_place in np.unique(in_eras).tolist():
         part, era = np.flatnonzero(in_eras == era_place), times.eras[era_place]
         brought = strengths.brought(held.only(part), times, float(moments[part[0]]))
-        seen = _seen(brought, era.policy.importance, era.dynamics, moments[part])
+        seen = measured(brought, era.policy.importance, era.dynamics, moments[part])
         for name, column in columns.items():
             column[part] = getattr(seen, name)
     return Vitals(**columns)
 
 
-def _seen(held: Held, weighing: Importance, dynamics: Dynamics | None, now: Floats | float) -> Vitals:
-    """Of memories that were brought to the era of these moments; without a model all are as strong."""
+def measured(held: Held, weighing: Importance, dynamics: Dynamics | None, now: Floats | float) -> Vitals:
+    """Return the vitals of memories whose states are of this model at these moments; without a model all are as strong.
+
+    Args:
+        held: The memories.
+        weighing: The policy's weights of importance.
+        dynamics: The policy's model of forgetting; None where it isn't installed.
+        now: Seconds since 1970.
+    """
     state = held.state
     strength = dynamics.strength(state, now) if dynamics else np.ones(len(held))
     return Vitals(

@@ -9,11 +9,17 @@ from uuid import UUID
 
 from sqlalchemy import Connection, text
 
+from app.store import searches
+
 
 def forget(tx: Connection, tenant_id: UUID, memory_id: UUID) -> None:
-    """Delete what was worked out from its former text and isn't worked out anew: its score, its place in a sample."""
+    """Delete the memory's score and sample, which were computed from its former text and aren't computed again.
+
+    Recorded searches that had the memory among their candidates are deleted too: they found it as the subject's.
+    """
     for statement in _FORGET:
         tx.execute(statement, {"tenant": tenant_id, "memory_id": memory_id})
+    searches.delete_with(tx, tenant_id, [memory_id])
 
 
 _FORGET: Final = [

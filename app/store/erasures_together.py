@@ -10,7 +10,7 @@ from uuid import UUID
 import msgspec
 from sqlalchemy import Connection, text
 
-from app.store import removal
+from app.store import removal, searches
 from app.store.erasures import COLUMNS, Erasure, as_erasure
 from app.store.packed import Uuids, driver
 from app.store.tombstones import ENTERED_AGAIN, LOCK_MARK, MARK
@@ -118,6 +118,7 @@ _ROWS_OF: Final = {
     "links": _each("links", "ARRAY[memory_id, other_id]", "(memory_id = ANY (%(ids)s) OR other_id = ANY (%(ids)s))"),
     "dead_letters": _each("dead_letters", "memory_ids"),
     "tenant_work": _each("tenant_work", "memory_ids"),
+    "recorded_searches": _each("recorded_searches", "memory_ids", searches.HOLDS),
     "merges": "SELECT summary_id, count(*) FROM merges "
     "WHERE tenant_id = %(tenant)s AND summary_id = ANY (%(ids)s) GROUP BY summary_id",
 }

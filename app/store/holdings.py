@@ -227,7 +227,8 @@ WHERE tenant_id = %(tenant)s AND payload IS NOT NULL AND letter_id > %(after)s O
 def service(tx: Connection, tenant_id: UUID, subject: str) -> list[str]:
     """What is the same for all of a tenant, or about the person as a whole, each as a line of JSON.
 
-    Recipients of their data, the policy by which it is kept, and what was asked about it.
+    Recipients of their data, the policy by which it is kept, what was asked about it, and the recorded searches that
+    were limited to them or had their memories among the candidates.
     """
     values = {"tenant": tenant_id, "subject": subject}
     return [str(row[0]) for row in driver(tx).execute(_SERVICE, values).fetchall()]
@@ -250,4 +251,13 @@ FROM holds WHERE tenant_id = %(tenant)s AND subject = %(subject)s AND released_a
 UNION ALL
 SELECT jsonb_build_object('export', export_id, 'kind', kind, 'requested_at', requested_at)::text
 FROM exports WHERE tenant_id = %(tenant)s AND subject = %(subject)s
+UNION ALL
+SELECT jsonb_build_object('recorded_search', search_id, 'searched_at', searched_at, 'about_the_subject',
+  subject IS NOT DISTINCT FROM %(subject)s, 'memory_ids', coalesce(theirs.ids, '{}'))::text
+FROM recorded_searches
+CROSS JOIN LATERAL (
+  SELECT array_agg(id) AS ids FROM unnest(memory_ids) AS id
+  WHERE id = ANY (ARRAY(SELECT memory_id FROM memories WHERE tenant_id = %(tenant)s AND subject = %(subject)s))
+) AS theirs
+WHERE tenant_id = %(tenant)s AND (subject = %(subject)s OR theirs.ids IS NOT NULL)
 """

@@ -124,7 +124,7 @@ _KEY: Final = text("SELECT key FROM ebbing_keys.digest_keys WHERE tenant_id = :t
 
 
 def names(tx: Connection, tenant_id: UUID, what: Named) -> Iterator[str]:
-    """Every subject, or thread, of a tenant's memories, hidden and deleted ones included."""
+    """Return every subject, or thread, of a tenant's recorded searches and memories, hidden and deleted ones too."""
     after: str | None = None
     while True:
         found = tx.execute(_NAMES[what], {"tenant": tenant_id, "after": after, "limit": PAGE}).scalars().all()
@@ -134,15 +134,20 @@ def names(tx: Connection, tenant_id: UUID, what: Named) -> Iterator[str]:
         after = found[-1]
 
 
-def _names(what: Named) -> str:
-    return f"""
-SELECT DISTINCT {what} FROM memories
-WHERE tenant_id = :tenant AND {what} IS NOT NULL AND (CAST(:after AS text) IS NULL OR {what} > :after)
-ORDER BY {what} LIMIT :limit
-"""  # noqa: S608 - constants alone
+def _names(*sources: str) -> TextClause:
+    """Return SQL for the names in these columns, each `table.column`, in pages."""
+    pages = " UNION ".join(
+        f"(SELECT DISTINCT {column} FROM {table} WHERE tenant_id = :tenant AND {column} IS NOT NULL "  # noqa: S608
+        f"AND (CAST(:after AS text) IS NULL OR {column} > :after) ORDER BY {column} LIMIT :limit)"
+        for table, column in (source.split(".") for source in sources)
+    )
+    return text(f"{pages} ORDER BY 1 LIMIT :limit")
 
 
-_NAMES: Final[dict[Named, TextClause]] = {"subject": text(_names("subject")), "thread": text(_names("thread"))}
+_NAMES: Final[dict[Named, TextClause]] = {
+    "subject": _names("memories.subject", "recorded_searches.subject"),
+    "thread": _names("memories.thread", "recorded_searches.thread"),
+}
 
 
 def letters(tx: Connection, tenant_id: UUID) -> Iterator[bytes]:

@@ -10,6 +10,7 @@ from sqlalchemy import Connection, text
 
 from app.domain.embedding import CONTEXT_TURNS
 from app.domain.privacy.erasure import Named
+from app.store import searches
 from app.store.packed import Uuids, driver
 
 LETTERS: Final = 10
@@ -62,19 +63,19 @@ FROM holds WHERE tenant_id = %(tenant)s AND released_at IS NOT NULL
 def count_records(
     tx: Connection, tenant_id: UUID, names: Mapping[Named, str], memory_ids: Sequence[UUID]
 ) -> dict[str, int]:
-    """How many ended jobs and released holds name them; arguments as `clear_records`'s."""
+    """Return how many ended jobs, released holds and recorded searches name them; arguments as `clear_records`'s."""
     values = _values(tenant_id, names, memory_ids)
     found = {}
-    for table, rows in (("jobs", _JOBS), ("holds", _HOLDS)):
+    for table, rows in (("jobs", _JOBS), ("holds", _HOLDS), ("recorded_searches", searches.NAMED)):
         row = driver(tx).execute(f"SELECT count(*) {rows}".encode(), values).fetchone()
         found[table] = int(row[0]) if row else 0
     return found
 
 
 def clear_records(tx: Connection, tenant_id: UUID, names: Mapping[Named, str], memory_ids: Sequence[UUID]) -> int:
-    """Let ended jobs and released holds name somebody no more. Returns how many did.
+    """Remove names from ended jobs and released holds, and delete searches that were limited to them.
 
-    A hold keeps its dates, and ids of memories that lead nowhere.
+    A hold keeps its dates, and ids of memories that no longer exist. Returns how many rows had a name.
 
     Args:
         tx: The tenant's transaction.
@@ -83,7 +84,9 @@ def clear_records(tx: Connection, tenant_id: UUID, names: Mapping[Named, str], m
         memory_ids: What is erased.
     """
     values = _values(tenant_id, names, memory_ids)
-    return sum(driver(tx).execute(statement.encode(), values).rowcount for statement in (_CLEAR_JOBS, _CLEAR_HOLDS))
+    searches.lock(tx, tenant_id)
+    statements = (_CLEAR_JOBS, _CLEAR_HOLDS, _CLEAR_SEARCHES)
+    return sum(driver(tx).execute(statement.encode(), values).rowcount for statement in statements)
 
 
 _CLEAR_JOBS: Final = f"""
@@ -94,6 +97,8 @@ UPDATE holds SET subject = CASE WHEN subject IS NULL THEN NULL ELSE 'erased' END
   thread = CASE WHEN thread IS NULL THEN NULL ELSE 'erased' END, reason = 'erased'
 WHERE tenant_id = %(tenant)s AND hold_id IN (SELECT hold_id {_HOLDS})
 """  # noqa: S608 - constants alone
+
+_CLEAR_SEARCHES: Final = f"DELETE {searches.NAMED}"
 
 
 def _values(tenant_id: UUID, names: Mapping[Named, str], memory_ids: Sequence[UUID]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from uuid import UUID
 
 from sqlalchemy import Connection
 
-from app.store import cold, embeddings, key_store, named, supersessions, words, work
+from app.store import cold, embeddings, key_store, named, searches, supersessions, words, work
 from app.store.packed import Uuids, driver
 
 MOST: Final = 500
@@ -34,6 +34,7 @@ OWN: Final = (
 ELSEWHERE: Final[dict[str, str]] = {
     "links": "DELETE FROM links WHERE tenant_id = %(tenant)s AND other_id = ANY (%(ids)s)",
     "self_tests": "DELETE FROM self_tests WHERE tenant_id = %(tenant)s AND other_id = ANY (%(ids)s)",
+    "recorded_searches": searches.DELETE_WITH,
     # What waits for other memories as well goes on for those.
     "dead_letters": """
 WITH gone AS (
@@ -86,6 +87,7 @@ def remove(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> None:
     key_store.remove_records(tx, tenant_id, cold.take_out(tx, tenant_id, memory_ids))  # segments after words
     supersessions.take_out(tx, tenant_id, memory_ids)
     named.forget_context(tx, tenant_id, memory_ids)
+    searches.lock(tx, tenant_id)
     for statement in (*ELSEWHERE.values(), *_REMOVE_OWN):
         driver(tx).execute(statement.encode(), values)
     work.add(tx, [work.EMBED], tenant_id, _searched(tx, tenant_id, later))

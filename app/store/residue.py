@@ -10,7 +10,7 @@ import msgspec
 from sqlalchemy import Connection
 
 from app.domain.privacy.erasure import is_whole
-from app.store import erasures, removal
+from app.store import erasures, removal, searches
 from app.store.erasures import Erasure
 from app.store.packed import Uuids, driver
 
@@ -22,6 +22,8 @@ _BY_ID: Final = {
 SELECT count(*) FROM links WHERE tenant_id = %(tenant)s AND (memory_id = ANY (%(ids)s) OR other_id = ANY (%(ids)s))""",
     "dead_letters": "SELECT count(*) FROM dead_letters WHERE tenant_id = %(tenant)s AND memory_ids && %(ids)s",
     "tenant_work": "SELECT count(*) FROM tenant_work WHERE tenant_id = %(tenant)s AND memory_ids && %(ids)s",
+    "recorded_searches": f"""
+SELECT count(*) FROM recorded_searches WHERE tenant_id = %(tenant)s AND {searches.HOLDS}""",  # noqa: S608 - constants
     "merges": "SELECT count(*) FROM merges WHERE tenant_id = %(tenant)s AND summary_id = ANY (%(ids)s)",
 }
 
@@ -37,6 +39,7 @@ SELECT count(*) FROM pca_samples AS sample WHERE tenant_id = %(tenant)s AND subj
 SELECT count(*) FROM dead_letters
 WHERE tenant_id = %(tenant)s AND payload IS NOT NULL AND position(%(member)s::bytea IN payload) > 0
   AND CAST(split_part(entry_id, '-', 1) AS numeric) <= CAST(split_part(%(cut)s, '-', 1) AS numeric)""",
+    "names in recorded searches": f"SELECT count(*) {searches.NAMED}",
     "words without a memory": "SELECT count(*) FROM words WHERE tenant_id = %(tenant)s AND documents <= 0",
     "vectors by a basis that is gone": """
 SELECT count(*) FROM archived_memories AS archived WHERE tenant_id = %(tenant)s AND basis_id IS NOT NULL
@@ -66,11 +69,13 @@ def counts(
     left = by_id(tx, tenant_id, memory_ids)
     left["memories"] = max(left["memories"], len(erasures.ids(tx, tenant_id, erasure)))
     subject = erasure.scope.subject if is_whole(erasure.scope, "subject") else None
+    thread = erasure.scope.thread if subject is None and is_whole(erasure.scope, "thread") else None
     member = b"\0" if subject is None else b'"subject":' + msgspec.json.encode(subject)
     values: dict[str, Any] = {
         "tenant": tenant_id,
         "shared": list(shared),
         "subject": subject,
+        "thread": thread,
         "member": member,
         "cut": erasure.cut,
         "erasure": erasure.erasure_id,

@@ -97,6 +97,9 @@ TABLE: dict[tuple[str, str], tuple[str, dict[str, Any], int]] = {
     ("GET", "/v1/self-tests"): ("read", {}, 200),
     ("GET", "/v1/policy"): ("maintain", {}, 200),
     ("GET", "/v1/policy/versions"): ("maintain", {}, 200),
+    # The tenant hasn't consented to the recording of searches.
+    ("POST", "/v1/policy/replay"): ("maintain", {"json": {}}, 409),
+    ("POST", "/v1/policy/fit"): ("maintain", {"json": {}}, 409),
     ("PUT", "/v1/policy"): ("maintain", {"json": {"policy": {"history_days": 30}}}, 200),
     ("POST", "/v1/privacy/erasures"): ("privacy", {"json": {"subject": "ann", "kind": "gdpr"}}, 202),
     ("GET", "/v1/privacy/erasures"): ("privacy", {}, 200),

@@ -100,6 +100,12 @@ def everything(api: Api) -> None:
     api.get("/v1/memories")
     api.post("/v1/observations", json={"memories": [*ids, pending]})
     api.post("/v1/search", json={"query": "cat"})
+    recording = api.service.tenant(Policy(record_searches=True))
+    api.remember("the cat", key=recording.key)
+    assert api.post("/v1/search", json={"query": "cat"}, key=recording.key).json()["results"]
+    for body in ({}, {"again": True}, {"policy": {"forgetting": {"profile": "cmm"}}}):
+        assert api.post("/v1/policy/replay", json=body, key=recording.key).json()["searches"] == 1
+    assert api.post("/v1/policy/fit", json={}, key=recording.key).status_code == 200
     associating = api.service.tenant(Policy(forgetting=Forgetting(profile="cmm")))
     api.remember("the cat", key=associating.key)
     for turn in range(2):

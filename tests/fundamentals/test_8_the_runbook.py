@@ -220,3 +220,17 @@ def test_consolidation_is_paused_until_it_is_let_go_on(desk: Desk) -> None:
     assert "2" in desk.run(*versions)
     desk.run(*resume)
     assert not desk.ask("policy", "show")["policy"]["consolidation"]["paused"]
+
+
+def test_a_policy_is_tried_on_recorded_searches(desk: Desk) -> None:
+    consent, search, replay, again, fit, withdraw = RUN["Try a policy on recorded searches"]
+    desk.client.remember({"text": "Orla owes ten pounds", "speaker": "user"}, {"text": "What does she owe?"})
+    desk.run(*consent)
+    assert "ten pounds" in desk.run(*search)
+    until(lambda: desk.ask("replay")["searches"] == 1, "the search is recorded once it is answered")
+    assert "recorded searches replayed: 1" in desk.run(*replay)
+    assert desk.ask(*again)["again"]
+    assert "no proposal: 0 searches" in desk.run(*fit)
+    desk.run(*withdraw)
+    desk.run(*consent)
+    assert desk.ask("replay")["searches"] == 0, "consent that was withdrawn took the records along"

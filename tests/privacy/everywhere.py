@@ -51,6 +51,7 @@ class Everywhere:
     def begin(self) -> None:
         """Send the word, and see it stored, indexed, embedded, scored and rated."""
         api = self.api
+        assert api.put("/v1/policy", json={"policy": {"record_searches": True}}).is_success
         headers = {"idempotency-key": WORD}
         said = [
             self.about(f"{WORD} likes mint tea, as Ann Quillwort7f3a said", external_id=f"{WORD} id", salience=0.9),
@@ -90,6 +91,8 @@ class Everywhere:
         api, ids = self.api, [str(each) for each in self.ids]
         query = {"query": WORD, "explain": True, "subject": SUBJECT}
         assert WORD in api.post("/v1/search", json=query).text
+        others = {"query": "mint tea", "subject": "bob", "exclude_thread": f"{WORD} thread"}
+        assert api.post("/v1/search", json=others).json()["results"]
         turn = {"mode": "cmm", "session": f"{WORD} talk", "turn": 1}
         answer = api.post("/v1/search", json=query | turn | {"query": f"{WORD} likes sage tea"})
         assert WORD in answer.text, answer.text

@@ -24,6 +24,7 @@ __all__ = ["everywhere", "someone"]
 def test_the_word_is_nowhere(everywhere: Everywhere, by: str, capfd: pytest.CaptureFixture[str]) -> None:
     before = everywhere.left()
     held = {"memories", "memory_words", "words", "merges", "supersessions", "exports", "archived_memories"}
+    held.add("recorded_searches")
     assert {f"public.{table}" for table in held} <= set(before["tables"]), "else the test would prove nothing"
     assert {path.partition("/")[0] for path in before["cold storage"]} == {"segments", "exports"}
     cued = "SELECT count(*) FROM scores WHERE array_to_string(inferred_cues, ' ') LIKE %s AND cue_stems <> '{}'"

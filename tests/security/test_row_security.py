@@ -213,6 +213,11 @@ OTHERS = (
     ),
     ("segments", "segment_id, path, bytes, checksum, records", "gen_random_uuid(), 'x', 1, '', 1"),
     ("self_test_runs", "run_id, as_of, seed, target_ms", "gen_random_uuid(), now(), 1, 50"),
+    (
+        "recorded_searches",
+        "search_id, searched_at, session, request, term_ids, memory_ids, layout, parts, bases, results, corrections",
+        "gen_random_uuid(), now(), 0, '{}', '{}', '{}', 1, '', '{}', '{}', '{}'",
+    ),
     ("supersessions", "memory_id, named, status, source", "gen_random_uuid(), 'x', 'waiting', 'caller'"),
     (
         "hidden_supersessions",

@@ -63,6 +63,9 @@ def vectors(service: Service) -> dict[UUID, np.ndarray]:
     return {memory_id: np.array(text[1:-1].split(","), float) for memory_id, text in found}
 
 
+RECORD = "search_id, searched_at, session, memory_ids, request, term_ids, layout, parts, bases, results, corrections"
+
+
 def fill(service: Service, tenant_id: UUID) -> tuple[list[UUID], UUID]:
     """A thread of three turns, the second in every table that there is; and an alias of the second."""
     ids = [
@@ -99,6 +102,11 @@ def fill(service: Service, tenant_id: UUID) -> tuple[list[UUID], UUID]:
         ("memory_events", "memory_id, at, kind", [gone, days(0), "use"]),
         ("self_tests", "run_id, kind, memory_id", [uuid4(), "application", gone]),
         ("self_tests", "run_id, kind, memory_id, other_id", [uuid4(), "connection", before, gone]),
+        (
+            "recorded_searches",
+            RECORD,
+            [uuid4(), days(0), 0, [before, gone], "{}", [], 1, b"", [], [], []],
+        ),
         ("dead_letters", "letter_id, stage, reason, attempts, memory_ids", [uuid4(), "embed", "x", 1, [gone]]),
         ("dead_letters", "letter_id, stage, reason, attempts, memory_ids", [uuid4(), "embed", "x", 1, [gone, before]]),
         ("tenant_work", "stage, memory_ids", ["score", [gone]]),

@@ -6,12 +6,14 @@ import itertools
 import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 from uuid import UUID
 
 from msgspec import structs
 
 from app.domain.retrieval.request import SearchRequest, SearchResult
+
+T = TypeVar("T")
 
 MODES: Final = frozenset({"hybrid", "lexical", "dense"})
 """Modes in which corrections move results; the others rank as the models that they are named after."""
@@ -41,6 +43,22 @@ _PAST: Final = re.compile(
     ),
     re.IGNORECASE,
 )
+
+
+class Statement(Protocol):
+    """A memory's subject and time, as results and candidates have them."""
+
+    @property
+    def subject(self) -> str | None:
+        """Its subject."""
+
+    @property
+    def occurred_at(self) -> datetime | None:
+        """When it happened, if known."""
+
+    @property
+    def created_at(self) -> datetime:
+        """When it was accepted."""
 
 
 class Pair(NamedTuple):
@@ -73,44 +91,62 @@ def place(results: Sequence[SearchResult], pairs: Sequence[Pair], shown: int) ->
         shown: How many of the results are shown.
     """
     by_id = {result.id: result for result in results}
-    known = _complete([pair for pair in pairs if _holds(pair, by_id)], by_id)
-    order = [result.id for result in results]
+    order, moves = reorder([result.id for result in results], complete(pairs, by_id), shown)
     scores = {result.id: result.score for result in results}
-    for _ in range(len(known)):
-        moved = False
-        for pair in known:
-            at, above = order.index(pair.newer), order.index(pair.older)
-            if at > above:
-                order.insert(above, order.pop(at))
-                order.remove(pair.older)
-                order.insert(max(above + 1, min(at, shown - 1)), pair.older)
-                scores[pair.newer], scores[pair.older] = scores[pair.older], scores[pair.newer]
-                moved = True
-        if not moved:
-            break
+    for newer, older in moves:
+        scores[newer], scores[older] = scores[older], scores[newer]
     return _with_scores([by_id[memory_id] for memory_id in order], scores)
 
 
-def _holds(pair: Pair, by_id: dict[UUID, SearchResult]) -> bool:
-    newer, older = by_id.get(pair.newer), by_id.get(pair.older)
-    return newer is not None and older is not None and newer.subject == older.subject and pair.newer != pair.older
+def complete(pairs: Sequence[Pair], by_id: Mapping[UUID, Statement]) -> list[Pair]:
+    """Return the pairs among these memories, and one for each two corrections of the same memory.
 
-
-def _complete(pairs: Sequence[Pair], by_id: dict[UUID, SearchResult]) -> list[Pair]:
-    """The pairs, and one for each two that correct the same: the later of them as if it corrected the other."""
+    Pairs of different subjects are left out. Of two that correct the same memory, the later counts as a correction of
+    the other.
+    """
+    known = [pair for pair in pairs if _holds(pair, by_id)]
     newer: dict[UUID, list[UUID]] = {}
-    for pair in pairs:
+    for pair in known:
         newer.setdefault(pair.older, []).append(pair.newer)
     siblings = [
         Pair(later, earlier)
         for ids in newer.values()
         for earlier, later in itertools.pairwise(sorted(ids, key=lambda memory_id: _moment(by_id[memory_id])))
     ]
-    return list(dict.fromkeys([*pairs, *siblings]))
+    return list(dict.fromkeys([*known, *siblings]))
 
 
-def _moment(result: SearchResult) -> datetime:
-    return result.occurred_at or result.created_at
+def reorder(order: Sequence[T], pairs: Sequence[tuple[T, T]], shown: int) -> tuple[list[T], list[tuple[T, T]]]:
+    """Return the order with the first of each pair in the place of the second, where it stood below, and these moves.
+
+    Args:
+        order: Each once.
+        pairs: Both of each are in the order.
+        shown: How many of the order are shown: the second sinks to the last of them at most.
+    """
+    placed = list(order)
+    moves: list[tuple[T, T]] = []
+    for _ in range(len(pairs)):
+        before = len(moves)
+        for newer, older in pairs:
+            at, above = placed.index(newer), placed.index(older)
+            if at > above:
+                placed.insert(above, placed.pop(at))
+                placed.remove(older)
+                placed.insert(max(above + 1, min(at, shown - 1)), older)
+                moves.append((newer, older))
+        if len(moves) == before:
+            break
+    return placed, moves
+
+
+def _holds(pair: Pair, by_id: Mapping[UUID, Statement]) -> bool:
+    newer, older = by_id.get(pair.newer), by_id.get(pair.older)
+    return newer is not None and older is not None and newer.subject == older.subject and pair.newer != pair.older
+
+
+def _moment(statement: Statement) -> datetime:
+    return statement.occurred_at or statement.created_at
 
 
 def _with_scores(order: Sequence[SearchResult], scores: Mapping[UUID, float]) -> list[SearchResult]:

@@ -213,6 +213,7 @@ words = Table(
     tenant(),
     Column("word", Text, primary_key=True),
     Column("documents", Integer, nullable=False),
+    Column("word_id", BigInteger, Identity(always=True, cache=100), nullable=False),
 )
 
 embeddings = Table(

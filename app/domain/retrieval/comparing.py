@@ -1,0 +1,157 @@
+"""Recorded searches under two policies, compared: what changes, and where the memories stand that were used."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+from uuid import UUID
+
+import numpy as np
+
+from app.domain.dynamics.ops import Floats
+
+DEPTHS: Final = (1, 5, 10)
+"""How many of the best memories are compared."""
+RECALL_DEPTH: Final = 10
+RESAMPLES: Final = 2000
+CONFIDENCE: Final = 0.95
+_SEED: Final = 31
+_BATCH: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A recorded search under both policies.
+
+    Attributes:
+        search_id: The record's.
+        before: Memories in the order of the policy in force, best first.
+        after: The same by the other policy.
+        results: The results that were answered, in their order.
+        used: Memories that callers used afterwards.
+    """
+
+    search_id: UUID
+    before: Sequence[UUID]
+    after: Sequence[UUID]
+    results: Sequence[UUID]
+    used: frozenset[UUID]
+
+
+class Interval(NamedTuple):
+    """A mean over searches, and the ends of its interval of 95 %."""
+
+    mean: float
+    low: float
+    high: float
+
+
+class UsedRank(NamedTuple):
+    """Measures of the ranks of the memories that were used afterwards: means over searches, 0 to 1.
+
+    Attributes:
+        recall: Share of them among the best ten.
+        reciprocal_rank: 1 / place of the best of them; 0 where it isn't ranked.
+    """
+
+    recall: float
+    reciprocal_rank: float
+
+
+@dataclass(frozen=True, slots=True)
+class Uses:
+    """The memories that were used, under both policies.
+
+    Attributes:
+        searches: Searches after which something was used.
+        uses: Memories that were used, over all searches.
+        before: By the policy in force.
+        after: By the other policy.
+        recall: The difference of recall.
+        reciprocal_rank: The difference of the reciprocal rank.
+    """
+
+    searches: int
+    uses: int
+    before: UsedRank
+    after: UsedRank
+    recall: Interval
+    reciprocal_rank: Interval
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Differences between the rankings of two policies.
+
+    Attributes:
+        searches: How many were compared.
+        changed: Searches whose best memories are others than before, by how many of the best are compared.
+        overlap: Mean share of the best memories that stay among them, by how many are compared; 1 without searches.
+        as_answered: Searches whose results were answered in the very order that the policy in force gives them now.
+        uses: None where nothing was used.
+    """
+
+    searches: int
+    changed: dict[int, int]
+    overlap: dict[int, float]
+    as_answered: int
+    uses: Uses | None
+
+
+def compare(pairs: Sequence[Pair]) -> Comparison:
+    """Compare searches under two policies."""
+    changed = dict.fromkeys(DEPTHS, 0)
+    shared: dict[int, list[float]] = {depth: [] for depth in DEPTHS}
+    for pair in pairs:
+        for depth in DEPTHS:
+            before, after = set(pair.before[:depth]), set(pair.after[:depth])
+            changed[depth] += before != after
+            shared[depth].append(len(before & after) / max(len(before), len(after), 1))
+    return Comparison(
+        searches=len(pairs),
+        changed=changed,
+        overlap={depth: float(np.mean(shares)) if shares else 1.0 for depth, shares in shared.items()},
+        as_answered=sum(list(pair.before[: len(pair.results)]) == list(pair.results) for pair in pairs),
+        uses=_uses([pair for pair in pairs if pair.used]),
+    )
+
+
+def _uses(pairs: Sequence[Pair]) -> Uses | None:
+    if not pairs:
+        return None
+    before = np.array([(recall(pair.before, pair.used), reciprocal_rank(pair.before, pair.used)) for pair in pairs])
+    after = np.array([(recall(pair.after, pair.used), reciprocal_rank(pair.after, pair.used)) for pair in pairs])
+    return Uses(
+        searches=len(pairs),
+        uses=sum(len(pair.used) for pair in pairs),
+        before=UsedRank(*before.mean(axis=0).tolist()),
+        after=UsedRank(*after.mean(axis=0).tolist()),
+        recall=interval(after[:, 0] - before[:, 0]),
+        reciprocal_rank=interval(after[:, 1] - before[:, 1]),
+    )
+
+
+def recall(order: Sequence[UUID], used: frozenset[UUID]) -> float:
+    """Return the share of the used memories that are among the best ten."""
+    return len(used.intersection(order[:RECALL_DEPTH])) / len(used)
+
+
+def reciprocal_rank(order: Sequence[UUID], used: frozenset[UUID]) -> float:
+    """Return 1 / place of the best used memory, from 1; 0 where none is in the order."""
+    return next((1 / place for place, memory_id in enumerate(order, 1) if memory_id in used), 0.0)
+
+
+def interval(differences: Floats) -> Interval:
+    """Return the mean and its percentile bootstrap interval over searches; the same for the same numbers.
+
+    Args:
+        differences: One a search, shape (n,), at least one.
+    """
+    random = np.random.default_rng(_SEED)
+    count = len(differences)
+    means = np.concatenate(
+        [differences[random.integers(0, count, (_BATCH, count))].mean(axis=1) for _ in range(RESAMPLES // _BATCH)]
+    )
+    low, high = np.quantile(means, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
+    return Interval(float(differences.mean()), float(low), float(high))
