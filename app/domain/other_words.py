@@ -15,12 +15,17 @@ SHARE: Final = 0.5
 """Share of a run's sampled memories that are asked for in other words too, and by recall."""
 DROPPED: Final = 3
 """One of so many words is dropped, the rarest first: they tell a memory best."""
-NAMES_MAX: Final = 2
-"""Names and numbers of a question."""
+OWN_MAX: Final = 1
+"""Words of a question that are the memory's own: its rarest name or number, or else a common word."""
+WORDS_MIN: Final = 2
+"""Words of a question, of the memory's own where there are too few others."""
 NEAR_MIN: Final = 0.4
 """Cosine from which a word stands in for another."""
 NEAR_WORDS: Final = 8
 """Words near to one that are tried: the nearest are often its own forms."""
+
+_LETTERS_MIN: Final = 4
+_ALIKE: Final = 3  # words that begin with so many letters alike are forms of one
 
 
 def sampled(most: int) -> int:
@@ -48,14 +53,22 @@ def ask_in_other_words(text: str, documents: Mapping[str, int], near: Mapping[st
     rarest_first = sorted(said, key=lambda word: documents.get(word, 0))
     free = set(exchangeable(text))
     own = [word for word in rarest_first if word in free]
-    fixed = [word for word in rarest_first if word not in free][:NAMES_MAX]
-    dropped = max(len(own) // DROPPED, 1) if len(own) + len(fixed) > 1 else 0
-    chosen = {*fixed, *own[dropped : dropped + WORDS_MAX - len(fixed)]}
-    taken, asked = stems(text), list[str]()
-    for word in said:
-        if word in chosen:
-            others = [other for other in near.get(word, ()) if stem(other) not in taken]
-            asked.append(others[0] if others else (other_forms(word) or (word,))[0])
-            taken.add(stem(asked[-1]))
+    taken, stands_for = stems(text), dict[str, str]()
+    for word in own[len(own) // DROPPED :]:
+        other = next(
+            (other for other in near.get(word, ()) if _is_another(other, word) and stem(other) not in taken), None
+        )
+        if other and len(stands_for) < WORDS_MAX:
+            stands_for[word] = other
+            taken.add(stem(other))
+    kept = [word for word in rarest_first if word not in free] + [word for word in own[::-1] if word not in stands_for]
+    for word in kept[: max(OWN_MAX, WORDS_MIN - len(stands_for))]:
+        stands_for[word] = (other_forms(word) or (word,))[0]
+    asked = [stands_for[word] for word in said if word in stands_for]
     about = " ".join(asked)
     return f"What did I say about my {about}?" if is_in_first_person(text) else f"What do you know about {about}?"
+
+
+def _is_another(other: str, word: str) -> bool:
+    """Return whether a word is neither a form nor a piece of another, nor a stop word."""
+    return len(other) >= _LETTERS_MIN and other[:_ALIKE] != word[:_ALIKE] and bool(first_content_words(other))
