@@ -15,8 +15,8 @@ SHARE: Final = 0.5
 """Share of a run's sampled memories that are asked for in other words too, and by recall."""
 DROPPED: Final = 3
 """One of so many words is dropped, the rarest first: they tell a memory best."""
-OWN_MAX: Final = 1
-"""Words of a question that are the memory's own: its rarest name or number, or else a common word."""
+OWN_MAX: Final = 2
+"""Words of a question that are the memory's own: its rarest names and numbers, or else common words."""
 WORDS_MIN: Final = 2
 """Words of a question, of the memory's own where there are too few others."""
 NEAR_MIN: Final = 0.4

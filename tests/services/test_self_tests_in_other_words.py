@@ -91,8 +91,9 @@ def test_a_tenant_with_broken_vectors_shows_up(service: Service) -> None:
     well = run(tenant_id).results["other_words"]["passed"]
     service.rows(
         "UPDATE embeddings AS own SET embedding = other.embedding FROM ("
-        "  SELECT memory_id, lead(embedding, 5) OVER (ORDER BY memory_id) AS embedding FROM embeddings) AS other "
-        "WHERE own.memory_id = other.memory_id AND other.embedding IS NOT NULL"
+        "  SELECT memory_id, coalesce(lead(embedding, 6) OVER them, lag(embedding, 6) OVER them) AS embedding"
+        "  FROM embeddings WINDOW them AS (ORDER BY memory_id)) AS other "
+        "WHERE own.memory_id = other.memory_id"
     )
     assert run(tenant_id).results["other_words"]["passed"] < well / 2
 
