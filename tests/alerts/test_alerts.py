@@ -215,18 +215,18 @@ def test_a_disk_that_fills(watch: Watch, disk: dict[str, int]) -> None:
 def test_a_tenant_whose_recall_brings_nothing(watch: Watch, api: Api) -> None:
     others = [api.service.tenant().tenant_id for _ in range(3)]
     for tenant_id in others:
-        tested(api, tenant_id, passed=6, failed=4, empty=2)
-    tested(api, api.tenant.tenant_id, passed=0, failed=4, empty=4)
+        finish_run(api, tenant_id, passed=6, failed=4, empty=2)
+    finish_run(api, api.tenant.tenant_id, passed=0, failed=4, empty=4)
     assert watch.minutes(2) == set(), "four recalls say too little"
-    tested(api, api.tenant.tenant_id, passed=1, failed=9, empty=9)
+    finish_run(api, api.tenant.tenant_id, passed=1, failed=9, empty=9)
     assert watch.minutes(2) == {("EbbingRecallEmpty", "empty")}, "however well the others are"
-    tested(api, api.tenant.tenant_id)
+    finish_run(api, api.tenant.tenant_id)
     assert watch.minutes(2) == {("EbbingRecallEmpty", "empty")}, "a run without recalls proves nothing"
-    tested(api, api.tenant.tenant_id, passed=5, failed=5, empty=1)
+    finish_run(api, api.tenant.tenant_id, passed=5, failed=5, empty=1)
     assert watch.minutes(2) == set()
 
 
-def tested(api: Api, tenant_id: UUID, **recall: int) -> None:
+def finish_run(api: Api, tenant_id: UUID, **recall: int) -> None:
     """A finished run of self-tests with these recalls."""
     results = json.dumps({"recall": recall} if recall else {})
     api.service.rows(
