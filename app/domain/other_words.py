@@ -1,4 +1,4 @@
-"""Ask for a memory in other words than its own, by rules: as somebody does who has forgotten its wording."""
+"""Ask for a memory in other words than its own, by rules: as a person does who has forgotten its wording."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ OWN_MAX: Final = 2
 WORDS_MIN: Final = 2
 """Words of a question, of the memory's own where there are too few others."""
 NEAR_MIN: Final = 0.4
-"""Cosine from which a word stands in for another."""
+"""Least cosine of a word and the one that replaces it."""
 NEAR_WORDS: Final = 8
 """Words near to one that are tried: the nearest are often its own forms."""
 

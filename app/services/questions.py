@@ -50,7 +50,8 @@ def about(tenant_id: UUID, texts: Mapping[UUID, str], policy: Policy) -> dict[UU
 def in_other_words(tenant_id: UUID, texts: Mapping[UUID, str], policy: Policy) -> dict[UUID, Question]:
     """Return a question in other words about each of the texts that can be asked for, by memory.
 
-    A model's, where there is one and its question fits, else one by rules: the same text gets the same question.
+    A model's question is used where a provider exists and its question fits, and a question by rules otherwise. The
+    rules give the same text the same question.
     """
     texts = {memory_id: text for memory_id, text in texts.items() if questions.can_be_asked(text)}
     if not texts:
