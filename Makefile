@@ -8,6 +8,7 @@ VENV  := .venv
 BIN   := $(VENV)/bin
 READY := $(VENV)/.ready
 UI_READY := $(VENV)/.ready-ui
+MODELS_READY := $(VENV)/.ready-models
 QUIET_PIP := --quiet --disable-pip-version-check --no-input
 UV    := .cache/uv/bin/uv
 COMPILE := $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header
@@ -19,7 +20,7 @@ unexport PYTHONDONTWRITEBYTECODE
 ARGS ?=
 COVERAGE :=
 
-.PHONY: help venv run demo test coverage test-faults test-ui bench bench-recall bench-lifecycle bench-summaries check format docs lock clean
+.PHONY: help venv run demo test coverage test-faults test-ui test-models bench bench-recall bench-lifecycle bench-summaries check format docs lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -68,6 +69,13 @@ $(UI_READY): $(READY) ops/locks/ui.txt
 	@$(BIN)/python -m pip install $(QUIET_PIP) --require-hashes -r ops/locks/ui.txt
 	@touch $(UI_READY)
 
+test-models: $(MODELS_READY) ## the tests of models in the process, with `sentence-transformers`, which it installs (6 GB)
+	@$(BIN)/python -m pytest tests/models $(ARGS)
+
+$(MODELS_READY): $(READY) ops/locks/models.txt
+	@$(BIN)/python -m pip install $(QUIET_PIP) --require-hashes -r ops/locks/models.txt
+	@touch $(MODELS_READY)
+
 bench: venv ## speed, as ratios to the bare cost of the same work
 	@$(BIN)/python -m ops.bench $(ARGS)
 
@@ -96,12 +104,13 @@ docs: venv ## write the generated pages again
 
 lock: $(UV) ## resolve the dependencies again (ARGS=--upgrade for newer ones)
 	@mkdir -p ops/locks
-	@$(COMPILE) pyproject.toml --extra embedded --extra plot --group dev $(ARGS) -o ops/locks/dev.txt >/dev/null
+	@$(COMPILE) pyproject.toml --extra embedded --extra plot --extra fastembed --group dev $(ARGS) -o ops/locks/dev.txt >/dev/null
 	@$(COMPILE) pyproject.toml --extra embedded -c ops/locks/dev.txt -o ops/locks/run.txt >/dev/null
 	@$(COMPILE) pyproject.toml -c ops/locks/dev.txt -o ops/locks/service.txt >/dev/null
 	@$(COMPILE) --group build -c ops/locks/dev.txt -o ops/locks/build.txt >/dev/null
 	@$(COMPILE) --group ui -c ops/locks/dev.txt $(ARGS) -o ops/locks/ui.txt >/dev/null
-	@echo "Written: ops/locks/{dev,run,service,build,ui}.txt"
+	@$(COMPILE) pyproject.toml --extra sentence-transformers -c ops/locks/dev.txt $(ARGS) -o ops/locks/models.txt >/dev/null
+	@echo "Written: ops/locks/{dev,run,service,build,ui,models}.txt"
 
 $(UV):
 	@set -e; python=$$(sh ops/checks/find_python.sh); \

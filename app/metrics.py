@@ -102,6 +102,7 @@ WORK: Final[dict[str, str]] = {
     "erasures_unfinished": "Verifying looks that found something left of what was erased.",
     "dead_letters_replayed": "Dead letters given another try by a person.",
     "dead_letters_discarded": "Dead letters discarded by a person.",
+    "self_tests_recall_empty": "Self-tests of recall that brought no memory at all.",
 } | {
     f"self_tests_{kind}_{outcome}": f"Self-tests of the kind {kind} that were {outcome}."
     for kind in KINDS
@@ -115,7 +116,7 @@ LLM_PURPOSES: Final = ("score", "embed", "query", "rerank", "summarise", "self_t
 LLM_OUTCOMES: Final = ("answered", "failed", "over_budget")
 
 _TIERS: Final = ("active", "archived", "cold", "deleted")
-_SELF_TESTS: Final = tuple(f"{kind}_{outcome}" for kind in KINDS for outcome in ("passed", "failed"))
+_SELF_TESTS: Final = (*(f"{kind}_{outcome}" for kind in KINDS for outcome in ("passed", "failed")), "recall_empty")
 _MERGED: Final = ("linked", "waiting", "summaries", "by_model", "merged")
 
 # Kinds of jobs and steps of a night, with what they count of their rows besides `done`; what isn't named isn't shown.

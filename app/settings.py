@@ -21,7 +21,9 @@ EMBEDDING_MODELS = {
     "fastembed": "BAAI/bge-small-en-v1.5",
     "sentence-transformers": "sentence-transformers/all-MiniLM-L6-v2",
 }
-
+"""Default models by embedder; `local` has no choice."""
+IN_PROCESS = frozenset({"fastembed", "sentence-transformers"})
+"""Embedders whose model runs in the process."""
 CROSS_ENCODER = "Xenova/ms-marco-MiniLM-L-6-v2"
 
 
@@ -173,9 +175,23 @@ class Settings(BaseSettings):
     embedding_model: str | None = Field(
         None,
         min_length=1,
-        description="Model of an embedder other than `local`; each has its own space. Else `text-embedding-3-small` of "
+        description="Model of an embedder other than `local`, or a folder with the files of one that runs in the "
+        "process; each has its own space. Else `text-embedding-3-small` of "
         "`openai`, `BAAI/bge-small-en-v1.5` of `fastembed`, `sentence-transformers/all-MiniLM-L6-v2` of "
         "`sentence-transformers`.",
+    )
+    embedding_query_prefix: str = Field(
+        "auto",
+        description="Text in front of each query of `fastembed` and `sentence-transformers`: `auto` takes what the "
+        "model's files name, or else its family; empty is none. Quote it in `.env`, so that a space at its end stays.",
+    )
+    embedding_document_prefix: str = Field(
+        "auto",
+        description="Text in front of each memory, likewise. Changed, it makes another space: `ebbing reembed` moves "
+        "tenants there.",
+    )
+    embedding_threads: int = Field(
+        1, ge=1, le=64, description="Threads of a model in the process, and of the `cross-encoder`, for each process."
     )
     embedding_dimensions: int = Field(
         768, ge=0, le=16_000, description="Size asked of an `openai` model; 0 asks for none and takes what it gives."

@@ -63,6 +63,9 @@ GAUGES: Final[dict[str, Gauge]] = {
         "the longest ago, counted from when it came where it never has.",
         {"job": tuple(metrics.JOBS)},
     ),
+    "tenants_recall_empty": Gauge(
+        "Tenants whose last run of self-tests had at least 5 recalls, of which 90 % or more brought no memory."
+    ),
     "night_overdue_seconds": Gauge("Since the night was due that is overdue for longest."),
     "night_late_seconds": Gauge("How late the latest of the tenants' last nights began."),
     "night_seconds": Gauge("How long the longest of the tenants' last nights took."),
@@ -182,6 +185,7 @@ def _kept() -> Iterator[Metric]:
     yield _gauge("ingest_unaccounted_requests", [((), kept.unaccounted_requests)])
     for name in ("overdue_seconds", "late_seconds", "seconds", "cut_short"):
         yield _gauge(f"night_{name}", [((), getattr(kept.nights, name))])
+    yield _gauge("tenants_recall_empty", [((), kept.recall_empty)])
     asked = kept.deadlines
     left = inf if asked.min_days_left is None else asked.min_days_left
     yield _gauge("privacy_open", [((kind,), asked.open.get(kind, 0)) for kind in get_args(Nature)])

@@ -24,6 +24,8 @@ def page(
 ) -> Response:
     """By cursor. `results` has by kind how many tests have passed and failed; a run under way has none yet.
 
+    `other_words` asks by a question in other words than the memory's. `recall` shows what recall brings up for that
+    question; its `empty` is the number of recalls that brought nothing at all. Neither flags its memory.
     What failed is among `GET /v1/reviews?by=flagged`. No question and no answer of a test is kept.
     """
     found = self_tests.page(caller.tenant_id, shapes.place_in_cursor(cursor), limit)

@@ -155,7 +155,7 @@ def selftest(
         typer.echo(f"job {found['job_id']} is started")
     elif job["status"] == "done":
         names = tuple(sorted({name.rpartition("_")[0] for name in job["counts"]}))
-        outcomes = ("passed", "failed")
+        outcomes = ("passed", "failed", *(["empty"] if "recall_empty" in job["counts"] else []))
         rows = [(name, *(job["counts"].get(f"{name}_{outcome}", 0) for outcome in outcomes)) for name in names]
         print_table(["kind", *outcomes], rows, right=outcomes)
     if job is not None and job["status"] != "done":

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import typer
 
 from app.cli.output import AsJson, Url, examples, print_json, print_table
 from app.cli.place import find
+
+LABELS: Final = {"application": "own words", "other_words": "other words", "recall": "recall brings it"}
+"""Headings of kinds of self-tests, where they differ from the kind."""
 
 router = typer.Typer()
 
@@ -44,11 +47,12 @@ def stats(url: Url = None, as_json: AsJson = False) -> None:
 def _show_tested(runs: list[dict[str, Any]]) -> None:
     """How self-tests went, the newest first: of each kind the share that passed, and the speed beside its target."""
     kinds = sorted({kind for run in runs for kind in run["passed"]} - {"retrieval_speed"})
-    heads = ["self-tests", *kinds, "p50", "p95", "target"]
+    heads = ["self-tests", *(LABELS.get(kind, kind) for kind in kinds), "recall empty", "p50", "p95", "target"]
     rows = [
         (
             run["as_of"][:10],
             *(f"{run['passed'][kind]:.0%} of {run['tests'][kind]}" if kind in run["tests"] else "" for kind in kinds),
+            f"{run['recall_empty']:.0%}" if run.get("recall_empty") is not None else "",  # else an earlier API
             *("" if run[name] is None else f"{run[name]:.1f} ms" for name in ("p50_ms", "p95_ms", "target_ms")),
         )
         for run in runs

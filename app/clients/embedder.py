@@ -76,7 +76,7 @@ def embedder() -> Embedder:
         return openai_embedder.from_settings(config)
     from app.clients import local_models  # noqa: PLC0415 - only where it is asked for
 
-    return local_models.load(config.embedder, config.embedder_model)
+    return local_models.from_settings(config)
 
 
 _lock = threading.Lock()
@@ -129,5 +129,5 @@ def _found(kind: str, model: str, dimensions: int) -> Embedder:
     if kind in {"fastembed", "sentence-transformers"}:
         from app.clients import local_models  # noqa: PLC0415 - as above
 
-        return local_models.load(kind, name.removeprefix(f"{kind}:"))
+        return local_models.of_space(settings(), kind, name)
     raise NoEmbedder(f"{kind} is no embedder of this version")

@@ -73,15 +73,15 @@ def reranker() -> Reranker | None:
 
         return llm_reranker.from_settings(config)
     if config.reranker == "cross-encoder":
-        return _cross_encoder(config.rerank_model)
+        return _cross_encoder(config.rerank_model, config.embedding_threads)
     return _of_package(config.reranker)
 
 
-def _cross_encoder(name: str) -> CrossEncoder:
+def _cross_encoder(name: str, threads: int) -> CrossEncoder:
     try:
         from fastembed.rerank.cross_encoder import TextCrossEncoder  # noqa: PLC0415 - optional
 
-        return CrossEncoder(name, TextCrossEncoder(model_name=name).rerank)
+        return CrossEncoder(name, TextCrossEncoder(model_name=name, threads=threads).rerank)
     except ImportError as error:
         raise Misconfigured(
             f"EBBING_RERANKER=cross-encoder needs a package that isn't there ({error.name}): "

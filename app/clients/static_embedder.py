@@ -68,9 +68,33 @@ class WordVectors:
 
         The vocabulary is ordered by frequency. Only the moments are retained, half a MiB at 256 dimensions.
         """
+        return Usual.from_vectors(unit(self._matrix[list(self._common_words().values())]))
+
+    def nearest(self, spellings: Sequence[str], least: float, most: int) -> dict[str, list[str]]:
+        """Return the common words nearest to each common word, the nearest first, without the word itself.
+
+        A word that isn't common is made of pieces, which are near to pieces: it has none.
+
+        Args:
+            spellings: The words.
+            least: Cosine that a word needs.
+            most: Words that are returned of each.
+        """
+        common = self._common_words()
+        names = list(common)
+        spellings = [word for word in spellings if word in common]
+        cosines = self.unit_vectors(spellings) @ unit(self._matrix[list(common.values())]).T
+        best = np.argsort(-cosines, axis=1, kind="stable")[:, : most + 1]
+        return {
+            word: [names[n] for n in best[row] if cosines[row, n] >= least and names[n] != word][:most]
+            for row, word in enumerate(spellings)
+        }
+
+    def _common_words(self) -> dict[str, int]:
+        """Return the tokens of the first `_COMMON_WORDS` whole lower-case words by their spelling."""
         tokens = sorted(self._tokenizer.get_vocab().items(), key=itemgetter(1))
-        whole = [number for token, number in tokens if _WHOLE_WORD.fullmatch(token)]
-        return Usual.from_vectors(unit(self._matrix[whole[:_COMMON_WORDS]]))
+        whole = [(token[1:], number) for token, number in tokens if _WHOLE_WORD.fullmatch(token)]
+        return dict(whole[:_COMMON_WORDS])
 
     def vectors(self, spellings: Sequence[str]) -> Vectors:
         """Return each word's vector, shape (n, dimensions); zero for a word without tokens."""

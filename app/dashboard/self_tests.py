@@ -14,7 +14,7 @@ from app.dashboard import pages
 from app.dashboard.access import LOOKS, Acting, Viewer, acts, sees
 from app.dashboard.charts import Level, Line
 from app.dashboard.pages import back
-from app.domain.self_tests import KINDS
+from app.domain.self_tests import KINDS, empty_share, is_recall_empty, tested
 from app.services import jobs, policies, reviews, self_tests
 from app.store.self_tests import Run
 
@@ -23,12 +23,16 @@ FLAGGED: Final = 100
 DRAWN: Final[Mapping[str, str]] = {
     "connection": "a",
     "application": "b",
+    "other_words": "cold",
+    "recall": "deleted",
     "coherence": "archived",
 }
 """The colour of the line of each kind that is of a memory; speed has a chart of its own."""
 ASKS: Final[Mapping[str, str]] = {
     "connection": "a linked memory is found by words and links alone",
-    "application": "a memory is found by a question about it",
+    "application": "a memory is found by a question made of its own words",
+    "other_words": "a memory is found by a question in other words",
+    "recall": "recall brings a memory up for that question",
     "coherence": "a summary says the key points of its sources",
 }
 
@@ -64,6 +68,8 @@ def page(viewer: Looking, request: Request, cursor: str | None = None) -> Respon
         drawn=DRAWN,
         asks=ASKS,
         share=_share,
+        empty_share=empty_share,
+        is_recall_empty=is_recall_empty,
         flagged=flagged[:FLAGGED],
         flagged_more=len(flagged) > FLAGGED,
         rules=policies.current(viewer.tenant_id).self_tests,
@@ -83,7 +89,7 @@ def run(acting: Maintaining) -> Response:
 def _share(run: Run, kind: str) -> float | None:
     """The share of a run's tests of a kind that have passed; None where there were none."""
     found = run.results.get(kind)
-    return found["passed"] / sum(found.values()) if found and sum(found.values()) else None
+    return found["passed"] / tested(found) if found and tested(found) else None
 
 
 def _charts(runs: Sequence[Run]) -> Charts:

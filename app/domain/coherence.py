@@ -17,9 +17,14 @@ WORDS_MIN: Final = 0.6
 _STEM_CHARACTERS: Final = 5
 
 
+def stem(word: str) -> str:
+    """Return the beginning by which words count as the same."""
+    return word[:_STEM_CHARACTERS]
+
+
 def stems(text: str) -> set[str]:
     """What the content words of a text begin with."""
-    return {word[:_STEM_CHARACTERS] for word in content_words(text)}
+    return {stem(word) for word in content_words(text)}
 
 
 def marks(text: str) -> set[str]:
@@ -27,7 +32,7 @@ def marks(text: str) -> set[str]:
     written = words_as_written(text)
     lower = {word.lower() for place, word in enumerate(written) if place and word[0].isupper()} - STOP_WORDS
     lower |= {word.lower() for word in written if any(sign.isdigit() for sign in word)}
-    return {word[:_STEM_CHARACTERS] if word.isalpha() else word for word in lower}
+    return {stem(word) if word.isalpha() else word for word in lower}
 
 
 def says(text: str, point: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Annotated, Final, Literal, get_args
 from uuid import UUID
@@ -15,12 +15,19 @@ from pydantic.dataclasses import dataclass
 
 from app.domain.dynamics.parameters import STRICT
 
-Kind = Literal["connection", "application", "coherence", "retrieval_speed"]
-"""Whether a linked memory is found from another by words and links alone; a memory by a question made from it; the key
-points of its sources in a summary; and all that in time."""
+Kind = Literal["connection", "application", "other_words", "recall", "coherence", "retrieval_speed"]
+"""Tests: a linked memory is found from another by words and links alone; a memory by a question made of its own words;
+by one in other words; recall brings it up for that one; a summary holds the key points of its sources; and all that
+in time."""
 KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
-ASKED: Final[tuple[Kind, ...]] = ("connection", "application", "coherence")
-"""Those that are of a memory; speed is that of the searches of `application`, so no memory's fault or merit."""
+ASKED: Final[tuple[Kind, ...]] = ("connection", "application", "other_words", "recall", "coherence")
+"""Those about a memory; speed is that of the searches of `application`."""
+FLAGGING: Final[tuple[Kind, ...]] = ("connection", "application", "coherence")
+"""Those that strengthen or flag their memory. A question in other words may be a bad one: it measures the service."""
+EMPTY_SHARE: Final = 0.9
+"""Share of a run's recalls that bring nothing at all from which the tenant's recall counts as empty."""
+EMPTY_TESTS_MIN: Final = 5
+"""Recalls that a run needs for that."""
 
 _SEED_BYTES: Final = 6  # a number that JSON keeps as it is
 
@@ -62,6 +69,24 @@ def seed_after(tenant_id: UUID, last_run: UUID | None) -> int:
     """What the sample of a tenant's next run is drawn by: so a dry run shows the one that comes."""
     told = tenant_id.bytes + (last_run.bytes if last_run else b"")
     return int.from_bytes(hashlib.blake2b(told, digest_size=_SEED_BYTES).digest())
+
+
+def empty_share(results: Mapping[str, Mapping[str, int]]) -> float | None:
+    """Return the share of a run's recalls that brought nothing at all; None for a run without recalls."""
+    found = results.get("recall")
+    asked = tested(found) if found else 0
+    return found["empty"] / asked if found and asked else None
+
+
+def is_recall_empty(results: Mapping[str, Mapping[str, int]]) -> bool:
+    """Return whether so many of a run's recalls brought nothing that the tenant's recall counts as empty."""
+    share = empty_share(results)
+    return share is not None and share >= EMPTY_SHARE and tested(results["recall"]) >= EMPTY_TESTS_MIN
+
+
+def tested(outcomes: Mapping[str, int]) -> int:
+    """Return the number of tests of a kind in a run."""
+    return outcomes["passed"] + outcomes["failed"]
 
 
 def place_of(wanted: Iterable[bool], within: int) -> int | None:

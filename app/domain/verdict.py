@@ -132,6 +132,17 @@ def late_rewrites(erasures: int) -> Finding:
     return Finding("trouble", "rewrites_late", what, "see whether the lane rights moves", "privacy")
 
 
+def recall_empty(tenants: int | None) -> Finding:
+    """Return the finding that recall brings up next to nothing.
+
+    Args:
+        tenants: How many tenants; None for the viewer's own.
+    """
+    where = "" if tenants is None else f" for {tenants} {'tenant' if tenants == 1 else 'tenants'}"
+    what = f"recall brought up next to nothing in the last self-tests{where}"
+    return Finding("attention", "recall_empty", what, "see the self-tests and the runbook's Recall empty", "tests")
+
+
 def lost(requests: int) -> Finding:
     """What was accepted is neither stored nor waiting."""
     what = f"{requests} accepted {'request is' if requests == 1 else 'requests are'} neither stored nor waiting"

@@ -153,11 +153,15 @@ def embedder_loads() -> Finding:
         from app.clients.embedder import embedder  # noqa: PLC0415 - heavy, and it may be what is broken
 
         model = embedder()
+    except Misconfigured as error:
+        return Finding("embedder", "fail", str(error))
     except Exception as error:  # noqa: BLE001 - whatever it is, it is the finding
         detail = f"doesn't load ({type(error).__name__}: {error}): install Ebbing again"
         return Finding("embedder", "fail", detail)
     where = "offline" if model.priced_as is None else "asked of the provider"
-    return Finding("embedder", "ok", f"{model.model}, {model.dimensions} dimensions, {where}")
+    reads = getattr(model, "reads_tokens", None)
+    cut = f", reads the first {reads} tokens of a memory" if reads else ""
+    return Finding("embedder", "ok", f"{model.model}, {model.dimensions} dimensions, {where}{cut}")
 
 
 def reranker_loads() -> Finding:

@@ -25,7 +25,7 @@ from app.services.embed import embed as embed_memories
 from app.services.index import index as index_memories
 from app.services.passing import OverBudget, is_passing
 from app.services.score import score as score_memories
-from app.settings import settings
+from app.settings import IN_PROCESS, settings
 from app.store import database, dead_letters, work
 from app.store.work import Claim
 
@@ -34,6 +34,8 @@ KILLED = "its worker died each time"
 RETRY_SECONDS = 5
 # Of a worker: one batch is computed while another is read or written.
 EMBED_THREADS = 2
+# Of a model in the process, which may make a vector a second: a claim ends before its lease does.
+SLOW_EMBED_ROWS = 100
 # A provider that is ill as a whole, or a setting that is wrong: somebody has to see to it.
 ILL_SECONDS = 60
 OVER_BUDGET_SECONDS = 600
@@ -75,7 +77,13 @@ def embed(threads: int = 1) -> int:
 
 
 def _embed_slice() -> int:
-    return _slice(work.EMBED, _embed, settings().embed_rows, "embedded_memories", queues.EMBED_MEMORIES)
+    return _slice(work.EMBED, _embed, _embed_rows(), "embedded_memories", queues.EMBED_MEMORIES)
+
+
+def _embed_rows() -> int:
+    """Return how many memories one claim for vectors holds: fewer of a model in the process, which may be slow."""
+    config = settings()
+    return min(config.embed_rows, SLOW_EMBED_ROWS) if config.embedder in IN_PROCESS else config.embed_rows
 
 
 def score() -> int:
@@ -98,6 +106,10 @@ def _slice(stage: str, process: Process, limit: int, counter: str, task: str) ->
     began = time.monotonic()
     done = 0
     while (claim := _claim(stage, _last_turns.get(stage, work.NIL), limit)) is not None:
+        if len(claim.memory_ids) > limit and stage == work.EMBED and settings().embedder in IN_PROCESS:
+            with database.shared() as tx:
+                work.divide(tx, claim, limit)
+            continue
         _last_turns[stage] = claim.tenant_id
         # What was tried before may be what its worker died of: nobody shares the process with it.
         with _seats(EMBED_THREADS if claim.attempts > 1 else 1):

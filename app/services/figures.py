@@ -29,6 +29,7 @@ class Figures(msgspec.Struct, frozen=True):
         dead_letters: That wait for a person; `store.figures.COUNTED_MOST` at most.
         unaccounted_requests: Accepted, and neither settled nor waiting; 0 unless something was lost.
         provisional: Memories that only the rules have judged.
+        recall_empty: Tenants whose last self-tests found recall nearly always empty.
         night_success_at: When a night last ended well, of the tenant for which that is the longest ago; 0 for never.
         nights: How the tenants' last nights went.
         deadlines: Of what people have asked for.
@@ -39,6 +40,7 @@ class Figures(msgspec.Struct, frozen=True):
     dead_letters: int = 0
     unaccounted_requests: int = 0
     provisional: int = 0
+    recall_empty: int = 0
     night_success_at: float = 0.0
     nights: Nights = msgspec.field(default_factory=lambda: Nights(0.0, 0.0, 0.0, 0, {}))
     deadlines: Deadlines = msgspec.field(default_factory=lambda: Deadlines({}, None, 0, 0))
@@ -52,11 +54,13 @@ def keep(*, thoroughly: bool = False) -> Figures:
     """
     before, now_ms = read(), backlog().now_ms()
     provisional, success_at, nights = before.provisional, before.night_success_at, before.nights
+    recall_empty = before.recall_empty
     is_minute = rates.keep() or thoroughly or not before.at_ms
     with database.drain() as tx:
         whole = rows.whole(tx)
         if is_minute:
             provisional = rows.provisional(tx)
+            recall_empty = rows.empty_recalls(tx)
     if is_minute:
         with database.shared() as tx:
             found = rows.last_success(tx, night.KIND)
@@ -68,6 +72,7 @@ def keep(*, thoroughly: bool = False) -> Figures:
         whole.dead_letters,
         before.unaccounted_requests if unaccounted is None else unaccounted,
         provisional,
+        recall_empty,
         success_at,
         nights,
         deadlines.figures(),

@@ -10,7 +10,8 @@ from uuid import UUID
 import structlog
 
 from app.clients.resilience import ProviderFailed
-from app.domain import questions
+from app.clients.static_embedder import word_vectors
+from app.domain import other_words, questions
 from app.domain.policy import Policy
 from app.domain.wording import content_words
 from app.services import budget
@@ -42,6 +43,28 @@ def about(tenant_id: UUID, texts: Mapping[UUID, str], policy: Policy) -> dict[UU
         memory_id: Question(by_model[memory_id], by_model=True)
         if memory_id in by_model
         else Question(questions.by_rule(text, documents), by_model=False)
+        for memory_id, text in texts.items()
+    }
+
+
+def in_other_words(tenant_id: UUID, texts: Mapping[UUID, str], policy: Policy) -> dict[UUID, Question]:
+    """Return a question in other words about each of the texts that can be asked for, by memory.
+
+    A model's question is used where a provider exists and its question fits, and a question by rules otherwise. The
+    rules give the same text the same question.
+    """
+    texts = {memory_id: text for memory_id, text in texts.items() if questions.can_be_asked(text)}
+    if not texts:
+        return {}
+    by_model = _by_model(tenant_id, texts) if policy.self_tests.by_model and settings().has_provider else {}
+    others = {key: text for key, text in texts.items() if key not in by_model}
+    documents = _documents(tenant_id, list(others.values()), policy.language)
+    spellings = list(dict.fromkeys(word for text in others.values() for word in other_words.exchangeable(text)))
+    near = word_vectors().nearest(spellings, other_words.NEAR_MIN, other_words.NEAR_WORDS)
+    return {
+        memory_id: Question(by_model[memory_id], by_model=True)
+        if memory_id in by_model
+        else Question(other_words.ask_in_other_words(text, documents, near), by_model=False)
         for memory_id, text in texts.items()
     }
 

@@ -1,9 +1,11 @@
 """Self-tests: once in a while a tenant's memory is asked about itself, a sample at a time (seed 004 §4.3).
 
 A memory that passes becomes stronger, once a run, without that counting as a use; one that fails is flagged for
-review. Of each test only numbers are kept: no question and no answer, so an erasure finds no words of theirs here, and
-the rows of a memory go with it. The searches are those of `search`, without uses, priming or a reranker, and outside
-of what is measured of callers' searches.
+review. Half of the memories that are asked for by their own words are asked for in other words too, and by recall:
+these show how well the tenant's memory works, and neither strengthen nor flag anything. Of each test only numbers are
+kept: no question and no answer, so an erasure finds no words of theirs here, and the rows of a memory go with it. The
+searches are those of `search` and `recall`, without uses, priming or a reranker, and outside of what is measured of
+callers' searches.
 
 All is as of the run's moment: what was used or changed after it isn't drawn, and isn't made stronger. Raising goes by
 each profile's own word for it (`Event.source` is `test`): spec and cmm give back a share of the strength that is
@@ -25,12 +27,13 @@ from uuid import UUID, uuid4
 import numpy as np
 
 from app import metrics
+from app.domain import other_words
 from app.domain import questions as asking
 from app.domain import self_tests as rule
 from app.domain.dynamics.state import Event
 from app.domain.dynamics.timeline import Era
 from app.domain.jobs import Job, Step
-from app.domain.self_tests import ASKED, Kind
+from app.domain.self_tests import ASKED, FLAGGING, Kind
 from app.services import rebase, strengths, testing
 from app.store import database, erasures, events, holds, reviews, states
 from app.store import self_tests as rows
@@ -44,6 +47,8 @@ SLICE: Final = 20
 """Tests at a time, which is one call to a model."""
 STALE: Final = timedelta(days=1)
 """A run that was left for longer isn't gone on with."""
+REWORDED: Final[tuple[Kind, ...]] = ("other_words", "recall")
+"""Tests that ask by the same question in other words."""
 _SPARE: Final = 4
 """Times as many are drawn as are wanted, for those that can't be asked about."""
 
@@ -77,6 +82,8 @@ def carry_on(tenant_id: UUID, as_of: datetime | None, state: dict[str, Any], unt
         done += len(outcomes)
         for one in outcomes:
             counts[f"{kind}_{'passed' if one.passed else 'failed'}"] += 1
+            if one.brought == 0:
+                counts[f"{kind}_empty"] += 1
         if kind is None or time.monotonic() >= until:
             return Step(done, state, finished=kind is None, counts=dict(counts))
 
@@ -142,7 +149,14 @@ def _drawn(tx: database.Transaction, tenant_id: UUID, as_of: datetime) -> tuple[
     askable = [key for key in single if key in said and asking.can_be_asked(said[key])]
     connections = [Asked("connection", to, source) for source, to in linked if source in said and to in said]
     coherent = [Asked("coherence", key) for key in summaries if key in said]
-    return seed, [*connections[:most], *(Asked("application", key) for key in askable[:most]), *coherent[:most]]
+    reworded = askable[: other_words.sampled(most)]
+    asked: list[Asked] = [
+        *connections[:most],
+        *(Asked("application", key) for key in askable[:most]),
+        *(Asked(kind, key) for kind in REWORDED for key in reworded),
+        *coherent[:most],
+    ]
+    return seed, asked
 
 
 def _slice(tenant_id: UUID, run_id: UUID) -> tuple[Kind | None, list[Outcome]]:
@@ -175,13 +189,17 @@ def _enter(tenant_id: UUID, run: Run, kind: Kind, asked: list[Asked], outcomes: 
             rows.drop(tx, tenant_id, run.run_id, kind, lost)
         outcomes = [one for one in done if one.memory_id in fresh]
         era = strengths.timeline(tx, tenant_id).at(run.as_of.timestamp())
-        raised = rows.passed(tx, tenant_id, run.run_id, kind)
-        _raise(tx, tenant_id, [one.memory_id for one in outcomes if one.passed and one.memory_id not in raised], run)
         failed = [one.memory_id for one in outcomes if not one.passed]
-        if failed:
+        if kind in FLAGGING:
+            raised = rows.passed(tx, tenant_id, run.run_id, kind)
+            passed = [one.memory_id for one in outcomes if one.passed and one.memory_id not in raised]
+            _raise(tx, tenant_id, passed, run)
+        if failed and kind in FLAGGING:
             reviews.flag(tx, tenant_id, failed, run.as_of, era.policy.review.first_interval_days)
     metrics.count(f"self_tests_{kind}_passed", len(outcomes) - len(failed))
     metrics.count(f"self_tests_{kind}_failed", len(failed))
+    if kind == "recall":
+        metrics.count("self_tests_recall_empty", sum(one.brought == 0 for one in outcomes))
     return outcomes
 
 

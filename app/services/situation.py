@@ -16,12 +16,13 @@ from uuid import UUID
 
 from app import heartbeats
 from app.domain import verdict
+from app.domain.self_tests import is_recall_empty
 from app.domain.verdict import Finding
 from app.services import budget, deadlines, figures, health, rates, schedule, stats
 from app.services.passing import is_passing
 from app.services.rates import Rates
 from app.services.stats import Lane
-from app.store import database, dead_letters
+from app.store import database, dead_letters, self_tests
 
 FRESH_SECONDS: Final = 1.0
 HISTORY_MINUTES: Final = 60
@@ -154,6 +155,7 @@ def _asked(tenant_id: UUID, *, every: bool) -> Situation:
                 asked.findings.append(Finding("attention", "dead_letters", what, "replay or discard them", "letters"))
         asked.part(lambda: _nights(tenant_id, every=every), "postgresql", "schema")
         asked.part(lambda: _requests(tenant_id), "postgresql", "schema")
+        asked.part(lambda: _recalls(tenant_id), "postgresql", "schema")
         asked.part(lambda: _budget(tenant_id), "postgresql", "schema")
     asked.part(_room, "redis")
     if every:
@@ -178,6 +180,12 @@ def _nights(tenant_id: UUID, *, every: bool) -> list[Finding]:
     return verdict.of_nights(overdue, failed, sum(run.status == "cut_short" for run in runs))
 
 
+def _recalls(tenant_id: UUID) -> list[Finding]:
+    with database.tenant(tenant_id) as tx:
+        run = self_tests.last_with_recalls(tx, tenant_id)
+    return [verdict.recall_empty(None)] if run is not None and is_recall_empty(run.results) else []
+
+
 def _requests(tenant_id: UUID) -> list[Finding]:
     due = deadlines.of_tenant(tenant_id)
     return [] if due.days_left is None else [verdict.of_requests(due.requests, due.days_left)]
@@ -192,6 +200,8 @@ def _of_all() -> list[Finding]:
         found.append(verdict.lost(kept.unaccounted_requests))
     if promised.min_days_left is not None and promised.min_days_left < verdict.DAYS_LEFT:
         found.append(verdict.of_requests(None, promised.min_days_left))
+    if kept.recall_empty:
+        found.append(verdict.recall_empty(kept.recall_empty))
     if promised.late_rewrites:
         found.append(verdict.late_rewrites(promised.late_rewrites))
     return found

@@ -10,6 +10,7 @@ from uuid import UUID
 from app import heartbeats, queues
 from app.clients.stream import backlog
 from app.domain.scoring import version
+from app.domain.self_tests import empty_share, tested
 from app.services import bases, night, quota, spaces
 from app.services.bases import Reduced
 from app.services.jobs import of_rights
@@ -60,11 +61,13 @@ class SelfTested:
     Attributes:
         passed: By kind, the share of its tests that have passed.
         tests: By kind, how many there were.
+        recall_empty: Share of the recalls that brought nothing at all; None where there were none.
     """
 
     as_of: datetime
     passed: dict[str, float]
     tests: dict[str, int]
+    recall_empty: float | None
     p50_ms: float | None
     p95_ms: float | None
     target_ms: float
@@ -109,7 +112,7 @@ def of_tenant(tenant_id: UUID) -> Stats:
         unfinished = jobs.unfinished(tx, of_rights(), tenant_id)
         nights = schedules.page(tx, tenant_id, night.KIND, None, 1)
         letters = dead_letters.count(tx, tenant_id)
-        tested = [_tested(run) for run in self_tests.page(tx, tenant_id, None, TREND) if run.finished_at]
+        trend = [_tested(run) for run in self_tests.page(tx, tenant_id, None, TREND) if run.finished_at]
         there = space_rows.of_tenant(tx, tenant_id)
         unrated = _unrated(tx, tenant_id)
     pending = {
@@ -122,7 +125,7 @@ def of_tenant(tenant_id: UUID) -> Stats:
     last = _last_night(nights[0]) if nights else None
     archived = bases.in_use(tenant_id)
     silent = heartbeats.ages()
-    return Stats(_by_tier(counts), pending, letters, lanes, silent, room, compared, archived, last, tested)
+    return Stats(_by_tier(counts), pending, letters, lanes, silent, room, compared, archived, last, trend)
 
 
 def _unrated(tx: database.Transaction, tenant_id: UUID) -> int:
@@ -199,9 +202,9 @@ def _last_night(run: Run) -> LastNight:
 
 
 def _tested(run: TestRun) -> SelfTested:
-    tests = {kind: sum(found.values()) for kind, found in run.results.items()}
+    tests = {kind: tested(found) for kind, found in run.results.items()}
     passed = {kind: run.results[kind]["passed"] / count for kind, count in tests.items()}
-    return SelfTested(run.as_of, passed, tests, run.p50_ms, run.p95_ms, run.target_ms)
+    return SelfTested(run.as_of, passed, tests, empty_share(run.results), run.p50_ms, run.p95_ms, run.target_ms)
 
 
 def _in_queue(tenant_id: UUID | None = None) -> tuple[int, float]:

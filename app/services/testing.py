@@ -10,11 +10,13 @@ from uuid import UUID
 
 from app.domain import coherence
 from app.domain.policy import Policy
+from app.domain.recall.request import Message, RecallRequest
 from app.domain.retrieval.ranking import Mode
 from app.domain.retrieval.request import SearchRequest, SearchResult
 from app.domain.retrieval.spread import Spreading
 from app.domain.self_tests import Kind, place_of
 from app.services import questions, search
+from app.services.recall import recall
 from app.services.spreading import spread
 from app.store import database
 from app.store import self_tests as rows
@@ -65,6 +67,33 @@ def _applications(tenant_id: UUID, run: Run, asked: Sequence[Asked], policy: Pol
     return outcomes
 
 
+def _other_words(tenant_id: UUID, run: Run, asked: Sequence[Asked], policy: Policy) -> list[Outcome]:
+    """Return whether a search finds each memory by a question in other words than its own."""
+    said = _texts(tenant_id, [one.memory_id for one in asked])
+    as_of = _look_back(tenant_id, run)
+    within = policy.self_tests.found_within
+    outcomes = []
+    for memory_id, question in questions.in_other_words(tenant_id, said, policy).items():
+        found = search.search(tenant_id, _request(question.text, within, as_of), policy)
+        place = place_of(_is_it(found, memory_id, said), within)
+        outcomes.append(Outcome(memory_id, place is not None, place, by_model=question.by_model))
+    return outcomes
+
+
+def _recall(tenant_id: UUID, _run: Run, asked: Sequence[Asked], policy: Policy) -> list[Outcome]:
+    """Return whether recall brings each memory up for a message in other words, and how many memories it brings."""
+    said = _texts(tenant_id, [one.memory_id for one in asked])
+    unranked = policy.model_copy(
+        update={"ranking": policy.ranking.model_copy(update={"rerank": 0})}
+    )  # a reranker may cost something
+    outcomes = []
+    for memory_id, question in questions.in_other_words(tenant_id, said, policy).items():
+        found = recall(tenant_id, RecallRequest([Message(text=question.text, role="user")]), unranked).memories
+        place = next((n for n, one in enumerate(found, 1) if memory_id == one.id or one.text == said[memory_id]), None)
+        outcomes.append(Outcome(memory_id, place is not None, place, by_model=question.by_model, brought=len(found)))
+    return outcomes
+
+
 def _coherence(tenant_id: UUID, _run: Run, asked: Sequence[Asked], _policy: Policy) -> list[Outcome]:
     """Whether each summary says the key points that its sources still say."""
     with database.tenant(tenant_id) as tx:
@@ -82,6 +111,8 @@ Test = Callable[[UUID, Run, Sequence[Asked], Policy], list[Outcome]]
 TESTS: Final[Mapping[Kind, Test]] = {
     "connection": _connections,
     "application": _applications,
+    "other_words": _other_words,
+    "recall": _recall,
     "coherence": _coherence,
 }
 """By kind; a memory that can't be asked about any more has no outcome."""

@@ -7,6 +7,8 @@ from typing import Final
 
 from sqlalchemy import Connection, text
 
+from app.domain.self_tests import EMPTY_SHARE, EMPTY_TESTS_MIN
+
 COUNTED_MOST: Final = 100_000
 """Dead letters that are counted: above, more would say no more."""
 
@@ -52,6 +54,26 @@ def provisional(tx: Connection) -> int:
 
 
 _PROVISIONAL = text("SELECT count(*) FROM scores WHERE scorer = 'heuristic'")
+
+
+def empty_recalls(tx: Connection) -> int:
+    """Return the number of tenants whose last run of self-tests with recalls found recall nearly always empty.
+
+    Args:
+        tx: A transaction of the drain's.
+    """
+    return int(tx.execute(_EMPTY_RECALLS, {"share": EMPTY_SHARE, "least": EMPTY_TESTS_MIN}).scalar_one())
+
+
+_EMPTY_RECALLS = text("""
+SELECT count(*) FROM (
+  SELECT DISTINCT ON (tenant_id) CAST(recall ->> 'empty' AS int) AS empty,
+    CAST(recall ->> 'passed' AS int) + CAST(recall ->> 'failed' AS int) AS asked
+  FROM self_test_runs CROSS JOIN LATERAL (SELECT results -> 'recall' AS recall) AS part
+  WHERE finished_at IS NOT NULL AND recall IS NOT NULL
+  ORDER BY tenant_id, started_at DESC
+) AS last WHERE asked >= :least AND empty >= :share * asked
+""")
 
 
 def last_success(tx: Connection, task: str) -> float | None:

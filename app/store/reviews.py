@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from sqlalchemy import Connection, text
 
+from app.domain.self_tests import FLAGGING
 from app.store.packed import driver, moments
 
 _ID_BYTES: Final = 16
@@ -189,7 +190,7 @@ class Flagged(NamedTuple):
 
 def flagged(tx: Connection, tenant_id: UUID, limit: int) -> list[Flagged]:
     """Memories that are flagged, the longest due first; those deleted, hidden or superseded left out."""
-    rows = tx.execute(_FLAGGED, {"tenant": tenant_id, "limit": limit})
+    rows = tx.execute(_FLAGGED, {"tenant": tenant_id, "limit": limit, "kinds": list(FLAGGING)})
     return [Flagged(key, due_at, count, failed, Described(*row)) for key, due_at, count, failed, *row in rows]
 
 
@@ -207,6 +208,7 @@ CROSS JOIN LATERAL (
 CROSS JOIN LATERAL (
   SELECT coalesce(array_agg(DISTINCT kind ORDER BY kind), '{}') AS kinds FROM self_tests
   WHERE tenant_id = :tenant AND memory_id = review.memory_id AND NOT passed
+    AND kind = ANY (CAST(:kinds AS text[]))
 ) AS test
 ORDER BY review.due_at, review.memory_id LIMIT :limit
 """)

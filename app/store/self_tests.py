@@ -11,7 +11,7 @@ from uuid import UUID
 from sqlalchemy import Connection, bindparam, text
 from sqlalchemy.dialects.postgresql import JSONB
 
-from app.domain.self_tests import Kind
+from app.domain.self_tests import FLAGGING, Kind
 from app.store.roles import ASIDE
 
 
@@ -31,6 +31,7 @@ class Outcome(NamedTuple):
         share: Of the key points that a summary says.
         milliseconds: How long the search took, where that is measured.
         by_model: Whether a model has made the question.
+        brought: Memories that a recall brought up; None for other tests.
     """
 
     memory_id: UUID
@@ -39,6 +40,7 @@ class Outcome(NamedTuple):
     share: float | None = None
     milliseconds: float | None = None
     by_model: bool = False
+    brought: int | None = None
 
 
 class NewRun(NamedTuple):
@@ -60,7 +62,7 @@ class Run:
         target_ms: How long 19 of 20 searches should take at most.
         p50_ms: How long half of them took at most; None where nothing was searched for.
         p95_ms: How long 19 of 20 took at most.
-        results: By kind, how many have `passed` and `failed`.
+        results: By kind, how many have `passed` and `failed`; of `recall` also how many were `empty`.
     """
 
     run_id: UUID
@@ -248,6 +250,19 @@ ORDER BY started_at DESC, run_id DESC LIMIT :limit
 """)  # noqa: S608 - constants alone
 
 
+def last_with_recalls(tx: Connection, tenant_id: UUID) -> Run | None:
+    """Return the tenant's last finished run that had recalls."""
+    row = tx.execute(_LAST_WITH_RECALLS, {"tenant": tenant_id}).one_or_none()
+    return None if row is None else Run(*row)
+
+
+_LAST_WITH_RECALLS: Final = text(f"""
+SELECT {_RUN} FROM self_test_runs
+WHERE tenant_id = :tenant AND finished_at IS NOT NULL AND results -> 'recall' IS NOT NULL
+ORDER BY started_at DESC, run_id DESC LIMIT 1
+""")  # noqa: S608 - constants alone
+
+
 def get(tx: Connection, tenant_id: UUID, run_id: UUID) -> Run | None:
     """A run; None where there is none."""
     row = tx.execute(_GET, {"tenant": tenant_id, "run_id": run_id}).one_or_none()
@@ -278,10 +293,10 @@ def enter(tx: Connection, tenant_id: UUID, run_id: UUID, kind: Kind, outcomes: S
 
 _ENTER: Final = text("""
 UPDATE self_tests AS test SET passed = given.passed, place = given.place, share = given.share,
-  milliseconds = given.milliseconds, by_model = given.by_model
+  milliseconds = given.milliseconds, by_model = given.by_model, brought = given.brought
 FROM unnest(CAST(:memory_id AS uuid[]), CAST(:passed AS boolean[]), CAST(:place AS int[]), CAST(:share AS float8[]),
-  CAST(:milliseconds AS float8[]), CAST(:by_model AS boolean[]))
-  AS given (memory_id, passed, place, share, milliseconds, by_model)
+  CAST(:milliseconds AS float8[]), CAST(:by_model AS boolean[]), CAST(:brought AS int[]))
+  AS given (memory_id, passed, place, share, milliseconds, by_model, brought)
 WHERE tenant_id = :tenant AND run_id = :run_id AND kind = :kind AND test.memory_id = given.memory_id
   AND test.passed IS NULL
 RETURNING test.memory_id
@@ -301,14 +316,15 @@ WHERE tenant_id = :tenant AND run_id = :run_id AND kind = :kind AND memory_id = 
 
 
 def passed(tx: Connection, tenant_id: UUID, run_id: UUID, besides: Kind) -> set[UUID]:
-    """The memories that have passed a test of another kind in a run."""
-    values = {"tenant": tenant_id, "run_id": run_id, "besides": besides}
+    """Return the memories that have passed a test of another kind in a run, of the kinds that strengthen."""
+    kinds = [kind for kind in FLAGGING if kind != besides]
+    values = {"tenant": tenant_id, "run_id": run_id, "kinds": kinds}
     return set(tx.execute(_PASSED, values).scalars())
 
 
 _PASSED: Final = text("""
 SELECT DISTINCT memory_id FROM self_tests
-WHERE tenant_id = :tenant AND run_id = :run_id AND kind <> :besides AND passed
+WHERE tenant_id = :tenant AND run_id = :run_id AND kind = ANY (CAST(:kinds AS text[])) AND passed
 """)
 
 
@@ -316,15 +332,15 @@ def took(tx: Connection, tenant_id: UUID, run_id: UUID) -> tuple[dict[str, dict[
     """What a run has come to so far: by kind, how many have passed and failed; and how many ms its searches took."""
     results: dict[str, dict[str, int]] = {}
     times: list[float] = []
-    for kind, well, failed, milliseconds in tx.execute(_TOOK, {"tenant": tenant_id, "run_id": run_id}):
-        results[kind] = {"passed": well, "failed": failed}
+    for kind, well, failed, empty, milliseconds in tx.execute(_TOOK, {"tenant": tenant_id, "run_id": run_id}):
+        results[kind] = {"passed": well, "failed": failed} | ({"empty": empty} if kind == "recall" else {})
         times += milliseconds or ()
     return results, times
 
 
 _TOOK: Final = text("""
 SELECT kind, count(*) FILTER (WHERE passed), count(*) FILTER (WHERE NOT passed),
-  array_agg(milliseconds) FILTER (WHERE milliseconds IS NOT NULL)
+  count(*) FILTER (WHERE brought = 0), array_agg(milliseconds) FILTER (WHERE milliseconds IS NOT NULL)
 FROM self_tests WHERE tenant_id = :tenant AND run_id = :run_id AND passed IS NOT NULL GROUP BY kind ORDER BY kind
 """)
 

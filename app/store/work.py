@@ -149,6 +149,24 @@ WHERE stage = :stage AND tenant_id = :tenant_id AND claimed_until < now()
 """)
 
 
+def divide(tx: Connection, large: Claim, limit: int) -> None:
+    """Replace the claimed items by free ones of at most `limit` memories each; the claim doesn't count as a try."""
+    tx.execute(_DIVIDE, _key(large) | {"limit": limit})
+
+
+_DIVIDE = text("""
+WITH large AS (
+  DELETE FROM tenant_work
+  WHERE stage = :stage AND tenant_id = :tenant_id AND work_id = ANY(:work_ids) AND claim = :claim
+  RETURNING stage, tenant_id, memory_ids, attempts, created_at
+)
+INSERT INTO tenant_work (stage, tenant_id, memory_ids, attempts, created_at)
+SELECT stage, tenant_id, memory_ids[first : first + :limit - 1], attempts - 1, created_at
+FROM large CROSS JOIN LATERAL generate_series(1, cardinality(memory_ids), :limit) AS first
+ORDER BY first
+""")
+
+
 def split(tx: Connection, failed: Claim) -> None:
     """Replace the claimed items by two with half of the memories each, to corner the one that can't be done.
 

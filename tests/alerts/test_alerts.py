@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from datetime import UTC, datetime, timedelta
@@ -211,6 +212,30 @@ def test_a_disk_that_fills(watch: Watch, disk: dict[str, int]) -> None:
     assert watch.minutes(1) == set()
 
 
+def test_a_tenant_whose_recall_brings_nothing(watch: Watch, api: Api) -> None:
+    others = [api.service.tenant().tenant_id for _ in range(3)]
+    for tenant_id in others:
+        finish_run(api, tenant_id, passed=6, failed=4, empty=2)
+    finish_run(api, api.tenant.tenant_id, passed=0, failed=4, empty=4)
+    assert watch.minutes(2) == set(), "four recalls say too little"
+    finish_run(api, api.tenant.tenant_id, passed=1, failed=9, empty=9)
+    assert watch.minutes(2) == {("EbbingRecallEmpty", "empty")}, "however well the others are"
+    finish_run(api, api.tenant.tenant_id)
+    assert watch.minutes(2) == {("EbbingRecallEmpty", "empty")}, "a run without recalls proves nothing"
+    finish_run(api, api.tenant.tenant_id, passed=5, failed=5, empty=1)
+    assert watch.minutes(2) == set()
+
+
+def finish_run(api: Api, tenant_id: UUID, **recall: int) -> None:
+    """A finished run of self-tests with these recalls."""
+    results = json.dumps({"recall": recall} if recall else {})
+    api.service.rows(
+        "INSERT INTO self_test_runs (tenant_id, run_id, as_of, seed, target_ms, started_at, finished_at, results) "
+        "VALUES (%s, gen_random_uuid(), now(), 1, 50, clock_timestamp(), clock_timestamp(), %s)",
+        *(tenant_id, results),
+    )
+
+
 def test_figures_are_as_old_as_they_say(api: Api) -> None:
     assert figures.read().at_ms == 0
     assert figures.keep().at_ms == figures.read().at_ms > 0
@@ -223,5 +248,6 @@ def test_every_cause_is_tried_above() -> None:
         *(("EbbingWorkLost", cause) for cause in ("quarantine", "unaccounted")),
         *(("EbbingNightMissed", cause) for cause in ("night", "unseen")),
         *(("EbbingPromiseAtRisk", cause) for cause in ("request", "residue", "rewrite", "audit")),
+        ("EbbingRecallEmpty", "empty"),
         *(("EbbingServiceFails", cause) for cause in ("errors", "redis", "disk")),
     }

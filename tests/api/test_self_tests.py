@@ -43,15 +43,18 @@ def test_a_dry_run_names_the_memories(api: Api, alike: list[str]) -> None:
     [first, second] = alike
     api.post("/v1/links", json={"from": first, "to": second})
     found = api.post(PATH, json={"dry_run": True}).json()
-    assert found["counts"] == {"connection": 1, "application": 2}
+    assert found["counts"] == {"connection": 1, "application": 2, "other_words": 2, "recall": 2}
     assert found["changes"][0] == {"id": second, "kind": "connection", "from": first}
     assert api.get("/v1/self-tests").json() == {"runs": [], "next_cursor": None}
 
 
 def test_a_run_is_listed_shown_and_followed_by_reviews(api: Api, alike: list[str]) -> None:
     job = run(api)
-    assert (job["status"], job["total"], job["done"]) == ("done", 2, 2)
-    assert job["counts"] == {"application_passed": 1, "application_failed": 1}
+    assert (job["status"], job["total"], job["done"]) == ("done", 6, 6)
+    assert (job["counts"]["application_passed"], job["counts"]["application_failed"]) == (1, 1)
+    asked = {"passed", "failed"}
+    for kind in ("other_words", "recall"):
+        assert sum(job["counts"].get(f"{kind}_{outcome}", 0) for outcome in asked) == 2
     run(api)
     page = api.get("/v1/self-tests", params={"limit": 1}).json()
     [newest] = page["runs"]
@@ -60,6 +63,8 @@ def test_a_run_is_listed_shown_and_followed_by_reviews(api: Api, alike: list[str
     assert older[0]["started_at"] < newest["started_at"]
     [last, _] = api.get("/v1/stats").json()["self_tests"]
     assert last["passed"]["application"] == 0.5
+    recall = newest["results"]["recall"]
+    assert last["recall_empty"] == recall["empty"] / (recall["passed"] + recall["failed"])
     flagged = api.get("/v1/reviews", params={"by": "flagged"}).json()
     [entry] = flagged["reviews"]
     assert entry["id"] in alike

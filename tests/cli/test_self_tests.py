@@ -29,6 +29,10 @@ def test_it_starts_a_job_and_shows_what_came_of_it(cli: Cli, api: Stub) -> None:
     lines = [line.split() for line in cli("maintain", "selftest", "--wait").out.splitlines()]
     assert ["connection", "2", "0"] in lines
     assert ["application", "0", "1"] in lines
+    api.replies["GET /v1/jobs/j1"] = job("done", {"recall_passed": 2, "recall_failed": 3, "recall_empty": 1})
+    assert ["recall", "2", "3", "1"] in [
+        line.split() for line in cli("maintain", "selftest", "--wait").out.splitlines()
+    ]
     api.replies["GET /v1/jobs/j1"] = job("failed", {})
     assert cli("maintain", "selftest", "--wait").code == 1
 
@@ -55,6 +59,19 @@ def test_stats_show_the_trend(cli: Cli, api: Stub) -> None:
     lines = [" ".join(line.split()) for line in cli("stats").out.splitlines()]
     assert "2026-03-08 90% of 20 31.2 ms 31.2 ms 50.0 ms" in lines
     assert "2026-03-01 100% of 20 50.0 ms" in lines
+
+
+def test_stats_show_own_words_beside_others_and_recall(cli: Cli, api: Stub) -> None:
+    shares = {"application": 0.95, "other_words": 0.6, "recall": 0.4}
+    run = {"as_of": "2026-03-08T02:00:00Z", "passed": shares, "tests": dict.fromkeys(shares, 20), "recall_empty": 0.3}
+    speed = {"p50_ms": None, "p95_ms": None, "target_ms": 50.0}
+    stats = {"memories": {}, "pending": {}, "lanes": {}, "dead_letters": 0, "self_tests": [run | speed]}
+    api.replies["GET /v1/stats"] = Reply(200, stats)
+    out = cli("stats").out
+    assert all(head in out for head in ("own words", "other words", "recall brings it", "recall empty"))
+    assert "2026-03-08 95% of 20 60% of 20 40% of 20 30% 50.0 ms" in [
+        " ".join(line.split()) for line in out.splitlines()
+    ]
 
 
 def test_reviews_can_be_those_that_failed(cli: Cli, api: Stub) -> None:

@@ -28,9 +28,14 @@ class Model:
     loaded: ClassVar[list[str]] = []
     batches: ClassVar[list[list[str]]] = []
 
-    def __init__(self, model_name: str) -> None:
+    prompts: ClassVar[dict[str, str]] = {"query": "", "document": ""}
+    max_seq_length = 512
+
+    def __init__(self, model_name: str, threads: int = 1) -> None:
         if model_name == "unknown":
             raise ValueError(model_name)
+        assert threads == 1
+        self.model = self
         self.loaded.append(model_name)
 
     def passage_embed(self, texts: Iterable[str], *, batch_size: int) -> Iterator[Any]:
@@ -41,12 +46,12 @@ class Model:
     def query_embed(self, text: str) -> Iterator[Any]:
         yield vector(f"query: {text}")
 
-    def encode_document(self, texts: list[str], *, batch_size: int, show_progress_bar: bool) -> Any:
-        assert not show_progress_bar
+    def encode_document(self, texts: list[str], *, prompt: str, batch_size: int, show_progress_bar: bool) -> Any:
+        assert (show_progress_bar, prompt) == (False, "")
         return np.stack(list(self.passage_embed(texts, batch_size=batch_size)))
 
-    def encode_query(self, text: str, *, show_progress_bar: bool) -> Any:
-        assert not show_progress_bar
+    def encode_query(self, text: str, *, prompt: str, show_progress_bar: bool) -> Any:
+        assert (show_progress_bar, prompt) == (False, "")
         return vector(f"query: {text}")
 
 
@@ -64,6 +69,9 @@ def packages(monkeypatch: pytest.MonkeyPatch) -> type[Model]:
         fake = ModuleType(module)
         setattr(fake, name, Model)
         monkeypatch.setitem(sys.modules, module, fake)
+    torch: Any = ModuleType("torch")
+    torch.set_num_threads = [].append
+    monkeypatch.setitem(sys.modules, "torch", torch)
     Model.loaded.clear()
     Model.batches.clear()
     return Model
@@ -89,7 +97,7 @@ def test_vectors_are_those_of_the_model_in_order_at_length_one(packages: type[Mo
     assert found[0] == direction("a red car")
     assert not found[1].any()
     assert found[2] == direction("Ann: hi\n(before: Bob: ho)")
-    assert packages.batches == [["a red car", "Ann: hi\n(before: Bob: ho)"]]
+    assert packages.batches == [["a red car", "Ann: hi\n(before: Bob: ho)"]], "the blank one isn't given to it"
     assert one.embed_query("cars", {}) == direction("query: cars")
     assert not one.embed_query(" ", {}).any()
     assert one.embed_memories([]).shape == (0, 3)
@@ -101,7 +109,8 @@ def test_long_texts_are_cut(packages: type[Model], kind: str) -> None:
 
 
 def test_a_package_that_is_not_there_is_named_with_the_way_to_it(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
-    monkeypatch.setitem(sys.modules, kind.replace("-", "_"), None)
+    for module in ("torch", kind.replace("-", "_")):
+        monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(Misconfigured, match=rf"pip install 'ebbing\[{kind}\]'"):
         local_models.load(kind, NAME)
 

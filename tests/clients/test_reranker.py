@@ -126,9 +126,10 @@ def test_a_chat_model_needs_a_provider(chosen: Chosen) -> None:
 class TextCrossEncoder:
     """Stands for fastembed's: likes short texts."""
 
-    def __init__(self, model_name: str) -> None:
+    def __init__(self, model_name: str, threads: int) -> None:
         if model_name == "unknown":
             raise ValueError(model_name)
+        assert threads == 1
         self.name = model_name
 
     def rerank(self, _: str, documents: Sequence[str]) -> Iterator[float]:

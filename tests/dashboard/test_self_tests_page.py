@@ -9,7 +9,7 @@ from uuid import UUID, uuid4
 
 import msgspec
 
-from app.services import operators, reviews
+from app.services import operators, reviews, situation
 from app.store import database
 from app.store import reviews as rows
 from tests.api.caller import Api
@@ -20,9 +20,19 @@ from tests.services.past import age
 Visit = Callable[..., Visitor]
 
 
-def a_run(api: Api, days_ago: float, *, finished: bool = True, p95: float = 20.0, **passed: tuple[int, int]) -> UUID:
+def a_run(
+    api: Api,
+    days_ago: float,
+    *,
+    finished: bool = True,
+    p95: float = 20.0,
+    empty: int | None = None,
+    **passed: tuple[int, int],
+) -> UUID:
     run_id, at = uuid4(), datetime.now(UTC) - timedelta(days=days_ago)
     results = {kind: {"passed": well, "failed": failed} for kind, (well, failed) in passed.items()}
+    if empty is not None:
+        results["recall"]["empty"] = empty
     api.service.rows(
         "INSERT INTO self_test_runs (tenant_id, run_id, as_of, seed, target_ms, started_at, finished_at, results, "
         "p50_ms, p95_ms) VALUES (%s, %s, %s, 1, 50, %s, %s, %s, 5, %s)",
@@ -47,11 +57,25 @@ def test_runs_are_lines_and_rows(api: Api, visit: Visit) -> None:
     assert "coherence – no tests" in text
     assert "p95 80 ms target 50 ms" in text
     assert "under way" in text
-    assert "2 of 2 15 of 20 – too slow 5 80 50" in text
-    assert "– 10 of 20 – in time 5 20 50" in text
+    assert "2 of 2 15 of 20 – – – too slow – 5 80 50" in text
+    assert "– 10 of 20 – – – in time – 5 20 50" in text
     lines = dict(re.findall(r'<polyline class="line-(\w+)" fill="none" points="([^"]*)"', html))
     assert len(lines["b"].split()) == 2
     assert "target 50 ms" in text
+
+
+def test_a_tenant_whose_recall_is_empty_is_seen(api: Api, visit: Visit) -> None:
+    a_run(api, 7, application=(19, 1), other_words=(6, 4), recall=(4, 6), empty=3)
+    text = said(visit().page("/tests"))
+    assert "other words 60 % passed" in text
+    assert "recall 40 % passed" in text
+    assert "recall empty 30 % of recalls brought nothing" in text
+    assert "19 of 20 6 of 10 4 of 10 – – 3 of 10 5 20 50" in text
+    assert "recall brought up next to nothing" not in said(visit().page("/"))
+    a_run(api, 0, application=(19, 1), other_words=(1, 9), recall=(0, 10), empty=10)
+    situation.forget()
+    assert "recall empty 100 % of recalls brought nothing" in said(visit().page("/tests"))
+    assert "recall brought up next to nothing in the last self-tests" in said(visit().page("/"))
 
 
 def test_what_failed_is_flagged_with_why_and_leads_to_its_page(api: Api, visit: Visit) -> None:

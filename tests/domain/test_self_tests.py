@@ -13,7 +13,15 @@ from hypothesis import strategies as st
 from app.domain import questions
 from app.domain.coherence import entailed, says
 from app.domain.scoring import Unusable
-from app.domain.self_tests import SelfTests, is_due, place_of, quantile, seed_after
+from app.domain.self_tests import (
+    SelfTests,
+    empty_share,
+    is_due,
+    is_recall_empty,
+    place_of,
+    quantile,
+    seed_after,
+)
 from app.domain.wording import content_words
 
 CELLO = "Ann practises the cello every Sunday before breakfast in the attic"
@@ -133,3 +141,16 @@ def test_a_summary_answers_for_what_its_sources_still_say() -> None:
     assert entailed("Lena moved to Porrick, and Orla has a cup", points, sources) == 0.5
     assert entailed("", points, sources) == 0
     assert entailed("Lena moved to Porrick", points, []) is None
+
+
+def test_recall_is_empty_where_nearly_all_of_enough_recalls_brought_nothing() -> None:
+    def is_empty(passed: int, failed: int, empty: int) -> bool:
+        return is_recall_empty({"recall": {"passed": passed, "failed": failed, "empty": empty}})
+
+    assert is_empty(1, 9, 9)
+    assert is_empty(0, 5, 5)
+    assert not is_empty(2, 8, 8)
+    assert not is_empty(0, 4, 4), "too few to say"
+    assert empty_share({}) is None
+    assert not is_recall_empty({"application": {"passed": 1, "failed": 0}})
+    assert empty_share({"recall": {"passed": 1, "failed": 3, "empty": 1}}) == 0.25

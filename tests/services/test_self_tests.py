@@ -140,7 +140,7 @@ def test_what_is_superseded_isnt_asked_about(mind: Mind) -> None:
     asked = self_tests.preview(mind.tenant_id, None)
     assert {one.memory_id for one in asked} == {newer}
     mind.link(newer, older)
-    assert {one.kind for one in self_tests.preview(mind.tenant_id, None)} == {"application"}
+    assert {one.kind for one in self_tests.preview(mind.tenant_id, None)} == {"application", "other_words", "recall"}
 
 
 def test_what_says_too_little_isnt_asked_about(mind: Mind) -> None:
@@ -241,7 +241,9 @@ def test_a_run_that_was_left_for_days_is_closed_and_another_begun(mind: Mind) ->
     [_, left] = self_tests.page(mind.tenant_id, None, 9)
     assert (left.results, latest.results["application"]["passed"]) == ({}, 1)
     assert left.finished_at is not None
-    assert mind.service.one("SELECT count(*) FROM self_tests") == 1, "what it hasn't asked is gone"
+    assert mind.service.one("SELECT count(*) FROM self_tests WHERE kind = 'application'") == 1, (
+        "what it hasn't asked is gone"
+    )
 
 
 def test_what_fails_is_flagged_without_counting_as_reviewed(service: Service) -> None:
@@ -293,7 +295,9 @@ def test_held_deleted_and_later_used_memories_are_left_alone(mind: Mind) -> None
     memories.delete(mind.tenant_id, deleted)
     reviews.record(mind.tenant_id, used, "passed")
     asked = self_tests.preview(mind.tenant_id, datetime.now(UTC) - timedelta(hours=1))
-    assert [(one.kind, one.memory_id) for one in asked] == [("application", left)]
+    assert [(one.kind, one.memory_id) for one in asked] == [
+        (kind, left) for kind in ("application", "other_words", "recall")
+    ]
 
 
 def test_what_is_deleted_between_drawing_and_asking_is_dropped(mind: Mind) -> None:
@@ -407,6 +411,7 @@ def test_a_provider_is_asked_once_for_all_questions_of_a_slice(service: Service,
         service.configure(openai_base_url=fake.url)
         fake.control.set(mode=mode, only="chat")
         run = mind.run()
-        assert fake.control.calls["chat"] == 1
-    assert service.one("SELECT count(*) FROM self_tests WHERE by_model") == by_model
+        assert fake.control.calls["chat"] == 3, "a slice of each kind that is asked by questions"
+    by_kind = service.rows("SELECT kind, count(*) FILTER (WHERE by_model) FROM self_tests GROUP BY kind ORDER BY kind")
+    assert [tuple(row) for row in by_kind] == [(kind, by_model) for kind in ("application", "other_words", "recall")]
     assert sum(run.results["application"].values()) == 3

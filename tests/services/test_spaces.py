@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 from uuid import UUID
 
@@ -190,7 +191,10 @@ def test_a_provider_that_is_ill_is_waited_for(movers: Movers, tenant_id: UUID) -
     assert enrichment.embed() == 1
 
 
-def test_settings_that_cannot_be_set_no_memory_aside(movers: Movers, tenant_id: UUID) -> None:
+def test_settings_that_cannot_be_set_no_memory_aside(
+    movers: Movers, tenant_id: UUID, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "fastembed", None)
     movers.use("fastembed")
     movers.service.send(tenant_id, "a red car")
     ingest.drain()
@@ -209,7 +213,10 @@ def test_settings_that_cannot_be_set_no_memory_aside(movers: Movers, tenant_id: 
         ("abacus", "beads+passage-1", "no embedder"),
     ],
 )
-def test_an_embedder_of_old_says_why_it_is_gone(movers: Movers, kind: str, model: str, reason: str) -> None:
+def test_an_embedder_of_old_says_why_it_is_gone(
+    movers: Movers, kind: str, model: str, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "fastembed", None)
     for _ in range(2):
         with pytest.raises(NoEmbedder, match=reason):
             embedder_of(kind, model, 256)

@@ -37,6 +37,7 @@ self_tests = Table(
     Column("share", REAL),
     Column("milliseconds", REAL),
     Column("by_model", Boolean, nullable=False, server_default=text("false")),
+    Column("brought", SmallInteger),
     Index("self_tests_memory", "tenant_id", "memory_id"),
     Index("self_tests_other", "tenant_id", "other_id", postgresql_where=text("other_id IS NOT NULL")),
 )
