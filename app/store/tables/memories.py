@@ -10,6 +10,7 @@ from sqlalchemy import (
     Column,
     DateTime,
     Double,
+    ForeignKeyConstraint,
     Identity,
     Index,
     Integer,
@@ -239,6 +240,11 @@ memory_windows = Table(
     Column("to_char", Integer, nullable=False),
     Column("embedding", HALFVEC, nullable=False),
     Column("grafted", Boolean, nullable=False, server_default=text("false")),
+    ForeignKeyConstraint(
+        ["tenant_id", "space_id", "memory_id"],
+        ["embeddings.tenant_id", "embeddings.space_id", "embeddings.memory_id"],
+        ondelete="CASCADE",
+    ),
 )
 
 scores = Table(
