@@ -13,7 +13,7 @@ from app.services import graphs
 from app.store import database, pruned
 from app.store.neighbours import near
 from app.store.probe import Probe
-from app.store.search import candidates
+from app.store.search import CANDIDATES_OF_MANY, candidates
 from tests.store.crowd import LIMIT, RANKING, Crowd, crowd, found
 
 __all__ = ["crowd"]
@@ -142,7 +142,7 @@ def test_a_filter_that_leaves_many_is_obeyed_while_pruning(crowd: Crowd, monkeyp
     _, indexes, _ = read(tenant, crowd.probe("w8", among=3000), request)
     assert f"graph_{crowd.space}_{tenant.hex}" in indexes
     some = found(tenant, crowd.probe("w8", "w9", among=3000), request)
-    assert len(some) == 200
+    assert len(some) == CANDIDATES_OF_MANY
     assert all(one.tags == ["even"] for one in some)
     assert some[:10] == found(tenant, crowd.probe("w8", "w9"), request)[:10]
 
@@ -154,7 +154,7 @@ def test_what_was_archived_or_deleted_doesnt_crowd_out_the_rest(crowd: Crowd) ->
         "WHERE memories.memory_id = memory_state.memory_id AND seq % 10 > 0"
     )
     some = found(tenant, crowd.probe("w10", "common", among=3000))
-    assert len(some) == 200
+    assert len(some) == CANDIDATES_OF_MANY
     assert {one.tier for one in some} == {"active"}
 
 
@@ -191,7 +191,7 @@ def test_memories_left_out_by_their_role_dont_crowd_out_the_rest_while_pruning(c
     assert tables == set()
     assert {"memories_aside", f"graph_{crowd.space}_{tenant.hex}"} <= indexes
     usual = found(tenant, probe)
-    assert (len(usual), {one.role for one in usual}) == (200, {None})
+    assert (len(usual), {one.role for one in usual}) == (CANDIDATES_OF_MANY, {None})
     every = found(tenant, probe, SearchRequest("x", roles=ALL_ROLES))
     assert {one.role for one in every} & {"tool", "system"}
     # Scores are shares of the best of all that was found, so they differ between the two; the best memories don't.
