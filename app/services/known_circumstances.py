@@ -1,6 +1,6 @@
 """Circumstances of tenants as earlier searches of this process have read them.
 
-They hold no memory and no key. Whoever uses them compares their mark with that of the rows that it reads.
+They hold no memory and no key. A search compares their mark with the mark of the rows that it reads.
 """
 
 from __future__ import annotations
@@ -33,5 +33,5 @@ def read(tx: database.Transaction, tenant_id: UUID) -> Circumstances:
 
 
 def forget(tenant_id: UUID) -> None:
-    """Have the circumstances of a tenant read anew by the next search."""
+    """Drop the circumstances of a tenant, so that the next search reads them from the database."""
     _known.pop(tenant_id, None)

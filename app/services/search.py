@@ -163,16 +163,16 @@ class _LookedFor:
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """Candidates, with what they were compared with.
+    """Candidates, and the query as they were compared with it.
 
     Attributes:
         candidates: In the order of the statement.
-        held: What their strength is worked out from.
-        now: When they were read, in seconds since 1970.
-        mark: Of the tenant's circumstances then.
-        pairs: Of candidates, which corrects which.
-        probe: What memories were compared with.
-        ranking: The weights, by the mode and by what there is to compare.
+        held: Their states, from which their strengths are computed.
+        now: Time of the read, in seconds since 1970.
+        mark: Mark of the tenant's circumstances at that time.
+        pairs: Corrections among the candidates.
+        probe: The words and vectors of the query.
+        ranking: The weights; those of parts that can't be computed are 0.
     """
 
     candidates: Sequence[Candidate]
@@ -219,7 +219,7 @@ def _look_up(
 def _vectors(
     tenant_id: UUID, request: SearchRequest, looked_for: _LookedFor
 ) -> tuple[NDArray[np.float32] | None, tuple[Short, ...]]:
-    """Return what active memories are compared with, and what archived ones are."""
+    """Return the vector that active memories are compared with, and those that archived ones are compared with."""
     there, idf = looked_for.around.spaces, looked_for.query.spellings
     space = there.searched if there else None
     wanted = request.ranking(looked_for.policy.ranking)

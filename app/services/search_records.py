@@ -148,5 +148,5 @@ def best_candidates(request: SearchRequest, gathered: Gathered) -> Recorded:
         pairs = present.complete(gathered.corrections, {ids[place]: found[place] for place in places})
         known = [(at[pair.newer], at[pair.older]) for pair in pairs]
         every = Recorded(ids, every.columns, bases, has_vector, known)
-        places = order(every, gathered.ranking, gathered.policy)
+        places = order(every, gathered.ranking, gathered.policy, shown=request.limit)
     return every.only(places[:CANDIDATES_MAX])

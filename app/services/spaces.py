@@ -169,7 +169,7 @@ def _cache() -> QueryCache:
 
 
 def is_at_hand(there: TenantSpaces | None, given: Sequence[float] | None) -> bool:
-    """Return whether the vector of a query needs neither a call to a provider nor a look into the database."""
+    """Return whether the vector of a query is made without a call to a provider and without the database."""
     if there is None:
         return given is None
     return given is not None or there.searched.embedder == BUNDLED

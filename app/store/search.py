@@ -38,7 +38,7 @@ class Found(NamedTuple):
 
     Attributes:
         candidates: Best first.
-        held: What their strength is worked out from, in their order.
+        held: Their states, from which their strengths are computed, in their order.
         now: By the database's clock, in seconds since 1970, after the rows were written; 0 without candidates.
         mark: Of the tenant's circumstances as the rows were read, as of `circumstances.MARK`; empty without candidates.
         has_corrections: Whether any memory of the tenant corrects another one.

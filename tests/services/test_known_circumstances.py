@@ -1,4 +1,4 @@
-"""Policies and spaces that a search remembers, and what others change meanwhile."""
+"""Policies and spaces that a search remembers, and changes by other processes."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_the_next_search_follows_a_policy_that_another_process_has_written(
     shelf.index()
     shelf.embed()
     [first] = shelf.search("green tea", explain=True)
-    # As another process does it, this one being told nothing.
+    # As another process writes it: this process isn't notified.
     written = Policy().model_copy(update={"ranking": Policy().ranking.model_copy(update={"words": 0.9})})
     with shelf.transaction() as tx:
         policies.add(tx, shelf.tenant_id, 2, written)

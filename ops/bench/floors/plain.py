@@ -26,7 +26,7 @@ ORDER BY embedding <=> CAST(%s AS vector) LIMIT 10
 """
 
 
-class Asked(BaseModel):
+class SearchBody(BaseModel):
     """The body of a search."""
 
     query: str
@@ -48,7 +48,7 @@ def healthz() -> dict[str, str]:
 
 
 @app.post("/v1/search")
-def search(asked: Asked) -> dict[str, Any]:
+def search(asked: SearchBody) -> dict[str, Any]:
     """Answer the nearest memories."""
     vector = str(embedder().embed_query(asked.query, {}).tolist())
     rows = _connection().execute(_NEAREST, (vector, vector)).fetchall()
