@@ -240,7 +240,8 @@ def _compare(
     ranking = modes.based(wanted, has_vector=bool(short) or (vector is not None and bool(vector.any())))
     among = looked_for.active if graphs.has_graph(there, looked_for.active) else None
     lexemes = looked_for.query.lexemes if modes.selection(ranking)[0] else {}
-    probe = store.Probe(lexemes, there.searched.space_id if there else None, vector, among, short)
+    space_id, has_windows = there.searched.space_id if there else None, looked_for.around.has_windows
+    probe = store.Probe(lexemes, space_id, vector, among, short, has_windows)
     found = store.candidates(tx, tenant_id, probe, request, ranking)
     pairs = corrected.pairs(tx, tenant_id, found.candidates, policy, ranking) if found.has_corrections else ()
     mark = found.mark or circumstances.read(tx, tenant_id).mark

@@ -34,6 +34,7 @@ class Probe:
         among: How many memories there are, where the tenant's own indexes shall find what is worth comparing; None
             to compare them all.
         archived: The vector as archived ones are compared with it.
+        has_windows: Whether memories may have windows, to be compared as well.
     """
 
     lexemes: Mapping[str, float]
@@ -41,6 +42,7 @@ class Probe:
     vector: NDArray[np.float32] | None
     among: int | None = None
     archived: tuple[Short, ...] = ()
+    has_windows: bool = False
 
     @property
     def has_vector(self) -> bool:

@@ -102,7 +102,7 @@ def _active(tx: Connection, probe: Probe, request: SearchRequest, ranking: Ranki
         return archived.NOBODY
     prunes = pruned.prunes(probe, request)
     ids = pruned.few(tx, request, values) if prunes else None
-    divided = probe.has_vector and windows.exist(tx, values["tenant"], probe.space_id)
+    divided = probe.has_vector and probe.has_windows
     if prunes and ids is None:
         driver(tx).execute(pruned.PLAN, pruned.plan(probe, request))
         return pruned.found(probe, request, ranking, values, divided=divided)

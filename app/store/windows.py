@@ -95,15 +95,8 @@ _REMOVE: Final = (
 )
 
 
-def exist(tx: Connection, tenant_id: UUID, space_id: int | None) -> bool:
-    """Return whether any memory of the tenant has windows in this space."""
-    row = driver(tx).execute(_EXIST, {"tenant": tenant_id, "space": space_id}).fetchone()
-    return bool(row and row[0])
-
-
-_EXIST: Final = (
-    "SELECT EXISTS (SELECT FROM memory_windows WHERE tenant_id = %(tenant)s AND space_id = CAST(%(space)s AS smallint))"
-)
+ANY: Final = "(SELECT EXISTS (SELECT FROM memory_windows WHERE tenant_id = %(tenant)s))"
+"""Column that tells whether the tenant has any window; worked out once in a statement."""
 
 _WORTH: Final = f"{WINDOW_SHARE} * -(embedding <#> CAST(%(vector)s AS halfvec))"
 _OF_SPACE: Final = "FROM memory_windows WHERE tenant_id = %(tenant)s AND space_id = %(space)s"

@@ -91,12 +91,12 @@ def test_a_space_that_appears_while_memories_are_embedded_is_served_too(
     compute = spaces.memory_vectors
     computed: list[str] = []
 
-    def aimed_meanwhile(tenant: UUID, model: Any, batch: Any) -> Any:
+    def aimed_meanwhile(tenant: UUID, model: Any, batch: Any, **more: Any) -> Any:
         if not computed:
             movers.use("openai")
             Move.of(tenant_id).until("move")
         computed.append(model.model)
-        return compute(tenant, model, batch)
+        return compute(tenant, model, batch, **more)
 
     monkeypatch.setattr(spaces, "memory_vectors", aimed_meanwhile)
     assert embed.embed(tenant_id, [late]) == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from uuid import UUID
 
 import numpy as np
@@ -52,7 +53,7 @@ def towards(probe: Probe) -> np.ndarray:
 @pytest.mark.parametrize("words", [(), ("w7", "u100")])
 def test_the_nearest_windows_are_found_inside_the_graph_and_outside_it(crowd: Crowd, words: tuple[str, ...]) -> None:
     tenant = crowd.large(MANY)
-    probe = crowd.probe(*words, among=MANY)
+    probe = replace(crowd.probe(*words, among=MANY), has_windows=True)
     [long, near_own, deleted] = some(crowd, tenant, 3)
     crowd.owner.execute(
         "UPDATE embeddings SET embedding = %s::text::halfvec, grafted = false WHERE memory_id IN (%s, %s)",
@@ -85,7 +86,7 @@ def test_the_nearest_windows_are_found_inside_the_graph_and_outside_it(crowd: Cr
 def test_a_memory_found_by_its_words_counts_by_its_best_window(crowd: Crowd) -> None:
     """So many windows are nearer that its own isn't found by them."""
     tenant = crowd.large(MANY)
-    probe = crowd.probe("u100", among=MANY)
+    probe = replace(crowd.probe("u100", among=MANY), has_windows=True)
     ids = some(crowd, tenant, 400)
     for memory_id in ids[110:]:
         divide(crowd, tenant, memory_id, towards(probe))
@@ -106,7 +107,7 @@ def test_a_memory_found_by_its_words_counts_by_its_best_window(crowd: Crowd) -> 
 
 def test_memories_that_a_filter_leaves_count_by_their_best_windows(crowd: Crowd) -> None:
     tenant = crowd.large(MANY)
-    probe = crowd.probe(among=MANY)
+    probe = replace(crowd.probe(among=MANY), has_windows=True)
     [_, long] = some(crowd, tenant, 2)
     divide(crowd, tenant, long, towards(probe))
     best = found(tenant, probe, SearchRequest("x", subject="s0"))[0]
@@ -116,7 +117,7 @@ def test_memories_that_a_filter_leaves_count_by_their_best_windows(crowd: Crowd)
 
 def test_a_tenant_that_shrinks_loses_the_index_of_its_windows(crowd: Crowd, monkeypatch: pytest.MonkeyPatch) -> None:
     tenant = crowd.large(MANY)
-    probe = crowd.probe(among=MANY)
+    probe = replace(crowd.probe(among=MANY), has_windows=True)
     [long] = some(crowd, tenant, 1)
     divide(crowd, tenant, long, towards(probe))
     assert not graphs.is_wanting(tenant)
@@ -136,5 +137,7 @@ def test_a_tenant_that_shrinks_loses_the_index_of_its_windows(crowd: Crowd, monk
     with database.tenant(tenant) as tx:
         plan = tx.exec_driver_sql("SELECT graph_space_id FROM tenant_spaces WHERE tenant_id = %s", (tenant,))
         assert plan.scalar_one() is None
-    cosine = {candidate.memory_id: candidate.cosine for candidate in found(tenant, crowd.probe())}
+    cosine = {
+        candidate.memory_id: candidate.cosine for candidate in found(tenant, replace(crowd.probe(), has_windows=True))
+    }
     assert cosine[long] >= WINDOW_SHARE - 0.01
