@@ -369,8 +369,8 @@ def test_an_embedder_that_is_late_does_not_strand_a_vector(
     compute = spaces.memory_vectors
     moved: list[str] = []
 
-    def overtaken(tenant: UUID, model: Any, batch: Any) -> Any:
-        vectors = compute(tenant, model, batch)
+    def overtaken(tenant: UUID, model: Any, batch: Any, **more: Any) -> Any:
+        vectors = compute(tenant, model, batch, **more)
         if not moved:
             moved.append(model.model)
             move.end()
