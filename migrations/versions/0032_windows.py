@@ -61,8 +61,12 @@ LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, public, pg_temp
 AS $$
 DECLARE
-  own text := replace(nullif(current_setting('ebbing.tenant', true), ''), '-', '');
+  tenant uuid := nullif(current_setting('ebbing.tenant', true), '')::uuid;
+  own text := replace(tenant::text, '-', '');
 BEGIN
+  IF tenant IS NULL THEN
+    RAISE EXCEPTION 'the transaction has no tenant';
+  END IF;
   EXECUTE format('DROP INDEX IF EXISTS public.%I, public.%I',
     format('window_tail_%s_%s', space, own), format('window_graph_%s_%s', space, own));
 END $$;

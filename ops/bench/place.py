@@ -258,13 +258,16 @@ def _kib(numbers: Path, name: str) -> int:
     return next((int(line.split()[1]) for line in lines if line.startswith(name)), 0)
 
 
-def processor_seconds(pids: Iterable[int]) -> float:
-    """Return the processor time that processes and their descendants have taken so far."""
-    ticks = 0
+def processor_seconds(pids: Iterable[int]) -> dict[int, float]:
+    """Return the processor time that processes and their descendants have taken so far, by process id."""
+    taken = {}
     for pid in (each for parent in pids for each in (parent, *descendants(parent))):
-        fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()
-        ticks += sum(map(int, fields[11:13]))
-    return ticks / os.sysconf("SC_CLK_TCK")
+        try:
+            told = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
+        except FileNotFoundError:
+            continue  # it has just ended
+        taken[pid] = sum(map(int, told.rpartition(")")[2].split()[11:13])) / os.sysconf("SC_CLK_TCK")
+    return taken
 
 
 def descendants(pid: int) -> list[int]:

@@ -97,7 +97,8 @@ def _run(place: Place, plan: Plan, served: Running, pids: Sequence[int], request
     before = processor_seconds(every)
     given = burst(place, served, requests, CLIENTS, 5 * plan.seconds, status=200)
     time.sleep(2 * DRAIN_SECONDS)
-    return Run(given, processor_seconds(every) - before)
+    taken = sum(seconds - before.get(pid, 0.0) for pid, seconds in processor_seconds(every).items())
+    return Run(given, taken)
 
 
 def _index(tenant_id: UUID) -> None:

@@ -61,15 +61,16 @@ def test_a_tenant_of_another_form_is_refused(crowd: Crowd, poison: str) -> None:
 
 def test_indexes_can_be_made_and_dropped_for_the_own_tenant_alone(crowd: Crowd) -> None:
     theirs = crowd.large(1100)
-    for statement in ("SELECT make_graph(1::smallint)", "SELECT drop_graph(1::smallint)"):
+    for function in ("make_graph", "drop_graph", "make_window_graph", "drop_window_graph"):
         with pytest.raises(DBAPIError), database.shared() as tx:
-            tx.execute(text(statement.replace("1::smallint", f"CAST({crowd.space} AS smallint)")))
+            tx.execute(text(f"SELECT {function}(CAST({crowd.space} AS smallint))"))
     with database.tenant(crowd.tenant(3)) as tx:
-        tx.execute(text("SELECT drop_graph(CAST(:space AS smallint))"), {"space": crowd.space})
+        for function in ("drop_graph", "drop_window_graph"):
+            tx.execute(text(f"SELECT {function}(CAST(:space AS smallint))"), {"space": crowd.space})
     [[left]] = crowd.owner.execute(
         "SELECT count(*) FROM pg_indexes WHERE indexname LIKE %s", [f"%{theirs.hex}"]
     ).fetchall()
-    assert left == 3
+    assert left == 5
 
 
 def test_the_finder_may_read_words_and_cues_and_nothing_else(crowd: Crowd) -> None:
@@ -101,7 +102,9 @@ def test_who_runs_what_with_whose_rights(crowd: Crowd) -> None:
     assert rows == [
         ("cues_held", "ebbing_finder", True, ["ebbing_app"]),
         ("drop_graph", "ebbing_owner", True, ["ebbing_app"]),
+        ("drop_window_graph", "ebbing_owner", True, ["ebbing_app"]),
         ("make_graph", "ebbing_owner", True, ["ebbing_app"]),
+        ("make_window_graph", "ebbing_owner", True, ["ebbing_app"]),
         ("words_matching", "ebbing_finder", True, ["ebbing_app"]),
         ("words_weighed", "ebbing_finder", True, ["ebbing_app"]),
     ]
