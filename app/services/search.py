@@ -147,6 +147,7 @@ class _LookedFor:
     Attributes:
         around: The tenant's circumstances, maybe of an earlier search.
         policy: The tenant's.
+        wanted: The weights: the policy's, with the request's own in their places.
         asked: The query's words, with their counts.
         query: The same by rarity.
         active: Active memories that have words.
@@ -155,6 +156,7 @@ class _LookedFor:
 
     around: Circumstances
     policy: Policy
+    wanted: Ranking
     asked: Sequence[Term]
     query: WeighedQuery
     active: int
@@ -213,7 +215,8 @@ def _look_up(
     in_archive = "archived" in request.tiers
     asked, active = words.terms(tx, tenant_id, request.query, every, policy.language, every=in_archive)
     asked, total = archived.counted(tx, tenant_id, asked, active) if in_archive else (asked, active)
-    return _LookedFor(around, policy, asked, terms.weigh(asked, total, forms, emphasis), active, total)
+    query = terms.weigh(asked, total, forms, emphasis)
+    return _LookedFor(around, policy, request.ranking(policy.ranking), asked, query, active, total)
 
 
 def _vectors(
@@ -222,7 +225,7 @@ def _vectors(
     """Return the vector that active memories are compared with, and those that archived ones are compared with."""
     there, idf = looked_for.around.spaces, looked_for.query.spellings
     space = there.searched if there else None
-    wanted = request.ranking(looked_for.policy.ranking)
+    wanted = looked_for.wanted
     vector = _vector(tenant_id, space, request, idf) if modes.based(wanted).relevance else None
     return vector, _short(tenant_id, space, request, idf, wanted) if "archived" in request.tiers else ()
 
@@ -235,15 +238,16 @@ def _compare(
     vector: NDArray[np.float32] | None,
     short: tuple[Short, ...],
 ) -> _Seen:
-    there, policy = looked_for.around.spaces, looked_for.policy
-    wanted = request.ranking(policy.ranking)
-    ranking = modes.based(wanted, has_vector=bool(short) or (vector is not None and bool(vector.any())))
+    there = looked_for.around.spaces
+    ranking = modes.based(looked_for.wanted, has_vector=bool(short) or (vector is not None and bool(vector.any())))
     among = looked_for.active if graphs.has_graph(there, looked_for.active) else None
     lexemes = looked_for.query.lexemes if modes.selection(ranking)[0] else {}
     space_id, has_windows = there.searched.space_id if there else None, looked_for.around.has_windows
     probe = store.Probe(lexemes, space_id, vector, among, short, has_windows)
     found = store.candidates(tx, tenant_id, probe, request, ranking)
-    pairs = corrected.pairs(tx, tenant_id, found.candidates, policy, ranking) if found.has_corrections else ()
+    pairs = (
+        corrected.pairs(tx, tenant_id, found.candidates, looked_for.policy, ranking) if found.has_corrections else ()
+    )
     mark = found.mark or circumstances.read(tx, tenant_id).mark
     return _Seen(found.candidates, found.held, found.now, mark, pairs, probe, ranking)
 

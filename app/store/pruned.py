@@ -81,14 +81,12 @@ def _by_vector_most(probe: Probe, request: SearchRequest) -> int:
     return BY_VECTOR if probe.lexemes and request.limit <= SHORT_LIST else BY_VECTOR_ALONE
 
 
-def found(
-    probe: Probe, request: SearchRequest, ranking: Ranking, values: dict[str, Any], *, divided: bool = False
-) -> str:
+def found(probe: Probe, request: SearchRequest, ranking: Ranking, values: dict[str, Any]) -> str:
     """Build the SELECTs of the best memories by words and the best by vector, with both scores.
 
     As parts of a WITH, the last of which is `found (memory_id, words, relevance)`. Queries of any length have
     the same text, which the driver parses once. What a memory has of no word that is worth reading isn't counted.
-    Where the tenant has windows of long memories, `divided`, such a memory counts by the best of them.
+    A long memory counts by the best of its windows where that is nearer.
     """
     values["by_words"], values["by_vector"] = BY_WORDS, _by_vector_most(probe, request)
     values["elsewhere"] = ELSEWHERE + 1
@@ -103,9 +101,9 @@ def found(
   by_words AS MATERIALIZED (
     SELECT memory_id, score FROM matching WHERE {_shown("matching.memory_id", request, values)} LIMIT %(by_words)s
   ),
-  by_vector AS MATERIALIZED ({_by_vector(probe, request, values, divided=divided)}),
+  by_vector AS MATERIALIZED ({_by_vector(probe, request, values)}),
   found AS MATERIALIZED (
-    SELECT by_words.memory_id, by_words.score AS words, {_relevance(probe, divided=divided)} AS relevance FROM by_words
+    SELECT by_words.memory_id, by_words.score AS words, {_relevance(probe)} AS relevance FROM by_words
     UNION ALL
     SELECT memory_id, matching.score, by_vector.score FROM by_vector LEFT JOIN matching USING (memory_id)
     WHERE memory_id NOT IN (SELECT memory_id FROM by_words)
@@ -130,12 +128,12 @@ def _matching(probe: Probe, ranking: Ranking, values: dict[str, Any]) -> str:
     )
 
 
-def _by_vector(probe: Probe, request: SearchRequest, values: dict[str, Any], *, divided: bool) -> str:
+def _by_vector(probe: Probe, request: SearchRequest, values: dict[str, Any]) -> str:
     if not probe.has_vector or probe.vector is None:
         return NOTHING
     size = len(probe.vector)
     by_window = ""
-    if divided:
+    if probe.has_windows:
         shown = (_shown(f"{table}.memory_id", request, values) for table in ("memory_windows", "tail"))
         by_window = f"UNION ALL {windows.nearest(size, *shown)}"
     values |= {"space": probe.space_id, "vector": literal(probe.vector)}
@@ -165,9 +163,9 @@ def _shown(memory_id: str, request: SearchRequest, values: dict[str, Any]) -> st
     )
 
 
-def _relevance(probe: Probe, *, divided: bool) -> str:
+def _relevance(probe: Probe) -> str:
     if not probe.has_vector:
         return "CAST(NULL AS float8)"
     own = """(SELECT -(embedding <#> CAST(%(vector)s AS halfvec)) FROM embeddings
       WHERE tenant_id = %(tenant)s AND space_id = %(space)s AND embeddings.memory_id = by_words.memory_id)"""
-    return windows.lift_one(own, "by_words.memory_id") if divided else own
+    return windows.lift_one(own, "by_words.memory_id") if probe.has_windows else own

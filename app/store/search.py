@@ -102,22 +102,15 @@ def _active(tx: Connection, probe: Probe, request: SearchRequest, ranking: Ranki
         return archived.NOBODY
     prunes = pruned.prunes(probe, request)
     ids = pruned.few(tx, request, values) if prunes else None
-    divided = probe.has_vector and probe.has_windows
     if prunes and ids is None:
         driver(tx).execute(pruned.PLAN, pruned.plan(probe, request))
-        return pruned.found(probe, request, ranking, values, divided=divided)
+        return pruned.found(probe, request, ranking, values)
     driver(tx).execute(_PLAN)
-    return _compared(probe, request, ranking, values, ids, divided=divided)
+    return _compared(probe, request, ranking, values, ids)
 
 
 def _compared(
-    probe: Probe,
-    request: SearchRequest,
-    ranking: Ranking,
-    values: dict[str, Any],
-    ids: Sequence[UUID] | None,
-    *,
-    divided: bool,
+    probe: Probe, request: SearchRequest, ranking: Ranking, values: dict[str, Any], ids: Sequence[UUID] | None
 ) -> str:
     """Memories with their scores, each compared: all of the tenant's, or those of these ids.
 
@@ -126,8 +119,6 @@ def _compared(
     """
     words = _words(probe, request, ranking, values, ids) if probe.lexemes else pruned.NOTHING
     vectors = _vectors(probe, request, values, ids) if probe.has_vector else pruned.NOTHING
-    if divided:
-        vectors = windows.lift(vectors)
     return f"""
   by_words AS MATERIALIZED ({words}),
   by_vector AS MATERIALIZED ({vectors}),
@@ -153,10 +144,14 @@ def _words(
 
 
 def _vectors(probe: Probe, request: SearchRequest, values: dict[str, Any], ids: Sequence[UUID] | None) -> str:
-    """Cosine to every vector of the space: the inner product, as they are unit vectors (`<#>` negates it)."""
+    """Cosine to every vector of the space: the inner product, as they are unit vectors (`<#>` negates it).
+
+    A long memory counts by the best of its windows where that is nearer.
+    """
     values |= {"space": probe.space_id, "vector": literal(probe.vector)}
     score = "-(embedding <#> CAST(%(vector)s AS halfvec)) AS score"
-    return _each("embeddings", "embedding, space_id", score, "space_id = %(space)s", _which(request, values, ids))
+    whole = _each("embeddings", "embedding, space_id", score, "space_id = %(space)s", _which(request, values, ids))
+    return windows.lift(whole) if probe.has_windows else whole
 
 
 def _which(request: SearchRequest, values: dict[str, Any], ids: Sequence[UUID] | None) -> tuple[str, bool]:
