@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from app.clients.answers import Spent, unnoted
 from app.clients.word_table import WordTable, firsts
-from app.domain.embedding import SHORT_WORDS, MemoryText, unit
+from app.domain.embedding import NO_LENGTH, SHORT_WORDS, MemoryText, unit
 from app.domain.recall.kin import Usual
 from app.domain.wording import content_words, words
 
@@ -42,8 +42,6 @@ _WHOLE_WORD = re.compile("\u2581[a-z]{2,}")
 """A token that is a word of its own, rather than a piece of one."""
 _SPELLINGS = 100_000
 """Words whose tokens are remembered; then the memory is emptied."""
-_NO_LENGTH = 1e-12
-"""Below this, the direction of a vector is noise of rounding."""
 _SLICE_WORDS = 16_384
 """Word vectors gathered at a time: 16 MiB at 256 dimensions."""
 
@@ -144,7 +142,7 @@ class WordVectors:
         vectors = np.asarray(self._matrix[distinct], np.float32)
         products = _means((vectors @ self.unit_vectors(asked).T)[places], sizes)
         lengths = self._lengths(table, rows)[:, None]
-        return np.divide(products, lengths, out=np.zeros_like(products), where=lengths > _NO_LENGTH)
+        return np.divide(products, lengths, out=np.zeros_like(products), where=lengths > NO_LENGTH)
 
     def _lengths(self, table: WordTable, rows: NDArray[np.intp]) -> Vectors:
         """Return the length of the vector of each word, shape (n,)."""

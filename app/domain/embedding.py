@@ -58,6 +58,10 @@ def passage(memory: MemoryText) -> str:
     return f"{date} {memory.line}".strip() + (f"\n(before: {said_before})" if said_before else "")
 
 
+NO_LENGTH = 1e-12
+"""Length of a vector up to which its direction is noise of rounding."""
+
+
 def unit(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
     """Rows scaled to length 1; a row without direction stays all zero, so there is never a NaN.
 
@@ -65,6 +69,6 @@ def unit(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
         vectors: shape (n, dimensions) or (dimensions,), finite.
     """
     length = np.linalg.norm(vectors, axis=-1, keepdims=True)
-    known = length > 1e-12  # below this, direction is rounding noise
+    known = length > NO_LENGTH
     scaled = np.divide(vectors, length, out=np.zeros_like(vectors), where=known)
     return np.asarray(scaled, dtype=np.float32)
