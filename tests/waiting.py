@@ -1,4 +1,4 @@
-"""Waiting for a condition, always with a deadline."""
+"""Waiting for a condition, with a bound that only a fault reaches."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ from typing import TypeVar
 T = TypeVar("T")
 
 POLL_SECONDS = 0.02
+PATIENCE_SECONDS = 300.0  # many times what a busy machine takes; a test that fails waits as long
 
 
-def until(condition: Callable[[], T], what: str, seconds: float = 15) -> T:
-    """The first true value of `condition`; fails after so many seconds, saying what didn't come."""
+def until(condition: Callable[[], T], what: str | Callable[[], object], seconds: float = PATIENCE_SECONDS) -> T:
+    """Return the first true value of `condition`; fail after so many seconds with `what` didn't come, or its result."""
     deadline = time.monotonic() + seconds
     while not (value := condition()):
-        assert time.monotonic() < deadline, f"not within {seconds:g} s: {what}"
+        if time.monotonic() >= deadline:
+            raise AssertionError(f"not within {seconds:g} s: {what if isinstance(what, str) else what()}")
         time.sleep(POLL_SECONDS)
     return value

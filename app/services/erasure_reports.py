@@ -177,7 +177,8 @@ def _elsewhere(now: datetime) -> list[dict[str, str]]:
         },
         {
             "where": "PostgreSQL's samples of columns, for its plans",
-            "goes": "when it next analyses the tables, by autovacuum; at once by ANALYZE",
+            "goes": "when it next analyses the tables, by autovacuum; at once by ANALYZE. A table that has become "
+            "empty keeps its last sample: the runbook has the statement that deletes it",
         },
         {"where": "PostgreSQL's write-ahead log", "goes": "as it is recycled, and with the backups that keep it"},
         {
