@@ -7,8 +7,8 @@ from typing import Final
 import structlog
 
 from app import queues
-from app.clients.redis import HEARTBEATS, RedisError
-from app.clients.stream import backlog, client
+from app.clients.redis.redis import HEARTBEATS, RedisError
+from app.clients.redis.stream import backlog, client
 
 BEAT: Final = "beat"
 SOURCES: Final = (*queues.LANES, BEAT)

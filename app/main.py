@@ -10,47 +10,26 @@ from starlette.concurrency import run_in_threadpool
 from starlette.types import ASGIApp
 
 from app import logs, queues, tracing
-from app.api import (
-    admin,
-    audit,
-    categories,
-    consolidation,
-    dead_letters,
-    erasures,
-    exports,
-    forecast,
-    holds,
-    jobs,
-    links,
-    maintenance,
-    memories,
-    openapi,
-    policy,
-    privacy_requests,
-    problems,
-    recall,
-    reviews,
-    schedule,
-    search,
-    search_replays,
-    self_tests,
-    status,
-    subjects,
-    supersessions,
-    touches,
-    usage,
-)
-from app.api.guard import Guard
-from app.api.ingest import Ingest
-from app.clients import stream
-from app.clients.embedder import embedder
-from app.clients.redis import connect_async
-from app.clients.stream import Door
+from app.api.admin import admin, dead_letters, status, usage
+from app.api.http import openapi, problems
+from app.api.http.guard import Guard
+from app.api.maintenance import consolidation, forecast, jobs, maintenance, policy, schedule, self_tests
+from app.api.memories import links, memories, recall, reviews, search, search_replays, supersessions, touches
+from app.api.memories.ingest import Ingest
+from app.api.privacy import audit, categories, erasures, exports, holds, privacy_requests, subjects
+from app.clients.embedding.embedder import embedder
+from app.clients.redis import stream
+from app.clients.redis.redis import connect_async
+from app.clients.redis.stream import Door
 from app.dashboard import app as dashboard
-from app.dashboard.pages import PREFIX
-from app.services import budget, health, plugins, rerank, spaces
+from app.dashboard.rendering import PREFIX
+from app.services.embedding import spaces
+from app.services.monitoring import health
+from app.services.search import rerank
+from app.services.strength import plugins
+from app.services.tenants import budget
 from app.settings import settings
-from app.store import database
+from app.store.core import database
 
 
 def build() -> ASGIApp:

@@ -17,9 +17,9 @@ from typing import Final, NamedTuple
 import structlog
 from prometheus_client import Counter, Histogram, disable_created_metrics
 
-from app.clients.redis import BROKEN_AUDITS, COUNTERS, MARKS, RedisError
-from app.clients.stream import backlog, client
-from app.domain.self_tests import KINDS
+from app.clients.redis.redis import BROKEN_AUDITS, COUNTERS, MARKS, RedisError
+from app.clients.redis.stream import backlog, client
+from app.domain.evaluation.self_tests import KINDS
 from app.queues import LANES, TASKS
 
 log = structlog.get_logger(__name__)

@@ -13,8 +13,8 @@ from uuid import UUID
 import structlog
 from celery import Celery
 
-from app.clients.redis import NUDGE_PREFIX, PREFIX, redis_url
-from app.clients.stream import NUDGE_MILLISECONDS, client
+from app.clients.redis.redis import NUDGE_PREFIX, PREFIX, redis_url
+from app.clients.redis.stream import NUDGE_MILLISECONDS, client
 
 INGEST: Final = "ingest"
 EMBED: Final = "embed"

@@ -16,7 +16,7 @@ STATEMENT_TIMEOUT = "15min"
 
 
 def run() -> None:
-    """Run the migrations asked for on the URL that `app.store.migrate` gives."""
+    """Run the migrations asked for on the URL that `app.store.core.migrate` gives."""
     url = context.config.attributes["url"]
     engine = create_engine(
         url,

@@ -66,7 +66,7 @@ def servers(pytestconfig: pytest.Config) -> Servers:
 @pytest.fixture(scope="session")
 def template(servers: Servers) -> Iterator[str]:
     """Name of a database with all migrations and no rows, copied by `database_url`."""
-    from app.store.migrate import upgrade  # noqa: PLC0415  # tests of pure rules don't wait for its imports
+    from app.store.core.migrate import upgrade  # noqa: PLC0415  # tests of pure rules don't wait for its imports
 
     name = f"template_{token_hex(6)}"
     with psycopg.connect(servers.database_url, autocommit=True) as server:

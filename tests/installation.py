@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from app.services import tenants
+from app.services.tenants import tenants
 from app.settings import settings
-from app.store import database
+from app.store.core import database
 
 
 def make_tenant(database_url: str, name: str, scopes: Sequence[str] = tenants.TENANT_SCOPES) -> tuple[str, str]:

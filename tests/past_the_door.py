@@ -8,9 +8,9 @@ from uuid import UUID
 
 import redis
 
-from app.clients import redis as names
-from app.domain.envelope import pack
-from app.domain.ids import new_base
+from app.clients.redis import redis as names
+from app.domain.ingest.envelope import pack
+from app.domain.ingest.ids import new_base
 
 PLENTY = 1 << 40
 

@@ -20,18 +20,24 @@ import structlog
 from psycopg import sql
 
 from app import failpoints, queues
-from app.api.auth import cache
-from app.clients import stream
-from app.clients.redis import BACKLOG, HELD, RING, RING_MEMBERS, connect_async, stream_key
-from app.clients.reranker import reranker
-from app.clients.stream import Accepted, Door
-from app.domain import keys
-from app.domain.envelope import Form
-from app.domain.ids import RANDOM_BYTES, memory_uuids, new_base
-from app.domain.policy import Policy
-from app.services import budget, contradictions, enrichment, ingest, questions, rate, rerank, spaces, summaries, tenants
+from app.api.http.auth import cache
+from app.clients.llm.reranker import reranker
+from app.clients.redis import stream
+from app.clients.redis.redis import BACKLOG, HELD, RING, RING_MEMBERS, connect_async, stream_key
+from app.clients.redis.stream import Accepted, Door
+from app.domain.ingest.envelope import Form
+from app.domain.ingest.ids import RANDOM_BYTES, memory_uuids, new_base
+from app.domain.policy import keys
+from app.domain.policy.policy import Policy
+from app.services.consolidation import contradictions, summaries
+from app.services.embedding import spaces
+from app.services.enrichment import enrichment, rate
+from app.services.evaluation import questions
+from app.services.ingest import ingest
+from app.services.search import rerank
+from app.services.tenants import budget, tenants
 from app.settings import settings
-from app.store import database
+from app.store.core import database
 
 T = TypeVar("T")
 _NUMBERS = count(1)

@@ -23,8 +23,8 @@ from sqlalchemy import create_engine
 from sqlalchemy.exc import OperationalError
 
 from app.errors import Misconfigured
-from app.store import migrate
-from app.store.database import driver_url
+from app.store.core import migrate
+from app.store.core.database import driver_url
 from app.store.tables import metadata
 from tests.servers import Servers
 
@@ -155,7 +155,7 @@ def test_a_lock_that_is_held_makes_it_fail_in_time_and_leaves_nothing_half_done(
     assert schema(empty_url) == before
 
 
-UPGRADE = "import sys; from app.store.migrate import upgrade; upgrade(sys.argv[1])"
+UPGRADE = "import sys; from app.store.core.migrate import upgrade; upgrade(sys.argv[1])"
 
 
 def test_two_upgrades_at_once_are_one_after_the_other(empty_url: str) -> None:

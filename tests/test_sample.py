@@ -10,7 +10,7 @@ from datetime import datetime
 
 import pytest
 
-from app.domain.bodies import decode
+from app.domain.ingest.bodies import decode
 from app.sample import memories, questions
 
 FIELDS = {

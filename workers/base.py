@@ -15,7 +15,8 @@ from celery import current_task
 
 from app import metrics, queues
 from app.errors import NotReplayed
-from app.services import connections, ledger
+from app.services.erasure import ledger
+from app.services.monitoring import connections
 from app.services.passing import is_passing
 from workers.celery_app import celery
 

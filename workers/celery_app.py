@@ -9,8 +9,8 @@ from celery import Celery, signals
 from kombu.entity import Exchange, Queue
 
 from app import heartbeats, logs, queues, tracing
-from app.clients import stream
-from app.clients.redis import redis_url
+from app.clients.redis import stream
+from app.clients.redis.redis import redis_url
 from app.errors import Misconfigured
 from app.settings import settings
 from workers.schedule import beat_entries
@@ -53,7 +53,9 @@ celery.conf.update(
 
 @signals.worker_init.connect
 def _check(**_: Any) -> None:
-    from app.services import budget, health, plugins  # noqa: PLC0415 - and database below: 40 MB that beat spares
+    from app.services.monitoring import health  # noqa: PLC0415 - and database below: 40 MB that beat spares
+    from app.services.strength import plugins  # noqa: PLC0415 - and database below: 40 MB that beat spares
+    from app.services.tenants import budget  # noqa: PLC0415 - and database below: 40 MB that beat spares
 
     logs.configure("worker")
     try:
@@ -105,7 +107,7 @@ def _start_clean(**_: Any) -> None:
 
 @signals.worker_process_shutdown.connect
 def _close(**_: Any) -> None:
-    from app.store import database  # noqa: PLC0415
+    from app.store.core import database  # noqa: PLC0415
 
     tracing.stop()
     stream.close()

@@ -6,7 +6,7 @@ harm.
 
 `DEFAULT_SCHEDULE` are the kinds of jobs for which each tenant has a row in PostgreSQL, where they can be paused and
 run by hand; the tick inserts those that a tenant lacks. Their times are those of the tenant's policy, `night`; what a
-night does, from top to bottom, stands in `app/services/steps.py`.
+night does, from top to bottom, stands in `app/services/night/steps.py`.
 """
 
 from __future__ import annotations

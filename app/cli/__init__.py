@@ -6,44 +6,24 @@ from typing import Annotated
 
 import typer
 
-from app.cli import (
-    admin,
-    audit,
+from app.cli.core.failures import Commands
+from app.cli.core.output import examples
+from app.cli.demo import demo, simulate
+from app.cli.maintenance import (
     consolidation,
     curve,
     dead_letters,
-    demo,
-    doctor,
-    erase,
-    export,
     forecast,
-    holds,
-    ingest,
     jobs,
-    links,
     maintain,
     policy,
-    privacy,
-    privacy_replay,
-    privacy_requests,
-    processes,
-    recall,
     reembed,
-    replay,
-    restore,
-    reviews,
-    run,
     schedule,
-    search,
-    simulate,
-    stats,
-    supersede,
-    touch,
     usage,
-    why,
 )
-from app.cli.failures import Commands
-from app.cli.output import examples
+from app.cli.memories import ingest, links, recall, replay, restore, reviews, search, stats, supersede, touch, why
+from app.cli.privacy import audit, erase, export, holds, privacy, privacy_replay, privacy_requests
+from app.cli.service import admin, doctor, processes, run
 
 __all__ = ["app", "main"]
 

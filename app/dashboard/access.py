@@ -17,12 +17,13 @@ from uuid import UUID
 from fastapi import Request
 from starlette.concurrency import run_in_threadpool
 
-from app.api.auth import cache
-from app.api.body import header, read
+from app.api.http.auth import cache
+from app.api.http.body import header, read
 from app.dashboard import sessions
 from app.dashboard.sessions import Session
 from app.errors import FieldError, Invalid, NotAllowed, NotAuthenticated
-from app.services import ledger, operators
+from app.services.erasure import ledger
+from app.services.security import operators
 
 FIELDS_MAX: Final = 50
 

@@ -9,26 +9,25 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import RedirectResponse
 from starlette.exceptions import HTTPException
 
-from app.api.problems import as_ours
-from app.dashboard import (
+from app.api.http.problems import as_ours
+from app.dashboard import log_in, rendering
+from app.dashboard.access import LoggedOut
+from app.dashboard.pages import (
     audit,
     consolidation,
     erasures,
     holds,
     ladder,
     letters,
-    log_in,
     memory,
     money,
     now,
-    pages,
     privacy,
     search,
     self_tests,
     tenants,
 )
-from app.dashboard.access import LoggedOut
-from app.dashboard.pages import PREFIX
+from app.dashboard.rendering import PREFIX
 from app.errors import EbbingError
 
 _TYPES = {"js": "text/javascript", "css": "text/css", "txt": "text/plain", "svg": "image/svg+xml"}
@@ -60,7 +59,7 @@ def build() -> FastAPI:
 
     @app.get("/static/{name}")
     def static(name: str) -> Response:
-        content = pages.content(name)
+        content = rendering.content(name)
         if content is None:
             raise HTTPException(404)
         kept = {"cache-control": "public, max-age=31536000, immutable"}
@@ -68,18 +67,18 @@ def build() -> FastAPI:
 
     async def ours(request: Request, error: Exception) -> Response:
         found = as_ours(error)
-        return pages.page(request, None, "error", found.status, error=found)
+        return rendering.page(request, None, "error", found.status, error=found)
 
     async def http(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)  # noqa: S101 - how Starlette calls it
         found = EbbingError("there is no such page" if error.status_code == 404 else str(error.detail))
         found.status, found.title = error.status_code, "There is no such page" if error.status_code == 404 else "No"
-        return pages.page(request, None, "error", error.status_code, error=found)
+        return rendering.page(request, None, "error", error.status_code, error=found)
 
     async def parameters(request: Request, _: Exception) -> Response:
         found = EbbingError("a part of the address isn't one that a page has given")
         found.status, found.title = 422, "This can't be read"
-        return pages.page(request, None, "error", 422, error=found)
+        return rendering.page(request, None, "error", 422, error=found)
 
     async def logged_out(request: Request, _: Exception) -> Response:
         if request.headers.get("hx-request"):  # a part of a page: the whole page goes to the log-in

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import msgspec
 
-from app.api.body import decode
+from app.api.http.body import decode
 
 T = TypeVar("T")
 

@@ -10,10 +10,10 @@ from uuid import UUID
 from fastapi import APIRouter, Depends, Request, Response
 from fastapi.responses import RedirectResponse
 
-from app.api.auth import cache
-from app.dashboard import pages, sessions
+from app.api.http.auth import cache
+from app.dashboard import rendering, sessions
 from app.dashboard.access import LOOKS, Acting, acts, check_origin, form_of
-from app.dashboard.pages import PREFIX
+from app.dashboard.rendering import PREFIX
 from app.errors import EbbingError, FieldError, Invalid, NotAuthenticated
 
 TRIES: Final = 10
@@ -66,7 +66,7 @@ failures = Failures()
 @router.get("/log-in")
 async def asked(request: Request) -> Response:
     """The form."""
-    return pages.page(request, None, "log_in", wrong=None)
+    return rendering.page(request, None, "log_in", wrong=None)
 
 
 @router.post("/log-in")
@@ -80,9 +80,9 @@ async def log_in(request: Request) -> Response:
         caller = await cache.presented(form.get("key", "").strip())
     except NotAuthenticated:
         failures.note(address)
-        return pages.page(request, None, "log_in", 401, wrong="This key isn't valid: unknown, revoked or expired.")
+        return rendering.page(request, None, "log_in", 401, wrong="This key isn't valid: unknown, revoked or expired.")
     if not caller.scopes & set(LOOKS):
-        return pages.page(
+        return rendering.page(
             request,
             None,
             "log_in",

@@ -19,9 +19,9 @@ from uuid import UUID
 
 import msgspec
 
-from app.domain.decoding import prepared
+from app.domain.ingest.decoding import prepared
 from app.errors import Misconfigured
-from app.services import key_store
+from app.services.security import key_store
 
 COOKIE: Final = "__Host-ebbing"
 """A browser takes a cookie of this prefix only if it is Secure, of this host alone, and for every path."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from app.clients.cold_store import StoreFailed
-from app.clients.redis import RedisError
-from app.clients.resilience import ProviderFailed, Verdict
-from app.store import database
+from app.clients.llm.resilience import ProviderFailed, Verdict
+from app.clients.redis.redis import RedisError
+from app.store.core import database
 
 
 class OverBudget(Exception):

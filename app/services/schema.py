@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from app.errors import Misconfigured, Unavailable
 from app.settings import settings
-from app.store import database, inspection, migrate
+from app.store.core import database, inspection, migrate
 
 
 def upgrade(revision: str = "head") -> tuple[str | None, str | None]:

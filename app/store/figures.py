@@ -7,7 +7,7 @@ from typing import Final
 
 from sqlalchemy import Connection, text
 
-from app.domain.self_tests import EMPTY_SHARE, EMPTY_TESTS_MIN
+from app.domain.evaluation.self_tests import EMPTY_SHARE, EMPTY_TESTS_MIN
 
 COUNTED_MOST: Final = 100_000
 """Dead letters that are counted: above, more would say no more."""

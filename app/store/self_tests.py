@@ -11,8 +11,8 @@ from uuid import UUID
 from sqlalchemy import Connection, bindparam, text
 from sqlalchemy.dialects.postgresql import JSONB
 
-from app.domain.self_tests import FLAGGING, Kind
-from app.store.roles import ASIDE
+from app.domain.evaluation.self_tests import FLAGGING, Kind
+from app.store.memories.roles import ASIDE
 
 
 class Asked(NamedTuple):

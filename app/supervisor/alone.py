@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Final
 
 from app import logs
-from app.clients import stream
+from app.clients.redis import stream
 from app.embedded import Postgres, Redis, ServerOptions, free_ports, secret
 from app.services import schema
 from app.settings import settings
-from app.store import database
-from app.store.provision import create_database
+from app.store.core import database
+from app.store.core.provision import create_database
 from app.supervisor.service import DATABASE, OWNER_URL, ROLE
 
 _PREFIX: Final = "EBBING_"

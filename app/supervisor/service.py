@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from app.embedded import EmbeddedError, Postgres, Program, Redis, ServerOptions, free_ports, secret
-from app.store.provision import create_database
+from app.store.core.provision import create_database
 from app.supervisor.children import Child
 
 if TYPE_CHECKING:

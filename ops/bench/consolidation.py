@@ -16,12 +16,14 @@ import numpy as np
 import psycopg
 
 from app.domain.consolidation.parameters import Consolidation
-from app.domain.ids import first_uuid
-from app.services import candidates, tenants
-from app.services.candidates import Found
-from app.store import database, spaces
-from app.store.candidates import Marks
-from app.store.packed import Halfvecs, Uuids, vectors
+from app.domain.ingest.ids import first_uuid
+from app.services.consolidation import candidates
+from app.services.consolidation.candidates import Found
+from app.services.tenants import tenants
+from app.store.consolidation.candidates import Marks
+from app.store.core import database
+from app.store.core.packed import Halfvecs, Uuids, vectors
+from app.store.embedding import spaces
 from ops.bench.figures import NO_GOAL, Figure, Goal, Plan
 from ops.bench.floors import statements
 from ops.bench.place import ROOT, Place

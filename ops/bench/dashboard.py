@@ -8,11 +8,11 @@ from functools import partial
 
 import httpx
 
-from app.dashboard.pages import PAGES, PREFIX
+from app.dashboard.rendering import PAGES, PREFIX
 from app.dashboard.sessions import COOKIE
-from app.domain.keys import SCOPES
-from app.services import tenants
-from app.services.situation import FRESH_SECONDS
+from app.domain.policy.keys import SCOPES
+from app.services.monitoring.situation import FRESH_SECONDS
+from app.services.tenants import tenants
 from ops.bench import aged
 from ops.bench.figures import Figure, Goal, Plan
 from ops.bench.place import Place

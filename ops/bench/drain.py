@@ -9,11 +9,11 @@ from functools import partial
 from uuid import UUID
 
 from app import queues
-from app.clients import redis as keys
-from app.clients import stream
-from app.domain.envelope import pack as envelope
-from app.domain.ids import RANDOM_BYTES, new_base
-from app.services import ingest
+from app.clients.redis import redis as keys
+from app.clients.redis import stream
+from app.domain.ingest.envelope import pack as envelope
+from app.domain.ingest.ids import RANDOM_BYTES, new_base
+from app.services.ingest import ingest
 from ops.bench import load
 from ops.bench.corpus import Corpus
 from ops.bench.figures import NO_GOAL, Figure, Goal, Plan

@@ -11,11 +11,15 @@ from uuid import UUID, uuid4
 
 from app.domain.consolidation.records import Group
 from app.domain.jobs import Job
-from app.domain.policy import Policy
-from app.domain.protection import Protection
-from app.services import archive, cold, cold_restore, consolidate, expiry, merging, night, tenants
-from app.services.grouping import Terms
-from app.store import consolidation_runs, database
+from app.domain.policy.policy import Policy
+from app.domain.tiers.protection import Protection
+from app.services.consolidation import consolidate, merging
+from app.services.consolidation.grouping import Terms
+from app.services.night import night
+from app.services.tenants import tenants
+from app.services.tiers import archive, cold, cold_restore, expiry
+from app.store.consolidation import consolidation_runs
+from app.store.core import database
 from ops.bench import aged
 from ops.bench.figures import Figure, Goal, Plan
 from ops.bench.place import Place

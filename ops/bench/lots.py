@@ -10,10 +10,10 @@ from uuid import UUID
 
 import psycopg
 
-from app.domain.bodies import decode
-from app.domain.ids import RANDOM_BYTES, memory_uuids, new_base
-from app.store import copying
-from app.store.copying import Arrival
+from app.domain.ingest.bodies import decode
+from app.domain.ingest.ids import RANDOM_BYTES, memory_uuids, new_base
+from app.store.core import copying
+from app.store.core.copying import Arrival
 from ops.bench.corpus import Corpus
 
 ROWS_A_TRANSACTION = 5000

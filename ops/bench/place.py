@@ -21,14 +21,15 @@ from uuid import UUID
 import psycopg
 
 from app import metrics, queues
-from app.clients import stream
-from app.clients.redis import BACKLOG, COUNTERS, HELD, NUDGE_PREFIX, RING, RING_MEMBERS, STREAM_PREFIX, TURNS
+from app.clients.redis import stream
+from app.clients.redis.redis import BACKLOG, COUNTERS, HELD, NUDGE_PREFIX, RING, RING_MEMBERS, STREAM_PREFIX, TURNS
 from app.embedded import Postgres, Program, Redis, free_ports, has_ended, kill_session, log_tail, secret, spawn
-from app.services import tenants
+from app.services.tenants import tenants
 from app.settings import settings
-from app.store import database, work
-from app.store.migrate import upgrade
-from app.store.provision import create_database
+from app.store.core import database
+from app.store.core.migrate import upgrade
+from app.store.core.provision import create_database
+from app.store.enrichment import work
 
 ROOT = Path(__file__).resolve().parents[2]
 DATABASE, ROLE = "ebbing", "ebbing_service"

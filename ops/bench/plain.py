@@ -14,7 +14,8 @@ import msgspec
 
 from app import queues
 from app.domain.jobs import Job
-from app.services import graphs, tenants
+from app.services.embedding import graphs
+from app.services.tenants import tenants
 from ops.bench import load
 from ops.bench.corpus import Corpus
 from ops.bench.figures import Figure, Goal, Plan

@@ -8,12 +8,15 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 from uuid import UUID, uuid4
 
-from app.domain.hold import Meant
 from app.domain.jobs import Job, Step
-from app.services import erasing, erasures, expiry, memories, tenants
-from app.services.embed import embed
-from app.services.erasures import ERASE, HIDE, Asked
-from app.services.index import index
+from app.domain.privacy.hold import Meant
+from app.services.embedding.embed import embed
+from app.services.enrichment.index import index
+from app.services.erasure import erasing, erasures
+from app.services.erasure.erasures import ERASE, HIDE, Asked
+from app.services.memories import memories
+from app.services.tenants import tenants
+from app.services.tiers import expiry
 from app.settings import settings
 from ops.bench import aged
 from ops.bench.figures import Figure, Goal, Plan

@@ -20,12 +20,12 @@ import httpx
 import msgspec
 
 from app import queues
-from app.domain import scoring
-from app.domain.scoring import Unscored
-from app.domain.wording import spoken
-from app.services import tenants
+from app.domain.salience import scoring
+from app.domain.salience.scoring import Unscored
+from app.domain.text.wording import spoken
+from app.services.tenants import tenants
 from app.settings import settings
-from app.store import work
+from app.store.enrichment import work
 from ops.bench.corpus import Corpus
 from ops.bench.drain import until
 from ops.bench.figures import NO_GOAL, Figure, Goal, Plan

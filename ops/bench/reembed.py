@@ -16,11 +16,12 @@ from uuid import UUID
 import httpx
 import msgspec
 
-from app.clients.embedder import Embedder
-from app.clients.static_embedder import StaticEmbedder
-from app.services import tenants
+from app.clients.embedding.embedder import Embedder
+from app.clients.embedding.static_embedder import StaticEmbedder
+from app.services.tenants import tenants
 from app.settings import Settings
-from app.store import database, embeddings
+from app.store.core import database
+from app.store.embedding import embeddings
 from ops.bench import load
 from ops.bench.corpus import Corpus
 from ops.bench.figures import NO_GOAL, Figure, Goal, Plan
@@ -61,7 +62,7 @@ class Searches:
 
 def measure(place: Place, plan: Plan) -> Iterator[Figure]:
     """Memories a second of a move beside the embedder alone; what searches feel of it."""
-    from app.clients import openai_embedder  # noqa: PLC0415 - half a second that the other benchmarks spare
+    from app.clients.embedding import openai_embedder  # noqa: PLC0415 - half a second that the other benchmarks spare
 
     place.empty()
     size = plan.size(MEMORIES, 1_000)

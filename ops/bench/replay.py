@@ -7,10 +7,11 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from uuid import UUID
 
-from app.domain.policy import Policy
-from app.domain.retrieval.request import SearchRequest
-from app.services import search, search_records, search_replays, tenants
-from app.services.search_replays import Wish
+from app.domain.policy.policy import Policy
+from app.domain.search.request import SearchRequest
+from app.services.search import search, search_records, search_replays
+from app.services.search.search_replays import Wish
+from app.services.tenants import tenants
 from ops.bench.corpus import Corpus
 from ops.bench.figures import Figure, Goal, Plan
 from ops.bench.place import Place

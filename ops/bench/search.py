@@ -16,18 +16,21 @@ import numpy as np
 import psycopg
 from psycopg import sql
 
-from app.clients.embedder import embedder
+from app.clients.embedding.embedder import embedder
 from app.domain.jobs import Job
-from app.domain.retrieval import pruning, terms
-from app.domain.retrieval.request import SearchRequest
-from app.domain.wording import content_words
-from app.services import graphs, tenants
-from app.services.embed import embed
-from app.services.index import index
-from app.services.search import search
+from app.domain.search import pruning, terms
+from app.domain.search.request import SearchRequest
+from app.domain.text.wording import content_words
+from app.services.embedding import graphs
+from app.services.embedding.embed import embed
+from app.services.enrichment.index import index
+from app.services.search.search import search
+from app.services.tenants import tenants
 from app.settings import settings
-from app.store import database, spaces, words
-from app.store.probe import quoted
+from app.store.core import database
+from app.store.embedding import spaces
+from app.store.enrichment import words
+from app.store.search.probe import quoted
 from ops.bench import load
 from ops.bench.corpus import Corpus
 from ops.bench.figures import NO_GOAL, Figure, Goal, Plan

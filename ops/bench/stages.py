@@ -10,13 +10,15 @@ from uuid import UUID, uuid4
 
 import psycopg
 
-from app.clients.embedder import embedder
-from app.domain.ids import array_literal
-from app.domain.policy import Policy
-from app.services import enrichment
-from app.services.index import index
+from app.clients.embedding.embedder import embedder
+from app.domain.ingest.ids import array_literal
+from app.domain.policy.policy import Policy
+from app.services.enrichment import enrichment
+from app.services.enrichment.index import index
 from app.settings import settings
-from app.store import database, embeddings, work
+from app.store.core import database
+from app.store.embedding import embeddings
+from app.store.enrichment import work
 from ops.bench.figures import NO_GOAL, Figure, Goal, Plan
 from ops.bench.floors import statements
 from ops.bench.lots import Lot

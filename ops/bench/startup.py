@@ -9,8 +9,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from app.clients import stream
-from app.clients.redis import stream_key
+from app.clients.redis import stream
+from app.clients.redis.redis import stream_key
 from app.embedded import Program, free_ports, has_ended, log_tail, spawn
 from ops.bench import load
 from ops.bench.corpus import Corpus

@@ -13,10 +13,10 @@ import psycopg
 
 from app.domain.dynamics.state import DAY_SECONDS, State, new
 from app.domain.dynamics.timeline import Era, Timeline
-from app.domain.importance import Importance, importance, relevance
-from app.domain.policy import Policy
-from app.services import tenants
-from app.store import memory_strength
+from app.domain.policy.policy import Policy
+from app.domain.strength.importance import Importance, importance, relevance
+from app.services.tenants import tenants
+from app.store.strength import memory_strength
 from ops.bench import aged
 from ops.bench.figures import NO_GOAL, Figure, Goal, Plan
 from ops.bench.floors import statements

@@ -13,15 +13,18 @@ from uuid import UUID
 
 import psycopg
 
-from app.domain.ids import RANDOM_BYTES, new_base
-from app.domain.policy import Forgetting, Policy
-from app.domain.touch import Touches, Use
-from app.services import forecast, rebase, reinforce, sweep, tenants
-from app.services.forecast import Wish
-from app.services.reinforce import Touched
-from app.store import database, states
-from app.store.packed import Uuids
-from app.store.work import NIL
+from app.domain.ingest.ids import RANDOM_BYTES, new_base
+from app.domain.ingest.touch import Touches, Use
+from app.domain.policy.policy import Forgetting, Policy
+from app.services.strength import rebase, reinforce
+from app.services.strength.reinforce import Touched
+from app.services.tenants import tenants
+from app.services.tiers import forecast, sweep
+from app.services.tiers.forecast import Wish
+from app.store.core import database
+from app.store.core.packed import Uuids
+from app.store.enrichment.work import NIL
+from app.store.strength import states
 from ops.bench import aged
 from ops.bench.drain import until
 from ops.bench.figures import NO_GOAL, Figure, Goal, Plan

@@ -11,19 +11,19 @@ from typing import Any
 
 import numpy as np
 
-from app.domain import importance
 from app.domain.consolidation.parameters import Consolidation
-from app.domain.curves import Memory, curve
 from app.domain.dynamics import memory_decay, mnemex
 from app.domain.dynamics.cmm import CmmParameters
 from app.domain.dynamics.mnemex import Mnemex, MnemexParameters
 from app.domain.dynamics.profiles import profile
 from app.domain.dynamics.spec import SpecParameters
 from app.domain.dynamics.state import DAY_SECONDS
-from app.domain.protection import Protection
-from app.domain.review import Review
-from app.domain.self_tests import SelfTests
-from app.domain.tiers import Tiers
+from app.domain.evaluation.self_tests import SelfTests
+from app.domain.strength import importance
+from app.domain.strength.curves import Memory, curve
+from app.domain.strength.review import Review
+from app.domain.tiers.protection import Protection
+from app.domain.tiers.tiers import Tiers
 from ops.checks.writing import ROOT, write
 
 PAGE = ROOT / "ops" / "dynamics.md"

@@ -1,4 +1,4 @@
-"""Writes ops/metrics.md, the reference of every metric, from app/metrics.py and app/api/exposition.py (`make docs`)."""
+"""Write ops/metrics.md, the reference of every metric, from `app.metrics` and `app.api.http.exposition`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 from prometheus_client import Counter
 
 from app import metrics
-from app.api.exposition import GAUGES, OF_PROCESS
+from app.api.http.exposition import GAUGES, OF_PROCESS
 from ops.checks.writing import ROOT, write
 
 PAGE = ROOT / "ops" / "metrics.md"
@@ -18,7 +18,7 @@ SHOWN: Final = 8
 
 HEAD = """# Metrics
 
-<!-- written by `make docs` from app/metrics.py and app/api/exposition.py; a test keeps it true -->
+<!-- written by `make docs` from app/metrics.py and app/api/http/exposition.py; a test keeps it true -->
 
 `GET /metrics` of the API, in Prometheus's format; `EBBING_METRICS_TOKEN` closes it. Everything starts at 0, so that
 rates exist from the first scrape on. Labels come from fixed lists, and never hold a tenant, a subject, an id or text.

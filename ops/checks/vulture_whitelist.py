@@ -1,12 +1,12 @@
 """Names that look unused to vulture and aren't: each is called or filled in by a library."""
 
-from app.api.exposition import _Shared
-from app.domain import importance, review
+from app.api.http.exposition import _Shared
 from app.domain.dynamics import cmm, mnemex, profiles, state
 from app.domain.dynamics.protocol import Dynamics
-from app.services import associates
-from app.services.bundles import _Sink
-from app.store import states
+from app.domain.strength import importance, review
+from app.services.privacy.bundles import _Sink
+from app.services.strength import associates
+from app.store.strength import states
 from ops.bench.recall import factory
 from ops.checks.arrows import OnlyContract
 

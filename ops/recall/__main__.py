@@ -16,7 +16,7 @@ from typing import Any, Final, NoReturn
 import httpx
 from rich.console import Console
 
-from app.services import tenants
+from app.services.tenants import tenants
 from app.settings import settings
 from ops.bench.place import Place
 from ops.recall import report, tables

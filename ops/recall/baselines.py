@@ -17,9 +17,9 @@ import bm25s
 import numpy as np
 from numpy.typing import NDArray
 
-from app.domain.embedding import unit
-from app.domain.roles import name_of
-from app.domain.wording import spoken
+from app.domain.ingest.roles import name_of
+from app.domain.text.embedding import unit
+from app.domain.text.wording import spoken
 from ops.recall.dataset import Memory
 
 K1: Final = 0.9

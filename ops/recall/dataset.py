@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
-from app.domain.roles import Role
+from app.domain.ingest.roles import Role
 
 INVENTED: Final = Path(__file__).with_name("invented.jsonl")
 """73 memories and 41 questions, made up for this: small talk, numbers and codes, five languages."""

@@ -14,8 +14,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from app.clients.resilience import ProviderFailed
-from app.clients.summariser import Summariser
+from app.clients.llm.resilience import ProviderFailed
+from app.clients.llm.summariser import Summariser
 from app.domain.consolidation.checking import FAULTS
 from app.domain.consolidation.extracting import extract
 from app.domain.consolidation.parameters import Level

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from app.clients.backlog import Backlog
-from app.services import figures
+from app.clients.redis.backlog import Backlog
+from app.services.monitoring import figures
 from tests.alerts.watch import Watch
 from tests.api.caller import Api
 from tests.service import Service
@@ -28,7 +28,7 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
         def free(self) -> int:
             return room["free"]
 
-    monkeypatch.setattr("app.services.health.shutil.disk_usage", lambda _: Usage())
+    monkeypatch.setattr("app.services.monitoring.health.shutil.disk_usage", lambda _: Usage())
     return room
 
 

@@ -10,13 +10,15 @@ from uuid import UUID
 
 import pytest
 
-from app.clients import stream
-from app.clients.redis import BACKLOG, RING, RING_MEMBERS, stream_key
-from app.domain.envelope import pack
-from app.domain.night import Night
-from app.domain.policy import Policy
-from app.services import audit, figures, jobs, schedule
-from app.store import database
+from app.clients.redis import stream
+from app.clients.redis.redis import BACKLOG, RING, RING_MEMBERS, stream_key
+from app.domain.ingest.envelope import pack
+from app.domain.policy.night import Night
+from app.domain.policy.policy import Policy
+from app.services.jobs import jobs, schedule
+from app.services.monitoring import figures
+from app.services.security import audit
+from app.store.core import database
 from tests.alerts.conftest import GIB
 from tests.alerts.watch import Scrape, Watch, rules
 from tests.api.caller import Api
@@ -93,7 +95,7 @@ def test_a_night_that_does_not_end_well(watch: Watch, api: Api) -> None:
     schedule.tick(["night"])
     api.service.rows("UPDATE tenants SET created_at = created_at - interval '27 hours'")
     with pytest.MonkeyPatch.context() as broken:
-        broken.setattr("app.services.counts.recount", lambda _: 1 / 0)
+        broken.setattr("app.services.memories.counts.recount", lambda _: 1 / 0)
         assert tonight(tenant.tenant_id) == "failed"
     assert watch.minutes(7) == {("EbbingNightMissed", "night")}
     assert tonight(tenant.tenant_id) == "done"

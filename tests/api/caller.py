@@ -13,7 +13,7 @@ from fastapi import FastAPI
 from fastapi.routing import iter_route_contexts
 from starlette.types import Message, Receive
 
-from app.domain.keys import SCOPES
+from app.domain.policy.keys import SCOPES
 from app.main import build
 from tests.service import Service, Tenant
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from app.clients.outbound import Allowed
-from app.clients.provider import Patience, Provider
-from app.clients.resilience import Backoff, Breaker
+from app.clients.llm.outbound import Allowed
+from app.clients.llm.provider import Patience, Provider
+from app.clients.llm.resilience import Backoff, Breaker
 from tests.provider.server import FakeProvider, provider
 
 QUICK = Patience(timeout_seconds=5, tries=3, wait_max_seconds=10)

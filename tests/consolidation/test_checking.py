@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from app.domain.consolidation.checking import FAULTS, Known, Refused, check, read
 from app.domain.consolidation.extracting import extract
 from app.domain.consolidation.prompting import ANSWER_SCHEMA, messages
-from app.domain.scoring import delimiter, handle
+from app.domain.salience.scoring import delimiter, handle
 from tests.consolidation.made import MOVE, source, sources
 
 MARK = delimiter(b"\xab" * 16)

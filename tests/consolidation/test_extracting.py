@@ -15,7 +15,7 @@ from app.domain.consolidation.facts import facts, numbers
 from app.domain.consolidation.parameters import KEPT_SHARES, Level
 from app.domain.consolidation.records import Form, Source
 from app.domain.consolidation.sentences import LONG_CHARACTERS, sentences
-from app.domain.wording import words
+from app.domain.text.wording import words
 from tests.consolidation.made import MOVE, source, sources
 
 LEVELS: tuple[Level, ...] = get_args(Level)

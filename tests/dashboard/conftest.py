@@ -7,8 +7,9 @@ from collections.abc import Callable
 import pytest
 
 from app.dashboard import log_in
-from app.domain.keys import SCOPES
-from app.services import situation, tenants
+from app.domain.policy.keys import SCOPES
+from app.services.monitoring import situation
+from app.services.tenants import tenants
 from tests.api.caller import Api
 from tests.api.conftest import api
 from tests.dashboard.visitor import Visitor

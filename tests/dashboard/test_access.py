@@ -12,7 +12,9 @@ from fastapi.routing import iter_route_contexts
 
 from app.dashboard import app as dashboard
 from app.dashboard import sessions
-from app.services import operators, schedule, tenants
+from app.services.jobs import schedule
+from app.services.security import operators
+from app.services.tenants import tenants
 from tests.api.caller import Api
 from tests.dashboard.visitor import Visitor, cookie_of, log_in, said
 from workers.schedule import DEFAULT_SCHEDULE

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from app.domain.audit import START
-from app.services import audit, chain, operators
+from app.domain.privacy.audit import START
+from app.services.security import audit, chain, operators
 from tests.api.caller import Api
 from tests.dashboard.visitor import Visitor, said
 
@@ -59,7 +59,7 @@ def test_the_whole_chain_is_gone_through_some_seconds_at_a_time(
 ) -> None:
     visitor = visit()
     monkeypatch.setattr(chain, "SECONDS_MAX", 0.0)
-    monkeypatch.setattr("app.services.audit.verify.__defaults__", (START, 3, None))
+    monkeypatch.setattr("app.services.security.audit.verify.__defaults__", (START, 3, None))
     path, pages = "/audit/chain", 0
     while True:
         html = visitor.page(path)
@@ -75,7 +75,7 @@ def test_the_whole_chain_is_gone_through_some_seconds_at_a_time(
 
 
 def test_what_was_done_by_hand_is_there_in_full(visit: Visit, done: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.dashboard.audit.PAGE", 3)
+    monkeypatch.setattr("app.dashboard.pages.audit.PAGE", 3)
     visitor = visit("read")
     html = visitor.page("/audit")
     assert "<i>number" not in html
@@ -86,7 +86,7 @@ def test_what_was_done_by_hand_is_there_in_full(visit: Visit, done: None, monkey
 
 
 def test_entries_are_listed_by_number(api: Api, visit: Visit, done: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.dashboard.audit.PAGE", 4)
+    monkeypatch.setattr("app.dashboard.pages.audit.PAGE", 4)
     visitor = visit()
     count = audit.page(api.tenant.tenant_id, None, None, 1)[0].seq
     path, seen = "/audit/entries", 0

@@ -10,11 +10,14 @@ from uuid import UUID, uuid4
 import pytest
 
 from app.domain.consolidation.parameters import Consolidation
-from app.domain.policy import Policy
-from app.domain.supersession import Pair
-from app.services import operators, policies, policy_versions, supersede
-from app.services.policy_versions import Change
-from app.store import database
+from app.domain.consolidation.supersession import Pair
+from app.domain.policy.policy import Policy
+from app.services.consolidation import supersede
+from app.services.security import operators
+from app.services.strength import policies
+from app.services.tenants import policy_versions
+from app.services.tenants.policy_versions import Change
+from app.store.core import database
 from tests.api.caller import Api
 from tests.dashboard.visitor import Visitor, said
 from tests.services import nights

@@ -12,9 +12,11 @@ from zipfile import ZipFile
 
 import pytest
 
-from app.domain.hold import Meant
-from app.services import erasures, exports, holds, operators
-from app.services.erasures import Asked
+from app.domain.privacy.hold import Meant
+from app.services.erasure import erasures
+from app.services.erasure.erasures import Asked
+from app.services.privacy import exports, holds
+from app.services.security import operators
 from tests.api.caller import Api
 from tests.dashboard.visitor import Visitor, said
 from tests.services.grave import worked

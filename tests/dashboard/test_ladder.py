@@ -9,8 +9,8 @@ from uuid import UUID
 
 import pytest
 
-from app.domain.policy import Policy
-from app.services import forecast, ladder
+from app.domain.policy.policy import Policy
+from app.services.tiers import forecast, ladder
 from tests.api.caller import Api
 from tests.dashboard.visitor import Visitor, said
 from tests.services import attic

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from app.services import dead_letters
-from app.store.dead_letters import Wanted
+from app.services.ingest import dead_letters
+from app.store.ingest.dead_letters import Wanted
 from tests.api.caller import Api
 from tests.dashboard.visitor import Visitor, said
 

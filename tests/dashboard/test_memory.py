@@ -9,9 +9,12 @@ from uuid import UUID
 import pytest
 
 from app.dashboard import graph, wording
-from app.dashboard.memory import curve
-from app.services import course, memories, merges, operators, why
-from app.store.memories import Stored
+from app.dashboard.pages.memory import curve
+from app.services.consolidation import merges
+from app.services.memories import memories, why
+from app.services.security import operators
+from app.services.strength import course
+from app.store.memories.memories import Stored
 from tests.api.caller import Api
 from tests.dashboard.odd import RICH, assert_inert
 from tests.dashboard.visitor import Visitor, said

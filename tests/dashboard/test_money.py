@@ -9,10 +9,11 @@ from datetime import timedelta
 
 import pytest
 
-from app.clients.answers import Usage
-from app.domain.policy import Budget, Policy
-from app.services import budget, spending
-from app.store import database, policies
+from app.clients.llm.answers import Usage
+from app.domain.policy.policy import Budget, Policy
+from app.services.tenants import budget, spending
+from app.store.core import database
+from app.store.tenants import policies
 from tests.api.caller import Api
 from tests.dashboard.visitor import Visitor, cookie_of, said
 

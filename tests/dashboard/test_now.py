@@ -9,13 +9,15 @@ from typing import Any, cast
 import pytest
 
 from app import heartbeats, queues, stopping
-from app.clients import stream
-from app.dashboard import now, pages
+from app.clients.redis import stream
+from app.dashboard import rendering
 from app.dashboard.access import Viewer
-from app.domain.policy import Policy
-from app.services import schedule, situation
-from app.services.steps import STEPS
-from app.store import database
+from app.dashboard.pages import now
+from app.domain.policy.policy import Policy
+from app.services.jobs import schedule
+from app.services.monitoring import situation
+from app.services.night.steps import STEPS
+from app.store.core import database
 from tests.api.caller import Api
 from tests.dashboard.visitor import Visitor, said
 from workers.schedule import DEFAULT_SCHEDULE
@@ -113,8 +115,8 @@ def test_room_is_told_beside_the_quota(api: Api, well: None, visit: Visit, quota
 
 
 def test_one_row_is_told_as_one() -> None:
-    assert pages.of_step({"figures": 1, "sweep": 2, "sweep.moved": 1}, "figures") == [("row", 1)]
-    assert pages.of_step({"figures": 1, "sweep": 2, "sweep.moved": 1}, "sweep") == [("rows", 2), ("moved", 1)]
+    assert rendering.of_step({"figures": 1, "sweep": 2, "sweep.moved": 1}, "figures") == [("row", 1)]
+    assert rendering.of_step({"figures": 1, "sweep": 2, "sweep.moved": 1}, "sweep") == [("rows", 2), ("moved", 1)]
 
 
 def test_it_is_shown_while_a_store_is_away(api: Api, well: None, visit: Visit) -> None:
@@ -191,11 +193,11 @@ def test_too_many_streams_are_refused_and_the_page_asks_by_itself(
     ],
 )
 def test_ages_are_told_in_one_or_two_units(seconds: float | None, shown: str) -> None:
-    assert pages.age(seconds) == shown
+    assert rendering.age(seconds) == shown
 
 
 @pytest.mark.parametrize(
     ("value", "shown"), [(None, "–"), (0, "0"), (1234567, "1 234 567"), (0.12345, "0.123"), (1234.5, "1 234")]
 )
 def test_numbers_have_their_thousands_apart(value: float | None, shown: str) -> None:
-    assert pages.number(value) == shown
+    assert rendering.number(value) == shown

@@ -10,7 +10,8 @@ from uuid import UUID
 import pytest
 
 from app.domain.privacy.requests import NewRequest, Request
-from app.services import operators, privacy_requests, rights
+from app.services.privacy import privacy_requests, rights
+from app.services.security import operators
 from tests.api.caller import Api
 from tests.dashboard.visitor import Visitor, said
 
@@ -115,7 +116,7 @@ def test_the_summary_and_the_categories(api: Api, visit: Visit) -> None:
 
 
 def test_every_request_is_listed_by_cursor(api: Api, visit: Visit, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.dashboard.privacy.PAGE", 2)
+    monkeypatch.setattr("app.dashboard.pages.privacy.PAGE", 2)
     for days in (1, 2, 3):
         entered(api, days)
     visitor = visit()

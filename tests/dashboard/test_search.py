@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from app.dashboard.search import request_of, signals
-from app.domain.policy import Policy
-from app.services import search
+from app.dashboard.pages.search import request_of, signals
+from app.domain.policy.policy import Policy
+from app.services.search import search
 from tests.api.caller import Api
 from tests.dashboard.odd import EVIL, RICH, assert_inert
 from tests.dashboard.visitor import Visitor, said

@@ -9,9 +9,11 @@ from uuid import UUID, uuid4
 
 import msgspec
 
-from app.services import operators, reviews, situation
-from app.store import database
-from app.store import reviews as rows
+from app.services.monitoring import situation
+from app.services.security import operators
+from app.services.strength import reviews
+from app.store.core import database
+from app.store.strength import reviews as rows
 from tests.api.caller import Api
 from tests.dashboard.visitor import Visitor, said
 from tests.services.grave import worked

@@ -8,12 +8,14 @@ from collections.abc import Callable
 import pytest
 from sqlalchemy import event, text
 
-from app.clients.answers import Usage
-from app.clients.redis import BACKLOG, RING, stream_key
-from app.domain.budget import State
-from app.domain.policy import Budget, Policy
-from app.services import budget, quota, schedule, tenants, tenants_abreast
-from app.store import database, policies
+from app.clients.llm.answers import Usage
+from app.clients.redis.redis import BACKLOG, RING, stream_key
+from app.domain.policy.budget import State
+from app.domain.policy.policy import Budget, Policy
+from app.services.jobs import schedule
+from app.services.tenants import budget, quota, tenants, tenants_abreast
+from app.store.core import database
+from app.store.tenants import policies
 from tests.api.caller import Api
 from tests.dashboard.visitor import Visitor, cookie_of, said
 from tests.service import Service

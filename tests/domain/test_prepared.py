@@ -13,12 +13,12 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = sorted(path for folder in ("app", "workers") for path in (ROOT / folder).rglob("*.py"))
 # Where it is done later, by one thread at a time.
-LATER = ROOT / "app/api/body.py"
+LATER = ROOT / "app/api/http/body.py"
 PLAIN = {"dict", "list", "str"}
 
 READ_BY_MANY = """
 import importlib, sys, threading
-from app.clients import answers
+from app.clients.llm import answers
 
 body = b'{"choices": [{"message": {"content": "x"}, "finish_reason": "stop"}], "usage": {"prompt_tokens": 1}}'
 sys.setswitchinterval(1e-6)
@@ -66,7 +66,7 @@ def test_what_is_read_without_a_decoder_is_prepared() -> None:
     prepared = set().union(*map(prepared_shapes, TREES.values()))
     read = {(str(path.relative_to(ROOT)), name) for path, tree in TREES.items() for name in read_shapes(tree)}
     assert len(read) > 5
-    assert {each for each in read if each[1] not in prepared} == {("app/clients/answers.py", "shape")}
+    assert {each for each in read if each[1] not in prepared} == {("app/clients/llm/answers.py", "shape")}
     assert {"_Chat", "_Embeddings"} <= prepared, "the shapes that `answers._decoded` is given"
 
 

@@ -19,13 +19,13 @@ from app.domain.dynamics.memory_decay import MemoryDecay, MemoryDecayParameters
 from app.domain.dynamics.mnemex import CONTENT_MULTIPLIERS, Mnemex, MnemexParameters
 from app.domain.dynamics.spec import Spec, SpecParameters
 from app.domain.dynamics.state import DAY_SECONDS, Event, State, new
-from app.domain.importance import Importance
-from app.domain.memory import KINDS
-from app.domain.protection import Protection
-from app.domain.review import Review
+from app.domain.ingest.memory import KINDS
 from app.domain.salience.criteria import Criteria
 from app.domain.salience.criteria import salience as salience_of
-from app.domain.tiers import DECAY_TIERS, Seen, Tiers, decay_tier
+from app.domain.strength.importance import Importance
+from app.domain.strength.review import Review
+from app.domain.tiers.protection import Protection
+from app.domain.tiers.tiers import DECAY_TIERS, Seen, Tiers, decay_tier
 from tests.domain.dynamics.batches import START
 
 EXPONENTIAL = Mnemex(MnemexParameters(curve="exponential"))

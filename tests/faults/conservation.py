@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import psycopg
 import redis
 
-from app.clients.redis import BACKLOG, stream_key
-from app.store.work import SCORE
+from app.clients.redis.redis import BACKLOG, stream_key
+from app.store.enrichment.work import SCORE
 from tests.faults.load import Caller
 from tests.waiting import POLL_SECONDS
 

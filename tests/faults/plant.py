@@ -16,8 +16,8 @@ import psycopg
 import redis
 
 from app.embedded import EmbeddedError, Postgres, Redis, Server, free_ports, has_ended
-from app.store.migrate import upgrade
-from app.store.provision import create_database
+from app.store.core.migrate import upgrade
+from app.store.core.provision import create_database
 from tests.faults.conservation import Books
 from tests.faults.load import Caller
 from tests.installation import make_tenant

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import msgspec
 
-from app.cli.place import configuration
-from app.cli.run import announced, lay_out
+from app.cli.core.place import configuration
+from app.cli.service.run import announced, lay_out
 from app.embedded import EmbeddedError
 from app.supervisor import Event, RestartPolicy, Supervisor, lock_home
 

@@ -16,10 +16,12 @@ from uuid import UUID
 import pytest
 
 from app.clients.cold_store import cold_store
-from app.domain.keys import SCOPES
+from app.domain.policy.keys import SCOPES
 from app.errors import EbbingError
-from app.services import archive, audit, bases, cold, cold_restore, compaction, counts, removals, sweep
+from app.services.memories import counts
 from app.services.passing import is_passing
+from app.services.security import audit
+from app.services.tiers import archive, bases, cold, cold_restore, compaction, removals, sweep
 from tests.api.caller import Api
 from tests.service import Service, Tenant
 from tests.services import attic

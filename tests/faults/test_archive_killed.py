@@ -6,11 +6,11 @@ import os
 import random
 from signal import SIGKILL
 
-from app.services import counts
+from app.services.memories import counts
 from tests.service import Service
 from tests.services import attic
 from tests.services.attic import fade, remember
-from tests.services.test_cold_killed import Workers, workers
+from tests.services.tiers.test_cold_killed import Workers, workers
 
 __all__ = ["workers"]
 

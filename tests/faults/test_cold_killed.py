@@ -10,9 +10,9 @@ import os
 import random
 from signal import SIGKILL
 
-from app.services import cold, compaction
+from app.services.tiers import cold, compaction
 from tests.services.chilled import LONG, Chilled, aged, chilled
-from tests.services.test_cold_killed import COMPACTION, MOVE, RESTORE, Workers, workers
+from tests.services.tiers.test_cold_killed import COMPACTION, MOVE, RESTORE, Workers, workers
 
 __all__ = ["aged", "chilled", "workers"]
 

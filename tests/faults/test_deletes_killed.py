@@ -7,9 +7,11 @@ import random
 from signal import SIGKILL
 from uuid import UUID
 
-from app.services import audit, cold, compaction, counts
+from app.services.memories import counts
+from app.services.security import audit
+from app.services.tiers import cold, compaction
 from tests.services.chilled import LONG, Chilled, aged, chilled
-from tests.services.test_cold_killed import DELETE, Workers, workers
+from tests.services.tiers.test_cold_killed import DELETE, Workers, workers
 
 __all__ = ["aged", "chilled", "workers"]
 

@@ -10,13 +10,14 @@ from uuid import UUID
 
 import pytest
 
-from app.domain.memory import MemoryPatch
+from app.domain.ingest.memory import MemoryPatch
 from app.errors import EbbingError
-from app.services import archive, memories, sweep
+from app.services.memories import memories
+from app.services.tiers import archive, sweep
 from tests.service import Service
 from tests.services.attic import act_on, fade, remember
-from tests.services.test_cold_killed import Workers
-from tests.services.test_erasing_killed import PLACES, asked, finish, said, workers
+from tests.services.erasure.test_erasing_killed import PLACES, asked, finish, said, workers
+from tests.services.tiers.test_cold_killed import Workers
 
 __all__ = ["workers"]
 

@@ -8,7 +8,8 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from app.services import enrichment, ingest
+from app.services.enrichment import enrichment
+from app.services.ingest import ingest
 from tests.api.caller import Api
 from tests.faults.load import Caller, load
 from tests.faults.plant import Plant

@@ -7,11 +7,11 @@ import random
 from signal import SIGKILL
 from uuid import UUID
 
-from app.domain.memory import MemoryPatch
-from app.services import counts, memories
+from app.domain.ingest.memory import MemoryPatch
+from app.services.memories import counts, memories
 from tests.service import Service
 from tests.services.alike import LIKE, Alike, alike
-from tests.services.test_cold_killed import Workers, workers
+from tests.services.tiers.test_cold_killed import Workers, workers
 
 __all__ = ["alike", "workers"]
 

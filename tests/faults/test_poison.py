@@ -10,9 +10,9 @@ from typing import Final
 import pytest
 import redis
 
-from app.domain.envelope import pack
-from app.domain.ids import new_base
-from app.domain.memory import TEXT_MAX_BYTES
+from app.domain.ingest.envelope import pack
+from app.domain.ingest.ids import new_base
+from app.domain.ingest.memory import TEXT_MAX_BYTES
 from tests.faults.load import Caller
 from tests.faults.plant import Plant
 from tests.past_the_door import push, push_raw

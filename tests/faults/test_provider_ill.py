@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import pytest
 
-from app.services.enrichment import KILLED
+from app.services.enrichment.enrichment import KILLED
 from tests.faults.load import Caller, load
 from tests.faults.plant import Plant
 from tests.faults.test_shutdown import STOP_SECONDS

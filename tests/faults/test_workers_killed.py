@@ -11,9 +11,9 @@ from typing import Final
 import pytest
 
 from app.queues import EMBED_MEMORIES, INDEX, SCORE_MEMORIES
-from app.services import enrichment
-from app.services.ingest import KILLED
-from app.store.work import SCORE
+from app.services.enrichment import enrichment
+from app.services.ingest.ingest import KILLED
+from app.store.enrichment.work import SCORE
 from tests.faults.load import Caller, load
 from tests.faults.plant import CLAIM_IDLE_SECONDS, LEASE_SECONDS, WORKERS, Plant
 from tests.waiting import until

@@ -18,7 +18,7 @@ from celery import Celery
 from psycopg import sql
 
 from app import queues
-from app.domain.keys import SCOPES
+from app.domain.policy.keys import SCOPES
 from app.embedded import free_ports, secret
 from tests.fundamentals.client import Client
 from tests.fundamentals.service import BACKLOG_ENTRIES, Service, Tenant

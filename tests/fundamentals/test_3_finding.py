@@ -11,7 +11,7 @@ import math
 
 import pytest
 
-from app.domain.retrieval.signals import SIGNALS
+from app.domain.search.signals import SIGNALS
 from tests.fundamentals.client import Client, Given
 
 

@@ -15,7 +15,7 @@ from uuid import UUID
 import pytest
 from psycopg import sql
 
-from app.domain.ids import new_base
+from app.domain.ingest.ids import new_base
 from tests.fundamentals.client import Client
 from tests.fundamentals.service import Service, Tenant
 from tests.waiting import until

@@ -18,8 +18,8 @@ from psycopg import sql
 from typer.testing import CliRunner
 
 from app.cli import app
-from app.domain.ids import RANDOM_BYTES, new_base
-from app.domain.keys import SCOPES
+from app.domain.ingest.ids import RANDOM_BYTES, new_base
+from app.domain.policy.keys import SCOPES
 from app.settings import settings
 from tests import documents
 from tests.fundamentals.client import Client

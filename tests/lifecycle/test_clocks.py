@@ -9,9 +9,10 @@ import msgspec
 import numpy as np
 import pytest
 
-from app.domain.ids import new_base
-from app.domain.touch import Use
-from app.services import sweep, why
+from app.domain.ingest.ids import new_base
+from app.domain.ingest.touch import Use
+from app.services.memories import why
+from app.services.tiers import sweep
 from tests.lifecycle.year import Lived, Year, policy
 from tests.service import Service
 from tests.services.aged import Aged, days

@@ -9,11 +9,13 @@ from uuid import UUID
 import pytest
 
 from app.domain.dynamics.timeline import Era, Timeline
-from app.domain.tiers import DECAY_TIERS
-from app.services import effects, forecast, rebase, strengths, sweep
-from app.services.forecast import Wish
-from app.services.previews import Move
-from app.store import database
+from app.domain.tiers.tiers import DECAY_TIERS
+from app.services.strength import rebase, strengths
+from app.services.tenants import effects
+from app.services.tiers import forecast, sweep
+from app.services.tiers.forecast import Wish
+from app.services.tiers.previews import Move
+from app.store.core import database
 from tests.lifecycle import reference
 from tests.lifecycle.year import NIGHT, Lived, Year, policy
 from tests.service import Service

@@ -7,12 +7,12 @@ from uuid import UUID
 
 import pytest
 
-from app.domain.policy import Forgetting, Policy
-from app.domain.protection import Protection
-from app.domain.tiers import DECAY_TIERS, Tiers
+from app.domain.policy.policy import Forgetting, Policy
+from app.domain.tiers.protection import Protection
+from app.domain.tiers.tiers import DECAY_TIERS, Tiers
 from app.errors import NotFound, Unavailable
-from app.services import memories, why
-from app.services.why import Explained
+from app.services.memories import memories, why
+from app.services.memories.why import Explained
 from tests.lifecycle import reference
 from tests.lifecycle.year import NIGHT, Lived, Year, policy
 from tests.service import Service

@@ -8,11 +8,11 @@ from uuid import UUID
 
 import pytest
 
-from app.domain.tiers import DECAY_TIERS
+from app.domain.tiers.tiers import DECAY_TIERS
 from app.errors import Invalid
-from app.services import night_preview, steps
-from app.services.night_preview import Foreseen, Place
-from app.services.previews import Move
+from app.services.night import night_preview, steps
+from app.services.night.night_preview import Foreseen, Place
+from app.services.tiers.previews import Move
 from tests.lifecycle.year import NIGHT, Lived, Year, policy
 from tests.service import Service
 from tests.services import nights

@@ -8,8 +8,8 @@ from functools import lru_cache
 import numpy as np
 import pytest
 
-from app.domain.policy import Policy
-from app.domain.tiers import DECAY_TIERS
+from app.domain.policy.policy import Policy
+from app.domain.tiers.tiers import DECAY_TIERS
 from tests.lifecycle import reference
 from tests.lifecycle.reference import Memory, Numbers
 from tests.lifecycle.year import NIGHTS, QUIET, Lived, Year, policy

@@ -11,14 +11,16 @@ from uuid import UUID, uuid4
 import msgspec
 import numpy as np
 
-from app.domain.memory import KINDS
-from app.domain.policy import Forgetting, Policy
+from app.domain.ingest.memory import KINDS
+from app.domain.policy.policy import Forgetting, Policy
 from app.domain.privacy.parameters import Privacy
-from app.domain.protection import Protection
-from app.domain.tiers import DECAY_TIERS, Tiers
-from app.services import cold_restore, moves, restores
-from app.services.steps import STEPS
-from app.store import database, standings, states
+from app.domain.tiers.protection import Protection
+from app.domain.tiers.tiers import DECAY_TIERS, Tiers
+from app.services.night.steps import STEPS
+from app.services.tiers import cold_restore, moves, restores
+from app.store.core import database
+from app.store.strength import states
+from app.store.tiers import standings
 from tests.lifecycle import reference
 from tests.lifecycle.reference import Memory, Numbers
 from tests.services.aged import Aged, days

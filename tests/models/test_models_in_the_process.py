@@ -14,17 +14,19 @@ import fastembed
 import numpy as np
 import pytest
 
-from app.clients import local_models
-from app.clients.embedder import NoEmbedder, embedder, embedder_of
-from app.clients.local_models import BATCH, LocalModel
-from app.clients.static_embedder import Vectors
-from app.domain.embedding import PASSAGE_VERSION, MemoryText
-from app.domain.prefixes import Prefixes, family_prefixes
-from app.domain.retrieval.request import SearchRequest
+from app.clients.embedding import local_models
+from app.clients.embedding.embedder import NoEmbedder, embedder, embedder_of
+from app.clients.embedding.local_models import BATCH, LocalModel
+from app.clients.embedding.static_embedder import Vectors
+from app.domain.search.request import SearchRequest
+from app.domain.text.embedding import PASSAGE_VERSION, MemoryText
+from app.domain.text.prefixes import Prefixes, family_prefixes
 from app.errors import Misconfigured
-from app.services import checkup, enrichment, ingest
-from app.services.embed import embed
-from app.services.search import search
+from app.services.embedding.embed import embed
+from app.services.enrichment import enrichment
+from app.services.ingest import ingest
+from app.services.monitoring import checkup
+from app.services.search.search import search
 from app.settings import IN_PROCESS
 from tests.models import tiny
 from tests.service import Service
@@ -170,7 +172,8 @@ def test_turns_before_a_memory_never_crowd_it_out(kind: str, folder: Path) -> No
 def test_another_process_makes_the_same_vectors(kind: str, e5: Path) -> None:
     model = local_models.load(kind, str(e5))
     code = (
-        "import numpy, sys; from app.clients.embedder import embedder; from app.domain.embedding import MemoryText; "
+        "import numpy, sys; from app.clients.embedding.embedder import embedder; "
+        "from app.domain.text.embedding import MemoryText; "
         "one = embedder(); found = [*one.embed_memories([MemoryText(sys.argv[1])]), one.embed_query(sys.argv[1], {})]; "
         "print(one.model); print(numpy.stack(found).tobytes().hex())"
     )

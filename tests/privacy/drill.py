@@ -17,11 +17,12 @@ import pytest
 from psycopg import sql
 
 from app.clients.cold_store import cold_store
-from app.domain.hold import Meant
+from app.domain.privacy.hold import Meant
 from app.embedded.binaries import postgres_programs
-from app.services import erasures, health
-from app.services.erasures import Asked
-from app.store import migrate
+from app.services.erasure import erasures
+from app.services.erasure.erasures import Asked
+from app.services.monitoring import health
+from app.store.core import migrate
 from tests.service import Service, forget, inside
 from tests.services.aged import Aged
 from tests.services.chilled import MASTER_KEY, Chilled

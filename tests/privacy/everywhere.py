@@ -13,9 +13,13 @@ from zipfile import ZipFile
 import pytest
 
 from app.clients.cold_store import cold_store
+from app.domain.evaluation.self_tests import KINDS
 from app.domain.jobs import Job
-from app.domain.self_tests import KINDS
-from app.services import cold, erasures, exports, rate, self_tests
+from app.services.enrichment import rate
+from app.services.erasure import erasures
+from app.services.evaluation import self_tests
+from app.services.privacy import exports
+from app.services.tiers import cold
 from app.settings import settings
 from tests.api.caller import Api
 from tests.privacy import traces

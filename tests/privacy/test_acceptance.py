@@ -13,19 +13,24 @@ from typing import Any
 import pytest
 
 from app.clients.cold_store import cold_store
-from app.domain.hold import Meant
+from app.domain.privacy.hold import Meant
 from app.errors import Conflict
-from app.services import audit, erasing_steps, erasures, exports, rate
-from app.services.erasures import Asked
+from app.services.enrichment import rate
+from app.services.erasure import erasing_steps, erasures
+from app.services.erasure.erasures import Asked
+from app.services.privacy import exports
+from app.services.security import audit
 from app.settings import Settings, settings
-from app.store import database, removal, residue
-from app.store.erasures import Erasure
+from app.store.core import database
+from app.store.erasure import residue
+from app.store.erasure.erasures import Erasure
+from app.store.tiers import removal
 from tests.api.caller import Api
 from tests.privacy.drill import RUNBOOK
 from tests.provider.server import provider
 from tests.service import Service
+from tests.services.erasure.test_erasures import Household, house
 from tests.services.grave import worked
-from tests.services.test_erasures import Household, house
 from tests.services.vault import Vault, vault
 
 __all__ = ["house", "vault"]

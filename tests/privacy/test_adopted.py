@@ -11,10 +11,14 @@ from uuid import UUID
 import pytest
 from sqlalchemy import text
 
-from app.domain.hold import Meant
-from app.services import audit, erasing, erasures
-from app.services import holds as legal
-from app.store import database, embeddings, scores, tenant_counts, words
+from app.domain.privacy.hold import Meant
+from app.services.erasure import erasing, erasures
+from app.services.privacy import holds as legal
+from app.services.security import audit
+from app.store.core import database
+from app.store.embedding import embeddings
+from app.store.enrichment import scores, words
+from app.store.memories import tenant_counts
 from tests.privacy import traces
 from tests.service import Service
 from tests.services.grave import worked

@@ -13,11 +13,15 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from app.domain.hold import Meant
-from app.domain.retrieval.request import SearchRequest
+from app.domain.privacy.hold import Meant
+from app.domain.search.request import SearchRequest
 from app.embedded import Postgres, Redis, ServerOptions, free_ports
-from app.services import audit, cold_restore, holds, ingest, search
-from app.store import database
+from app.services.ingest import ingest
+from app.services.privacy import holds
+from app.services.search import search
+from app.services.security import audit
+from app.services.tiers import cold_restore
+from app.store.core import database
 from tests.privacy.drill import COLD, HOT, RUNBOOK, Drill, drill
 from tests.service import Service, forget, inside
 from tests.services.aged import days

@@ -8,10 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from app.clients.redis import RedisError
-from app.domain.hold import Meant
-from app.services import erasures, holds, ingest, jobs
-from app.services.erasures import Asked
+from app.clients.redis.redis import RedisError
+from app.domain.privacy.hold import Meant
+from app.services.erasure import erasures
+from app.services.erasure.erasures import Asked
+from app.services.ingest import ingest
+from app.services.jobs import jobs
+from app.services.privacy import holds
 from tests.privacy import traces
 from tests.privacy.everywhere import SUBJECT, WORD, Everywhere, everywhere, someone
 from tests.services.grave import worked
@@ -238,7 +241,7 @@ def in_files(of: Everywhere) -> list[str]:
 
 def test_nothing_comes_back_by_itself(everywhere: Everywhere) -> None:
     """Nights, sweeps, retries and whatever waits afterwards."""
-    from app.services import night  # noqa: PLC0415 - it loads every step of a night
+    from app.services.night import night  # noqa: PLC0415 - it loads every step of a night
 
     everywhere.erase()
     jobs.create(everywhere.tenant_id, night.KIND, {"as_of": _now()}, lone=True)

@@ -13,11 +13,12 @@ import pytest
 from typer.testing import CliRunner
 
 from app.cli import app
-from app.domain.hold import HoldFilter, Meant
-from app.services import erasures, holds, ledger, replays
+from app.domain.privacy.hold import HoldFilter, Meant
+from app.services.erasure import erasures, ledger, replays
+from app.services.privacy import holds
 from app.settings import settings
-from app.store import database
-from app.store.holds import Hold
+from app.store.core import database
+from app.store.privacy.holds import Hold
 from tests.privacy import traces
 from tests.privacy.drill import COLD, HOT, Drill, drill
 from tests.privacy.test_requests_restored import HOLDS_UNKEPT, MARKS, ask, restore, shown

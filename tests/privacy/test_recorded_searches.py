@@ -14,10 +14,15 @@ from zipfile import ZipFile
 import pytest
 
 from app.clients.cold_store import cold_store
-from app.domain.memory import MemoryPatch
-from app.domain.retrieval.request import SearchRequest
-from app.services import anonymising, erasures, memories, replays, search, search_records
-from app.store import database, policies, residue
+from app.domain.ingest.memory import MemoryPatch
+from app.domain.search.request import SearchRequest
+from app.services.erasure import erasures, replays
+from app.services.memories import memories
+from app.services.privacy import anonymising
+from app.services.search import search, search_records
+from app.store.core import database
+from app.store.erasure import residue
+from app.store.tenants import policies
 from tests.api.caller import Api
 from tests.privacy import traces
 from tests.privacy.drill import Drill, drill

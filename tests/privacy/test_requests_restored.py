@@ -13,13 +13,15 @@ import pytest
 from typer.testing import CliRunner
 
 from app.cli import app
-from app.domain.hold import HoldFilter, Meant
-from app.services import erasing, erasures, holds, ledger, memories, privacy_requests, replays
-from app.services.erasures import Asked
+from app.domain.privacy.hold import HoldFilter, Meant
+from app.services.erasure import erasing, erasures, ledger, replays
+from app.services.erasure.erasures import Asked
+from app.services.memories import memories
+from app.services.privacy import holds, privacy_requests
 from app.settings import settings
-from app.store import database
-from app.store import holds as held
-from app.store.erasures import Erasure
+from app.store.core import database
+from app.store.erasure.erasures import Erasure
+from app.store.privacy import holds as held
 from tests.api.caller import Api
 from tests.privacy import traces
 from tests.privacy.drill import Drill, drill

@@ -16,13 +16,16 @@ import pytest
 from typer.testing import CliRunner
 
 from app.cli import app
-from app.domain.hold import Meant
-from app.domain.retrieval.request import SearchRequest
+from app.domain.privacy.hold import Meant
+from app.domain.search.request import SearchRequest
 from app.errors import NotReplayed
-from app.services import holds, key_store, ledger, replays, search
+from app.services.erasure import ledger, replays
+from app.services.privacy import holds
+from app.services.search import search
+from app.services.security import key_store
 from app.settings import settings
-from app.store import database
-from app.store import erasures as rows
+from app.store.core import database
+from app.store.erasure import erasures as rows
 from app.supervisor.service import running_database
 from tests.api.caller import Api
 from tests.privacy import traces

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from app.domain.dynamics.state import DAY_SECONDS
-from app.domain.policy import Policy
+from app.domain.policy.policy import Policy
 from app.domain.privacy.parameters import KNOWN, Category, Privacy
 from app.domain.privacy.retention import ROUNDING, Personal, days_of, expiry, name_of, never, privacy_risk
 

@@ -9,11 +9,11 @@ from uuid import UUID
 
 import redis
 
-from app.domain import segment
 from app.domain.privacy.export import bound_to as sealed_to
-from app.domain.sealing import bound_to, unseal
-from app.services import key_store
-from app.store import database
+from app.domain.tiers import segment
+from app.domain.tiers.sealing import bound_to, unseal
+from app.services.security import key_store
+from app.store.core import database
 from tests.service import Service
 
 SCHEMAS = ("public", "ebbing_keys")

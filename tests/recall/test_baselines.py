@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from app.domain.roles import Role
+from app.domain.ingest.roles import Role
 from ops.recall.baselines import BASELINES, Ranker
 from ops.recall.dataset import Conversation, Memory, Question, RecallCase
 from ops.recall.run import AS_MESSAGES, CASES, Plan, _recall

@@ -26,7 +26,7 @@ def test_every_import_follows_an_arrow() -> None:
 @pytest.mark.parametrize(
     ("imported", "kept"),
     [
-        ("app.domain.ids", True),
+        ("app.domain.ingest.ids", True),
         ("numpy", True),
         ("datetime", True),
         ("time", False),

@@ -6,9 +6,9 @@ from typing import get_args
 
 from app import metrics
 from app.queues import LANES
-from app.services.budget import Purpose
-from app.services.jobs import KINDS, _lane
-from app.services.steps import STEPS
+from app.services.jobs.jobs import KINDS, _lane
+from app.services.night.steps import STEPS
+from app.services.tenants.budget import Purpose
 
 
 def test_jobs_are_the_kinds_and_the_steps_of_nights() -> None:

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from app.clients.resilience import ProviderFailed, Reason, Verdict
-from app.services.enrichment import KILLED
+from app.clients.llm.resilience import ProviderFailed, Reason, Verdict
+from app.services.enrichment.enrichment import KILLED
 from tests import documents
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -29,7 +29,7 @@ def headings(part: str) -> list[str]:
 
 def phrases() -> Iterator[str]:
     """Fixed reasons in the code: what is raised of malformed entries, and what is bound to the name `reason`."""
-    for path in [ROOT / "app" / "domain" / "envelope.py", *(ROOT / "app" / "services").glob("*.py")]:
+    for path in [ROOT / "app" / "domain" / "ingest" / "envelope.py", *(ROOT / "app" / "services").rglob("*.py")]:
         if path.name not in {*WRITERS, "envelope.py"}:
             continue
         for node in ast.walk(ast.parse(path.read_text())):

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from app.domain.memory import KINDS, TEXT_MAX_BYTES
+from app.domain.ingest.memory import KINDS, TEXT_MAX_BYTES
 
 HERE = Path(__file__).parent
 CRITERIA = ("emotional", "novelty", "actionable", "personal")

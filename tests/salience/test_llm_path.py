@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from app.domain.scoring import CATEGORIES, ENTITIES_MAX, KINDS, TOPIC_MAX_CHARACTERS, TOPICS_MAX
-from app.services import rate
+from app.domain.salience.scoring import CATEGORIES, ENTITIES_MAX, KINDS, TOPIC_MAX_CHARACTERS, TOPICS_MAX
+from app.services.enrichment import rate
 from tests.provider import model
 from tests.service import Tenant
 from tests.services.rated import Rated, rated

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.domain.memory import KINDS
+from app.domain.ingest.memory import KINDS
 from app.domain.salience import Criteria, Evidence, Judgement, judge, salience
 
 HERE = Path(__file__).parent

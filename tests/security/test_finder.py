@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
-from app.store import database
+from app.store.core import database
 from tests.store.crowd import Crowd, crowd
 
 __all__ = ["crowd"]

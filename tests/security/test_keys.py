@@ -13,9 +13,9 @@ from uuid import uuid4
 import pytest
 from pydantic import ValidationError
 
-from app.api.auth import cache
-from app.domain import keys
-from app.services import tenants
+from app.api.http.auth import cache
+from app.domain.policy import keys
+from app.services.tenants import tenants
 from app.settings import Settings
 from tests.api.caller import Api
 from tests.service import Service, until
@@ -52,7 +52,7 @@ def test_the_database_holds_no_secret(api: Api) -> None:
 
 def test_a_mistyped_key_costs_no_look_up(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     looked_up: list[str] = []
-    monkeypatch.setattr("app.services.tenants.find_key", looked_up.append)
+    monkeypatch.setattr("app.services.tenants.tenants.find_key", looked_up.append)
     key = api.tenant.key
     for wrong in (key[:-1], key + "x", key[:-1] + ("A" if key[-1] != "A" else "B"), "ebb_", "", "x" * 10_000):
         assert api.get("/v1/stats", key=wrong or None).status_code == 401
@@ -72,7 +72,7 @@ def test_an_unknown_id_and_a_wrong_secret_look_alike(api: Api, monkeypatch: pyte
         compared.append(secret)
         return matches(secret, digest)
 
-    monkeypatch.setattr("app.domain.keys.matches", noting)
+    monkeypatch.setattr("app.domain.policy.keys.matches", noting)
     answers = [api.get("/v1/stats", key=key) for key in (wrong_secret, unknown)]
     assert [answer.status_code for answer in answers] == [401, 401]
     first, second = ({**answer.json(), "request_id": ""} for answer in answers)
@@ -122,7 +122,7 @@ def test_many_requests_with_one_key_look_it_up_once(api: Api, monkeypatch: pytes
         looked_up.append(key_id)
         return find(key_id)
 
-    monkeypatch.setattr("app.services.tenants.find_key", noting)
+    monkeypatch.setattr("app.services.tenants.tenants.find_key", noting)
     key = api.tenant.key
 
     async def many() -> set[int]:
@@ -134,7 +134,7 @@ def test_many_requests_with_one_key_look_it_up_once(api: Api, monkeypatch: pytes
 
 
 def test_a_flood_of_unknown_keys_keeps_the_cache_small(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.api.auth.CACHED_KEYS_MAX", 10)
+    monkeypatch.setattr("app.api.http.auth.CACHED_KEYS_MAX", 10)
     for n in range(30):
         assert api.get("/v1/stats", key=keys.make(bytes([n] * 9), bytes(32))).status_code == 401
     assert len(cache._held) == 10

@@ -25,8 +25,9 @@ WORK = """
 import logging, sys
 from app import logs
 logs.configure("worker")
-from app.services import enrichment, ingest
-from app.store import arrivals
+from app.services.enrichment import enrichment
+from app.services.ingest import ingest
+from app.store.ingest import arrivals
 from workers import base
 
 def fail(*arguments, **_):
@@ -58,8 +59,8 @@ print("all done", file=sys.stderr)
 # The API with a route and a door that fail with the memory in their message.
 BROKEN = """
 import sys
-from app.clients.stream import Door
-from app.services import memories
+from app.clients.redis.stream import Door
+from app.services.memories import memories
 
 def fail(*arguments, **_):
     raise ValueError(f"{sys.argv[-1]} {arguments!r}")

@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
-from app.store import database
+from app.store.core import database
 from tests.service import Service
 
 # Ids, times and numbers, no content: any worker may look for work here.

@@ -13,12 +13,13 @@ import pytest
 
 from app.domain.dynamics.ops import Floats
 from app.domain.dynamics.state import Event
-from app.domain.policy import Policy
-from app.domain.protection import Protection
-from app.domain.tiers import DECAY_TIERS, Tiers
-from app.services import strengths
-from app.store import database, states
-from app.store.packed import driver
+from app.domain.policy.policy import Policy
+from app.domain.tiers.protection import Protection
+from app.domain.tiers.tiers import DECAY_TIERS, Tiers
+from app.services.strength import strengths
+from app.store.core import database
+from app.store.core.packed import driver
+from app.store.strength import states
 from tests.service import Service
 
 START = datetime(2026, 1, 1, tzinfo=UTC)

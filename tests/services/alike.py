@@ -11,9 +11,10 @@ from uuid import UUID
 
 import pytest
 
-from app.domain.policy import Policy
-from app.services import consolidate, enrichment, index, rederiving
-from app.store.work import NIL
+from app.domain.policy.policy import Policy
+from app.services.consolidation import consolidate, rederiving
+from app.services.enrichment import enrichment, index
+from app.store.enrichment.work import NIL
 from tests.service import Service
 from tests.services import attic
 

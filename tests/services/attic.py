@@ -8,16 +8,21 @@ from collections.abc import Callable, Sequence
 from typing import Any
 from uuid import UUID
 
-from app.domain import touch
+from app.domain.ingest import touch
+from app.domain.ingest.memory import MemoryPatch
+from app.domain.ingest.touch import Touches
 from app.domain.jobs import Step
-from app.domain.memory import MemoryPatch
-from app.domain.retrieval.request import SearchRequest, SearchResult, Tier
-from app.domain.tiers import DECAY_TIERS
-from app.domain.touch import Touches
-from app.services import archive, enrichment, memories, reinforce, strengths, sweep
-from app.services.search import search
-from app.store import database, spaces, states
-from app.store.spaces import Space
+from app.domain.search.request import SearchRequest, SearchResult, Tier
+from app.domain.tiers.tiers import DECAY_TIERS
+from app.services.enrichment import enrichment
+from app.services.memories import memories
+from app.services.search.search import search
+from app.services.strength import reinforce, strengths
+from app.services.tiers import archive, sweep
+from app.store.core import database
+from app.store.embedding import spaces
+from app.store.embedding.spaces import Space
+from app.store.strength import states
 from tests.service import Service, Tenant
 
 Way = Callable[[Service, Tenant, UUID], None]

@@ -10,7 +10,7 @@ from uuid import UUID
 import pytest
 
 from app.clients.cold_store import cold_store
-from app.services import cold, sweep
+from app.services.tiers import cold, sweep
 from tests.service import Service
 from tests.services.aged import Aged, aged
 

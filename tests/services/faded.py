@@ -9,7 +9,7 @@ import numpy as np
 
 from app.domain.dynamics.protocol import Dynamics
 from app.domain.dynamics.state import DAY_SECONDS, State, new
-from app.services import ingest
+from app.services.ingest import ingest
 from tests.service import Service, Tenant
 
 

@@ -7,7 +7,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from app.services import erasing, jobs
+from app.services.erasure import erasing
+from app.services.jobs import jobs
 from tests.service import Service
 
 UNFINISHED = "SELECT job_id FROM jobs WHERE status IN ('queued', 'running')"

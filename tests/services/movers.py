@@ -10,12 +10,12 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from app.clients import embedder as embedders
-from app.clients.openai_embedder import OpenAIEmbedder
+from app.clients.embedding import embedder as embedders
+from app.clients.embedding.openai_embedder import OpenAIEmbedder
 from app.domain.jobs import Job, Step
-from app.domain.retrieval.request import SearchRequest
-from app.services import reembed
-from app.services.search import search
+from app.domain.search.request import SearchRequest
+from app.services.embedding import reembed
+from app.services.search.search import search
 from tests.provider.server import FakeProvider, provider
 from tests.service import Service
 

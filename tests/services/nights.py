@@ -9,7 +9,9 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from app.domain.jobs import Job
-from app.services import night, retention, sweep
+from app.services.jobs import retention
+from app.services.night import night
+from app.services.tiers import sweep
 
 
 def run(tenant_id: UUID, as_of: datetime | None = None) -> Counter[str]:

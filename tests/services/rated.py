@@ -9,9 +9,10 @@ from uuid import UUID
 
 import pytest
 
-from app.services import memories, rate
-from app.services.memories import Pending
-from app.store.memories import Stored
+from app.services.enrichment import rate
+from app.services.memories import memories
+from app.services.memories.memories import Pending
+from app.store.memories.memories import Stored
 from tests.provider import model
 from tests.provider.server import FakeProvider, provider
 from tests.service import Service, Tenant

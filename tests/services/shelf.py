@@ -12,13 +12,13 @@ from uuid import UUID, uuid4
 import pytest
 from sqlalchemy import Column, Connection, func, insert, select, text, update
 
-from app.domain.policy import Policy
-from app.domain.retrieval.request import SearchRequest, SearchResult
-from app.services.embed import embed
-from app.services.index import index
-from app.services.search import search
+from app.domain.policy.policy import Policy
+from app.domain.search.request import SearchRequest, SearchResult
+from app.services.embedding.embed import embed
+from app.services.enrichment.index import index
+from app.services.search.search import search
 from app.settings import settings
-from app.store import database
+from app.store.core import database
 from app.store.tables import memories, memory_state, memory_words
 
 NOON = datetime(2026, 3, 7, 12, tzinfo=UTC)

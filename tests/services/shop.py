@@ -11,12 +11,13 @@ from uuid import UUID
 
 import pytest
 
-from app.domain import touch
-from app.domain.ids import RANDOM_BYTES, new_base
-from app.domain.policy import Forgetting, Policy, Reinforcement
-from app.domain.touch import OneTouch, Touches, Use
-from app.services import ingest, reinforce
-from app.services.reinforce import Touch
+from app.domain.ingest import touch
+from app.domain.ingest.ids import RANDOM_BYTES, new_base
+from app.domain.ingest.touch import OneTouch, Touches, Use
+from app.domain.policy.policy import Forgetting, Policy, Reinforcement
+from app.services.ingest import ingest
+from app.services.strength import reinforce
+from app.services.strength.reinforce import Touch
 from tests.service import Service, Tenant
 
 

@@ -12,7 +12,7 @@ from app.cli import app
 from app.errors import Misconfigured
 from app.services import schema
 from app.settings import settings
-from app.store import database, inspection
+from app.store.core import database, inspection
 
 
 @pytest.fixture

@@ -14,8 +14,9 @@ import pytest
 
 from app.clients.cold_store import cold_store
 from app.domain.privacy.export import ExportKind, NewExport
-from app.services import bundles, exports, jobs
-from app.store.exports import Export
+from app.services.jobs import jobs
+from app.services.privacy import bundles, exports
+from app.store.privacy.exports import Export
 from tests.service import Service
 
 __all__ = ["vault"]

@@ -7,11 +7,14 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from app.domain.policy import Policy
+from app.domain.policy.policy import Policy
 from app.domain.simulation.year import Fact, Said, Year, made
-from app.services import night, schedule, simulation, tenants
-from app.services.simulation import KEEP_ALL, Simulation
-from app.store import database
+from app.services.evaluation import simulation
+from app.services.evaluation.simulation import KEEP_ALL, Simulation
+from app.services.jobs import schedule
+from app.services.night import night
+from app.services.tenants import tenants
+from app.store.core import database
 from tests.service import Service
 
 THEN = datetime(2026, 1, 1, 12, tzinfo=UTC)

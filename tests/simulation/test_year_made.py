@@ -10,7 +10,7 @@ import pytest
 
 from app.domain.simulation.topics import TOPICS, Topic
 from app.domain.simulation.year import IMPORTANT_SHARE, Year, made
-from app.domain.wording import content_words
+from app.domain.text.wording import content_words
 
 _ENDINGS = re.compile(r"(ing|ed|es|s|ly)$")
 

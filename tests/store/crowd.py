@@ -12,14 +12,14 @@ import psycopg
 import pytest
 
 from app.domain.jobs import Job
-from app.domain.retrieval.candidates import Candidate
-from app.domain.retrieval.ranking import Ranking
-from app.domain.retrieval.request import SearchRequest
-from app.domain.retrieval.terms import idf
-from app.services import graphs
+from app.domain.search.candidates import Candidate
+from app.domain.search.ranking import Ranking
+from app.domain.search.request import SearchRequest
+from app.domain.search.terms import idf
+from app.services.embedding import graphs
 from app.settings import settings
-from app.store import database
-from app.store.search import Probe, candidates
+from app.store.core import database
+from app.store.search.search import Probe, candidates
 
 DIMENSIONS = 8
 LIMIT = 1000

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from app import queues
-from app.services import enrichment, rate
+from app.services.enrichment import enrichment, rate
 from workers.base import task
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from app import queues
-from app.services import enrichment, ingest
+from app.services.enrichment import enrichment
+from app.services.ingest import ingest
 from workers.base import task
 
 

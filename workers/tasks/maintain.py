@@ -5,8 +5,8 @@ from __future__ import annotations
 from uuid import UUID
 
 from app import queues
-from app.services import figures as kept
-from app.services import jobs, schedule
+from app.services.jobs import jobs, schedule
+from app.services.monitoring import figures as kept
 from workers.base import task
 from workers.schedule import DEFAULT_SCHEDULE
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from uuid import UUID
 
 from app import queues
-from app.services import jobs
+from app.services.jobs import jobs
 from workers.base import task
 
 

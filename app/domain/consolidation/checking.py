@@ -23,8 +23,8 @@ from app.domain.consolidation.parameters import Level
 from app.domain.consolidation.records import Source, Summary
 from app.domain.consolidation.rendering import day
 from app.domain.consolidation.sentences import sentences
-from app.domain.scoring import handle
-from app.domain.wording import STOP_WORDS
+from app.domain.salience.scoring import handle
+from app.domain.text.wording import STOP_WORDS
 
 KEY_POINT_MAX_CHARACTERS: Final = 400
 KEPT_OF_EXTRACT: Final = 0.7

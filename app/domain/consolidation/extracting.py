@@ -24,8 +24,8 @@ from app.domain.consolidation.rendering import Line, rendered
 from app.domain.consolidation.sentences import sentences
 from app.domain.salience import Evidence, judge
 from app.domain.salience.reading import meant
-from app.domain.wording import asks, spoken
-from app.domain.wording import words as words_of
+from app.domain.text.wording import asks, spoken
+from app.domain.text.wording import words as words_of
 
 FLOOR_CHARACTERS: Final = 120
 """What a summary may always have, however short its sources are."""

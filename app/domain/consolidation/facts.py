@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-from app.domain.inflection import other_forms
 from app.domain.salience.grammar import NEGATIONS
-from app.domain.wording import STOP_WORDS
+from app.domain.text.inflection import other_forms
+from app.domain.text.wording import STOP_WORDS
 
 MONTHS: Final = (
     *("january", "february", "march", "april", "may", "june"),

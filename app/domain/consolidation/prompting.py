@@ -13,7 +13,7 @@ from app.domain.consolidation.extracting import KEY_POINTS_MAX, allowed
 from app.domain.consolidation.parameters import KEPT_SHARES, Level
 from app.domain.consolidation.records import Form, Source
 from app.domain.consolidation.rendering import day
-from app.domain.scoring import TEXT_MAX_BYTES, Message, block, clip, handle, tokens
+from app.domain.salience.scoring import TEXT_MAX_BYTES, Message, block, clip, handle, tokens
 
 PROMPT_VERSION: Final = "summary-1"
 """Names the prompt, the schema and the checks together."""

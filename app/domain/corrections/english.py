@@ -7,7 +7,7 @@ import tomllib
 from importlib import resources
 from typing import Final
 
-from app.domain.wording import STOP_WORDS
+from app.domain.text.wording import STOP_WORDS
 
 _LISTS: Final = tomllib.loads(resources.files(__package__).joinpath("english.toml").read_text(encoding="utf-8"))
 

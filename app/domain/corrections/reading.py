@@ -10,7 +10,7 @@ from typing import Final
 from app.domain.corrections import english
 from app.domain.corrections.stems import stem
 from app.domain.corrections.values import Value, find_values
-from app.domain.wording import STOP_WORDS
+from app.domain.text.wording import STOP_WORDS
 
 READ_CHARACTERS: Final = 1_500
 """How much of a text is read: what a long one corrects, it says at its beginning."""

@@ -8,7 +8,7 @@ from typing import Final, Literal, NamedTuple
 
 from app.domain.corrections.english import NO_UNITS, SMALL_NUMBERS
 from app.domain.corrections.stems import stem
-from app.domain.wording import STOP_WORDS
+from app.domain.text.wording import STOP_WORDS
 
 Kind = Literal["date", "month", "weekday", "feast", "clock", "money", "share", "number"]
 

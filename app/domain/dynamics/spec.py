@@ -28,7 +28,7 @@ from app.domain.dynamics.state import (
     used_at,
     when,
 )
-from app.domain.importance import Importance, lasting, recency, shares
+from app.domain.strength.importance import Importance, lasting, recency, shares
 
 LAWS: Final[dict[str, tuple[float, ...]]] = {
     "quadratic": (1.0, -2.0, 1.0),

@@ -14,7 +14,7 @@ from app.domain.dynamics.ops import Floats
 from app.domain.dynamics.profiles import rebase
 from app.domain.dynamics.protocol import Dynamics
 from app.domain.dynamics.state import State, choose
-from app.domain.policy import Policy
+from app.domain.policy.policy import Policy
 
 
 @dataclass(frozen=True, slots=True)

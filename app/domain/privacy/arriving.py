@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from uuid import UUID
 
-from app.domain.hold import Meant
-from app.domain.ids import last_seq
-from app.domain.memory import MemoryIn
+from app.domain.ingest.ids import last_seq
+from app.domain.ingest.memory import MemoryIn
 from app.domain.privacy.erasure import Named, digest
+from app.domain.privacy.hold import Meant
 
 
 def matches(scope: Meant, memory: MemoryIn, accepted_ms: int) -> bool:

@@ -10,10 +10,10 @@ from uuid import UUID
 
 import msgspec
 
-from app.domain.decoding import prepared
-from app.domain.hold import IDS_MAX, REASON_MAX_CHARACTERS, HoldFilter, Meant, NewHold, meant
-from app.domain.memory import NAME_MAX_CHARACTERS
+from app.domain.ingest.decoding import prepared
+from app.domain.ingest.memory import NAME_MAX_CHARACTERS
 from app.domain.privacy.clocks import Law
+from app.domain.privacy.hold import IDS_MAX, REASON_MAX_CHARACTERS, HoldFilter, Meant, NewHold, meant
 from app.errors import FieldError, Invalid
 
 Status = Literal["grace", "running", "held", "verified", "cancelled"]

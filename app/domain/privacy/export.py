@@ -8,10 +8,10 @@ from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
-from app.domain.hold import REASON_MAX_CHARACTERS
-from app.domain.memory import NAME_MAX_CHARACTERS, Kind
+from app.domain.ingest.memory import NAME_MAX_CHARACTERS, Kind
+from app.domain.ingest.roles import Role
 from app.domain.privacy.clocks import Law
-from app.domain.roles import Role
+from app.domain.privacy.hold import REASON_MAX_CHARACTERS
 
 ExportKind = Literal["access", "portable"]
 

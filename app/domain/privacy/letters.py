@@ -14,12 +14,12 @@ from uuid import UUID
 
 import msgspec
 
-from app.domain import bodies, touch
-from app.domain.envelope import Envelope, Malformed, unpack
-from app.domain.hold import Meant as Scope
-from app.domain.ids import first_seq, last_seq, memory_uuids
-from app.domain.memory import MemoryIn
+from app.domain.ingest import bodies, touch
+from app.domain.ingest.envelope import Envelope, Malformed, unpack
+from app.domain.ingest.ids import first_seq, last_seq, memory_uuids
+from app.domain.ingest.memory import MemoryIn
 from app.domain.privacy.arriving import matches
+from app.domain.privacy.hold import Meant as Scope
 from app.errors import Invalid, Unreadable
 
 _TEXT: Final = "erased"

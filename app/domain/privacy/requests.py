@@ -9,7 +9,7 @@ from uuid import UUID
 
 import msgspec
 
-from app.domain.decoding import prepared
+from app.domain.ingest.decoding import prepared
 from app.domain.privacy.clocks import Law
 
 Nature = Literal["erasure", "access", "portable", "correction", "restriction", "objection"]

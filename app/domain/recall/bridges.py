@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from app.domain.inflection import base_forms
 from app.domain.recall.english import english
-from app.domain.wording import STOP_WORDS, words
+from app.domain.text.inflection import base_forms
+from app.domain.text.wording import STOP_WORDS, words
 
 DAYS_FROM: Final = 8
 """The first bit of the days and months."""

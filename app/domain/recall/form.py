@@ -10,7 +10,7 @@ from typing import Final
 
 from app.domain.recall.bridges import read_days
 from app.domain.recall.english import english
-from app.domain.wording import STOP_WORDS, words, words_as_written
+from app.domain.text.wording import STOP_WORDS, words, words_as_written
 
 _LENGTH_WORDS: Final = 20
 """Content words beyond this number make a conversation no longer."""

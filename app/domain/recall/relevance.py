@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from app.domain.dynamics.ops import Floats
 from app.domain.recall.request import emphasis
-from app.domain.retrieval.terms import Term, idf
+from app.domain.search.terms import Term, idf
 
 UNKNOWN: Final = 0.1
 """Closeness of a memory where it is unknown: the median of the memories that conversations call for."""

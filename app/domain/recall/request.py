@@ -9,12 +9,12 @@ from uuid import UUID
 
 import msgspec
 
-from app.domain import tokens
-from app.domain.memory import Kind
+from app.domain.ingest.memory import Kind
+from app.domain.ingest.roles import USUAL, Role
 from app.domain.recall.parameters import RECALLED_MAX, TOKENS_MAX
-from app.domain.retrieval.request import QUERY_MAX_CHARACTERS, SearchRequest, refuse_nul
-from app.domain.roles import USUAL, Role
-from app.domain.wording import content_words, spoken
+from app.domain.search.request import QUERY_MAX_CHARACTERS, SearchRequest, refuse_nul
+from app.domain.text import tokens
+from app.domain.text.wording import content_words, spoken
 from app.errors import FieldError, Invalid
 
 MESSAGES_MAX: Final = 100

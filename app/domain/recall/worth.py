@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from app.domain.dynamics.ops import Floats
-from app.domain.roles import Role, role_of
+from app.domain.ingest.roles import Role, role_of
 
 WEIGHTS: Final[dict[str, float]] = {
     "near": 3.4,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from app.domain.roles import Role
+from app.domain.ingest.roles import Role
 
 CRITERIA = ("emotional", "novelty", "actionable", "personal")
 

@@ -10,7 +10,7 @@ import re
 import unicodedata
 from typing import Final, NamedTuple
 
-from app.domain.wording import STOP_WORDS, words
+from app.domain.text.wording import STOP_WORDS, words
 
 CUES_MAX: Final = 5
 CUE_MAX_CHARACTERS: Final = 60

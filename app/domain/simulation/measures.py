@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from app.domain.consolidation.sentences import sentences
 from app.domain.simulation.year import Year
-from app.domain.wording import content_words
+from app.domain.text.wording import content_words
 
 Hits = Sequence[Sequence[int]]
 """By question of `Year.questions`, the places of the memories that a search has found, best first.

@@ -17,7 +17,7 @@ from granian.constants import HTTPModes, Interfaces, Loops
 from granian.http import HTTP1Settings
 from granian.log import LogLevels
 
-from app.cli.processes import BACKLOG, CONNECTIONS
+from app.cli.service.processes import BACKLOG, CONNECTIONS
 from app.deathwatch import die_with_parent
 from app.settings import settings
 

@@ -14,7 +14,7 @@ from fastapi import FastAPI
 from granian.constants import Interfaces
 from pydantic import BaseModel
 
-from app.clients.embedder import embedder
+from app.clients.embedding.embedder import embedder
 from app.settings import settings
 from ops.bench.floors.bare import serve
 

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import msgspec
 
-from app.domain.roles import Role
+from app.domain.ingest.roles import Role
 from ops.recall.dataset import Conversation, Memory, Question
 from ops.recall.readers.reader import Reader
 from ops.recall.readers.texts import changes, storable

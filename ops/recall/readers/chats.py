@@ -17,7 +17,7 @@ from typing import Final
 
 import msgspec
 
-from app.domain.roles import Role
+from app.domain.ingest.roles import Role
 from ops.recall.dataset import Conversation, Memory, Question, RecallCase
 from ops.recall.readers.reader import Reader, first_sign
 

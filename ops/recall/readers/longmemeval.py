@@ -21,7 +21,7 @@ from typing import Any, Final
 import ijson
 import msgspec
 
-from app.domain.roles import Role
+from app.domain.ingest.roles import Role
 from ops.recall.dataset import Conversation, Memory, Question
 from ops.recall.readers.reader import Reader, first_sign
 from ops.recall.readers.texts import changes, storable

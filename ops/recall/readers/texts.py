@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from app.domain.memory import TEXT_MAX_BYTES
-from app.domain.scoring import clip
+from app.domain.ingest.memory import TEXT_MAX_BYTES
+from app.domain.salience.scoring import clip
 
 
 def storable(text: str) -> str:

@@ -15,7 +15,7 @@ from app.domain.dynamics.ops import Floats
 from app.domain.dynamics.protocol import Dynamics
 from app.domain.dynamics.spec import Spec, SpecParameters
 from app.domain.dynamics.state import DAY_SECONDS, Row, State, new
-from app.domain.importance import Importance, Weights
+from app.domain.strength.importance import Importance, Weights
 
 START = 1_760_000_000.0
 YEAR_SECONDS = 365 * DAY_SECONDS

@@ -19,7 +19,7 @@ from app.domain.dynamics.memory_decay import (
     relevance,
 )
 from app.domain.dynamics.state import DAY_SECONDS, Event, State, new
-from app.domain.memory import KINDS
+from app.domain.ingest.memory import KINDS
 from tests.domain.dynamics.batches import START
 
 CURVES = ["exponential", "power_law", "soft_floor"]

@@ -13,8 +13,8 @@ import pytest
 
 from app.domain.dynamics.spec import LAWS, KindModifiers, Spec, SpecParameters
 from app.domain.dynamics.state import DAY_SECONDS, Event, State, new
-from app.domain.importance import Importance, Weights
-from app.domain.memory import KINDS
+from app.domain.ingest.memory import KINDS
+from app.domain.strength.importance import Importance, Weights
 from tests.domain.dynamics.batches import START
 
 

@@ -13,7 +13,7 @@ import pytest
 from app.domain.dynamics.ops import NUMPY, Floats, Ops, Sql, Term, V, literal
 from app.domain.dynamics.protocol import Dynamics
 from app.domain.dynamics.state import DAY_SECONDS, SQL_NOW, Row, State, new, sql_columns
-from app.domain.importance import Importance, lasting
+from app.domain.strength.importance import Importance, lasting
 from tests.domain.dynamics.batches import ALL, CLOSED, START, TICKING, YEAR_SECONDS, many
 from tests.servers import Servers
 

@@ -14,7 +14,7 @@ from app.domain.dynamics.ops import Floats
 from app.domain.dynamics.profiles import rebase
 from app.domain.dynamics.state import DAY_SECONDS, Event, Row, State, take
 from app.domain.dynamics.timeline import DEFAULT, Era, Timeline
-from app.domain.policy import Forgetting, Policy
+from app.domain.policy.policy import Forgetting, Policy
 from tests.domain.dynamics.batches import ALL, START, YEAR_SECONDS, many
 
 POLICIES = {

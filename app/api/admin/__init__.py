@@ -1,0 +1,1 @@
+"""Routes for tenants, keys, dead letters, usage and health."""

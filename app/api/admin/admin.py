@@ -1,0 +1,98 @@
+"""`/v1/admin`: tenants and API keys."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from datetime import datetime
+from typing import Annotated, Any
+from uuid import UUID
+
+import msgspec
+from fastapi import APIRouter, Depends, Query, Response
+
+from app.api.http import shapes
+from app.api.http.auth import Caller, needs
+from app.api.http.body import body_of, decode
+from app.domain.policy import amendment
+from app.domain.policy.keys import SCOPES
+from app.errors import FieldError, Invalid
+from app.services.tenants import tenants
+from app.store.tenants.tenants import Key
+
+router = APIRouter(prefix="/v1/admin", tags=["admin"])
+
+Admin = Annotated[Caller, Depends(needs("admin"))]
+Body = Annotated[bytes, Depends(body_of)]
+
+
+class NewTenant(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """A tenant to be made; the policy's fields have defaults."""
+
+    name: Annotated[str, msgspec.Meta(min_length=1, max_length=tenants.NAME_MAX_CHARACTERS)]
+    policy: dict[str, Any] | None = None
+
+
+_Scope = Annotated[str, msgspec.Meta(extra_json_schema={"enum": list(SCOPES)})]
+
+
+class NewKey(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """A key to be made, for the caller's own tenant where none is named."""
+
+    name: Annotated[str, msgspec.Meta(min_length=1, max_length=tenants.NAME_MAX_CHARACTERS)]
+    tenant_id: UUID | None = None
+    scopes: tuple[_Scope, ...] = tenants.TENANT_SCOPES
+    expires_at: Annotated[datetime, msgspec.Meta(tz=True)] | None = None
+
+
+@router.post("/tenants", summary="Make a tenant", status_code=201)
+def create_tenant(caller: Admin, body: Body) -> Response:
+    """A tenant, and its first key, which is shown only here."""
+    wanted = decode(body, NewTenant)
+    tenant, key = tenants.create(wanted.name, amendment.read(wanted.policy or {}), actor=caller.key_id)
+    return shapes.answer({"tenant_id": tenant.tenant_id, "name": tenant.name, "api_key": key}, 201)
+
+
+@router.get("/tenants", summary="List tenants by name")
+def list_tenants(_: Admin, cursor: str = "", limit: Annotated[int, Query(ge=1, le=500)] = 100) -> Response:
+    """Tenants, by cursor."""
+    if "\0" in cursor:
+        raise Invalid(errors=[FieldError("cursor", "isn't one that a list has given")])
+    found = tenants.listed(cursor, limit)
+    following = found[-1].name if len(found) == limit else None
+    return shapes.answer({"tenants": [asdict(tenant) for tenant in found], "next_cursor": following})
+
+
+@router.post("/keys", summary="Make an API key", status_code=201)
+def create_key(caller: Admin, body: Body) -> Response:
+    """A key, which is shown only here. To rotate: make a second, change over, revoke the first."""
+    wanted = decode(body, NewKey)
+    tenant_id = wanted.tenant_id or caller.tenant_id
+    text = tenants.issue_key(tenant_id, wanted.name, wanted.scopes, wanted.expires_at, caller.key_id)
+    shown = {
+        "key_id": text[4:17],
+        "api_key": text,
+        "tenant_id": tenant_id,
+        "name": wanted.name,
+        "scopes": wanted.scopes,
+        "expires_at": wanted.expires_at,
+    }
+    return shapes.answer(shown, 201)
+
+
+@router.get("/keys", summary="List API keys")
+def list_keys(_: Admin, tenant_id: UUID | None = None) -> Response:
+    """Keys without their secrets, newest first."""
+    return shapes.answer({"keys": [_key(key) for key in tenants.listed_keys(tenant_id)]})
+
+
+@router.delete("/keys/{key_id}", summary="Revoke an API key", status_code=204)
+def revoke_key(caller: Admin, key_id: str) -> Response:
+    """Refused everywhere within 5 seconds."""
+    tenants.revoke_key(key_id, caller.key_id)
+    return Response(status_code=204)
+
+
+def _key(key: Key) -> dict[str, object]:
+    shown = asdict(key)
+    del shown["digest"]
+    return shown | {"scopes": sorted(key.scopes)}

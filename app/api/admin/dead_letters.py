@@ -1,0 +1,152 @@
+"""`/v1/admin/dead-letters`: what could not be done, by its reason, and what shall become of it. Never its content."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any
+from uuid import UUID
+
+import msgspec
+from fastapi import APIRouter, Depends, Query, Response
+
+from app.api.http import shapes
+from app.api.http.auth import Caller, needs
+from app.api.http.body import body_of, decode
+from app.errors import FieldError, Invalid, NotAllowed
+from app.services.ingest import dead_letters
+from app.store.ingest.dead_letters import Letter, Wanted
+
+router = APIRouter(prefix="/v1/admin/dead-letters", tags=["dead letters"])
+
+PAGE_MAX = 500
+NAME_MAX_CHARACTERS = 200
+
+Maintainer = Annotated[Caller, Depends(needs("maintain"))]
+Body = Annotated[bytes, Depends(body_of)]
+Name = Annotated[str, msgspec.Meta(min_length=1, max_length=NAME_MAX_CHARACTERS, pattern=r"^[^\x00]*$")]
+Moment = Annotated[datetime, msgspec.Meta(tz=True)]
+
+
+class ReplayMany(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """Which letters to replay: those of a reason, and of a stage where one is named.
+
+    `before` is what the last answer gave: what fails again meanwhile isn't meant.
+    """
+
+    reason: Name
+    stage: Name | None = None
+    before: Moment | None = None
+
+
+class DiscardMany(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """Which letters to discard, named in the same way, and why, which is kept."""
+
+    reason: Name
+    because: Name
+    stage: Name | None = None
+    before: Moment | None = None
+
+
+class Discard(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """Why a letter is discarded, which is kept."""
+
+    reason: Name
+
+
+def of_tenant(caller: Maintainer, tenant_id: UUID | None = None) -> UUID:
+    """The tenant that is meant: the caller's own, or with the scope `admin` any."""
+    if tenant_id is None or tenant_id == caller.tenant_id:
+        return caller.tenant_id
+    if "admin" not in caller.scopes:
+        raise NotAllowed("dead letters of another tenant need a key of the scope 'admin'")
+    return tenant_id
+
+
+Tenant = Annotated[UUID, Depends(of_tenant)]
+
+
+@router.get("", summary="List dead letters, newest first")
+def page(
+    tenant_id: Tenant,
+    stage: str | None = None,
+    reason: str | None = None,
+    *,
+    discarded: bool = False,
+    limit: Annotated[int, Query(ge=1, le=PAGE_MAX)] = 50,
+    cursor: str | None = None,
+) -> Response:
+    """Letters that wait for a decision, or those that were discarded; and how many there are by reason."""
+    for field, value in (("stage", stage), ("reason", reason)):
+        if value is not None and "\0" in value:
+            raise Invalid(errors=[FieldError(field, "holds a NUL character, which can't be stored")])
+    found, reasons = dead_letters.page(
+        tenant_id,
+        Wanted(stage, reason),
+        discarded=discarded,
+        older_than=shapes.place_in_cursor(cursor),
+        limit=limit,
+    )
+    shown = {
+        "dead_letters": [_shown(letter) for letter in found],
+        "next_cursor": shapes.cursor_at(found[-1].created_at, found[-1].letter_id) if len(found) == limit else None,
+        "reasons": [{"stage": stage, "reason": reason, "count": count} for stage, reason, count in reasons],
+    }
+    return shapes.answer(shown)
+
+
+@router.post("/replay", summary="Replay the dead letters of a reason")
+def replay_many(caller: Maintainer, tenant_id: Tenant, body: Body) -> Response:
+    """As many as one call may: call again with the `before` of the answer until none is left."""
+    wanted = decode(body, ReplayMany)
+    done = dead_letters.replay_many(tenant_id, wanted.stage, wanted.reason, wanted.before, caller.key_id)
+    return shapes.answer({"replayed": done.letters, "left": done.left, "before": done.before})
+
+
+@router.post("/discard", summary="Discard the dead letters of a reason")
+def discard_many(caller: Maintainer, tenant_id: Tenant, body: Body) -> Response:
+    """As many as one call may: call again with the `before` of the answer until none is left."""
+    wanted = decode(body, DiscardMany)
+    done = dead_letters.discard_many(
+        tenant_id, wanted.stage, wanted.reason, wanted.because, wanted.before, caller.key_id
+    )
+    return shapes.answer({"discarded": done.letters, "left": done.left, "before": done.before})
+
+
+@router.get("/{letter_id}", summary="One dead letter")
+def get(tenant_id: Tenant, letter_id: str) -> Response:
+    """What is known of it, without its content."""
+    return shapes.answer(_shown(dead_letters.get(tenant_id, shapes.id_named(letter_id, "dead letter"))))
+
+
+@router.post("/{letter_id}/replay", summary="Replay a dead letter", status_code=202)
+def replay(caller: Maintainer, tenant_id: Tenant, letter_id: str) -> Response:
+    """It is gone from the list; what fails again becomes a new one."""
+    return shapes.answer(
+        _shown(dead_letters.replay(tenant_id, shapes.id_named(letter_id, "dead letter"), caller.key_id)), 202
+    )
+
+
+@router.post("/{letter_id}/discard", summary="Discard a dead letter")
+def discard(caller: Maintainer, tenant_id: Tenant, letter_id: str, body: Body) -> Response:
+    """What it holds is deleted at once; that it was, and the reason given, stays for 90 days."""
+    because = decode(body, Discard).reason
+    return shapes.answer(
+        _shown(dead_letters.discard(tenant_id, shapes.id_named(letter_id, "dead letter"), because, caller.key_id))
+    )
+
+
+def _shown(letter: Letter) -> dict[str, Any]:
+    return {
+        "id": letter.letter_id,
+        "stage": letter.stage,
+        "reason": letter.reason,
+        "attempts": letter.attempts,
+        "memories": letter.memories,
+        "memory_ids": letter.memory_ids,
+        "bytes": letter.payload_bytes,
+        "entry_id": letter.entry_id,
+        "created_at": letter.created_at,
+        "replayable": letter.replayable,
+        "discarded_at": letter.discarded_at,
+        "discard_reason": letter.discard_reason,
+    }

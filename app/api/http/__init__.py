@@ -1,0 +1,1 @@
+"""Authentication, request bodies, errors, idempotency, OpenAPI and metrics."""

@@ -1,0 +1,143 @@
+"""Who calls: API keys, trusted for a few seconds once looked up, so that ingest needs no database."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from uuid import UUID
+
+from fastapi import Request
+from starlette.concurrency import run_in_threadpool
+from starlette.types import Scope
+
+from app.api.http.body import header
+from app.domain.policy import keys
+from app.errors import NotAllowed, NotAuthenticated, Unavailable
+from app.services.passing import is_passing
+from app.services.tenants import tenants
+from app.settings import settings
+from app.store.tenants.tenants import Key
+
+# While PostgreSQL is away nobody can revoke a key through us either: a known key goes on for this long.
+STALE_SECONDS = 300
+CACHED_KEYS_MAX = 10_000
+_ABSENT = b"\0" * 32
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Whose request this is, and what it may do."""
+
+    tenant_id: UUID
+    key_id: str
+    scopes: frozenset[str]
+
+
+@dataclass(slots=True)
+class _Held:
+    key: Key | None
+    looked_up_at: float
+
+
+class KeyCache:
+    """Keys by id, each looked up again after a few seconds, once however many requests wait for it.
+
+    An unknown id is held like a known one, and takes the same path with the same comparison.
+    """
+
+    def __init__(self) -> None:
+        """Start empty."""
+        self._held: OrderedDict[str, _Held] = OrderedDict()
+        self._underway: dict[str, asyncio.Task[Key | None]] = {}
+
+    async def caller(self, scope: Scope, needed: str) -> Caller:
+        """The caller of this request.
+
+        Raises:
+            NotAuthenticated: There is no key, or it isn't valid.
+            NotAllowed: The key lacks the scope.
+            Unavailable: The key isn't known yet and the database is away.
+        """
+        given = header(scope, b"authorization") or ""
+        scheme, _, token = given.partition(" ")
+        found = await self.presented(token.strip() if scheme.lower() == "bearer" else "")
+        if needed not in found.scopes:
+            raise NotAllowed(f"this needs a key of the scope {needed!r}")
+        return found
+
+    async def presented(self, token: str) -> Caller:
+        """Whoever shows a key.
+
+        Raises:
+            NotAuthenticated: It is no key, or it isn't valid.
+            Unavailable: The key isn't known yet and the database is away.
+        """
+        presented = keys.parse(token)
+        if presented is None:
+            raise NotAuthenticated("send `Authorization: Bearer ebb_…` with a key of this service")
+        key = await self._key(presented.key_id)
+        matches = keys.matches(presented.secret, key.digest if key else _ABSENT)
+        if key is None or not matches or not _is_valid(key):
+            raise NotAuthenticated("this key isn't valid: unknown, revoked or expired")
+        return Caller(key.tenant_id, key.key_id, key.scopes)
+
+    async def known(self, key_id: str) -> Caller:
+        """Whoever has logged in with this key, as it is now.
+
+        Raises:
+            NotAuthenticated: It is no longer valid.
+            Unavailable: It isn't known yet and the database is away.
+        """
+        key = await self._key(key_id)
+        if key is None or not _is_valid(key):
+            raise NotAuthenticated("this key isn't valid: unknown, revoked or expired")
+        return Caller(key.tenant_id, key.key_id, key.scopes)
+
+    async def _key(self, key_id: str) -> Key | None:
+        held = self._held.get(key_id)
+        now = time.monotonic()
+        if held is not None and now - held.looked_up_at < settings().key_cache_seconds:
+            return held.key
+        task = self._underway.get(key_id)
+        if task is None:
+            task = asyncio.ensure_future(self._look_up(key_id))
+            self._underway[key_id] = task
+            task.add_done_callback(lambda _: self._underway.pop(key_id, None))
+        try:
+            return await asyncio.shield(task)
+        except Exception as error:
+            if not is_passing(error):
+                raise
+            if held is not None and held.key is not None and now - held.looked_up_at < STALE_SECONDS:
+                return held.key
+            raise Unavailable("keys can't be looked up", retry_after_seconds=2) from None
+
+    async def _look_up(self, key_id: str) -> Key | None:
+        asked_at = time.monotonic()
+        key = await run_in_threadpool(tenants.find_key, key_id)
+        self._held[key_id] = _Held(key, asked_at)
+        self._held.move_to_end(key_id)
+        while len(self._held) > CACHED_KEYS_MAX:
+            self._held.popitem(last=False)
+        return key
+
+
+def _is_valid(key: Key) -> bool:
+    return not (key.revoked_at or (key.expires_at and key.expires_at <= datetime.now(UTC)))
+
+
+cache = KeyCache()
+
+
+def needs(scope: str) -> Callable[[Request], Awaitable[Caller]]:
+    """A dependency that lets callers with this scope through."""
+
+    async def caller(request: Request) -> Caller:
+        return await cache.caller(request.scope, scope)
+
+    caller.__name__ = f"needs_{scope}"
+    return caller

@@ -1,0 +1,141 @@
+"""Reading a request's body within its limits of size and time, and decoding what it and the query hold."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Hashable
+from functools import cache
+from threading import Lock
+from typing import TypeVar, cast
+
+import msgspec
+import msgspec.inspect
+from fastapi import Request
+from pydantic import BeforeValidator
+from pydantic_core import PydanticCustomError
+from starlette.types import Receive, Scope
+
+from app.domain.ingest import decoding
+from app.errors import EbbingError, FieldError, TooLarge, Unreadable
+from app.settings import settings
+
+T = TypeVar("T")
+_DIGITS = 20  # of a length in 64 bits
+
+
+class TooSlow(EbbingError):
+    """The body took too long to arrive."""
+
+    status, type, title = 408, "too-slow", "The body took too long to arrive"
+
+
+class Gone(EbbingError):
+    """The client closed the connection before its body was complete; nobody reads the answer."""
+
+    status, type, title = 499, "gone", "The client closed the connection"
+
+
+def _dated(given: str) -> str:
+    if given[4:5] != "-":
+        raise PydanticCustomError("date", "isn't written as a date, such as 2026-11-20, or 2026-11-20T18:00:00Z")
+    return given
+
+
+DATED = BeforeValidator(_dated)
+"""For a day or moment in a query: no bare number, of which pydantic would guess whether it counts seconds."""
+
+
+def header(scope: Scope, name: bytes) -> str | None:
+    """A header's value, None where it is missing. Latin-1, as HTTP has it."""
+    for key, value in scope["headers"]:
+        if key == name:
+            return str(value, "latin-1")
+    return None
+
+
+async def read(scope: Scope, receive: Receive) -> bytes:
+    """The whole body.
+
+    Raises:
+        TooLarge: It is, or says it is, over the limit; nothing more of it is read.
+        TooSlow: It didn't arrive in time.
+        Unreadable: It is compressed, or its length isn't a number.
+    """
+    config = settings()
+    limit = config.request_body_max_bytes
+    encoding = header(scope, b"content-encoding")
+    if encoding not in (None, "", "identity"):
+        raise Unreadable("compressed bodies aren't taken: send it as it is")
+    declared = header(scope, b"content-length")
+    if declared is not None:
+        if not (declared.isascii() and declared.isdigit() and len(declared) < _DIGITS):
+            raise Unreadable("content-length isn't a number")
+        if int(declared) > limit:
+            raise _too_large(int(declared), limit)
+    parts: list[bytes] = []
+    size, more = 0, True
+    try:
+        async with asyncio.timeout(config.request_body_timeout_seconds):
+            while more:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    raise Gone
+                part = message.get("body", b"")
+                size += len(part)
+                if size > limit:
+                    raise _too_large(size, limit)
+                parts.append(part)
+                more = message.get("more_body", False)
+    except TimeoutError:
+        raise TooSlow from None
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _too_large(size: int, limit: int) -> TooLarge:
+    return TooLarge(errors=[FieldError("body", "is too large in bytes", size, limit)])
+
+
+async def body_of(request: Request) -> bytes:
+    """The body, for routes that FastAPI calls."""
+    return await read(request.scope, request.receive)
+
+
+def decode(body: bytes, shape: type[T]) -> T:
+    """A JSON body as a value of the shape.
+
+    Raises:
+        Unreadable: It is empty, or isn't JSON in UTF-8.
+        Invalid: A field is wrong; names it, its limit and its value.
+    """
+    if not body:
+        raise Unreadable("the body is empty")
+    return decoding.read(body, _decoder(shape), _choices(cast("Hashable", shape)))
+
+
+_looking = Lock()
+
+
+def _decoder(shape: type[T]) -> msgspec.json.Decoder[T]:
+    """Made by one thread at a time: see `decoding.prepared`."""
+    with _looking:
+        return msgspec.json.Decoder(shape)
+
+
+@cache
+def _choices(shape: Hashable) -> decoding.Choices:
+    """The words that may be given, by name of field, for the fields that take fixed ones."""
+    found = msgspec.inspect.type_info(shape)
+    fields = found.fields if isinstance(found, msgspec.inspect.StructType) else ()
+    return {field.encode_name: words for field in fields if (words := _words(field.type))}
+
+
+def _words(kind: msgspec.inspect.Type) -> tuple[str, ...]:
+    match kind:
+        case msgspec.inspect.LiteralType():
+            return tuple(map(str, kind.values))
+        case msgspec.inspect.ListType() | msgspec.inspect.VarTupleType():
+            return _words(kind.item_type)
+        case msgspec.inspect.UnionType():
+            return tuple(word for each in kind.types for word in _words(each))
+        case _:
+            return ()

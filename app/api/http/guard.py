@@ -1,0 +1,93 @@
+"""What surrounds every request: its id, security headers, and the count of its outcome. Pure ASGI."""
+
+from __future__ import annotations
+
+import re
+from uuid import uuid4
+
+import structlog
+from starlette.concurrency import run_in_threadpool
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from app import metrics
+from app.api.http.body import header
+from app.api.http.problems import respond
+from app.errors import NotReplayed
+from app.services.erasure import ledger
+from app.services.passing import is_passing
+
+INGEST_PATH = "/v1/memories"
+_OURS = "/v1/"
+_GIVEN_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_HEADERS = [(b"x-content-type-options", b"nosniff")]
+# Where the answer doesn't say otherwise.
+_DEFAULTS = [(b"cache-control", b"no-store"), (b"referrer-policy", b"no-referrer")]
+
+log = structlog.get_logger(__name__)
+
+
+class Guard:
+    """Wraps the application; hands the hot path straight to its endpoint, past everything a route goes through."""
+
+    def __init__(self, inner: ASGIApp, ingest: ASGIApp) -> None:
+        """Wrap this application, with the endpoint of `POST /v1/memories` beside it."""
+        self._inner = inner
+        self._ingest = ingest
+        self._counts = {status: metrics.REQUESTS.labels(status=status) for status in metrics.STATUSES}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if scope["type"] != "http":
+            await self._inner(scope, receive, send)
+            return
+        given = header(scope, b"x-request-id")
+        request_id = given if given and _GIVEN_ID.fullmatch(given) else uuid4().hex
+        scope.setdefault("state", {})["request_id"] = request_id
+
+        async def answered(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                self._counts[f"{message['status'] // 100}xx"].inc()
+                said = {name for name, _ in message["headers"]}
+                added = [(name, value) for name, value in _DEFAULTS if name not in said]
+                message["headers"] = [*message["headers"], *_HEADERS, *added, (b"x-request-id", request_id.encode())]
+            await send(message)
+
+        ours = scope["path"].startswith(_OURS)
+        if ours and (refusal := await _refusal()) is not None:
+            await respond(refusal, request_id, "any route")(scope, receive, answered)
+            return
+        is_ingest = scope["path"] == INGEST_PATH and scope["method"] == "POST"  # which reads nothing
+        last = _watched(scope, receive, answered, request_id) if ours and not is_ingest else answered
+        try:
+            await (self._ingest if is_ingest else self._inner)(scope, receive, last)
+        except Exception as error:  # noqa: BLE001 - answered already; the server's log would quote its message
+            log.info("request_failed", request_id=request_id, error=type(error).__name__)
+
+
+def _watched(scope: Scope, receive: Receive, send: Send, request_id: str) -> Send:
+    """Sends an answer, but withholds one read from a database that came in another's place during the request."""
+    withheld = False
+
+    async def watched(message: Message) -> None:
+        nonlocal withheld
+        if message["type"] == "http.response.start" and (refusal := await _refusal()) is not None:
+            withheld = True
+            await respond(refusal, request_id, "any route")(scope, receive, send)
+        if not withheld:
+            await send(message)
+
+    return watched
+
+
+async def _refusal() -> NotReplayed | None:
+    """Why nobody may be served yet, if so; whether a database that is away knows, whoever needs it will see."""
+    if ledger.is_clear():
+        return None
+    try:
+        await run_in_threadpool(ledger.check)
+    except NotReplayed as error:
+        return error
+    except Exception as error:
+        if not is_passing(error):
+            raise
+    return None

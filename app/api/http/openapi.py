@@ -1,0 +1,267 @@
+"""The OpenAPI page: FastAPI's, with the bodies that we decode ourselves, and what answers promise."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from fastapi import FastAPI
+
+from app.api.admin.admin import NewKey, NewTenant
+from app.api.admin.dead_letters import Discard, DiscardMany, ReplayMany
+from app.api.http.idempotency import KEY_MAX_CHARACTERS
+from app.api.http.problems import MEDIA_TYPE
+from app.api.maintenance.consolidation import Consolidate
+from app.api.maintenance.forecast import Forecast
+from app.api.maintenance.maintenance import Due, Reembed, SelfTest
+from app.api.maintenance.policy import PolicyChange
+from app.api.memories.links import NewLinks
+from app.api.memories.reviews import Review
+from app.api.memories.search_replays import FitRequest, ReplayRequest
+from app.domain.consolidation.supersession import NewSupersession
+from app.domain.ingest.bodies import LeftOut, Messages, Skipped
+from app.domain.ingest.memory import MemoryIn, MemoryPatch
+from app.domain.ingest.touch import Observation, OneTouch
+from app.domain.privacy.erasure import NewErasure
+from app.domain.privacy.export import NewExport
+from app.domain.privacy.hold import NewHold
+from app.domain.privacy.requests import Denial, Ground, NewRequest
+from app.domain.recall.request import Recalled, RecallRequest
+from app.domain.search.request import SearchRequest, SearchResult
+
+_BODIES = {
+    ("/v1/memories/{memory_id}", "patch"): MemoryPatch,
+    ("/v1/memories/{memory_id}/touch", "post"): OneTouch,
+    ("/v1/observations", "post"): Observation,
+    ("/v1/search", "post"): SearchRequest,
+    ("/v1/recall", "post"): RecallRequest,
+    ("/v1/forecast", "post"): Forecast,
+    ("/v1/links", "post"): NewLinks,
+    ("/v1/reviews/{memory_id}", "post"): Review,
+    ("/v1/supersessions", "post"): NewSupersession,
+    ("/v1/maintenance/reembed", "post"): Reembed,
+    ("/v1/maintenance/sweep", "post"): Due,
+    ("/v1/maintenance/archive", "post"): Due,
+    ("/v1/maintenance/cold", "post"): Due,
+    ("/v1/maintenance/rebase", "post"): Due,
+    ("/v1/maintenance/delete", "post"): Due,
+    ("/v1/maintenance/expire", "post"): Due,
+    ("/v1/maintenance/consolidate", "post"): Consolidate,
+    ("/v1/schedule/{name}/run", "post"): Due,
+    ("/v1/maintenance/selftest", "post"): SelfTest,
+    ("/v1/privacy/erasures", "post"): NewErasure,
+    ("/v1/privacy/holds", "post"): NewHold,
+    ("/v1/privacy/exports", "post"): NewExport,
+    ("/v1/privacy/requests", "post"): NewRequest,
+    ("/v1/privacy/requests/{request_id}/deny", "post"): Denial,
+    ("/v1/privacy/memories/{memory_id}/anonymise", "post"): Ground,
+    ("/v1/policy", "put"): PolicyChange,
+    ("/v1/policy/replay", "post"): ReplayRequest,
+    ("/v1/policy/fit", "post"): FitRequest,
+    ("/v1/admin/tenants", "post"): NewTenant,
+    ("/v1/admin/keys", "post"): NewKey,
+    ("/v1/admin/dead-letters/replay", "post"): ReplayMany,
+    ("/v1/admin/dead-letters/discard", "post"): DiscardMany,
+    ("/v1/admin/dead-letters/{letter_id}/discard", "post"): Discard,
+}
+_BARE = {
+    ("/v1/memories/{memory_id}/touch", "post"),
+    ("/v1/schedule/{name}/run", "post"),
+    ("/v1/privacy/memories/{memory_id}/anonymise", "post"),
+}
+"""Routes whose body may be left out."""
+_OPEN = ("/healthz", "/readyz", "/metrics")
+_TEMPLATE = "#/components/schemas/{name}"
+_TEXT = {"type": "string"}
+_FIELD = {
+    "type": "object",
+    "required": ["field", "message"],
+    "properties": {"field": _TEXT, "message": _TEXT, "value": {}, "limit": {}},
+}
+_PROBLEM = {
+    "type": "object",
+    "required": ["type", "title", "status", "detail", "errors", "request_id"],
+    "properties": {
+        "type": {"type": "string", "format": "uri"},
+        "title": _TEXT,
+        "status": {"type": "integer"},
+        "detail": _TEXT,
+        "errors": {"type": "array", "items": _FIELD},
+        "request_id": _TEXT,
+    },
+}
+_INGEST = """Send one memory as an object, several as an array or a line each, or the messages of a chat. The answer
+comes as soon as they are safe in the queue.
+
+Messages are an object with the field `messages`, as chat applications have them: each with a `role`, a `content` and
+maybe a `name`. Every message with text becomes a memory with that role, the `name` as its speaker and an id of its own,
+in the order of the messages. Roles are user, assistant, system and tool; `developer` is stored as system, `function` as
+tool. The fields beside `messages`, such as `thread`, `subject` or `tags`, apply to every message; an `occurred_at` of a
+message's own wins. Other fields of a message, such as `tool_calls`, are ignored.
+
+`content` is a string or a list of parts. Parts of the types text, input_text and output_text are stored, joined by a
+newline; `left_out` counts the others by type for each message. Messages without text, such as tool calls, aren't
+stored: `skipped` names them, and `ids` has one entry for each message that is stored.
+
+Searches and recalls leave out memories of the roles system and tool unless their `roles` ask for them."""
+_MESSAGES_EXAMPLE = {
+    "thread": "support-4711",
+    "subject": "ann",
+    "messages": [
+        {"role": "system", "content": "You are a helpful assistant."},
+        {"role": "user", "name": "Ann", "content": "Please book the 9 o'clock train on Friday."},
+        {"role": "assistant", "content": None, "tool_calls": [{"id": "call_1", "type": "function"}]},
+        {"role": "assistant", "content": "Done: the train leaves Friday at 9:00."},
+    ],
+}
+_SUPERSEDING = {
+    "type": "array",
+    "description": "What has become of each `supersedes` of these memories: whether it holds, waits for a "
+    "memory of that name, or was refused. Only where one was given and the answer waited until they were "
+    "stored.",
+    "items": {
+        "type": "object",
+        "required": ["id", "superseded_id", "named", "status", "reason", "why"],
+        "properties": {
+            "id": {"type": "string", "format": "uuid"},
+            "superseded_id": {"type": ["string", "null"], "format": "uuid"},
+            "named": {"type": ["string", "null"]},
+            "status": {"enum": ["active", "waiting", "proposed", "rejected"]},
+            "reason": {"type": ["string", "null"]},
+            "why": _TEXT,
+        },
+    },
+}
+
+
+def install(app: FastAPI) -> None:
+    """Serve the completed description."""
+    plain = app.openapi
+
+    def described() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            app.openapi_schema = _completed(plain())
+        return app.openapi_schema
+
+    app.openapi = described  # type: ignore[method-assign]  # FastAPI's documented way to extend it
+
+
+def _completed(schema: dict[str, Any]) -> dict[str, Any]:
+    shapes = [MemoryIn, Messages, Skipped, LeftOut, SearchResult, Recalled, *dict.fromkeys(_BODIES.values())]
+    references, components = msgspec.json.schema_components(shapes, ref_template=_TEMPLATE)
+    by_shape = dict(zip(shapes, references, strict=True))
+    components |= {"Problem": _PROBLEM, "Accepted": _accepted(by_shape[Skipped], by_shape[LeftOut])}
+    schema.setdefault("components", {}).setdefault("schemas", {}).update(components)
+    schema["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
+    for (path, method), shape in _BODIES.items():
+        schema["paths"][path][method]["requestBody"] = _json_body(by_shape[shape], needed=(path, method) not in _BARE)
+    schema["paths"]["/v1/observations"]["post"]["parameters"] = [_IDEMPOTENCY]
+    schema["paths"]["/v1/memories"]["post"] = _ingest(by_shape[MemoryIn], by_shape[Messages])
+    schema["paths"]["/v1/search"]["post"]["responses"]["200"]["content"] = _json(_found(by_shape[SearchResult]))
+    schema["paths"]["/v1/recall"]["post"]["responses"]["200"]["content"] = _json(_brought(by_shape[Recalled]))
+    problem = {"description": "A problem (RFC 9457)", "content": {MEDIA_TYPE: {"schema": _named("Problem")}}}
+    for path, methods in schema["paths"].items():
+        for operation in methods.values():
+            operation["responses"].pop("422", None)
+            operation["responses"]["default"] = problem
+            if path not in _OPEN:
+                operation["security"] = [{"key": []}]
+    return schema
+
+
+def _json_body(shape: dict[str, Any], *, needed: bool) -> dict[str, Any]:
+    return {"required": needed, "content": _json(shape)}
+
+
+def _json(shape: dict[str, Any]) -> dict[str, Any]:
+    return {"application/json": {"schema": shape}}
+
+
+def _named(name: str) -> dict[str, Any]:
+    return {"$ref": _TEMPLATE.format(name=name)}
+
+
+def _found(result: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "required": ["results", "reranked", "took_ms"],
+        "properties": {
+            "results": {"type": "array", "items": result},
+            "reranked": {"type": "boolean"},
+            "took_ms": {"type": "number"},
+        },
+    }
+
+
+def _brought(recalled: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "required": ["memories", "context", "ids", "tokens", "took_ms"],
+        "properties": {
+            "memories": {"type": "array", "items": recalled},
+            "context": _TEXT,
+            "ids": {"type": "array", "items": {"type": "string", "format": "uuid"}},
+            "tokens": {"type": "integer"},
+            "took_ms": {"type": "number"},
+        },
+    }
+
+
+def _accepted(skipped: dict[str, Any], left_out: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "required": ["ids", "request_id"],
+        "properties": {
+            "ids": {"type": "array", "items": {"type": "string", "format": "uuid"}, "minItems": 1},
+            "request_id": _TEXT,
+            "skipped": {"type": "array", "items": skipped, "description": "Of messages alone: those not stored."},
+            "left_out": {"type": "array", "items": left_out, "description": "Of messages alone: parts not stored."},
+            "supersedes": _SUPERSEDING,
+        },
+    }
+
+
+def _ingest(shape: dict[str, Any], messages: dict[str, Any]) -> dict[str, Any]:
+    body = {"anyOf": [shape, {"type": "array", "items": shape, "minItems": 1}, messages]}
+    examples = {
+        "memory": {"summary": "One memory", "value": {"text": "Ann's train leaves Friday at 9:00.", "subject": "ann"}},
+        "messages": {"summary": "Messages of a chat", "value": _MESSAGES_EXAMPLE},
+    }
+    return {
+        "tags": ["memories"],
+        "summary": "Send memories",
+        "description": _INGEST,
+        "operationId": "ingest",
+        "parameters": [
+            _IDEMPOTENCY,
+            _header("Prefer", "`wait=5` holds the answer until all are searchable, at most that many seconds.", {}),
+        ],
+        "requestBody": {
+            "required": True,
+            "content": {
+                "application/json": {"schema": body, "examples": examples},
+                "application/x-ndjson": {"schema": shape},
+            },
+        },
+        "responses": {
+            "202": {"description": "Accepted: ids in the order given", "content": _json(_named("Accepted"))},
+            "200": {"description": "With `Prefer: wait`: all are searchable", "content": _json(_named("Accepted"))},
+        },
+    }
+
+
+def _header(name: str, description: str, limits: dict[str, int]) -> dict[str, Any]:
+    return {
+        "name": name,
+        "in": "header",
+        "required": False,
+        "description": description,
+        "schema": _TEXT | limits,
+    }
+
+
+_IDEMPOTENCY = _header(
+    "Idempotency-Key",
+    "The same key with the same body has one effect, for a day.",
+    {"minLength": 1, "maxLength": KEY_MAX_CHARACTERS},
+)

@@ -1,0 +1,154 @@
+"""Errors as problem details (RFC 9457), and the log line that tells why a request was refused."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+import structlog
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+
+from app.domain.ingest import decoding
+from app.domain.ingest.decoding import UNKNOWN_FIELD
+from app.errors import EbbingError, FieldError, Invalid, Misconfigured, Unavailable
+from app.services.passing import is_passing
+
+MEDIA_TYPE = "application/problem+json"
+SERVER_ERROR = 500
+
+_TITLES = {
+    404: ("not-found", "There is no such thing"),
+    405: ("method-not-allowed", "This path has no such method"),
+}
+
+log = structlog.get_logger(__name__)
+
+
+def problem(error: EbbingError, request_id: str) -> tuple[bytes, dict[str, str]]:
+    """The body and the extra headers that tell a caller about an error."""
+    body: dict[str, Any] = {
+        "type": f"urn:ebbing:problem:{error.type}",
+        "title": error.title,
+        "status": error.status,
+        "detail": error.detail or _summary(error),
+        "errors": [_field(field) for field in error.errors],
+        "request_id": request_id,
+    }
+    headers = {}
+    if error.retry_after_seconds is not None:
+        headers["retry-after"] = str(error.retry_after_seconds)
+    if error.status == 401:
+        headers["www-authenticate"] = "Bearer"
+    return msgspec.json.encode(body), headers
+
+
+def respond(error: EbbingError, request_id: str, asked: str = "") -> Response:
+    """The answer to a request that failed; says in the log why, by field names and never by their values.
+
+    Args:
+        error: Why it failed.
+        request_id: Which request it was.
+        asked: Method and route, without what stood in the path's places.
+    """
+    say = log.error if error.status == SERVER_ERROR else log.info
+    say(
+        "refused",
+        request_id=request_id,
+        asked=asked,
+        status=error.status,
+        problem=error.type,
+        fields=[_loggable(field) for field in error.errors],
+        reasons=[field.message for field in error.errors] or [error.detail or error.title],
+    )
+    body, headers = problem(error, request_id)
+    return Response(body, status_code=error.status, headers=headers, media_type=MEDIA_TYPE)
+
+
+def as_ours(error: Exception) -> EbbingError:
+    """Any exception as one of our errors; what isn't expected is logged by its type and place."""
+    if isinstance(error, EbbingError) and not isinstance(error, Misconfigured):
+        return error
+    if is_passing(error):
+        return Unavailable("a store can't be reached", retry_after_seconds=2)
+    log.error("unexpected", error=type(error).__name__, exc_info=error)
+    return EbbingError()
+
+
+def install(app: FastAPI) -> None:
+    """Answer every error of the application's routes with problem details."""
+
+    async def ours(request: Request, error: Exception) -> Response:
+        return respond(as_ours(error), request.state.request_id, _asked(request))
+
+    async def http(request: Request, error: Exception) -> Response:
+        if not isinstance(error, HTTPException):
+            raise error
+        made = EbbingError(str(error.detail))
+        made.status = error.status_code
+        made.type, made.title = _TITLES.get(error.status_code, ("http", "The request can't be served"))
+        response = respond(made, request.state.request_id, _asked(request))
+        response.headers.update(error.headers or {})
+        if error.status_code == 405:
+            response.headers["allow"] = _methods(request) or response.headers["allow"]
+        return response
+
+    async def parameters(request: Request, error: Exception) -> Response:
+        if not isinstance(error, RequestValidationError):
+            raise error
+        fields = [_parameter(found) for found in error.errors()]
+        return respond(Invalid(errors=fields), request.state.request_id, _asked(request))
+
+    app.add_exception_handler(HTTPException, http)
+    app.add_exception_handler(RequestValidationError, parameters)
+    app.add_exception_handler(EbbingError, ours)
+    app.add_exception_handler(Exception, ours)
+
+
+def _parameter(found: Mapping[str, Any]) -> FieldError:
+    """What is wrong with a parameter of the query; its value is a number or a length."""
+    limit, given = decoding.limit(found), found["input"]
+    value = None
+    if limit is not None:
+        with suppress(ValueError):
+            value = len(given) if "length" in str(found["ctx"]) else float(given)
+    return FieldError(str(found["loc"][-1]), decoding.reason(found), value, limit)
+
+
+def _loggable(field: FieldError) -> str:
+    """The field's name; of an unknown one only where it stood, since its name may be anything."""
+    return field.field.rpartition(".")[0] or "body" if field.message == UNKNOWN_FIELD else field.field
+
+
+def _asked(request: Request) -> str:
+    route = request.scope.get("route")
+    return f"{request.method} {getattr(route, 'path', '(no route)')}"
+
+
+def _methods(request: Request) -> str:
+    """The methods of the request's path; a route knows only its own, and none knows the hot path."""
+    path = getattr(request.scope.get("route"), "path_format", None)
+    return ", ".join(sorted(method.upper() for method in request.app.openapi()["paths"].get(path, ())))
+
+
+def _field(field: FieldError) -> dict[str, Any]:
+    shown: dict[str, Any] = {"field": field.field, "message": field.message}
+    if field.value is not None:
+        shown["value"] = field.value
+    if field.limit is not None:
+        shown["limit"] = field.limit
+    return shown
+
+
+def _summary(error: EbbingError) -> str:
+    """One sentence out of the first field's error."""
+    if not error.errors:
+        return error.title
+    first = error.errors[0]
+    sizes = ", ".join(
+        f"{name} {value}" for name, value in (("value", first.value), ("limit", first.limit)) if value is not None
+    )
+    return f"{first.field}: {first.message}" + (f" ({sizes})" if sizes else "")

@@ -1,0 +1,247 @@
+"""The JSON that goes out: shapes that others rely on. Fields may be added, never taken away."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import msgspec
+from fastapi import Response
+
+from app.domain.dynamics.state import FAR_SECONDS
+from app.domain.ingest.roles import role_of
+from app.errors import FieldError, Invalid, NotFound
+from app.services.consolidation.supersede import Outcome
+from app.services.memories.live import Live
+from app.services.memories.memories import Pending
+from app.services.tiers.previews import Move
+from app.store.memories.memories import Stored
+from app.store.strength.reviews import Reviewed
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def answer(value: object, status: int = 200) -> Response:
+    """A JSON response."""
+    return Response(msgspec.json.encode(value), status_code=status, media_type="application/json")
+
+
+def cursor_after(memory_id: UUID) -> str:
+    """Where the next page begins. Opaque to callers."""
+    return base64.urlsafe_b64encode(memory_id.bytes).decode().rstrip("=")
+
+
+def id_in_cursor(cursor: str) -> UUID:
+    """The id in a cursor.
+
+    Raises:
+        Invalid: It isn't one of ours.
+    """
+    try:
+        return UUID(bytes=base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
+    except (ValueError, binascii.Error):
+        raise Invalid(errors=[FieldError("cursor", "isn't one that a list has given")]) from None
+
+
+def cursor_at(moment: datetime, row_id: UUID) -> str:
+    """The same in lists by time: where the row of this moment and id stands."""
+    microseconds = (moment - _EPOCH) // timedelta(microseconds=1)
+    return base64.urlsafe_b64encode(microseconds.to_bytes(8, "big", signed=True) + row_id.bytes).decode()
+
+
+def place_in_cursor(cursor: str | None) -> tuple[datetime, UUID] | None:
+    """The moment and id in a cursor of a list by time; None where there is none.
+
+    Raises:
+        Invalid: It isn't one of ours.
+    """
+    if cursor is None:
+        return None
+    try:
+        held = base64.urlsafe_b64decode(cursor)
+        return _EPOCH + timedelta(microseconds=int.from_bytes(held[:8], "big", signed=True)), UUID(bytes=held[8:])
+    except (ValueError, OverflowError, binascii.Error):
+        raise Invalid(errors=[FieldError("cursor", "isn't one that a list has given")]) from None
+
+
+def cursor_in(name: str, memory_id: UUID) -> str:
+    """The same in lists of several parts: in the part of this name, after this memory."""
+    return base64.urlsafe_b64encode(memory_id.bytes + name.encode()).decode()
+
+
+def part_in_cursor(cursor: str) -> tuple[str, UUID]:
+    """The part's name and the id in such a cursor.
+
+    Raises:
+        Invalid: It isn't one of ours.
+    """
+    try:
+        held = base64.urlsafe_b64decode(cursor)
+        return held[16:].decode(), UUID(bytes=held[:16])
+    except (ValueError, binascii.Error):
+        raise Invalid(errors=[FieldError("cursor", "isn't one that a list has given")]) from None
+
+
+def id_named(text: str, noun: str) -> UUID:
+    """An id in a path.
+
+    Raises:
+        NotFound: It isn't one, so it names nothing.
+    """
+    try:
+        return UUID(text)
+    except ValueError:
+        raise NotFound(f"this tenant has no such {noun}") from None
+
+
+def memory(found: Stored | Pending, live: Mapping[UUID, Live]) -> dict[str, Any]:
+    """A memory as the API shows it.
+
+    What time makes of it, `strength`, `importance`, `next_due_at` and the like, is null while it is pending.
+    """
+    return _pending(found) if isinstance(found, Pending) else _stored(found, live.get(found.memory_id))
+
+
+def change(move: Move) -> dict[str, Any]:
+    """A change that a dry run lists."""
+    return {"id": move.memory_id, "from": move.before, "to": move.after, "rule": move.rule, "why": move.why}
+
+
+def memories(found: Sequence[Stored], live: Mapping[UUID, Live], limit: int) -> dict[str, Any]:
+    """A page of memories, and the cursor of the next where there may be more."""
+    full = len(found) == limit
+    return {
+        "memories": [_stored(row, live.get(row.memory_id)) for row in found],
+        "next_cursor": cursor_after(found[-1].memory_id) if full and found else None,
+    }
+
+
+def _stored(row: Stored, live: Live | None) -> dict[str, Any]:
+    return {
+        "id": row.memory_id,
+        "text": row.text,
+        "subject": row.subject,
+        "thread": row.thread,
+        "speaker": row.speaker,
+        "role": role_of(row.role, row.speaker),
+        "external_id": row.external_id,
+        "kind": row.kind,
+        "tags": row.tags,
+        "categories": row.categories,
+        "entities": row.entities,
+        "metadata": row.metadata or {},
+        "occurred_at": row.occurred_at,
+        "created_at": row.created_at,
+        "valid_from": row.created_at,
+        "updated_at": row.updated_at,
+        "accessed_at": row.accessed_at if row.access_count else None,
+        "access_count": row.access_count,
+        "cross_domain_count": row.cross_domain_count,
+        "tier": row.tier,
+        "summary": row.tier == "cold",
+        "multiplier": row.multiplier,
+        "salience": {"value": row.salience, "source": row.salience_source, "criteria": row.criteria},
+        "inferred": row.inferred,
+        "promoted": row.promoted_at and {"at": row.promoted_at, "for": row.promoted_for},
+        "made_by": row.made_by,
+        **_live(live),
+        "status": _status(indexed=row.indexed, embedded=row.embedded),
+    }
+
+
+def _pending(waiting: Pending) -> dict[str, Any]:
+    given = waiting.given
+    accepted_at = datetime.fromtimestamp(waiting.accepted_ms / 1000, UTC)
+    source = None if given.salience is None else "caller"
+    return {
+        "id": waiting.memory_id,
+        "text": given.text,
+        "subject": given.subject,
+        "thread": given.thread,
+        "speaker": given.speaker,
+        "role": role_of(given.role, given.speaker),
+        "external_id": given.external_id,
+        "kind": given.kind,
+        "tags": given.tags,
+        "categories": given.categories,
+        "entities": given.entities,
+        "metadata": given.metadata or {},
+        "occurred_at": given.occurred_at,
+        "created_at": accepted_at,
+        "valid_from": accepted_at,
+        "updated_at": None,
+        "accessed_at": None,
+        "access_count": 0,
+        "cross_domain_count": 0,
+        "tier": "active",
+        "summary": False,
+        "multiplier": 1.0 if given.multiplier is None else given.multiplier,
+        "salience": {"value": given.salience, "source": source, "criteria": None},
+        "inferred": None,
+        "promoted": None,
+        "made_by": "caller",
+        **_live(None),
+        "status": "pending",
+    }
+
+
+def _live(live: Live | None) -> dict[str, Any]:
+    if live is None:
+        return dict.fromkeys(
+            (
+                *("strength", "score", "importance", "decay_tier", "next_due_at", "next_review_at", "review"),
+                *("valid_to", "supersedes", "superseded_by"),
+            )
+        )
+    numbers, reviewed = live.numbers, live.reviewed
+    return {
+        "strength": numbers.strength,
+        "score": numbers.score,
+        "importance": numbers.importance,
+        "decay_tier": numbers.decay_tier,
+        "next_due_at": _moment(numbers.next_due_at),
+        "next_review_at": live.next_review_at,
+        "review": {
+            "priority": numbers.review_priority,
+            "interval_days": live.interval_days,
+            **past_reviews(reviewed),
+        },
+        "valid_to": live.around.valid_to,
+        "supersedes": live.around.supersedes,
+        "superseded_by": live.around.superseded_by,
+    }
+
+
+def superseding(outcome: Outcome) -> dict[str, Any]:
+    """Return the outcome of one `supersedes`, as answers show it."""
+    return {
+        "superseded_id": outcome.superseded_id,
+        "named": outcome.named,
+        "status": outcome.status,
+        "reason": outcome.reason,
+        "why": outcome.why,
+    }
+
+
+def past_reviews(reviewed: Reviewed | None) -> dict[str, Any]:
+    """What there was of reviews, for a memory without any too."""
+    return {
+        "reviewed_at": reviewed.reviewed_at if reviewed and reviewed.review_count else None,
+        "review_count": reviewed.review_count if reviewed else 0,
+        "flagged": reviewed is not None and reviewed.flagged,
+    }
+
+
+def _moment(seconds: float) -> datetime | None:
+    """A moment of seconds since 1970; none beyond the calendar."""
+    return datetime.fromtimestamp(seconds, UTC) if seconds < FAR_SECONDS else None
+
+
+def _status(*, indexed: bool, embedded: bool) -> str:
+    if not indexed:
+        return "stored"
+    return "embedded" if embedded else "indexed"

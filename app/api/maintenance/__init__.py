@@ -1,0 +1,1 @@
+"""Routes for jobs, schedules, policies, consolidation, forecasts and self-tests."""

@@ -1,0 +1,141 @@
+"""`/v1/policy`: the tenant's policy, its versions, and what a change would do."""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+import msgspec
+from fastapi import APIRouter, Depends, Query, Response
+
+from app.api.http import shapes
+from app.api.http.auth import Caller, needs
+from app.api.http.body import body_of, decode
+from app.domain.dynamics.conversion import LOSSES
+from app.domain.dynamics.timeline import Era
+from app.domain.policy import amendment
+from app.domain.tiers.tiers import DECAY_TIERS
+from app.errors import FieldError, Invalid
+from app.services.tenants import policy_versions
+from app.services.tenants.effects import LATER_DAYS, Effects
+from app.services.tenants.policy_versions import Change, Outcome, Version
+
+router = APIRouter(prefix="/v1/policy", tags=["policy"])
+
+PAGE_MAX = 500
+VERSION_MAX = 2**31 - 1
+
+Maintainer = Annotated[Caller, Depends(needs("maintain"))]
+_Number = Annotated[int, msgspec.Meta(ge=0, le=VERSION_MAX)]
+
+
+class PolicyChange(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """What to change in the policy.
+
+    Attributes:
+        policy: The fields to change, at any depth; what isn't named stays, null is back to the default. Parameters of
+            another profile start at its defaults. Where nothing is named, nor a preset, versions that wait are called
+            off.
+        preset: Name of a preset, which goes before the fields.
+        effective_at: From when on it holds, at most a year ahead; at once where it is left out. Versions that would
+            begin later than that never do.
+        expected_version: The latest version that you know of (`latest_version`); if there is a later one, 409.
+        dry_run: Only tell what would change, and what that does to the memories.
+    """
+
+    policy: dict[str, Any] = {}
+    preset: str | None = None
+    effective_at: Annotated[datetime, msgspec.Meta(tz=True)] | None = None
+    expected_version: _Number | None = None
+    dry_run: bool = False
+
+
+@router.get("", summary="The policy in force")
+def get(caller: Maintainer, version: Annotated[int | None, Query(ge=0, le=VERSION_MAX)] = None) -> Response:
+    """The policy with all of its values, and which comes next; or any other version of it."""
+    if version is not None:
+        return shapes.answer(_version(policy_versions.get(caller.tenant_id, version)))
+    held, waiting, latest = policy_versions.in_force(caller.tenant_id)
+    following = {"version": waiting[0].version, "effective_at": _moment(waiting[0])} if waiting else None
+    return shapes.answer(_version(held) | {"latest_version": latest, "next": following})
+
+
+@router.get("/versions", summary="List versions of the policy, latest first")
+def versions(
+    caller: Maintainer, limit: Annotated[int, Query(ge=1, le=PAGE_MAX)] = 50, cursor: str | None = None
+) -> Response:
+    """Versions without their values, by cursor."""
+    found = policy_versions.page(caller.tenant_id, _below(cursor), limit)
+    following = str(found[-1].era.version) if len(found) == limit else None
+    shown = [_listed(version) for version in found]
+    return shapes.answer({"versions": shown, "next_cursor": following})
+
+
+@router.put("", summary="Change the policy")
+def put(caller: Maintainer, body: Annotated[bytes, Depends(body_of)]) -> Response:
+    """A new version with these fields changed. What happened until it holds stays as it happened.
+
+    A change of what is so already makes no version, so the same request may be sent again.
+    """
+    wanted = decode(body, PolicyChange)
+    change = Change(wanted.policy, wanted.preset, wanted.effective_at, wanted.expected_version)
+    if wanted.dry_run:
+        outcome, effects = policy_versions.preview(caller.tenant_id, change)
+        latest = {"latest_version": outcome.latest_version}
+        return shapes.answer(_outcome(outcome) | latest | {"effects": _effects(effects)})
+    outcome, job_id = policy_versions.put(caller.tenant_id, change, caller.key_id)
+    latest = {"latest_version": max(outcome.latest_version, outcome.era.version)}
+    return shapes.answer(_outcome(outcome) | latest | {"job_id": job_id})
+
+
+def _version(version: Version) -> dict[str, Any]:
+    return _listed(version) | {"policy": amendment.whole(version.era.policy)}
+
+
+def _listed(version: Version) -> dict[str, Any]:
+    return {"version": version.era.version, "effective_at": _moment(version.era), "status": version.status}
+
+
+def _outcome(outcome: Outcome) -> dict[str, Any]:
+    return {
+        "version": outcome.era.version,
+        "effective_at": _moment(outcome.era),
+        "changes": [{"field": one.field, "from": one.before, "to": one.after} for one in outcome.changes],
+        "superseded": outcome.superseded,
+        "policy": amendment.whole(outcome.era.policy),
+    }
+
+
+def _effects(effects: Effects) -> dict[str, Any]:
+    return {
+        "memories": effects.memories,
+        "complete": effects.complete,
+        "tiers": {"before": _by_tier(effects.before), "after": _by_tier(effects.after)},
+        "moves": [{"from": old, "to": new, "memories": count} for (old, new), count in effects.moves.most_common()],
+        "sample": [{"id": memory_id, "from": old, "to": new} for memory_id, old, new in effects.sample],
+        "later": {
+            "days": LATER_DAYS,
+            "before": _by_tier(effects.later_before),
+            "after": _by_tier(effects.later_after),
+        },
+        "lost": [
+            {"what": name, "memories": count, "why": LOSSES[name]} for name, count in effects.lost.items() if count
+        ],
+    }
+
+
+def _by_tier(counts: dict[str, int]) -> dict[str, int]:
+    return {tier: counts.get(tier, 0) for tier in DECAY_TIERS}
+
+
+def _moment(era: Era) -> datetime | None:
+    return datetime.fromtimestamp(era.since, UTC) if math.isfinite(era.since) else None
+
+
+def _below(cursor: str | None) -> int | None:
+    if cursor is None:
+        return None
+    if not (cursor.isascii() and cursor.isdigit() and len(cursor) <= len(str(VERSION_MAX))):
+        raise Invalid(errors=[FieldError("cursor", "isn't one that a list has given")])
+    return int(cursor)

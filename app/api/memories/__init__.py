@@ -1,0 +1,1 @@
+"""Routes that send, read, search, recall and change memories."""

@@ -1,0 +1,214 @@
+"""`POST /v1/memories`: the hot path. It reads, checks, appends to the stream, and answers.
+
+A bare ASGI endpoint: nothing between the socket and the one Redis call but what is needed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import time
+from typing import Final, TypeAlias
+from uuid import UUID
+
+import msgspec
+from starlette.concurrency import run_in_threadpool
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from app import failpoints, metrics, tracing
+from app.api.http import shapes
+from app.api.http.auth import cache
+from app.api.http.body import header, read
+from app.api.http.idempotency import Outcome, key_of
+from app.api.http.problems import as_ours, respond
+from app.clients.redis.stream import Door
+from app.domain.ingest import bodies
+from app.domain.ingest.bodies import Body
+from app.domain.ingest.decoding import Format
+from app.domain.ingest.ids import RANDOM_BYTES, memory_uuids, new_base
+from app.errors import BacklogFull, EbbingError, FieldError, Invalid, Unavailable
+from app.queues import Nudger
+from app.services.consolidation import supersede
+from app.services.embedding import spaces
+from app.services.memories import memories as memory_service
+from app.settings import settings
+
+SIZES_MAX: Final = 10_000
+_NDJSON = ("application/x-ndjson", "application/ndjson", "application/jsonl", "application/x-jsonlines")
+_WAIT = re.compile(r"\bwait=(\d{1,9})\b")
+_TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
+_POLL_SECONDS = (0.005, 0.01, 0.02, 0.05, 0.1)
+
+
+Answer: TypeAlias = tuple[int, bytes, list[tuple[bytes, bytes]]]
+"""Status, body and headers."""
+
+
+class Ingest:
+    """The endpoint, with the door and the nudger that it uses."""
+
+    def __init__(self, door: Door, nudger: Nudger) -> None:
+        """Take the way into Redis, and the way to wake a worker."""
+        self._door = door
+        self._nudger = nudger
+        self._sizes: dict[UUID, tuple[float, int | None]] = {}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        started = time.perf_counter()
+        request_id = scope["state"]["request_id"]
+        try:
+            if tracing.is_on():
+                status, body, headers = await self._traced(scope, receive, request_id)
+            else:
+                status, body, headers = await self._take(scope, receive, request_id, trace(scope))
+        except Exception as error:  # noqa: BLE001 - every failure has an answer
+            await _refused(error, request_id)(scope, receive, send)
+            return
+        metrics.ACK_SECONDS.observe(time.perf_counter() - started)
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+
+    async def _traced(self, scope: Scope, receive: Receive, request_id: str) -> Answer:
+        """The same under a span, whose context goes with the request."""
+        traced = tracing.request("ingest", trace(scope))
+        try:
+            answer = await self._take(scope, receive, request_id, traced.told)
+        except BaseException as error:
+            traced.end(error)
+            raise
+        traced.end()
+        return answer
+
+    async def _take(self, scope: Scope, receive: Receive, request_id: str, told: str) -> Answer:
+        caller = await cache.caller(scope, "ingest")
+        form = _form(scope)
+        wait_seconds = _wait_seconds(scope)
+        key = key_of(scope)
+        body = await read(scope, receive)
+        given = await self._check(caller.tenant_id, body, form)
+        count = len(given.memories)
+        base = new_base(time.time_ns() // 1_000_000, os.urandom(RANDOM_BYTES))
+        outcome = Outcome.of(body, form, base, count, request_id) if key is not None else None
+        failpoints.reach("api.before_accept")
+        accepted = await self._door.accept(
+            caller.tenant_id,
+            base=base,
+            memories=count,
+            form=form,
+            request_id=request_id,
+            trace=told,
+            body=body,
+            idempotency=outcome.under(key) if key is not None and outcome else None,
+        )
+        failpoints.reach("api.after_accept")
+        if outcome is not None and accepted.earlier is not None:
+            outcome = outcome.settled(accepted)
+            base, count, request_id = bytes.fromhex(outcome.base), outcome.memories, outcome.request_id
+            metrics.ACCEPTED.labels(outcome="repeated").inc()
+        else:
+            metrics.ACCEPTED.labels(outcome="accepted").inc()
+            metrics.ACCEPTED_MEMORIES.inc(count)
+        if accepted.nudge:
+            self._nudger.nudge()
+        ids = memory_uuids(base, count)
+        status, headers, more = 202, [(b"content-type", b"application/json")], b""
+        if wait_seconds is not None:
+            headers.append((b"preference-applied", b"wait=%d" % wait_seconds))
+            status = 200 if await _until_searchable(caller.tenant_id, base, ids, wait_seconds) else 202
+            if status == 200 and any(memory.supersedes for memory in given.memories):
+                more = await _superseding(caller.tenant_id, ids)
+        return status, _accepted(ids, request_id, given, more), headers
+
+    async def _check(self, tenant_id: UUID, body: bytes, form: Format) -> Body:
+        """Return the memories that the body holds, all of them checked."""
+        given = bodies.read(body, form, None)
+        memories, most = given.memories, settings().request_memories_max
+        if given.messages is not None and given.messages > most:
+            raise Invalid(errors=[FieldError("messages", "has too many messages", given.messages, most)])
+        if not memories:
+            raise Invalid(errors=[FieldError("body", "holds no memories", 0, most)])
+        if len(memories) > most:
+            raise Invalid(errors=[FieldError("body", "holds too many memories", len(memories), most)])
+        sizes = {len(memory.embedding) for memory in memories if memory.embedding is not None}
+        if sizes and sizes != {size := await self._vector_size(tenant_id)}:
+            bodies.read(body, form, size)  # names the first that is wrong
+        return given
+
+    async def _vector_size(self, tenant_id: UUID) -> int | None:
+        """Size of the tenant's vectors, trusted for a few seconds like a key; None accepts any."""
+        now = time.monotonic()
+        since, size = self._sizes.get(tenant_id, (now - settings().key_cache_seconds, None))
+        if now - since >= settings().key_cache_seconds:
+            size = await run_in_threadpool(spaces.vector_size, tenant_id)
+            if len(self._sizes) >= SIZES_MAX:
+                self._sizes.clear()
+            self._sizes[tenant_id] = (now, size)
+        return size
+
+
+def _accepted(ids: list[str], request_id: str, given: Body, more: bytes) -> bytes:
+    """Build the answer's body, with `more` fields as JSON; of messages it names what isn't stored of them."""
+    listed = '","'.join(ids)
+    answer = f'{{"ids":["{listed}"],"request_id":"{request_id}"'.encode() + more + b"}"
+    if given.messages is None:
+        return answer
+    unstored = msgspec.json.encode({"skipped": given.skipped, "left_out": given.left_out})
+    return answer[:-1] + b"," + unstored[1:]
+
+
+def _refused(error: Exception, request_id: str) -> ASGIApp:
+    """The answer to a request that failed.
+
+    A name for the error in the frame that has caught it would keep the request, and so its connection, until Python
+    looks for cycles.
+    """
+    ours = as_ours(error)
+    metrics.ACCEPTED.labels(outcome=_outcome(ours)).inc()
+    return respond(ours, request_id, "POST /v1/memories")
+
+
+def _outcome(error: EbbingError) -> str:
+    if isinstance(error, BacklogFull):
+        return "backlog_full"
+    return "unavailable" if isinstance(error, Unavailable) or error.status >= 500 else "refused"
+
+
+def _form(scope: Scope) -> Format:
+    media_type = (header(scope, b"content-type") or "").partition(";")[0].strip().lower()
+    return "ndjson" if media_type in _NDJSON else "json"
+
+
+def _wait_seconds(scope: Scope) -> float | None:
+    preference = header(scope, b"prefer")
+    found = _WAIT.search(preference) if preference else None
+    return min(float(found[1]), settings().wait_max_seconds) if found else None
+
+
+def trace(scope: Scope) -> str:
+    """The caller's trace context (W3C), so that the work behind can be found from the request."""
+    given = header(scope, b"traceparent") or ""
+    return given if _TRACEPARENT.fullmatch(given) else ""
+
+
+async def _superseding(tenant_id: UUID, ids: list[str]) -> bytes:
+    """Return the outcome of each `supersedes` of stored memories, as a part of the answer."""
+    wanted = [UUID(memory_id) for memory_id in ids]
+    outcomes = await run_in_threadpool(supersede.outcomes, tenant_id, wanted)
+    shown = [{"id": one.memory_id, **shapes.superseding(one)} for one in outcomes]
+    return b',"supersedes":' + msgspec.json.encode(shown)
+
+
+async def _until_searchable(tenant_id: UUID, base: bytes, ids: list[str], seconds: float) -> bool:
+    """Wait until the memories are searchable, at most so long. Returns whether they are."""
+    deadline = time.monotonic() + seconds
+    wanted = [UUID(memory_id) for memory_id in ids]
+    for turn in range(1_000_000):
+        if await run_in_threadpool(memory_service.are_searchable, tenant_id, base, wanted):
+            return True
+        pause = _POLL_SECONDS[min(turn, len(_POLL_SECONDS) - 1)]
+        if time.monotonic() + pause > deadline:
+            return False
+        await asyncio.sleep(pause)
+    return False

@@ -1,0 +1,100 @@
+"""`/v1/links`: relations between memories."""
+
+from __future__ import annotations
+
+import base64
+from contextlib import suppress
+from typing import Annotated, Any
+from uuid import UUID
+
+import msgspec
+from fastapi import APIRouter, Depends, Query, Response
+
+from app.api.http import shapes
+from app.api.http.auth import Caller, needs
+from app.api.http.body import body_of, decode
+from app.domain.strength.links import KIND_MAX_CHARACTERS, LINKS_A_CALL, NewLink
+from app.errors import FieldError, Invalid
+from app.services.memories import links
+from app.store.memories.links import Key, Link, Wanted
+
+router = APIRouter(prefix="/v1/links", tags=["links"])
+
+PAGE_MAX = 1_000
+_ID_BYTES = 16
+
+NewLinks: Any = NewLink | Annotated[list[NewLink], msgspec.Meta(min_length=1, max_length=LINKS_A_CALL)]
+
+
+def wanted(
+    memory: UUID | None = None,
+    from_id: Annotated[UUID | None, Query(alias="from")] = None,
+    to_id: Annotated[UUID | None, Query(alias="to")] = None,
+    kind: Annotated[str | None, Query(min_length=1, max_length=KIND_MAX_CHARACTERS, pattern=r"^[^\x00]*$")] = None,
+) -> Wanted:
+    """Links of `memory` in either direction, out of `from`, into `to`, of this kind; all that are given must hold."""
+    return Wanted(memory, from_id, to_id, kind)
+
+
+Meant = Annotated[Wanted, Depends(wanted)]
+
+
+@router.get("", summary="List links")
+def page(
+    caller: Annotated[Caller, Depends(needs("read"))],
+    meant: Meant,
+    limit: Annotated[int, Query(ge=1, le=PAGE_MAX)] = 100,
+    cursor: str | None = None,
+) -> Response:
+    """Links by cursor: of a memory in either direction, out of `from`, into `to`; all there are where none is named."""
+    found = links.page(caller.tenant_id, meant, None if cursor is None else _key(cursor), limit)
+    following = _cursor(found[-1].key) if len(found) == limit else None
+    return shapes.answer({"links": [_shown(link) for link in found], "next_cursor": following})
+
+
+@router.post("", summary="Link memories")
+def add(caller: Annotated[Caller, Depends(needs("ingest"))], body: Annotated[bytes, Depends(body_of)]) -> Response:
+    """One link or up to 1,000, all of them or none. The same again changes nothing but the weight."""
+    given = decode(body, NewLinks)
+    done = links.add(caller.tenant_id, [given] if isinstance(given, NewLink) else given)
+    return shapes.answer(done._asdict())
+
+
+@router.delete("", summary="Remove links")
+def remove(
+    caller: Annotated[Caller, Depends(needs("ingest"))],
+    meant: Meant,
+    *,
+    both_ways: bool = False,
+) -> Response:
+    """All links of `memory`, those out of `from`, into `to`, or from one to the other; the memories stay."""
+    if meant.memory_id is None and meant.from_id is None and meant.to_id is None:
+        raise Invalid(errors=[FieldError("memory", "is missing: name a memory, or `from` and `to`")])
+    return shapes.answer({"removed": links.remove(caller.tenant_id, meant, both_ways=both_ways)})
+
+
+def _shown(link: Link) -> dict[str, Any]:
+    return {
+        "from": link.memory_id,
+        "to": link.other_id,
+        "kind": link.kind,
+        "weight": link.weight,
+        "source": link.source,
+        "created_at": link.created_at,
+    }
+
+
+def _cursor(key: Key) -> str:
+    """Where the next page begins. Opaque to callers."""
+    return base64.urlsafe_b64encode(key.memory_id.bytes + key.other_id.bytes + key.kind.encode()).decode()
+
+
+def _key(cursor: str) -> Key:
+    key = None
+    with suppress(ValueError):
+        held = base64.urlsafe_b64decode(cursor)
+        kind = held[2 * _ID_BYTES :].decode()
+        key = Key(UUID(bytes=held[:_ID_BYTES]), UUID(bytes=held[_ID_BYTES : 2 * _ID_BYTES]), kind)
+    if key is None or "\0" in key.kind:
+        raise Invalid(errors=[FieldError("cursor", "isn't one that a list has given")])
+    return key

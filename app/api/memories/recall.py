@@ -1,0 +1,38 @@
+"""`POST /v1/recall`."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Response
+
+from app import metrics
+from app.api.http import shapes
+from app.api.http.auth import Caller, needs
+from app.api.http.body import body_of, decode
+from app.domain.recall.request import RecallRequest
+from app.services.recall.recall import recall
+
+router = APIRouter(prefix="/v1", tags=["search"])
+
+
+@router.post("/recall", summary="What the recent messages bring to mind")
+def bring(caller: Annotated[Caller, Depends(needs("read"))], body: Annotated[bytes, Depends(body_of)]) -> Response:
+    """Return a few memories worth bringing up, often none, and a text of them within a budget of tokens.
+
+    Being recalled doesn't strengthen a memory: report with `POST /v1/observations` which of the `ids` were used.
+    """
+    request = decode(body, RecallRequest)
+    started = time.perf_counter()
+    brought = recall(caller.tenant_id, request)
+    took = time.perf_counter() - started
+    metrics.SEARCH_SECONDS.observe(took)
+    shown = {
+        "memories": brought.memories,
+        "context": brought.context,
+        "ids": brought.ids,
+        "tokens": brought.tokens,
+        "took_ms": round(took * 1000, 2),
+    }
+    return shapes.answer(shown)

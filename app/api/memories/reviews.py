@@ -1,0 +1,94 @@
+"""`/v1/reviews`: which memories to look at again, and what came of it."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+import msgspec
+from fastapi import APIRouter, Depends, Query, Response
+
+from app.api.http import shapes
+from app.api.http.auth import Caller, needs
+from app.api.http.body import body_of, decode
+from app.api.memories.memories import Name, check_storable, id_of
+from app.domain.ingest.memory import check_moment
+from app.services.strength import reviews
+from app.services.strength.reviews import Entry, Outcome
+
+router = APIRouter(prefix="/v1/reviews", tags=["reviews"])
+
+SESSION_MAX = 1_000
+
+
+class Review(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """What came of a review.
+
+    Attributes:
+        result: `passed`: it counts as a use, and the next interval follows; `failed`: the first interval comes again,
+            and the memory is flagged.
+        at: When it was; left out, now.
+    """
+
+    result: Literal["passed", "failed"]
+    at: Annotated[datetime, msgspec.Meta(tz=True)] | None = None
+
+
+@router.get("", summary="What to review now")
+def session(
+    caller: Annotated[Caller, Depends(needs("read"))],
+    by: Literal["due", "danger", "flagged"] = "due",
+    subject: Name = None,
+    thread: Name = None,
+    limit: Annotated[int | None, Query(ge=1, le=SESSION_MAX)] = None,
+) -> Response:
+    """The most urgent memories of all that are due (`total`), at most a session of the policy's.
+
+    `by=due`: by `urgency`, which is 0.6 · importance + 0.4 · days overdue. `by=danger`: those about to be forgotten,
+    due or not, by `priority`, which is 1 in the middle of the danger zone and 0 at its ends. `by=flagged`: those whose
+    last review, or a self-test since, has failed, due or not, by `urgency`.
+    """
+    check_storable(subject=subject, thread=thread)
+    found = reviews.session(caller.tenant_id, by=by, subject=subject, thread=thread, limit=limit)
+    return shapes.answer({"reviews": [_entry(entry) for entry in found.entries], "total": found.total})
+
+
+@router.post("/{memory_id}", summary="Enter the result of a review")
+def record(
+    caller: Annotated[Caller, Depends(needs("ingest"))], memory_id: str, body: Annotated[bytes, Depends(body_of)]
+) -> Response:
+    """Safe to repeat: the same result once more within the policy's refractory time changes nothing."""
+    review = decode(body, Review)
+    if review.at is not None:
+        check_moment(review.at, "at")
+    return shapes.answer(_outcome(reviews.record(caller.tenant_id, id_of(memory_id), review.result, review.at)))
+
+
+def _entry(entry: Entry) -> dict[str, Any]:
+    return {
+        "id": entry.memory_id,
+        "text": entry.described.text,
+        "subject": entry.described.subject,
+        "thread": entry.described.thread,
+        "kind": entry.described.kind,
+        "strength": entry.strength,
+        "importance": entry.importance,
+        "urgency": entry.urgency,
+        "priority": entry.priority,
+        "overdue_days": entry.overdue_days,
+        "next_review_at": entry.due_at,
+        "interval_days": entry.interval_days,
+        **shapes.past_reviews(entry.reviewed),
+    }
+
+
+def _outcome(outcome: Outcome) -> dict[str, Any]:
+    return {
+        "id": outcome.memory_id,
+        "changed": outcome.changed,
+        "strength": {"before": outcome.before, "after": outcome.after},
+        "importance": outcome.importance,
+        "next_review_at": outcome.reviewed.due_at,
+        "interval_days": outcome.reviewed.interval_days,
+        **shapes.past_reviews(outcome.reviewed),
+    }

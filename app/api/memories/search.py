@@ -1,0 +1,46 @@
+"""`POST /v1/search`."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Request, Response
+from starlette.background import BackgroundTask
+
+from app import metrics
+from app.api.http import shapes
+from app.api.http.auth import Caller, needs
+from app.api.http.body import body_of, decode
+from app.domain.search.request import SearchRequest
+from app.services.search import search_records
+from app.services.search.search import find
+from app.services.strength import reinforce
+
+router = APIRouter(prefix="/v1", tags=["search"])
+
+
+@router.post("/search", summary="Find memories by words and by meaning")
+def search(
+    caller: Annotated[Caller, Depends(needs("read"))], body: Annotated[bytes, Depends(body_of)], http: Request
+) -> Response:
+    """The best memories for a query, best first.
+
+    What is near the best becomes stronger, unless `reinforce` is false. `reranked` says whether a reranker has had
+    its say in their order.
+    """
+    request = decode(body, SearchRequest)
+    searched_at, started = datetime.now(UTC), time.perf_counter()
+    found = find(caller.tenant_id, request)
+    took = time.perf_counter() - started
+    metrics.SEARCH_SECONDS.observe(took)
+    if found.uses:
+        reinforce.send(caller.tenant_id, found.uses, request.session, http.state.request_id)
+    shown = shapes.answer({"results": found.results, "reranked": found.reranked, "took_ms": round(took * 1000, 2)})
+    if found.gathered is not None:
+        # Once the answer is sent.
+        shown.background = BackgroundTask(
+            search_records.record, caller.tenant_id, request, found.gathered, found.results, searched_at
+        )
+    return shown

@@ -1,0 +1,1 @@
+"""Routes for erasures, exports, holds, privacy requests and the audit log."""

@@ -1,0 +1,95 @@
+"""`/v1/privacy/audit`: what was done to the caller's tenant, and whether anybody has altered what is told of it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Query, Response
+
+from app.api.http import shapes
+from app.api.http.auth import Caller, needs
+from app.domain.privacy.audit import START, Entry, Place, anchor_of, is_word, read_anchor
+from app.errors import FieldError, Invalid
+from app.services.security import audit
+
+router = APIRouter(prefix="/v1/privacy/audit", tags=["privacy"])
+
+PAGE_MAX = 500
+SEQ_MAX = 2**63 - 1
+
+Officer = Annotated[Caller, Depends(needs("privacy"))]
+
+
+@router.get("", summary="List the audit, newest first")
+def page(
+    caller: Officer,
+    action: str | None = None,
+    limit: Annotated[int, Query(ge=1, le=PAGE_MAX)] = 50,
+    cursor: str | None = None,
+) -> Response:
+    """What was done, by which key, to how many; of any action or of one, by cursor. No entry holds content.
+
+    `digest` is the SHA-256 over the ids it was done to, each once and as its 16 bytes, in the order of their numbers;
+    `subject` is a keyed digest of a subject, the same for the same one.
+    """
+    if action is not None and not is_word(action):
+        raise Invalid(errors=[FieldError("action", "is the name of no action")])
+    found = audit.page(caller.tenant_id, action, _below(cursor), limit)
+    following = str(found[-1].seq) if len(found) == limit else None
+    return shapes.answer({"entries": [_shown(entry) for entry in found], "next_cursor": following})
+
+
+@router.get("/verify", summary="Verify the audit")
+def verify(
+    caller: Officer,
+    limit: Annotated[int, Query(ge=1, le=audit.PAGE_ENTRIES)] = audit.PAGE_ENTRIES,
+    cursor: str | None = None,
+    anchor: str | None = None,
+) -> Response:
+    """Look at the next entries of the chain, from its first on; `next_cursor` goes on until all are seen.
+
+    `broken` names the first entry that is missing or was altered. `anchor` is where the chain stands as far as it was
+    looked at: kept elsewhere and given later, it shows too whether the chain was cut short or written anew since.
+    """
+    noted = None if anchor is None else _place("anchor", anchor)
+    found = audit.verify(caller.tenant_id, START if cursor is None else _place("cursor", cursor), limit, noted)
+    reached = anchor_of(found.place)
+    shown = {
+        "well": None if not found.finished else found.broken is None,
+        "verified": found.place.seq,
+        "entries": found.last_seq,
+        "broken": found.broken and {"seq": found.broken.seq, "why": found.broken.why},
+        "anchor": reached,
+        "next_cursor": None if found.finished else reached,
+    }
+    return shapes.answer(shown)
+
+
+def _shown(entry: Entry) -> dict[str, Any]:
+    return {
+        "seq": entry.seq,
+        "at": entry.at,
+        "actor": entry.actor,
+        "action": entry.action,
+        "subject": entry.subject and entry.subject.hex(),
+        "items": entry.items,
+        "digest": entry.digest and entry.digest.hex(),
+        "details": entry.details,
+        "previous": entry.previous.hex(),
+        "hash": entry.hash.hex(),
+    }
+
+
+def _place(field: str, text: str) -> Place:
+    place = read_anchor(text)
+    if place is None:
+        raise Invalid(errors=[FieldError(field, "isn't one that a verification has given")])
+    return place
+
+
+def _below(cursor: str | None) -> int | None:
+    if cursor is None:
+        return None
+    if not (cursor.isascii() and cursor.isdigit() and len(cursor) < len(str(SEQ_MAX))):
+        raise Invalid(errors=[FieldError("cursor", "isn't one that a list has given")])
+    return int(cursor)

@@ -1,0 +1,75 @@
+"""`/v1/privacy/exports`: what is held on somebody, as a zip that a job makes."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Query, Response
+from fastapi.responses import StreamingResponse
+
+from app.api.http import shapes
+from app.api.http.auth import Caller, needs
+from app.api.http.body import body_of, decode
+from app.domain.privacy.export import NewExport
+from app.services.privacy import bundles, exports
+from app.store.privacy.exports import Export
+
+router = APIRouter(prefix="/v1/privacy/exports", tags=["privacy"])
+
+PAGE_MAX = 500
+
+Guardian = Annotated[Caller, Depends(needs("privacy"))]
+
+
+@router.post("", summary="Export what is held on a person", status_code=202)
+def request(caller: Guardian, body: Annotated[bytes, Depends(body_of)]) -> Response:
+    """`access` is all that is held, with scores, reasons, lineage and history; `portable` what was given.
+
+    A job makes it; when `status` is `ready`, its file can be fetched until `expires_at`. 409 where there is no master
+    key, the person is being erased, or there are more than a million memories.
+    """
+    made = exports.request(caller.tenant_id, decode(body, NewExport), caller.key_id)
+    return shapes.answer(shown(made), 202)
+
+
+@router.get("", summary="List exports, those requested last first")
+def page(
+    caller: Guardian, *, limit: Annotated[int, Query(ge=1, le=PAGE_MAX)] = 50, cursor: str | None = None
+) -> Response:
+    """By cursor; expired ones too, which no longer say on whom they were."""
+    found = exports.page(caller.tenant_id, shapes.place_in_cursor(cursor), limit)
+    following = shapes.cursor_at(found[-1].requested_at, found[-1].export_id) if len(found) == limit else None
+    return shapes.answer({"exports": [shown(each) for each in found], "next_cursor": following})
+
+
+@router.get("/{export_id}", summary="One export")
+def get(caller: Guardian, export_id: str) -> Response:
+    """How far it is, and how many lines it holds."""
+    return shapes.answer(shown(exports.get(caller.tenant_id, shapes.id_named(export_id, "export"))))
+
+
+@router.get("/{export_id}/file", summary="The zip of an export")
+def fetch(caller: Guardian, export_id: str) -> Response:
+    """JSON Lines, a page to read, and a manifest; 503 while it isn't ready, 409 once it has expired."""
+    wanted = shapes.id_named(export_id, "export")
+    named = {"Content-Disposition": f'attachment; filename="ebbing-export-{wanted}.zip"'}
+    made = bundles.fetch(caller.tenant_id, wanted, caller.key_id)
+    return StreamingResponse(made, media_type="application/zip", headers=named)
+
+
+def shown(each: Export) -> dict[str, Any]:
+    """An export as it is answered."""
+    return {
+        "id": each.export_id,
+        "kind": each.kind,
+        "status": each.status,
+        "subject": each.subject,
+        "reason": each.reason,
+        "law": each.law,
+        "requested_at": each.requested_at,
+        "requested_by": each.requested_by,
+        "finished_at": each.finished_at,
+        "expires_at": each.expires_at,
+        "job_id": each.job_id,
+        "counts": each.counts,
+    }

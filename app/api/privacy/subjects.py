@@ -1,0 +1,66 @@
+"""`/v1/subjects/{subject}`: how much is held about a person, and the short ways to export and to erase it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+from urllib.parse import quote
+
+from fastapi import APIRouter, Depends, Path, Query, Response
+from starlette.convertors import PathConvertor, register_url_convertor
+
+from app.api.http import shapes
+from app.api.http.auth import Caller, needs
+from app.api.privacy.erasures import shown
+from app.api.privacy.exports import shown as shown_export
+from app.domain.ingest.memory import NAME_MAX_CHARACTERS
+from app.domain.privacy.clocks import Law
+from app.domain.privacy.export import ExportKind, NewExport
+from app.domain.privacy.hold import Meant
+from app.services.erasure import erasures
+from app.services.erasure.erasures import Asked
+from app.services.memories import subjects
+from app.services.privacy import exports
+
+
+class _Name(PathConvertor):
+    """What is left of a path, slashes and line breaks included: a name may have any."""
+
+    regex = r"[\s\S]*"
+
+
+register_url_convertor("name", _Name())
+router = APIRouter(prefix="/v1/subjects", tags=["privacy"])
+
+Guardian = Annotated[Caller, Depends(needs("privacy"))]
+Name = Annotated[str, Path(min_length=1, max_length=NAME_MAX_CHARACTERS, pattern=r"^[^\x00]*$")]
+
+
+@router.get("/{subject:name}", summary="How much is held about a person")
+def get(caller: Guardian, subject: Name) -> Response:
+    """Counts of memories by tier, hidden and held, of exports and open erasures; all 0 for somebody who isn't known.
+
+    `shortcuts` says how to get it out, and how to erase it.
+    """
+    found = subjects.get(caller.tenant_id, subject)
+    tiers = {"active": found.active, "archived": found.archived, "cold": found.cold}
+    counts = {name: getattr(found, name) for name in ("hidden", "held", "exports", "open_erasures")}
+    here = f"/v1/subjects/{quote(subject, safe='')}"
+    shortcuts = {"export": f"POST {here}", "erase": f"DELETE {here}"}
+    return shapes.answer({"subject": subject, "memories": tiers, **counts, "shortcuts": shortcuts})
+
+
+@router.post("/{subject:name}", summary="Export what is held on a person", status_code=202)
+def export(caller: Guardian, subject: Name, kind: ExportKind = "access", law: Law = "user") -> Response:
+    """The same as `POST /v1/privacy/exports` with this subject; when it is `ready`, its file can be fetched."""
+    return shapes.answer(
+        shown_export(exports.request(caller.tenant_id, NewExport(subject, kind, law), caller.key_id)), 202
+    )
+
+
+@router.delete("/{subject:name}", summary="Erase a person's data", status_code=202)
+def erase(
+    caller: Guardian, subject: Name, kind: Law = "user", grace_days: Annotated[int | None, Query(ge=0, le=30)] = None
+) -> Response:
+    """The same as `POST /v1/privacy/erasures` with this subject: hidden at once, erased when the grace is over."""
+    asked = Asked(Meant(subject=subject), kind, grace_days)
+    return shapes.answer(shown(erasures.request(caller.tenant_id, asked, caller.key_id)), 202)

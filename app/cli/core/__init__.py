@@ -1,0 +1,1 @@
+"""The commands' HTTP client, output, errors and options."""

@@ -1,0 +1,139 @@
+"""What commands print: results to standard output, progress and remarks to standard error."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Any, Protocol
+
+import typer
+
+from app.cli.core.failures import Code, Failure
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print the result as one line of JSON.")]
+Url = Annotated[
+    str | None,
+    typer.Option("--url", help="Address of the API; else EBBING_API_URL, else what `ebbing run` noted."),
+]
+
+
+class Step(Protocol):
+    """Tells how much more is done."""
+
+    def __call__(self, advance: float = 0, *, done: float | None = None, note: str = "") -> None:
+        """Note `advance` more, or `done` in all."""
+
+
+def examples(*commands: str) -> str:
+    """The epilog of a command's help."""
+    return "\n".join(["Examples:", *(f"  $ {command}" for command in commands)])
+
+
+def print_json(value: object) -> None:
+    """One line of JSON."""
+    typer.echo(json.dumps(value, ensure_ascii=False, default=str))
+
+
+def console(*, err: bool = False) -> Console:
+    """A console that neither marks nor guesses: memory text is printed as it is."""
+    from rich.console import Console
+
+    # Into a file or a pipe, lines are as long as they are.
+    width = None if (sys.stderr if err else sys.stdout).isatty() else 1_000_000
+    return Console(stderr=err, highlight=False, markup=False, emoji=False, width=width)
+
+
+def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, right: Sequence[str] = ()) -> None:
+    """A table as wide as the terminal, as wide as its content where there is none; `none` where it has no rows."""
+    if not rows:
+        typer.echo("none")
+        return
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for name in columns:
+        table.add_column(name, justify="right" if name in right else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(plain(cell)) for cell in row))
+    console().print(table)
+
+
+def confirm(question: str) -> None:
+    """Ask, and go on where the answer is yes.
+
+    Raises:
+        Failure: Nobody answers: it is no terminal, and nothing was piped in.
+        typer.Abort: The answer is no.
+    """
+    try:
+        agreed = typer.confirm(question, err=True)
+    except typer.Abort:
+        if sys.stdin.isatty():
+            raise
+        typer.echo(err=True)
+        raise Failure("nobody can be asked here, and nothing was changed: give --yes", Code.USAGE) from None
+    if not agreed:
+        raise typer.Abort
+
+
+def so_many(count: int, one: str, more: str) -> str:
+    """A count with its noun: `1 memory`, `2 memories`."""
+    return f"{count:,} {one if count == 1 else more}"
+
+
+def plain(value: object) -> str:
+    """A cell: nothing for None, and no control characters, which could steer the terminal."""
+    if value is None:
+        return ""
+    return "".join(sign if sign.isprintable() else " " for sign in str(value))
+
+
+@contextmanager
+def progress(label: str, total: float | None, *, quiet: bool = False, unit: str = "memories") -> Iterator[Step]:
+    """A progress bar on standard error; none when that is no terminal or `quiet`."""
+    if quiet or not sys.stderr.isatty():
+        yield _silent
+        return
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+
+    columns: list[Any] = [
+        TextColumn("{task.description}"),
+        BarColumn(),
+        *([TaskProgressColumn()] if total else []),
+        TextColumn("{task.fields[note]}"),
+        TimeElapsedColumn(),
+    ]
+    with Progress(*columns, console=console(err=True), transient=True) as bar:
+        task = bar.add_task(label, total=total, note="", unit=unit)
+
+        def step(advance: float = 0, *, done: float | None = None, note: str = "") -> None:
+            bar.update(task, completed=done, advance=advance or None, note=note)
+
+        yield step
+
+
+def _silent(advance: float = 0, *, done: float | None = None, note: str = "") -> None:
+    """No terminal, no bar."""
+
+
+def until_none(left: Callable[[], int], step: Step, patience_seconds: float) -> int:
+    """Show how many memories are left, until none is or none has moved for so long. Returns how many are left then."""
+    most, least, since = 0, sys.maxsize, time.monotonic()
+    while now := left():
+        most = max(most, now)
+        step(done=most - now, note=f"{now:,} left")
+        if now < least:
+            least, since = now, time.monotonic()
+        if time.monotonic() - since > patience_seconds:
+            return now
+        time.sleep(0.05 if now < 10_000 else 0.5)
+    step(done=most, note="0 left")
+    return 0

@@ -1,0 +1,1 @@
+"""The demo, the simulation, and their reports."""

@@ -1,0 +1,141 @@
+"""`ebbing demo`: a tour of the whole service, in a temporary folder of its own."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from app.cli.core.failures import Failure
+from app.cli.core.output import AsJson, examples, print_json
+from app.cli.core.place import Place, configuration, noted
+from app.cli.service.run import announced, lay_out, show, tell
+
+if TYPE_CHECKING:
+    from app.cli.demo.tour import Report
+    from app.settings import Settings
+    from app.supervisor import Event, Service
+
+router = typer.Typer()
+
+# The tour sees its requests fail when the service is stopped under it.
+LET_GO_SECONDS: Final = 2.0
+
+
+@router.command(epilog=examples("ebbing demo", "ebbing demo --json", "ebbing demo --keep"))
+def demo(
+    as_json: AsJson = False,
+    keep: Annotated[bool, typer.Option("--keep", help="Leave the folder, to be looked at or run on.")] = False,
+) -> None:
+    """Show what Ebbing does, with a year of an invented team's memories. Takes about half a minute.
+
+    Runs the whole service in a temporary folder, over HTTP like any client, lets a made-up month pass in another one,
+    and leaves nothing behind.
+    """
+    from app.cli.demo import report, simulate
+    from app.supervisor import lock_home
+
+    with temporary_home(keep=keep) as home, lock_home(home) as locked:
+        config = configuration().model_copy(
+            update={
+                "home": locked,
+                "host": "127.0.0.1",
+                "port": 0,
+                "database_url": None,
+                "owner_database_url": None,
+                "redis_url": None,
+            }
+        )
+        found, start_seconds = _tour(config, locked, as_json=as_json)
+        if keep:
+            show(f"Kept: ebbing run --home {shlex.quote(str(locked))}", err=as_json)
+    if not as_json:
+        show("A month passes …", err=True)
+    outcomes = simulate.month(quiet=as_json)
+    if not as_json:
+        report.show_month(outcomes)
+        return
+    print_json({**_told(found, start_seconds), "month": [simulate.shown(one) for one in outcomes]})
+
+
+def _tour(config: Settings, home: Path, *, as_json: bool) -> tuple[Report, float]:
+    """Run the service in this thread, as a supervisor must, and the tour in another."""
+    from app.supervisor import Supervisor, What
+
+    began = time.monotonic()
+    service = lay_out(config, home)
+    ended: list[Exception | tuple[Report, float]] = []
+
+    def visit() -> None:
+        seconds = time.monotonic() - began
+        try:
+            ended.append((_visit(service, home, seconds, rated=config.has_provider, as_json=as_json), seconds))
+        except Exception as error:  # noqa: BLE001 - carried over to the main thread
+            ended.append(error)
+        finally:
+            supervisor.request_stop()
+
+    visitor = threading.Thread(target=visit, name="tour", daemon=True)
+
+    def on_event(event: Event) -> None:
+        if event.what == What.UP:
+            visitor.start()
+        elif event.what != What.DOWN:
+            tell(event, str, err=True)
+
+    if not as_json:
+        show("Starting PostgreSQL, Redis, the workers and the API …", err=True)
+    supervisor = Supervisor(service.children, on_event)
+    with announced(service, home):
+        code = supervisor.run()
+    if visitor.ident is not None:
+        visitor.join(LET_GO_SECONDS)
+    if not ended or (code and not isinstance(ended[0], Exception)):
+        raise Failure("the demo was stopped before its end" if not code else "the service didn't keep running")
+    if isinstance(ended[0], Exception):
+        raise ended[0]
+    return ended[0]
+
+
+def _visit(service: Service, home: Path, start_seconds: float, *, rated: bool, as_json: bool) -> Report:
+    from app.cli.demo import report, tour
+
+    place = Place(service.api_url, noted(home / "api-key"))
+    found = tour.walk(place, rated=rated, quiet=as_json)
+    if not as_json:
+        report.show_report(found, start_seconds)
+    if found.wrong:
+        if as_json:
+            print_json(_told(found, start_seconds))
+        raise Failure("the demo didn't go as it should: " + "; ".join(found.wrong))
+    return found
+
+
+def _told(found: Report, start_seconds: float) -> dict[str, Any]:
+    return {"start_seconds": round(start_seconds, 3), **asdict(found), "found": found.found, "wrong": found.wrong}
+
+
+@contextmanager
+def temporary_home(*, keep: bool, prefix: str = "ebbing-demo-") -> Iterator[Path]:
+    """A folder for servers, removed afterwards unless it is to be kept."""
+    home = Path(tempfile.mkdtemp(prefix=prefix))
+    if os.geteuid() == 0:
+        home.chmod(0o711)  # PostgreSQL doesn't run as root: its own user must get through to its folder
+    try:
+        yield home
+    finally:
+        if not keep:
+            for link in home.iterdir():
+                if link.is_symlink():  # data that had to lie elsewhere
+                    shutil.rmtree(link.resolve().parent, ignore_errors=True)
+            shutil.rmtree(home, ignore_errors=True)

@@ -1,0 +1,142 @@
+"""The report of `ebbing demo`, for people."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from rich.text import Text
+
+from app.cli.core.output import console, plain
+from app.cli.demo.judged import Cost, Salience
+from app.cli.demo.simulate import MONTH_MEMORIES, show_table
+from app.cli.demo.tour import EDIT_QUERY, RESULTS, Asked, Hit, Report
+
+if TYPE_CHECKING:
+    from app.services.evaluation.simulation import Outcome
+
+SHOWN: Final = 3
+MEASURED: Final = ("active_set", "active", "found", "unimportant_active")
+NAMES: Final = {"heuristic": "by rules", "llm": "by a model", "caller": "by the caller"}
+
+
+def show_report(report: Report, start_seconds: float) -> None:
+    """Print it."""
+    screen = console()
+    facts = {
+        "Started": f"in {start_seconds:.1f} s: PostgreSQL, Redis, five workers, beat, the API",
+        "Sent": (
+            f"{report.memories} memories in {report.requests} requests; each was answered 202 in "
+            f"{report.accepted_p50_ms:.1f} ms (p50), {report.accepted_p95_ms:.1f} ms (p95)"
+        ),
+        "Stored": (
+            f"all after {report.stored_seconds:.2f} s; searchable by words and by meaning after "
+            f"{report.searchable_seconds:.2f} s"
+        ),
+        "Kinds": _counts(report.kinds),
+        "Tiers": _counts(report.tiers),
+    }
+    for name, text in facts.items():
+        screen.print(_fact(name, text))
+    screen.print()
+    screen.print(Text(f"Questions, a year later (✓ answers it; the best {SHOWN} of {RESULTS} are shown)", style="bold"))
+    for asked in report.questions:
+        _show_question(asked)
+    screen.print()
+    screen.print(
+        _fact(
+            "Answered",
+            f"{report.found} of {len(report.questions)}; a search takes {report.search_p50_ms:.1f} ms (p50)",
+        )
+    )
+    _show_salience(report.salience)
+    screen.print(
+        _check("Edited", f"the next search for “{EDIT_QUERY}” has the new text first", well=report.edit_is_found)
+    )
+    screen.print(_check("Deleted", "the next search doesn't have it any more", well=report.delete_is_gone))
+    screen.print(
+        _check(
+            "Repeated",
+            "the first request, with its Idempotency-Key: the same ids",
+            well=report.repeat_gives_same_ids,
+        )
+    )
+
+
+def show_month(outcomes: Sequence[Outcome]) -> None:
+    """Print what a made-up month leaves, and what to do next."""
+    screen = console()
+    screen.print()
+    title = f"A made-up month: {MONTH_MEMORIES} memories, a tenth of which matter; `ebbing simulate` lets a year pass"
+    screen.print(Text(title, style="bold"))
+    show_table(outcomes, MEASURED)
+    screen.print(
+        "still active: of what matters; found: by questions in other words; chatter: share of it that is still active"
+    )
+    screen.print()
+    screen.print(
+        "Next: `ebbing run` starts a service that keeps its data; "
+        "then `ebbing ingest FILE` and `ebbing search QUESTION`."
+    )
+
+
+def _show_salience(salience: Salience) -> None:
+    screen = console()
+    judged = ", ".join(f"{count} {NAMES.get(source, source)}" for source, count in salience.sources.items())
+    if salience.cost is None:
+        screen.print(_fact("Judged", f"{judged}; no model was asked, since none is set (EBBING_OPENAI_API_KEY)"))
+    else:
+        cost = salience.cost
+        asked = f"{cost.model} at {cost.host}: {_cost(cost)}" if cost.calls else "the model has answered nothing so far"
+        screen.print(_fact("Judged", f"{judged}; {asked}"))
+    if salience.again is not None:
+        screen.print(_fact("Again", f"the same words once more: {_cost(salience.again)}"))
+    for one in salience.best:
+        criteria = ", ".join(f"{name} {one.criteria[name]:g}" for name in sorted(one.criteria))
+        line = Text(f"    {one.salience:.2f} ", style="bold").append(f"({criteria or one.source}) ", style="dim")
+        line.append(plain(one.text), style="default")
+        if screen.is_terminal:
+            line.truncate(screen.width, overflow="ellipsis")
+        screen.print(line)
+
+
+def _cost(cost: Cost) -> str:
+    money = "no price is set" if cost.cost is None else f"cost {cost.cost:.4f}"
+    return f"{cost.calls} calls, {cost.tokens:,} tokens, {money}, {cost.cache_hits} cache hits"
+
+
+def _show_question(asked: Asked) -> None:
+    screen = console()
+    screen.print(_mark(well=asked.found).append(f" {asked.query}", style="bold"))
+    hits = list(asked.hits[:SHOWN])
+    first = next((hit for hit in asked.hits if hit.expected), None)
+    if first is not None and first not in hits:
+        hits.append(first)
+    for hit in hits:
+        _show_hit(hit, asked.hits.index(hit) + 1)
+
+
+def _show_hit(hit: Hit, place: int) -> None:
+    line = Text(f"    {place}. ", style="dim")
+    line.append("✓ " if hit.expected else "  ", style="green")
+    line.append(plain(hit.text), style="default")
+    screen = console()
+    if screen.is_terminal:
+        line.truncate(screen.width, overflow="ellipsis")
+    screen.print(line)
+
+
+def _check(name: str, text: str, *, well: bool) -> Text:
+    return _fact(name, "").append_text(_mark(well=well)).append(f" {text}")
+
+
+def _mark(*, well: bool) -> Text:
+    return Text("✓", style="green") if well else Text("✗", style="red")
+
+
+def _fact(name: str, text: str) -> Text:
+    return Text.assemble((f"{name:<10}", "bold"), text)
+
+
+def _counts(counts: dict[str, int]) -> str:
+    return ", ".join(f"{name} {count}" for name, count in counts.items())

@@ -1,0 +1,1 @@
+"""Commands for jobs, schedules, policies, consolidation, forecasts and usage."""

@@ -1,0 +1,190 @@
+"""`ebbing consolidation`: what was made of which memories, what waits for somebody's yes, and undoing it."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import Annotated, Any, Final, Literal
+
+import typer
+
+from app.cli.core.failures import Code, Commands, Failure
+from app.cli.core.output import AsJson, Url, examples, plain, print_json, print_table
+from app.cli.core.place import find
+from app.cli.maintenance.jobs import follow
+
+router = typer.Typer()
+consolidation = typer.Typer(
+    cls=Commands, help="List what consolidation has merged; approve, reject or undo it.", no_args_is_help=True
+)
+router.add_typer(
+    consolidation,
+    name="consolidation",
+    epilog=examples(
+        "ebbing consolidation runs",
+        "ebbing consolidation merges --status waiting",
+        "ebbing consolidation approve ID",
+        "ebbing consolidation lineage ID",
+        "ebbing consolidation undo ID",
+    ),
+)
+
+PATH: Final = "/v1/consolidation"
+PAGE: Final = 500
+
+Id = Annotated[str, typer.Argument(help="The merge's id.", metavar="ID")]
+Limit = Annotated[int, typer.Option("--limit", "-n", min=1, help="Most rows.")]
+Status = Literal["waiting", "done", "rejected", "undone", "gone"]
+
+
+@consolidation.command(epilog=examples("ebbing consolidation runs", "ebbing consolidation runs --json | jq '.runs[0]'"))
+def runs(*, limit: Limit = 20, url: Url = None, as_json: AsJson = False) -> None:
+    """List the runs, the newest first."""
+    found = _listed("runs", limit, {}, url)
+    if as_json:
+        print_json({"runs": found})
+        return
+    names = ("looked_at", "linked", "merged", "summaries", "waiting")
+    rows = [
+        (each["started_at"][:16], each["started_by"], *(each[name] for name in names), _share(each["reduction"]))
+        for each in found
+    ]
+    print_table(["started", "by", *(name.replace("_", " ") for name in names), "shorter"], rows, right=names)
+
+
+@consolidation.command(
+    epilog=examples("ebbing consolidation merges", "ebbing consolidation merges --status waiting --json")
+)
+def merges(
+    *,
+    status: Annotated[Status | None, typer.Option("--status", help="Only these.")] = None,
+    limit: Limit = 50,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the merges, the newest first."""
+    found = _listed("merges", limit, {"status": status} if status else {}, url)
+    if as_json:
+        print_json({"merges": found})
+        return
+    rows = [
+        (
+            each["id"],
+            each["created_at"][:10],
+            each["action"],
+            _status(each),
+            len(each["memories"]),
+            each["method"] or "",
+        )
+        for each in found
+    ]
+    print_table(["id", "made", "action", "status", "memories", "by"], rows, right=["memories"])
+
+
+@consolidation.command(epilog=examples("ebbing consolidation show ID", "ebbing consolidation show ID --json"))
+def show(merge_id: Id, url: Url = None, as_json: AsJson = False) -> None:
+    """Show what a merge's memories say, and its summary: of one that waits, the one that it would have."""
+    from app.cli.core.client import Api
+
+    with Api(find(url)) as api:
+        found = api.call("GET", f"{_path(merge_id)}/preview").body
+    if as_json:
+        print_json(found)
+        return
+    typer.echo(f"{plain(found['id'])} is {found['status']}")
+    for each in found["texts"]:
+        typer.echo(f"  {'kept  ' if each['kept'] else 'source'}  {plain(each['id'])}  {plain(each['text'])}")
+    summary = found["summary"]
+    typer.echo(f"summary ({summary['method']}): {plain(summary['text'])}" if summary else "there is no summary")
+
+
+@consolidation.command(epilog=examples("ebbing consolidation lineage ID", "ebbing consolidation lineage ID --json"))
+def lineage(
+    memory_id: Annotated[str, typer.Argument(help="The memory's id.", metavar="ID")],
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show what a memory was made of, and what was made of it."""
+    from urllib.parse import quote
+
+    from app.cli.core.client import Api
+
+    with Api(find(url)) as api:
+        found = api.call("GET", f"/v1/memories/{quote(memory_id, safe='')}/lineage").body
+    if as_json:
+        print_json(found)
+        return
+    if found["made_from"] is not None:
+        _show_lineage("made", found["made_from"])
+    for merge in found["merged_into"]:
+        _show_lineage("taken", merge)
+    if found["made_from"] is None and not found["merged_into"]:
+        typer.echo(f"{plain(found['id'])} was made of no others, and nothing was made of it")
+
+
+def _show_lineage(part: str, merge: dict[str, Any]) -> None:
+    into = f", summary {plain(merge['summary_id'])}" if merge["summary_id"] else ""
+    typer.echo(f"{part} by merge {plain(merge['id'])} ({merge['action']}, {_status(merge)}{into})")
+    for each in merge["memories"]:
+        typer.echo(f"  {each['part']:<6}  {plain(each['id'])}")
+
+
+@consolidation.command(epilog=examples("ebbing consolidation approve ID"))
+def approve(merge_id: Id, url: Url = None, as_json: AsJson = False) -> None:
+    """Agree to a merge that waits, and wait until it is carried out."""
+    from app.cli.core.client import Api
+
+    with Api(find(url)) as api:
+        started = api.call("POST", f"{_path(merge_id)}/approve").body
+        ended = follow(api, started["job_id"], quiet=as_json)
+    if as_json:
+        print_json(ended)
+    if ended["status"] != "done":
+        if as_json:
+            raise typer.Exit(Code.FAILED)
+        raise Failure(f"it was not merged: {plain(ended.get('error') or ended['status'])}")
+    if not as_json:
+        typer.echo(f"{plain(merge_id)} is merged: {ended['done']} memories have a summary now")
+
+
+@consolidation.command(epilog=examples("ebbing consolidation reject ID"))
+def reject(merge_id: Id, url: Url = None, as_json: AsJson = False) -> None:
+    """Refuse a merge that waits: the same memories aren't proposed again."""
+    _decide(merge_id, "reject", "is rejected", url, as_json=as_json)
+
+
+@consolidation.command(epilog=examples("ebbing consolidation undo ID"))
+def undo(merge_id: Id, url: Url = None, as_json: AsJson = False) -> None:
+    """Undo a merge: its summary goes, and its sources are active again as they were."""
+    _decide(merge_id, "undo", "is undone", url, as_json=as_json)
+
+
+def _decide(merge_id: str, verb: str, told: str, url: str | None, *, as_json: bool) -> None:
+    from app.cli.core.client import Api
+
+    with Api(find(url)) as api:
+        done = api.call("POST", f"{_path(merge_id)}/{verb}").body
+    if as_json:
+        print_json(done)
+    else:
+        typer.echo(f"{plain(done['id'])} {told}")
+
+
+def _listed(noun: str, limit: int, params: dict[str, str], url: str | None) -> list[dict[str, Any]]:
+    from app.cli.core.client import Api, pages
+
+    with Api(find(url)) as api:
+        return list(islice(pages(api, f"{PATH}/{noun}", noun, {"limit": min(limit, PAGE), **params}), limit))
+
+
+def _path(merge_id: str) -> str:
+    from urllib.parse import quote
+
+    return f"{PATH}/merges/{quote(merge_id, safe='')}"
+
+
+def _status(merge: dict[str, Any]) -> str:
+    return f"{merge['status']}, stale" if merge["is_stale"] else str(merge["status"])
+
+
+def _share(value: float | None) -> str:
+    return "" if value is None else f"{value:.0%}"

@@ -1,0 +1,161 @@
+"""`ebbing curve`: how a memory fades under each model of forgetting; needs no service."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from app.cli.core.assignments import assigned
+from app.cli.core.output import AsJson, examples, print_json, print_table
+from app.cli.maintenance.plots import Plot
+
+if TYPE_CHECKING:
+    from app.domain.dynamics.protocol import Dynamics
+    from app.domain.strength.curves import Curve
+
+router = typer.Typer()
+
+ALL: Final = "all"
+BARS: Final = "▁▂▃▄▅▆▇█"
+SPARKS: Final = 40
+"""Width of a curve in the terminal."""
+PLOTTED: Final = 400
+SHOWN_DAYS: Final = (1, 3, 7, 14, 30, 60, 90, 180, 365, 730, 1_825, 3_650)
+KINDS: Final = ("episodic", "semantic", "procedural", "emotional", "system")
+
+
+@router.command(
+    epilog=examples(
+        "ebbing curve",
+        "ebbing curve --profile mnemex --set half_life_days=7 --set curve=exponential --days 30",
+        "ebbing curve --profile spec --profile cmm --salience 0.9 --kind semantic --touch-at 10 --touch-at 25",
+        "ebbing curve --plot curves.svg",
+    )
+)
+def curve(
+    *,
+    profile: Annotated[
+        list[str] | None,
+        typer.Option("--profile", metavar="NAME", help="A model by name, or all; several may be given."),
+    ] = None,
+    given: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="A parameter; with several models, mnemex.beta=0.4."),
+    ] = None,
+    days: Annotated[int, typer.Option("--days", min=1, max=3_650, help="How far to look.")] = 60,
+    salience: Annotated[float, typer.Option("--salience", min=0, max=1, help="Of the memory.")] = 0.5,
+    uses: Annotated[int, typer.Option("--uses", min=0, max=1_000, help="Uses as it is created.")] = 0,
+    kind: Annotated[str, typer.Option("--kind", help=f"One of {', '.join(KINDS)}.")] = KINDS[0],
+    touch_at: Annotated[
+        list[float] | None,
+        typer.Option("--touch-at", metavar="DAY", min=0, help="A use on that day; several may be given."),
+    ] = None,
+    plot: Plot = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show how a memory fades, under each model of forgetting, unless it is used."""
+    if kind not in KINDS:
+        raise typer.BadParameter(f"{kind!r} isn't a kind: use one of {', '.join(KINDS)}")
+    if plot is not None:
+        from app.cli.maintenance.plots import figure
+
+        figure(1)  # fails at once where it can't
+    import numpy as np
+
+    from app.domain.strength.curves import Memory
+    from app.domain.strength.curves import curve as curve_of
+    from app.domain.tiers.tiers import Tiers
+
+    models = _models(profile or [ALL], given or [])
+    memory = Memory(salience, KINDS.index(kind), uses, tuple(touch_at or ()))
+    at = sorted({*np.linspace(0, days, PLOTTED).tolist(), *(float(day) for day in SHOWN_DAYS if day <= days)})
+    tiers = Tiers()
+    thresholds = {"archived": tiers.archived_below, "cold": tiers.cold_below, "deleted": tiers.deleted_below}
+    curves = {name: curve_of(model, memory, at, list(thresholds.values())) for name, model in models.items()}
+    if plot is not None:
+        from app.cli.maintenance import plots
+
+        lines = {name: (found.days.tolist(), found.strengths.tolist()) for name, found in curves.items()}
+        plots.curves(plot, lines, title=f"{kind}, salience {salience:g}, {uses} uses", thresholds=thresholds)
+    if as_json:
+        print_json({"curves": [_shown(name, models[name], found) for name, found in curves.items()]})
+        return
+    _print(curves, days, thresholds)
+    if plot is not None:
+        typer.echo(f"drawn: {plot}", err=True)
+
+
+def _models(names: list[str], given: list[str]) -> dict[str, Dynamics]:
+    """The models by name, with their parameters.
+
+    Raises:
+        BadParameter: There is no such model or parameter, or its value makes no sense.
+    """
+    from pydantic import ValidationError
+
+    from app.domain.dynamics.profiles import PROFILES
+    from app.domain.dynamics.profiles import profile as made
+
+    wanted = list(PROFILES) if ALL in names else list(dict.fromkeys(names))
+    parameters: dict[str, dict[str, Any]] = {}
+    for word in given:
+        of, dot, rest = word.partition(".")
+        if not (dot and of in PROFILES):
+            if len(wanted) > 1:
+                parameter = of.partition("=")[0]
+                has = next((name for name in wanted if hasattr(PROFILES[name].parameters, parameter)), wanted[0])
+                raise typer.BadParameter(f"of which model is {word!r}? write it as {has}.{word}, or give one --profile")
+            of, rest = wanted[0], word
+        if of not in wanted:
+            raise typer.BadParameter(f"{word!r} is of a model that isn't shown: add --profile {of}")
+        assigned([rest], parameters.setdefault(of, {}))
+    models = {}
+    for name in wanted:
+        try:
+            models[name] = made(name, parameters.get(name))
+        except ValidationError as error:
+            wrong = error.errors()[0]
+            raise typer.BadParameter(f"{name}.{'.'.join(map(str, wrong['loc']))}: {wrong['msg']}") from None
+        except ValueError as error:
+            raise typer.BadParameter(str(error)) from None
+    return models
+
+
+def _print(curves: dict[str, Curve], days: int, thresholds: dict[str, float]) -> None:
+    shown = [day for day in SHOWN_DAYS if day <= days]
+    heads = [*(f"day {day}" for day in shown), *(f"< {below:g}" for below in thresholds.values())]
+    rows = [
+        [
+            name,
+            _spark(found, days),
+            *(f"{found.at(day):.3f}" for day in shown),
+            *(_day(found.below_days[below]) for below in thresholds.values()),
+        ]
+        for name, found in curves.items()
+    ]
+    print_table(["profile", f"0 to {days} days", *heads], rows, right=heads)
+
+
+def _spark(found: Curve, days: int) -> str:
+    strengths = (found.at(days * place / (SPARKS - 1)) for place in range(SPARKS))
+    return "".join(BARS[min(int(strength * len(BARS)), len(BARS) - 1)] for strength in strengths)
+
+
+def _day(day: float) -> str:
+    return "never" if math.isinf(day) else f"{day:,.1f} d"
+
+
+def _shown(name: str, model: Dynamics, found: Curve) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    return {
+        "profile": name,
+        "parameters": asdict(model.parameters),
+        "days": [round(day, 4) for day in found.days.tolist()],
+        "strengths": [round(strength, 6) for strength in found.strengths.tolist()],
+        "below_days": {
+            f"{below:g}": None if math.isinf(day) else round(day, 4) for below, day in found.below_days.items()
+        },
+    }

@@ -1,0 +1,188 @@
+"""`ebbing dead-letters`: what could not be done, tried again or given up."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from app.cli.core.failures import Code, Commands, Failure
+from app.cli.core.output import AsJson, Url, confirm, examples, plain, print_json, print_table, so_many
+from app.cli.core.place import find
+
+if TYPE_CHECKING:
+    from app.cli.core.client import Api
+
+PATH: Final = "/v1/admin/dead-letters"
+PATIENCE_SECONDS: Final = 120.0
+
+router = typer.Typer()
+letters = typer.Typer(
+    cls=Commands, help="List, replay and discard what could not be done; alone, it lists.", invoke_without_command=True
+)
+router.add_typer(
+    letters,
+    name="dead-letters",
+    epilog=examples(
+        "ebbing dead-letters",
+        "ebbing dead-letters show ID",
+        "ebbing dead-letters replay --reason ProviderFailed --stage embed",
+        "ebbing dead-letters discard ID --because 'sent again by hand'",
+    ),
+)
+
+Id = Annotated[str, typer.Argument(help="The letter's id.", metavar="ID")]
+OneOrMany = Annotated[str | None, typer.Argument(help="The letter's id; or give --reason.", metavar="[ID]")]
+Reason = Annotated[str | None, typer.Option("--reason", help="All letters of this reason.")]
+Stage = Annotated[str | None, typer.Option("--stage", help="Only this stage: drain, index, embed, score or rate.")]
+Tenant = Annotated[str | None, typer.Option("--tenant", help="Id of the tenant; else the key's own.")]
+
+
+@letters.callback()
+def list_letters(
+    context: typer.Context,
+    stage: Stage = None,
+    reason: Reason = None,
+    *,
+    discarded: Annotated[bool, typer.Option("--discarded", help="Those that were discarded.")] = False,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=500, help="Most letters.")] = 20,
+    tenant: Tenant = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the dead letters, newest first, and how many there are by reason."""
+    from app.cli.core.client import Api
+
+    if context.invoked_subcommand is not None:
+        return
+    wanted = {"stage": stage, "reason": reason, "discarded": "true" if discarded else None, "limit": limit}
+    params = {name: value for name, value in (wanted | _of(tenant)).items() if value is not None}
+    with Api(find(url)) as api:
+        found = api.call("GET", PATH, params=params).body
+    if as_json:
+        print_json(found)
+        return
+    names = ("id", "stage", "reason", "attempts", "memories", "created_at")
+    rows = [
+        [*(row.get(name) for name in names), "yes" if row.get("replayable") else "no"] for row in found["dead_letters"]
+    ]
+    print_table([*names, "replayable"], rows, right=["attempts", "memories"])
+    if found["reasons"]:
+        typer.echo()
+        columns = ("stage", "reason", "count")
+        print_table(columns, [[row.get(name) for name in columns] for row in found["reasons"]], right=["count"])
+
+
+@letters.command(epilog=examples("ebbing dead-letters show ID"))
+def show(letter_id: Id, tenant: Tenant = None, url: Url = None, as_json: AsJson = False) -> None:
+    """Show what is known of a dead letter, without its content."""
+    from app.cli.core.client import Api
+
+    with Api(find(url)) as api:
+        found = api.call("GET", _path(letter_id), params=_of(tenant)).body
+    if as_json:
+        print_json(found)
+        return
+    for name, value in (found | {"replayable": "yes" if found.get("replayable") else "no"}).items():
+        if value not in (None, []):
+            typer.echo(f"{plain(name):<16}{plain(', '.join(value) if isinstance(value, list) else value)}")
+
+
+@letters.command(
+    epilog=examples("ebbing dead-letters replay ID", "ebbing dead-letters replay --reason DataError --stage drain")
+)
+def replay(
+    letter_id: OneOrMany = None,
+    reason: Reason = None,
+    stage: Stage = None,
+    tenant: Tenant = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Try a dead letter again, or all of a reason. What fails again becomes a new one."""
+    from app.cli.core.client import Api
+
+    _check_choice(letter_id, reason, stage)
+    with Api(find(url), patience_seconds=PATIENCE_SECONDS) as api:
+        if letter_id is None:
+            done = _repeat(api, f"{PATH}/replay", {"reason": reason, "stage": stage}, tenant, "replayed")
+        else:
+            api.call("POST", f"{_path(letter_id)}/replay", params=_of(tenant))
+            done = {"replayed": 1, "left": 0}
+    _say(done, "replayed", as_json=as_json)
+
+
+@letters.command(
+    epilog=examples(
+        "ebbing dead-letters discard ID --because 'sent again by hand'",
+        "ebbing dead-letters discard --reason Unreadable --because 'a client that is gone' --yes",
+    )
+)
+def discard(
+    because: Annotated[str, typer.Option("--because", help="Why; it is kept with the letter for 90 days.")],
+    letter_id: OneOrMany = None,
+    reason: Reason = None,
+    stage: Stage = None,
+    *,
+    yes: Annotated[bool, typer.Option("--yes", help="Don't ask before discarding many.")] = False,
+    tenant: Tenant = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Delete what a dead letter holds, or all of a reason. It can't be undone."""
+    from app.cli.core.client import Api
+
+    _check_choice(letter_id, reason, stage)
+    with Api(find(url), patience_seconds=PATIENCE_SECONDS) as api:
+        if letter_id is not None:
+            api.call("POST", f"{_path(letter_id)}/discard", json={"reason": because}, params=_of(tenant))
+            done = {"discarded": 1, "left": 0}
+        else:
+            if not yes:
+                _confirm(api, reason, stage, tenant)
+            body = {"reason": reason, "stage": stage, "because": because}
+            done = _repeat(api, f"{PATH}/discard", body, tenant, "discarded")
+    _say(done, "discarded", as_json=as_json)
+
+
+def _check_choice(letter_id: str | None, reason: str | None, stage: str | None) -> None:
+    if (letter_id is None) == (reason is None):
+        raise Failure("give the id of one letter, or --reason for all of a reason", Code.USAGE)
+    if letter_id is not None and stage is not None:
+        raise Failure("--stage goes with --reason: an id names one letter already", Code.USAGE)
+
+
+def _confirm(api: Api, reason: str | None, stage: str | None, tenant: str | None) -> None:
+    wanted = {"reason": reason, "stage": stage, "limit": 1}
+    params = {name: value for name, value in (wanted | _of(tenant)).items() if value is not None}
+    count = sum(row["count"] for row in api.call("GET", PATH, params=params).body["reasons"])
+    confirm(f"Delete what {so_many(count, 'dead letter holds', 'dead letters hold')}? It can't be undone.")
+
+
+def _repeat(api: Api, path: str, body: dict[str, Any], tenant: str | None, did: str) -> dict[str, Any]:
+    """Call until none is left of those that were there at the first call."""
+    body = {name: value for name, value in body.items() if value is not None}
+    total = 0
+    while True:
+        answer = api.call("POST", path, json=body, params=_of(tenant), safe=True).body
+        total += answer[did]
+        if not answer["left"]:
+            return {did: total, "left": 0}
+        body["before"] = answer["before"]
+
+
+def _say(done: dict[str, Any], did: str, *, as_json: bool) -> None:
+    if as_json:
+        print_json(done)
+    else:
+        typer.echo(f"{done[did]} {'letter is' if done[did] == 1 else 'letters are'} {did}")
+
+
+def _of(tenant: str | None) -> dict[str, str]:
+    return {} if tenant is None else {"tenant_id": tenant}
+
+
+def _path(letter_id: str) -> str:
+    from urllib.parse import quote
+
+    return f"{PATH}/{quote(letter_id, safe='')}"

@@ -1,0 +1,119 @@
+"""`ebbing forecast`: how many memories decay will put into each tier, as things are and under another policy."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from app.cli.core.assignments import assigned
+from app.cli.core.output import AsJson, Url, examples, print_json, print_table
+from app.cli.core.place import find
+from app.cli.maintenance.plots import TIERS, Plot
+
+router = typer.Typer()
+
+NOW: Final = "policy in force"
+WHAT_IF: Final = "what-if"
+DAILY_UP_TO: Final = 14
+WEEKLY_UP_TO: Final = 400
+IDS_SHOWN: Final = 3
+
+
+@router.command(
+    epilog=examples(
+        "ebbing forecast",
+        "ebbing forecast --days 365 --set forgetting.profile=mnemex --plot year.png",
+        "ebbing forecast --set tiers.archived_below=0.2 --set importance.weights.salience=0.6",
+        "ebbing forecast --policy slower.json --json | jq .moves",
+    )
+)
+def forecast(
+    *,
+    days: Annotated[int, typer.Option("--days", min=0, max=3_650, help="How far to look ahead.")] = 90,
+    given: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="FIELD=VALUE", help="A field of the policy that would be other than it is."),
+    ] = None,
+    policy: Annotated[
+        Path | None,
+        typer.Option(
+            "--policy", exists=True, dir_okay=False, metavar="FILE", help="JSON with such fields; --set wins."
+        ),
+    ] = None,
+    subject: Annotated[str | None, typer.Option("--subject", help="Only memories about this subject.")] = None,
+    plot: Plot = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show how many memories will be in each tier on the coming days, if none is used and none comes.
+
+    With --set or --policy, under such a policy too, and which memories that change would move at once. Nothing is
+    changed by asking.
+    """
+    from app.cli.core.client import Api
+
+    if plot is not None:
+        from app.cli.maintenance.plots import figure
+
+        figure(1)  # fails at once where it can't
+    changes = assigned(given or [], _read(policy)) if given or policy else None
+    wanted = {name: value for name, value in (("policy", changes), ("subject", subject)) if value is not None}
+    with Api(find(url)) as api:
+        found = api.call("POST", "/v1/forecast", json={"days": days, **wanted}, safe=True).body
+    if plot is not None:
+        from app.cli.maintenance import plots
+
+        title = ", ".join(given or []) or (policy.name if policy else "")
+        plots.tiers(
+            plot, {NOW: found["days"]} | ({f"{WHAT_IF}: {title}": found["what_if"]} if changes is not None else {})
+        )
+    if as_json:
+        print_json(found)
+        return
+    _print_days(found)
+    _print_moves(found)
+    if plot is not None:
+        typer.echo(f"drawn: {plot}", err=True)
+
+
+def _read(policy: Path | None) -> dict[str, Any]:
+    if policy is None:
+        return {}
+    try:
+        held = json.loads(policy.read_bytes())
+    except ValueError as error:
+        raise typer.BadParameter(f"{policy} isn't JSON: {error}") from None
+    if not isinstance(held, dict):
+        raise typer.BadParameter(f"{policy} holds no object")
+    return held
+
+
+def _print_days(found: dict[str, Any]) -> None:
+    now, changed = found["days"], found.get("what_if")
+    last = len(now) - 1
+    step = 1 if last <= DAILY_UP_TO else 7 if last <= WEEKLY_UP_TO else 30
+    places = [*range(0, last, step), last]
+    sides = [now] if changed is None else [now, changed]
+    heads = [*TIERS] if changed is None else [*TIERS, *(f"{WHAT_IF} {tier}" for tier in TIERS)]
+    rows = [
+        [now[place]["date"], place, *(f"{side[place][tier]:,}" for side in sides for tier in TIERS)] for place in places
+    ]
+    print_table(["date", "day", *heads], rows, right=["day", *heads])
+
+
+def _print_moves(found: dict[str, Any]) -> None:
+    if found.get("what_if") is None:
+        return
+    typer.echo()
+    if not found["moves"]:
+        typer.echo("the change would move no memory at once")
+        return
+    for move in found["moves"]:
+        ids = move["ids"][:IDS_SHOWN]
+        more = ", …" if move["memories"] > len(ids) else ""
+        typer.echo(
+            f"at once {move['memories']:,} would move from {move['from']} to {move['to']}: {', '.join(ids)}{more}"
+        )

@@ -1,0 +1,134 @@
+"""`ebbing jobs`: long work, its progress, and a way to cancel it."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from app.cli.core.failures import Code, Commands
+from app.cli.core.output import AsJson, Url, examples, plain, print_json, print_table, progress
+from app.cli.core.place import find
+
+if TYPE_CHECKING:
+    from app.cli.core.client import Api
+
+POLL_SECONDS: Final = 1.0
+PATIENCE_SECONDS: Final = 60.0
+ENDED: Final = frozenset({"done", "failed", "cancelled"})
+
+router = typer.Typer()
+jobs = typer.Typer(cls=Commands, help="List, watch and cancel long work; alone, it lists.", invoke_without_command=True)
+router.add_typer(
+    jobs, name="jobs", epilog=examples("ebbing jobs", "ebbing jobs --status running", "ebbing jobs watch ID")
+)
+
+Id = Annotated[str, typer.Argument(help="The job's id.", metavar="ID")]
+
+
+@jobs.callback()
+def list_jobs(
+    context: typer.Context,
+    status: Annotated[
+        str | None, typer.Option("--status", help="queued, running, done, failed or cancelled; else any.")
+    ] = None,
+    kind: Annotated[str | None, typer.Option("--kind", help="Which work, such as reembed; else any.")] = None,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=500, help="Most jobs.")] = 20,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the jobs, newest first."""
+    from app.cli.core.client import Api
+
+    if context.invoked_subcommand is not None:
+        return
+    wanted = {"status": status, "kind": kind, "limit": limit}
+    params = {name: value for name, value in wanted.items() if value is not None}
+    with Api(find(url)) as api:
+        found = api.call("GET", "/v1/jobs", params=params).body
+    if as_json:
+        print_json(found)
+        return
+    rows = [
+        (job["id"], job["kind"], _status(job), _progress(job), job.get("created_at"), job.get("error"))
+        for job in found["jobs"]
+    ]
+    print_table(["id", "kind", "status", "done", "created_at", "error"], rows, right=["done"])
+
+
+@jobs.command(epilog=examples("ebbing jobs show ID", "ebbing jobs show ID --json | jq .log"))
+def show(job_id: Id, url: Url = None, as_json: AsJson = False) -> None:
+    """Show a job with its log."""
+    from app.cli.core.client import Api
+
+    with Api(find(url)) as api:
+        _print(api.call("GET", _path(job_id)).body, as_json=as_json)
+
+
+@jobs.command(epilog=examples("ebbing jobs watch ID", "ebbing jobs watch ID && echo well"))
+def watch(job_id: Id, url: Url = None, as_json: AsJson = False) -> None:
+    """Wait until a job has ended; the exit code is 0 only where it is done.
+
+    To stop watching doesn't stop the job.
+    """
+    from app.cli.core.client import Api
+
+    with Api(find(url), patience_seconds=PATIENCE_SECONDS) as api:
+        ended = follow(api, job_id, quiet=as_json)
+    _print(ended, as_json=as_json)
+    if ended["status"] != "done":
+        raise typer.Exit(Code.FAILED)
+
+
+@jobs.command(epilog=examples("ebbing jobs cancel ID"))
+def cancel(job_id: Id, url: Url = None, as_json: AsJson = False) -> None:
+    """Cancel a job: it ends between two steps, and what it has done stays."""
+    from app.cli.core.client import Api
+
+    with Api(find(url)) as api:
+        found = api.call("POST", f"{_path(job_id)}/cancel").body
+    if as_json:
+        print_json(found)
+    else:
+        typer.echo(f"{job_id} ends as soon as its step is over")
+
+
+def follow(api: Api, job_id: str, *, quiet: bool) -> dict[str, Any]:
+    """Wait until a job has ended, behind a progress bar unless `quiet`. Returns the job as the API shows it."""
+    found = api.call("GET", _path(job_id)).body
+    with progress(plain(found["kind"]), 1.0, quiet=quiet) as step:
+        while found["status"] not in ENDED:
+            step(done=found["done"] / found["total"] if found["total"] else 0, note=_progress(found))
+            time.sleep(POLL_SECONDS)
+            found = api.call("GET", _path(job_id)).body
+    return found
+
+
+def _path(job_id: str) -> str:
+    from urllib.parse import quote
+
+    return f"/v1/jobs/{quote(job_id, safe='')}"
+
+
+def _progress(job: dict[str, Any]) -> str:
+    return f"{job['done']}" if job["total"] is None else f"{job['done']} of {job['total']}"
+
+
+def _status(job: dict[str, Any]) -> str:
+    return "cancelling" if job.get("cancel_wanted") and job["status"] not in ENDED else str(job["status"])
+
+
+def _print(job: dict[str, Any], *, as_json: bool) -> None:
+    if as_json:
+        print_json(job)
+        return
+    shown = {"id": job["id"], "kind": job["kind"], "status": _status(job), "done": _progress(job)}
+    shown |= {name: job.get(name) for name in ("created_at", "started_at", "finished_at", "error")}
+    shown |= {f"  {name}": count for name, count in (job.get("counts") or {}).items()}
+    width = max(map(len, shown)) + 2
+    for name, value in shown.items():
+        if value is not None:
+            typer.echo(f"{plain(name):<{width}}{plain(value)}")
+    for line in job.get("log") or []:
+        typer.echo(f"{plain(line.get('at'))}  {plain(line.get('message'))}")

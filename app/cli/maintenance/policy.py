@@ -1,0 +1,268 @@
+"""`ebbing policy`: what the tenant has chosen, what a change would do, and the change itself."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from app.cli.core.assignments import assigned
+from app.cli.core.failures import Code, Commands, Failure
+from app.cli.core.moments import METAVAR, moment
+from app.cli.core.output import AsJson, Url, examples, plain, print_json, print_table
+from app.cli.core.place import find
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from app.cli.core.client import Api
+
+PATH: Final = "/v1/policy"
+TIERS: Final = ("active", "archived", "cold", "deleted")
+
+router = typer.Typer()
+policy = typer.Typer(cls=Commands, help="Show, compare and change the tenant's policy.", no_args_is_help=True)
+router.add_typer(
+    policy,
+    name="policy",
+    epilog=examples("ebbing policy show", "ebbing policy set --set forgetting.profile=mnemex", "ebbing policy presets"),
+)
+
+File = Annotated[Path | None, typer.Argument(help="JSON of the fields to change; - is standard input.", metavar="FILE")]
+Sets = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="A field and its value, such as tiers.cold_below=0.2; null is back to the default."),
+]
+Preset = Annotated[str | None, typer.Option("--preset", help="One of `ebbing policy presets`, before the fields.")]
+At = Annotated[
+    str | None,
+    typer.Option(
+        "--at", callback=moment, metavar=METAVAR, help="From when on it holds, at most a year ahead; else at once."
+    ),
+]
+
+
+@policy.command(epilog=examples("ebbing policy show", "ebbing policy show --version 2", "ebbing policy show --json"))
+def show(
+    version: Annotated[int | None, typer.Option("--version", min=0, help="A version; else the one in force.")] = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show the policy with all of its values."""
+    from app.cli.core.client import Api
+
+    with Api(find(url)) as api:
+        found = api.call("GET", PATH, params={} if version is None else {"version": version}).body
+    if as_json:
+        print_json(found)
+        return
+    typer.echo(f"version {found['version']}, {found['status']}, since {_moment(found['effective_at'])}")
+    if following := found.get("next"):
+        typer.echo(f"version {following['version']} follows at {_moment(following['effective_at'])}")
+    print_table(["field", "value"], [(field, shown_value(value)) for field, value in _leaves(found["policy"])])
+
+
+@policy.command(epilog=examples("ebbing policy versions", "ebbing policy versions --json"))
+def versions(url: Url = None, as_json: AsJson = False) -> None:
+    """List the versions, latest first."""
+    from app.cli.core.client import Api, pages
+
+    with Api(find(url)) as api:
+        found = list(pages(api, f"{PATH}/versions", "versions", {"limit": 500}))
+    if as_json:
+        print_json({"versions": found})
+        return
+    rows = [(one["version"], one["status"], _moment(one["effective_at"])) for one in found]
+    print_table(["version", "status", "effective_at"], rows, right=["version"])
+
+
+@policy.command(epilog=examples("ebbing policy presets", "ebbing policy presets --json | jq .development"))
+def presets(as_json: AsJson = False) -> None:
+    """List the presets, with all that each sets."""
+    from app.domain.policy.presets import PRESETS
+
+    if as_json:
+        print_json(PRESETS)
+        return
+    rows = [
+        (name if place == 0 else "", field, shown_value(value))
+        for name, sets in PRESETS.items()
+        for place, (field, value) in enumerate(_leaves(sets))
+    ]
+    print_table(["preset", "field", "value"], rows)
+
+
+@policy.command(
+    epilog=examples(
+        "ebbing policy diff changes.json",
+        "ebbing policy diff --set tiers.archived_below=0.4 --json",
+        "ebbing policy diff --defaults",
+    )
+)
+def diff(
+    *,
+    file: File = None,
+    sets: Sets = None,
+    preset: Preset = None,
+    at: At = None,
+    defaults: Annotated[
+        bool, typer.Option("--defaults", help="Compare with this version's defaults: shows what the tenant has set.")
+    ] = False,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show what a change would do to the policy and to the memories; changes nothing."""
+    from app.cli.core.client import Api
+
+    if defaults and (file or sets or preset):
+        raise Failure("--defaults compares with nothing else: leave FILE, --set and --preset out", Code.USAGE)
+    change = _to_defaults(at) if defaults else _change(file, sets, preset, at)
+    with Api(find(url)) as api:
+        found = _preview(api, change)
+    if as_json:
+        print_json(found)
+    else:
+        _show_preview(found)
+
+
+@policy.command(
+    "set",
+    epilog=examples(
+        "ebbing policy set --preset development",
+        "ebbing policy set --set forgetting.profile=mnemex --set forgetting.parameters.alpha=1.3 --yes",
+        "ebbing policy set changes.json --at 2030-01-01 --dry-run",
+    ),
+)
+def set_policy(
+    *,
+    file: File = None,
+    sets: Sets = None,
+    preset: Preset = None,
+    at: At = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="As `diff`: change nothing.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Don't ask.")] = False,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Change the policy: what it does is shown first, and asked about."""
+    from app.cli.core.client import Api
+
+    change = _change(file, sets, preset, at)
+    asks = not (yes or dry_run)
+    if asks and (str(file) == "-" or not can_ask()):
+        raise Failure("nobody can be asked here: give --yes, or --dry-run to see what it would do", Code.USAGE)
+    with Api(find(url)) as api:
+        found = _preview(api, change)
+        if dry_run or not (found["changes"] or found["superseded"]):
+            _show(found, as_json=as_json)
+            return
+        if not as_json:
+            _show_preview(found)
+        if asks and not typer.confirm("Set it?", err=True):
+            raise Failure("nothing was changed")
+        # Safe: sent twice, it changes nothing the second time.
+        known = {"expected_version": found["latest_version"]}
+        done = api.call("PUT", PATH, json=change | known, safe=True).body
+    if as_json:
+        print_json(done)
+        return
+    typer.echo(f"version {done['version']} holds from {_moment(done['effective_at'])} on")
+    if done.get("job_id"):
+        typer.echo(f"the memories move to it: ebbing jobs watch {done['job_id']}")
+
+
+def can_ask() -> bool:
+    """Whether somebody sits at the terminal."""
+    return sys.stdin.isatty()
+
+
+def _change(file: Path | None, sets: list[str] | None, preset: str | None, at: str | None) -> dict[str, Any]:
+    """The body that asks for a change."""
+    fields = assigned(sets or [], {} if file is None else read_file(file))
+    if not fields and preset is None:
+        raise Failure("name what to change: a FILE, --set field=value, or --preset", Code.USAGE)
+    change: dict[str, Any] = {"policy": fields}
+    if preset is not None:
+        change["preset"] = preset
+    if at is not None:
+        change["effective_at"] = at
+    return change
+
+
+def _to_defaults(at: str | None) -> dict[str, Any]:
+    """The body that asks for every field's default."""
+    from app.domain.policy.policy import Policy
+
+    return {"policy": dict.fromkeys(Policy.model_fields)} | ({} if at is None else {"effective_at": at})
+
+
+def read_file(file: Path) -> dict[str, Any]:
+    """Return the fields in a file, such as one that `ebbing policy show --json` wrote."""
+    try:
+        text = sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
+        found = json.loads(text)
+    except OSError as error:
+        raise Failure(f"{file} can't be read ({error.strerror})", Code.USAGE) from None
+    except ValueError as error:
+        raise Failure(f"{file} isn't JSON ({error})", Code.USAGE) from None
+    if isinstance(found, dict) and {"version", "policy"} <= found.keys():
+        found = found["policy"]
+    if not isinstance(found, dict):
+        raise Failure(f"{file} holds no object of fields", Code.USAGE)
+    return found
+
+
+def _preview(api: Api, change: dict[str, Any]) -> dict[str, Any]:
+    return api.call("PUT", PATH, json=change | {"dry_run": True}, safe=True).body
+
+
+def _show(found: dict[str, Any], *, as_json: bool) -> None:
+    if as_json:
+        print_json(found)
+    else:
+        _show_preview(found)
+
+
+def _show_preview(found: dict[str, Any]) -> None:
+    if not (found["changes"] or found["superseded"]):
+        typer.echo(f"nothing changes: version {found['version']} says so already")
+        return
+    if found["changes"]:
+        rows = [(one["field"], shown_value(one["from"]), shown_value(one["to"])) for one in found["changes"]]
+        print_table(["field", "from", "to"], rows)
+    for version in found["superseded"]:
+        typer.echo(f"version {version} waits, and won't hold any more")
+    effects = found["effects"]
+    some = "" if effects["complete"] else "the first "
+    typer.echo(
+        f"\n{some}{effects['memories']:,} memories from {_moment(found['effective_at'])} on, by what decay asks for:"
+    )
+    days = f"in {effects['later']['days']} days"
+    pairs = (effects["tiers"], effects["later"])
+    counts = [[tier, *(f"{pair[side][tier]:,}" for pair in pairs for side in ("before", "after"))] for tier in TIERS]
+    heads = ["before", "after", f"{days}, before", "after, if unused"]
+    print_table(["tier", *heads], counts, right=heads)
+    for move in effects["moves"]:
+        typer.echo(f"moves {move['memories']:,} memories from {plain(move['from'])} to {plain(move['to'])}")
+    for loss in effects["lost"]:
+        typer.echo(f"{loss['memories']:,} memories lose {plain(loss['what'])}: {plain(loss['why'])}")
+
+
+def _leaves(body: Mapping[str, Any], place: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in body.items():
+        if isinstance(value, dict) and value:
+            yield from _leaves(value, f"{place}{name}.")
+        else:
+            yield f"{place}{name}", value
+
+
+def shown_value(value: object) -> str:
+    """Return a field's value as it is printed."""
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _moment(text: str | None) -> str:
+    return "always" if text is None else plain(text)

@@ -1,0 +1,90 @@
+"""`ebbing usage`: what models have cost, and what is left."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any, Final
+
+import typer
+
+from app.cli.core.output import AsJson, Url, examples, print_json, print_table
+from app.cli.core.place import find
+
+router = typer.Typer()
+
+NUMBERS: Final = ("calls", "input_tokens", "cached_tokens", "output_tokens", "memories", "cache_hits", "cost")
+LIMITS: Final = {
+    "tokens": "tokens of the tenant",
+    "cost": "cost of the tenant",
+    "total_tokens": "tokens of all tenants",
+    "total_cost": "cost of all tenants",
+}
+
+
+@router.command(
+    epilog=examples("ebbing usage", "ebbing usage --days 7", "ebbing usage --days 1 --json | jq .today.left")
+)
+def usage(
+    *,
+    days: Annotated[int, typer.Option("--days", min=1, max=366, help="How many days, today included (UTC).")] = 30,
+    tenant: Annotated[
+        str | None, typer.Option("--tenant", help="Id of another tenant; needs a key of the scope admin.")
+    ] = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show what models have cost by day, and what is left of today's budget.
+
+    Money is in the unit of EBBING_PRICES, and unknown where a model had no price.
+    """
+    from app.cli.core.client import Api
+
+    first = datetime.now(UTC).date() - timedelta(days=days - 1)
+    params = {"from": first.isoformat()} | ({"tenant_id": tenant} if tenant else {})
+    with Api(find(url)) as api:
+        found = api.call("GET", "/v1/usage", params=params).body
+    if as_json:
+        print_json(found)
+        return
+    if found["usage"]:
+        _print_days(found["usage"])
+        typer.echo()
+    else:
+        typer.echo(f"no model was asked since {first}", err=True)
+    _print_today(found["today"])
+
+
+def _print_days(rows: list[dict[str, Any]]) -> None:
+    names = ("day", "purpose", "model", "host")
+    shown = [[*(row[name] for name in names), *(_number(name, row[name]) for name in NUMBERS)] for row in rows]
+    total = {name: _sum([row[name] for row in rows]) for name in NUMBERS}
+    shown.append(["total", "", "", "", *(_number(name, total[name]) for name in NUMBERS)])
+    heads = [name.replace("_", " ") for name in NUMBERS]
+    print_table([*names, *heads], shown, right=heads)
+
+
+def _print_today(today: dict[str, Any]) -> None:
+    typer.echo(
+        f"today: {_number('tokens', today['tokens'])} tokens, cost {_number('cost', today['cost'])}, "
+        f"budget {today['state']}"
+    )
+    rows = [
+        (label, _number(name, limit), _number(name, today["left"][name]))
+        for name, label in LIMITS.items()
+        if (limit := today["limits"].get(name)) is not None
+    ]
+    if rows:
+        print_table(["a day's", "limit", "left"], rows, right=["limit", "left"])
+    else:
+        typer.echo("no limit is set")
+
+
+def _sum(values: list[Any]) -> Any:
+    """Of numbers; unknown as soon as one is."""
+    return None if None in values else sum(values)
+
+
+def _number(name: str, value: Any) -> str:
+    if value is None:
+        return "unknown"
+    return f"{value:,.4f}" if name.endswith("cost") else f"{value:,}"

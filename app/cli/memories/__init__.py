@@ -1,0 +1,1 @@
+"""Commands that send, search, recall and change memories."""

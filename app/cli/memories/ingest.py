@@ -1,0 +1,181 @@
+"""`ebbing ingest`: memories from files, in batches that may be sent twice without harm."""
+
+from __future__ import annotations
+
+import re
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from app.cli.core.failures import Code, Failure
+from app.cli.core.output import AsJson, Step, Url, examples, print_json, progress, so_many, until_none
+from app.cli.core.place import find
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import BinaryIO
+
+    from app.cli.core.client import Api, Refused
+    from app.cli.memories.batches import Batch, Form
+
+PATIENCE_SECONDS: Final = 120.0
+STANDSTILL_SECONDS: Final = 120.0
+
+router = typer.Typer()
+
+
+@router.command(
+    epilog=examples(
+        "ebbing ingest memories.jsonl",
+        "ebbing ingest --text notes.txt --subject orla --thread notes --wait",
+        "ebbing ingest chat.json --thread support-4711",
+        "zcat export.jsonl.gz | ebbing ingest -",
+    )
+)
+def ingest(
+    files: Annotated[
+        list[str],
+        typer.Argument(metavar="FILE…", help="JSON Lines, a chat, or text with --text; - is standard input."),
+    ],
+    *,
+    text: Annotated[bool, typer.Option("--text", help="Each line is a memory's text.")] = False,
+    thread: Annotated[str | None, typer.Option("--thread", help="For memories that name no thread.")] = None,
+    subject: Annotated[str | None, typer.Option("--subject", help="For memories that name no subject.")] = None,
+    batch: Annotated[int, typer.Option("--batch", min=1, max=4096, help="Memories in a request.")] = 500,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Wait until all of the tenant's memories are searchable.")
+    ] = False,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Send memories from files.
+
+    A chat is an object with "messages" as chat applications have them: a whole file, or a line. Each message with
+    text becomes a memory; the fields beside "messages", such as "thread", apply to all of them.
+
+    Each request has a key made of its file, place and content: running the same command again within
+    24 hours stores nothing twice. Requests are repeated while the service is away or asks to wait.
+    """
+    from app.cli.core.client import Api
+    from app.cli.memories.batches import Form
+
+    paths = [_path(name) for name in files]
+    form = Form(is_text=text, thread=thread, subject=subject)
+    began = time.monotonic()
+    memories = requests = skipped = left_out = 0
+    with Api(find(url), patience_seconds=PATIENCE_SECONDS) as api:
+        with progress("sending", _bytes(paths) or None, quiet=as_json) as step:
+            for path in paths:
+                for part in _batches(path, form, batch):
+                    if part.lines:
+                        _send(api, part, memories)
+                        requests += 1
+                    memories += len(part.lines)
+                    skipped += part.skipped
+                    left_out += part.left_out
+                    rate = memories / max(time.monotonic() - began, 1e-3)
+                    step(part.size, note=f"{memories:,} memories, {rate:,.0f}/s")
+        sent = time.monotonic() - began
+        if wait:
+            with progress("until searchable", memories, quiet=as_json) as step:
+                wait_searchable(api, step)
+    summary = {"memories": memories, "requests": requests, "seconds": round(sent, 3)}
+    summary |= {name: count for name, count in (("skipped", skipped), ("left_out", left_out)) if count}
+    if wait:
+        summary["searchable_seconds"] = round(time.monotonic() - began, 3)
+    if as_json:
+        print_json(summary)
+        return
+    rate = memories / max(sent, 1e-3)
+    accepted = f"{so_many(memories, 'memory', 'memories')} accepted in {so_many(requests, 'request', 'requests')}"
+    typer.echo(f"{accepted}, {sent:.1f} s ({rate:,.0f}/s)")
+    if skipped:
+        typer.echo(f"{so_many(skipped, 'message', 'messages')} without text skipped")
+    if left_out:
+        typer.echo(f"{so_many(left_out, 'part', 'parts')} of messages left out, such as images")
+    if wait:
+        typer.echo(f"all searchable after {summary['searchable_seconds']:.1f} s")
+
+
+def wait_searchable(api: Api, step: Step, patience_seconds: float = STANDSTILL_SECONDS) -> None:
+    """Wait until nothing of the tenant waits to be stored, indexed or embedded.
+
+    Raises:
+        Failure: Nothing has moved for `patience_seconds`.
+    """
+
+    def left() -> int:
+        pending = api.stats()["pending"]
+        # A memory passes one stage after the other, and may wait in the last two at once.
+        return int(pending["ingest"] + max(pending["index"], pending["embed"]))
+
+    if still := until_none(left, step, patience_seconds):
+        raise Failure(
+            f"{still:,} memories have waited {patience_seconds:g} s without moving: "
+            "they are kept; `ebbing doctor` says whether the workers are well"
+        )
+
+
+def _send(api: Api, part: Batch, before: int) -> None:
+    from app.cli.core.client import Refused
+
+    try:
+        api.add(part.body, part.key, media_type=part.media_type)
+    except Refused as refused:
+        where = _place(part, refused)
+        again = (
+            f" ({before:,} memories before this request were accepted; mend it and run the same command again: "
+            "nothing is stored twice)"
+            if refused.status in {400, 413, 422}
+            else f" ({before:,} memories were accepted; run the same command again to go on)"
+        )
+        raise Failure(f"{where}: {refused}{again}", refused.code) from None
+    except Failure as failure:
+        message = f"{failure} ({before:,} memories were accepted; run the same command again to go on)"
+        raise Failure(message, failure.code) from None
+
+
+def _place(part: Batch, refused: Refused) -> str:
+    """`file:line` of what was refused, with the message's place in a chat, or the lines of the request."""
+    for error in refused.errors:
+        index = re.match(r"(?:messages)?\[(\d+)\]", error.field)
+        if index and int(index[1]) < len(part.lines):
+            where = f"{part.name}:{part.lines[int(index[1])]}"
+            return f"{where}, message {part.places[int(index[1])]}" if part.places else where
+    if part.places:
+        return f"{part.name}:{part.lines[0]}, messages {part.places[0]} to {part.places[-1]}"
+    return f"{part.name}:{part.lines[0]}-{part.lines[-1]}"
+
+
+def _path(name: str) -> Path | None:
+    """The file of an argument; None is standard input."""
+    if name == "-":
+        return None
+    path = Path(name)
+    if not path.exists():
+        raise Failure(f"{name}: there is no such file", Code.USAGE)
+    if path.is_dir():
+        raise Failure(f"{name} is a folder: name the files in it", Code.USAGE)
+    return path
+
+
+def _bytes(paths: list[Path | None]) -> int:
+    """Bytes to read; 0 where that can't be known."""
+    return 0 if None in paths else sum(path.stat().st_size for path in paths if path)
+
+
+def _batches(path: Path | None, form: Form, batch: int) -> Iterator[Batch]:
+    from app.cli.memories.batches import batches
+
+    if path is None:
+        stream: BinaryIO = sys.stdin.buffer
+        yield from batches(stream, "-", "-", form, batch)
+        return
+    try:
+        with path.open("rb") as file:
+            yield from batches(file, str(path), str(path.resolve()), form, batch)
+    except OSError as error:
+        raise Failure(f"{path} can't be read ({error.strerror})") from None

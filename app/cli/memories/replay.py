@@ -1,0 +1,150 @@
+"""`ebbing replay`: recorded searches under another policy, and weights fitted to what was used after them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final
+
+import typer
+
+from app.cli.core.assignments import assigned
+from app.cli.core.failures import Code, Failure
+from app.cli.core.output import AsJson, Url, examples, plain, print_json, print_table
+from app.cli.core.place import find
+from app.cli.maintenance.policy import PATH, File, Preset, Sets, read_file, shown_value
+
+router = typer.Typer()
+
+SEARCHES: Final = 1000
+SEARCHES_MAX: Final = 10_000
+IDS_SHOWN: Final = 3
+LEFT_OUT: Final = {
+    "hidden_memories": "with a hidden memory",
+    "other_layout": "recorded by another version of Ebbing",
+    "parts_not_recorded": "without the numbers that this policy ranks by (try --again)",
+    "not_repeatable": "with an excluded thread, or without a vector of the present embedding space",
+    "beyond_the_most": "more than --again repeats at once",
+    "out_of_time": "not repeated in time",
+}
+"""Why records were left out, by the API's names."""
+
+
+@router.command(
+    epilog=examples(
+        "ebbing replay",
+        "ebbing replay --set ranking.role=0.5 --set ranking.strength=0.1",
+        "ebbing replay changes.json --searches 200 --json | jq .uses",
+        "ebbing replay --again --set ranking.context=0.3",
+        "ebbing replay --fit",
+    )
+)
+def replay(
+    *,
+    file: File = None,
+    sets: Sets = None,
+    preset: Preset = None,
+    searches: Annotated[
+        int | None,
+        typer.Option(
+            "--searches", min=1, max=SEARCHES_MAX, help=f"Most records to read, newest first. Default: {SEARCHES}."
+        ),
+    ] = None,
+    again: Annotated[
+        bool,
+        typer.Option("--again", help="Repeat the searches on today's memories instead of ranking what was recorded."),
+    ] = False,
+    fit: Annotated[
+        bool, typer.Option("--fit", help="Propose weights under which used memories rank higher; applies nothing.")
+    ] = False,
+    shown: Annotated[int, typer.Option("--examples", min=0, max=100, help="How many changed searches to list.")] = 5,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show what another policy changes in recorded searches, and whether used memories rank higher or lower.
+
+    Searches are recorded while the policy's `record_searches` is true: as ids and numbers, without text. Without FILE,
+    --set and --preset, the policy in force is replayed. Nothing is changed by a replay or a fit.
+    """
+    from app.cli.core.client import Api
+
+    if fit and (file or sets or preset or again):
+        raise Failure("--fit starts from the policy in force: leave FILE, --set, --preset and --again out", Code.USAGE)
+    some = {} if searches is None else {"searches": searches}
+    with Api(find(url)) as api:
+        if fit:
+            found = api.call("POST", f"{PATH}/fit", json=some, safe=True).body
+        else:
+            wanted: dict[str, Any] = {
+                "policy": assigned(sets or [], {} if file is None else read_file(file)),
+                "again": again,
+                "examples": shown,
+            } | some
+            wanted |= {} if preset is None else {"preset": preset}
+            found = api.call("POST", f"{PATH}/replay", json=wanted, safe=True).body
+    if as_json:
+        print_json(found)
+    elif fit:
+        _show_fit(found)
+    else:
+        _show_replay(found)
+
+
+def _show_replay(found: dict[str, Any]) -> None:
+    if found["changes"]:
+        rows = [(one["field"], shown_value(one["from"]), shown_value(one["to"])) for one in found["changes"]]
+        print_table(["field", "from", "to"], rows)
+        typer.echo()
+    count = found["searches"]
+    typer.echo(f"recorded searches replayed: {count:,}")
+    for reason, number in found["left_out"].items():
+        typer.echo(f"left out, {LEFT_OUT.get(reason, plain(reason))}: {number:,}")
+    if not count:
+        return
+    typer.echo(f"ranked by the policy in force as they were answered: {found['as_answered']:,}")
+    if found["vitals"] == "present":
+        typer.echo("strength and importance are those of now, under either policy")
+    if found["changes"]:
+        depths = list(found["changed"])
+        rows = [
+            (depth.replace("_", " "), f"{found['changed'][depth]:,}", f"{found['overlap'][depth]:.1%}")
+            for depth in depths
+        ]
+        typer.echo()
+        print_table(["results", "searches that change", "mean overlap"], rows, right=["searches that change"])
+    _show_uses(found["uses"])
+    for example in found["examples"]:
+        typer.echo(f"\nsearch {example['search_id']}")
+        for side in ("before", "after", "used"):
+            ids = example[side]
+            more = ", …" if len(ids) > IDS_SHOWN else ""
+            typer.echo(f"  {side}: {', '.join(ids[:IDS_SHOWN]) or 'none'}{more}")
+
+
+def _show_uses(uses: dict[str, Any] | None) -> None:
+    if uses is None:
+        typer.echo("\nno use was reported after these searches: report uses with POST /v1/observations")
+        return
+    typer.echo(f"\nuses after them: {uses['memories']:,}, searches with a use: {uses['searches']:,}")
+    rows = [
+        (name, f"{uses[key]['before']:.3f}", f"{uses[key]['after']:.3f}", _gain(uses[key]["difference"]))
+        for name, key in (("recall at 10", "recall_at_10"), ("reciprocal rank", "reciprocal_rank"))
+    ]
+    print_table(["used memories", "before", "after", "difference (95 %)"], rows, right=["before", "after"])
+
+
+def _show_fit(found: dict[str, Any]) -> None:
+    typer.echo(f"{found['searches']:,} searches with a use, {found['pairs']:,} pairs of a used and an unused result")
+    rank = found["reciprocal_rank"]
+    if rank["difference"] is not None:
+        typer.echo(
+            f"held-out reciprocal rank of used results: {rank['before']:.3f} now, {rank['after']:.3f} with fitted "
+            f"weights, difference {_gain(rank['difference'])}"
+        )
+    if found["policy"] is None:
+        typer.echo(f"no proposal: {found['reason']}")
+        return
+    sets = " ".join(f"--set ranking.{name}={weight:g}" for name, weight in found["policy"]["ranking"].items())
+    typer.echo(f"\nproposed, and not applied:\n  ebbing replay {sets}\n  ebbing policy set {sets}")
+
+
+def _gain(difference: dict[str, float]) -> str:
+    return f"{difference['mean']:+.3f} [{difference['low']:+.3f}, {difference['high']:+.3f}]"

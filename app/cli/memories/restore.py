@@ -1,0 +1,46 @@
+"""`ebbing restore`: memories brought back from the archive and from cold storage."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+import typer
+
+from app.cli.core.failures import Code, Failure
+from app.cli.core.output import AsJson, Url, examples, plain, print_json
+from app.cli.core.place import find
+from app.cli.maintenance.jobs import follow
+
+PATIENCE_SECONDS: Final = 60.0
+
+router = typer.Typer()
+
+
+@router.command(epilog=examples("ebbing restore ID", "ebbing restore ID ID --wait", "ebbing restore ID --json"))
+def restore(
+    memory_ids: Annotated[list[str], typer.Argument(help="Ids of memories.", metavar="ID...")],
+    *,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait for those that come out of cold storage.")] = False,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Bring memories back: out of the archive at once, out of cold storage by a job. It counts as a use of each."""
+    from urllib.parse import quote
+
+    from app.cli.core.client import Api
+
+    answers: list[dict[str, object]] = []
+    with Api(find(url), patience_seconds=PATIENCE_SECONDS) as api:
+        for memory_id in memory_ids:
+            answer = api.call("POST", f"/v1/memories/{quote(memory_id, safe='')}/restore", safe=True)
+            job_id = answer.body.get("job_id")
+            if job_id is not None and wait:
+                ended = follow(api, job_id, quiet=as_json)
+                if ended["status"] != "done" or ended["counts"].get("failed"):
+                    raise Failure(f"{plain(memory_id)} isn't back: see `ebbing jobs show {plain(job_id)}`", Code.FAILED)
+            answers.append({"id": memory_id, "job_id": job_id})
+            if not as_json:
+                coming = job_id is not None and not wait
+                typer.echo(f"{plain(memory_id)} " + (f"comes back by job {plain(job_id)}" if coming else "is active"))
+    if as_json:
+        print_json({"restored": answers})

@@ -1,0 +1,123 @@
+"""`ebbing reviews`, `ebbing review` and `ebbing history`: what to look at again, what came of it, what happened."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+from urllib.parse import quote
+
+import typer
+
+from app.cli.core.failures import Code, Failure
+from app.cli.core.moments import METAVAR, moment
+from app.cli.core.output import AsJson, Url, examples, print_json, print_table
+from app.cli.core.place import find
+
+router = typer.Typer()
+
+Id = Annotated[str, typer.Argument(help="The memory's id.", metavar="ID")]
+
+
+@router.command(epilog=examples("ebbing reviews", "ebbing reviews --subject orla --limit 5", "ebbing reviews --danger"))
+def reviews(
+    *,
+    limit: Annotated[int | None, typer.Option("--limit", "-n", min=1, max=1000, help="Most memories.")] = None,
+    subject: Annotated[str | None, typer.Option("--subject", help="Only about this subject.")] = None,
+    thread: Annotated[str | None, typer.Option("--thread", help="Only of this thread.")] = None,
+    danger: Annotated[
+        bool, typer.Option("--danger", help="Those about to be forgotten, due or not; else those that are due.")
+    ] = False,
+    flagged: Annotated[
+        bool, typer.Option("--flagged", help="Those whose last review, or a self-test since, has failed.")
+    ] = False,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the memories to review now, the most urgent first."""
+    from app.cli.core.client import Api
+
+    if danger and flagged:
+        raise Failure("which ones? give --danger or --flagged", Code.USAGE)
+    kind = "danger" if danger else "flagged" if flagged else None
+    wanted = {"limit": limit, "subject": subject, "thread": thread, "by": kind}
+    params = {name: value for name, value in wanted.items() if value is not None}
+    with Api(find(url)) as api:
+        found = api.call("GET", "/v1/reviews", params=params).body
+    if as_json:
+        print_json(found)
+        return
+    if not found["reviews"]:
+        typer.echo(f"nothing is {'in danger' if danger else kind or 'due'}", err=True)
+        return
+    by = "priority" if danger else "urgency"
+    numbers = [by, "importance", "strength", "overdue_days"]
+    heads = [name.replace("_", " ") for name in numbers]
+    rows = [
+        (
+            *(f"{entry[name]:.2f}" for name in numbers),
+            entry["review_count"],
+            "failed" if entry["flagged"] else "",
+            entry["id"],
+            entry["text"],
+        )
+        for entry in found["reviews"]
+    ]
+    print_table([*heads, "reviews", "last", "id", "text"], rows, right=[*heads, "reviews"])
+    if found["total"] > len(rows):
+        typer.echo(f"{found['total'] - len(rows)} more", err=True)
+
+
+@router.command(epilog=examples("ebbing review ID --passed", "ebbing review ID --failed"))
+def review(
+    memory_id: Id,
+    *,
+    passed: Annotated[
+        bool | None, typer.Option("--passed/--failed", help="What came of it.", show_default=False)
+    ] = None,
+    at: Annotated[
+        str | None, typer.Option("--at", callback=moment, metavar=METAVAR, help="When it was; else now.")
+    ] = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Enter the result of a review: passed, it counts as a use; failed, the memory comes again in a day."""
+    from app.cli.core.client import Api
+
+    if passed is None:
+        raise Failure("what came of it? give --passed or --failed", Code.USAGE)
+    given = {"result": "passed" if passed else "failed"} | ({"at": at} if at else {})
+    with Api(find(url)) as api:
+        found = api.call("POST", f"/v1/reviews/{quote(memory_id, safe='')}", json=given, safe=at is not None).body
+    if as_json:
+        print_json(found)
+        return
+    strength = found["strength"]
+    told = "" if found["changed"] else "this was known already; "
+    typer.echo(
+        f"{told}strength {strength['before']:.3f} → {strength['after']:.3f}, next review in "
+        f"{found['interval_days']:g} days, on {str(found['next_review_at'])[:10]}"
+    )
+
+
+@router.command(epilog=examples("ebbing history ID", "ebbing history ID --json | jq .history[0]"))
+def history(
+    memory_id: Id,
+    *,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=500, help="Most entries.")] = 50,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show what happened to a memory, newest first."""
+    from app.cli.core.client import Api
+
+    with Api(find(url)) as api:
+        found = api.call("GET", f"/v1/memories/{quote(memory_id, safe='')}/history", params={"limit": limit}).body
+    if as_json:
+        print_json(found)
+        return
+    names = ("before", "after", "strength")
+    rows = [(entry["at"], entry["kind"], *(_short(entry[name]) for name in names)) for entry in found["history"]]
+    print_table(["at", "what", *names], rows, right=names)
+
+
+def _short(value: Any) -> Any:
+    return f"{value:.4g}" if isinstance(value, float) else value

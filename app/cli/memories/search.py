@@ -1,0 +1,204 @@
+"""`ebbing search`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any
+
+import typer
+
+from app.cli.core.assignments import assigned
+from app.cli.core.moments import METAVAR, moment
+from app.cli.core.output import AsJson, Url, console, examples, plain, print_json
+from app.cli.core.place import find
+from app.domain.text.wording import spoken
+
+router = typer.Typer()
+
+_HEAD = f"{'id':<36}  {'score':>6}  {'strength':>8}  {'tier':<8}  when"
+_INDENT = 2
+
+
+@router.command(
+    epilog=examples(
+        "ebbing search 'where do we meet?'",
+        "ebbing search 'tea' --subject orla --limit 3 --explain",
+        "ebbing search 'release' --after 2026-01-01 --before 2026-02-01 --json",
+        "ebbing search 'tea' --mode lexical --weight strength=0.2",
+    )
+)
+def search(
+    query: Annotated[str, typer.Argument(help="What is looked for, in plain words.")] = "",
+    *,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=100, help="Most results.")] = 10,
+    subject: Annotated[str | None, typer.Option("--subject", help="Only about this subject.")] = None,
+    thread: Annotated[str | None, typer.Option("--thread", help="Only of this thread.")] = None,
+    exclude_thread: Annotated[
+        str | None, typer.Option("--exclude-thread", help="None of this thread: the conversation's own, say.")
+    ] = None,
+    tag: Annotated[list[str] | None, typer.Option("--tag", help="Only with this tag; several mean all.")] = None,
+    kind: Annotated[list[str] | None, typer.Option("--kind", help="Only of this kind; several mean any.")] = None,
+    role: Annotated[
+        list[str] | None,
+        typer.Option("--role", help="Only of this role; several mean any. Without it, all but system and tool."),
+    ] = None,
+    tier: Annotated[
+        list[str] | None, typer.Option("--tier", help="Only in this tier (active, archived, cold); several mean any.")
+    ] = None,
+    after: Annotated[
+        str | None, typer.Option("--after", callback=moment, metavar=METAVAR, help="Only from this time on.")
+    ] = None,
+    before: Annotated[
+        str | None, typer.Option("--before", callback=moment, metavar=METAVAR, help="Only before this time.")
+    ] = None,
+    as_of: Annotated[
+        str | None, typer.Option("--as-of", callback=moment, metavar=METAVAR, help="With the strengths of then.")
+    ] = None,
+    superseded: Annotated[
+        bool, typer.Option("--superseded", help="Also what newer memories have taken the place of.")
+    ] = False,
+    mode: Annotated[
+        str | None,
+        typer.Option("--mode", help="How to rank: hybrid, lexical, dense, cmm or memory_decay; else by the policy."),
+    ] = None,
+    weight: Annotated[
+        list[str] | None,
+        typer.Option("--weight", metavar="NAME=VALUE", help="A weight in place of the policy's, such as words=2."),
+    ] = None,
+    rerank: Annotated[
+        int | None,
+        typer.Option(
+            "--rerank",
+            min=0,
+            max=50,
+            help="How many of the best the operator's reranker re-orders; else by the policy.",
+        ),
+    ] = None,
+    review_blend: Annotated[
+        float | None, typer.Option("--review-blend", min=0, max=1, help="Share of results that want review.")
+    ] = None,
+    vector: Annotated[
+        typer.FileText | None,
+        typer.Option("--vector", help="A file with a JSON array: the meaning looked for; - for standard input."),
+    ] = None,
+    session: Annotated[
+        str | None, typer.Option("--session", help="The conversation: one reinforces a memory once in a while.")
+    ] = None,
+    turn: Annotated[int | None, typer.Option("--turn", min=0, help="Which turn of the session this is (cmm).")] = None,
+    reinforce: Annotated[
+        bool | None,
+        typer.Option("--reinforce/--no-reinforce", help="Whether what is found counts as used; else by the policy."),
+    ] = None,
+    explain: Annotated[bool, typer.Option("--explain", help="Show why each was found.")] = False,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Find memories by words and by meaning, best first.
+
+    What is found becomes stronger, unless the tenant's policy or --no-reinforce says otherwise.
+    """
+    from app.cli.core.client import Api
+
+    numbers = None if vector is None else _numbers(vector.read())
+    if not query and numbers is None:
+        raise typer.BadParameter("say what is looked for: words, or --vector FILE")
+    with Api(find(url)) as api:
+        found = api.search(
+            query,
+            limit=limit,
+            subject=subject,
+            thread=thread,
+            exclude_thread=exclude_thread,
+            tags=tag,
+            kinds=kind,
+            roles=role,
+            tiers=tier,
+            after=after,
+            before=before,
+            as_of=as_of,
+            superseded=superseded or None,
+            mode=mode,
+            weights=assigned(weight) if weight else None,
+            rerank=rerank,
+            review_blend=review_blend,
+            vector=numbers,
+            session=session,
+            turn=turn,
+            reinforce=reinforce,
+            explain=explain or None,
+        )
+    if as_json:
+        print_json(found)
+    elif not found["results"]:
+        typer.echo("nothing found", err=True)
+    else:
+        _print(found["results"])
+
+
+def _numbers(written: str) -> list[float]:
+    try:
+        found = json.loads(written)
+    except ValueError:
+        found = None
+    if not isinstance(found, list) or not all(isinstance(number, int | float) for number in found):
+        raise typer.BadParameter("isn't a JSON array of numbers", param_hint="--vector")
+    return found
+
+
+def _print(results: list[dict[str, Any]]) -> None:
+    """A line of numbers for each result, and below it its text and what explains it, as wide as the terminal."""
+    from rich.padding import Padding
+    from rich.table import Table
+    from rich.text import Text
+
+    out = console()
+    out.print(_HEAD)
+    for result in results:
+        said = spoken(result["text"], result.get("speaker") or result.get("role") or result.get("subject"))
+        below = Table.grid(padding=(0, 2, 0, 0))
+        for name, told in _why(result):
+            below.add_row(name, Text(told))
+        out.print(_line(result))
+        out.print(Padding(Text(plain(said)), (0, 0, 0, _INDENT), expand=False))
+        out.print(Padding(below, (0, 0, 0, 2 * _INDENT), expand=False), end="")
+
+
+def _line(result: Mapping[str, Any]) -> str:
+    when = str(result.get("occurred_at") or result.get("created_at") or "")[:10]
+    numbers = f"{result['score']:>6.3f}  {result['strength']:>8.2f}"
+    return f"{result['id']:<36}  {numbers}  {result['tier']:<8}  {when}"
+
+
+def _why(result: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """What explains a result, a row each: its name, and what it says."""
+    if result.get("for_review"):
+        yield "review", "shown because it wants one"
+    for name, place in (("older", "supersedes"), ("newer", "superseded_by")):
+        if result.get(place):
+            yield name, f"{place.replace('_', ' ')} {', '.join(result[place])}"
+    explain = result.get("explain") or {}
+    ranks = explain.get("ranks", {})
+    parts = [
+        f"{name} {part:.3f}" + (f" (no. {ranks[name]})" if ranks.get(name) else "")
+        for name, part in explain.items()
+        if isinstance(part, float | int) and part
+    ]
+    reranker = explain.get("reranker", {})
+    rows = {
+        "score": " + ".join(parts),
+        "times": ", ".join(f"{name} {factor:.3f}" for name, factor in explain.get("factors", {}).items()),
+        "spread": f"from {explain['spread_from']} by {explain['spread_by']}" if "spread_from" in explain else "",
+        "rerank": f"{plain(reranker['model'])} gave {reranker['score']:.3g}" if reranker else "",
+        "corrects": ", ".join(explain.get("corrects", [])),
+        "corrected": f"by {', '.join(explain['corrected_by'])}" if "corrected_by" in explain else "",
+        "placed": f"by the correction, by itself {explain['placed']['own_score']:.3f}" if "placed" in explain else "",
+        "matched": _rarities(explain.get("matched", {})),
+        "near": _rarities(explain.get("near", {})),
+        "vitals": ", ".join(f"{name} {value:.2f}" for name, value in explain.get("vitals", {}).items()),
+    }
+    yield from ((name, told) for name, told in rows.items() if told)
+
+
+def _rarities(words: Mapping[str, float]) -> str:
+    return ", ".join(f"{plain(word)} {idf:.2f}" for word, idf in words.items())

@@ -1,0 +1,60 @@
+"""`ebbing stats`: what is kept, what waits."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import typer
+
+from app.cli.core.output import AsJson, Url, examples, print_json, print_table
+from app.cli.core.place import find
+
+LABELS: Final = {"application": "own words", "other_words": "other words", "recall": "recall brings it"}
+"""Headings of kinds of self-tests, where they differ from the kind."""
+
+router = typer.Typer()
+
+
+@router.command(epilog=examples("ebbing stats", "ebbing stats --json | jq .pending"))
+def stats(url: Url = None, as_json: AsJson = False) -> None:
+    """Show the numbers of the key's tenant."""
+    from app.cli.core.client import Api
+
+    with Api(find(url)) as api:
+        found = api.stats()
+    if as_json:
+        print_json(found)
+        return
+    rows: list[tuple[object, ...]] = [("memories", tier, count, "") for tier, count in found["memories"].items()]
+    rows += [("waiting for", stage, count, "") for stage, count in found["pending"].items()]
+    rows += [
+        ("lane", name, lane["depth"], f"{lane['oldest_age_seconds']:.1f} s" if lane["depth"] else "")
+        for name, lane in found["lanes"].items()
+    ]
+    if room := found.get("room"):  # else the API is of an earlier version
+        shown = {name: room[f"{name}_bytes"] for name in ("text", "vector", "quota")}
+        rows += [("bytes", name, value, "") for name, value in shown.items() if value is not None]
+    rows.append(("dead letters", "", found["dead_letters"], ""))
+    if night := found.get("last_night"):
+        failed = f" ({', '.join(night['failed_steps'])})" if night["failed_steps"] else ""
+        rows.append(("last night", f"{night['status'].replace('_', ' ')}{failed}", "", night["local_date"]))
+    print_table(["", "", "count", "oldest"], rows, right=["count", "oldest"])
+    if tested := found.get("self_tests"):
+        typer.echo()
+        _show_tested(tested)
+
+
+def _show_tested(runs: list[dict[str, Any]]) -> None:
+    """How self-tests went, the newest first: of each kind the share that passed, and the speed beside its target."""
+    kinds = sorted({kind for run in runs for kind in run["passed"]} - {"retrieval_speed"})
+    heads = ["self-tests", *(LABELS.get(kind, kind) for kind in kinds), "recall empty", "p50", "p95", "target"]
+    rows = [
+        (
+            run["as_of"][:10],
+            *(f"{run['passed'][kind]:.0%} of {run['tests'][kind]}" if kind in run["tests"] else "" for kind in kinds),
+            f"{run['recall_empty']:.0%}" if run.get("recall_empty") is not None else "",  # else an earlier API
+            *("" if run[name] is None else f"{run[name]:.1f} ms" for name in ("p50_ms", "p95_ms", "target_ms")),
+        )
+        for run in runs
+    ]
+    print_table(heads, rows, right=heads[1:])

@@ -1,0 +1,90 @@
+"""`ebbing touch` and `ebbing observe`: say that memories were used."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+from uuid import uuid4
+
+import typer
+
+from app.cli.core.moments import METAVAR, moment
+from app.cli.core.output import AsJson, Url, examples, print_json
+from app.cli.core.place import find
+
+PATIENCE_SECONDS = 60.0
+
+router = typer.Typer()
+
+Tags = Annotated[
+    list[str] | None, typer.Option("--tag", help="What it was used in; mnemex boosts what is used in another domain.")
+]
+Session = Annotated[
+    str | None, typer.Option("--session", help="The conversation: one reinforces a memory once in a while.")
+]
+Boost = Annotated[bool, typer.Option("--boost", help="Raise the multiplier too (mnemex).")]
+At = Annotated[str | None, typer.Option("--at", callback=moment, metavar=METAVAR, help="When it was used; else now.")]
+
+
+@router.command(epilog=examples("ebbing touch ID", "ebbing touch ID --boost --tag cooking", "ebbing touch ID --json"))
+def touch(
+    memory_id: Annotated[str, typer.Argument(help="The memory's id.", metavar="ID")],
+    *,
+    boost: Boost = False,
+    tag: Tags = None,
+    session: Session = None,
+    at: At = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Reinforce a memory at once, and show its strength before and after."""
+    from urllib.parse import quote
+
+    from app.cli.core.client import Api
+
+    body = _told(boost=boost, tags=tag, session=session) | ({"used_at": at} if at else {})
+    with Api(find(url)) as api:
+        done = api.call("POST", f"/v1/memories/{quote(memory_id, safe='')}/touch", json=body).body
+    if as_json:
+        print_json(done)
+        return
+    for name in ("strength", "score"):
+        typer.echo(f"{name:<14}{done[name]['before']:.4f} -> {done[name]['after']:.4f}")
+    typer.echo(f"{'access_count':<14}{done['access_count']}")
+    typer.echo(f"{'multiplier':<14}{done['multiplier']:.2f}")
+    if not done["reinforced"]:
+        typer.echo(_WHY.get(done.get("why", ""), "not reinforced"), err=True)
+
+
+_WHY = {
+    "refractory": "not reinforced: the same session used it a moment ago",
+    "late": "counted, not reinforced: a later use was known already",
+}
+
+
+@router.command(epilog=examples("ebbing observe ID ID", "ebbing observe ID --session chat-7 --tag travel --json"))
+def observe(
+    memory_ids: Annotated[list[str], typer.Argument(help="Ids of the memories that were used.", metavar="ID…")],
+    *,
+    boost: Boost = False,
+    tag: Tags = None,
+    session: Session = None,
+    at: At = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say that memories were used: they are reinforced in a moment."""
+    from app.cli.core.client import Api
+
+    used = [memory_id if at is None else {"id": memory_id, "used_at": at} for memory_id in memory_ids]
+    with Api(find(url), patience_seconds=PATIENCE_SECONDS) as api:
+        body = {"memories": used} | _told(boost=boost, tags=tag, session=session)
+        told = api.call("POST", "/v1/observations", json=body, headers={"Idempotency-Key": uuid4().hex}).body
+    if as_json:
+        print_json(told)
+    else:
+        typer.echo(f"accepted: {len(memory_ids):,} {'use' if len(memory_ids) == 1 else 'uses'}")
+
+
+def _told(*, boost: bool, tags: list[str] | None, session: str | None) -> dict[str, Any]:
+    given = {"boost": boost or None, "context_tags": tags or None, "session": session}
+    return {name: value for name, value in given.items() if value is not None}

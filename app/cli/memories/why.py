@@ -1,0 +1,61 @@
+"""`ebbing why`: where a memory is kept, and why."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from app.cli.core.moments import METAVAR, moment
+from app.cli.core.output import AsJson, Url, examples, plain, print_json
+from app.cli.core.place import find
+
+router = typer.Typer()
+
+
+@router.command(epilog=examples("ebbing why ID", "ebbing why ID --as-of 2027-01-01", "ebbing why ID --json"))
+def why(
+    memory_id: Annotated[str, typer.Argument(help="The memory's id.", metavar="ID")],
+    *,
+    as_of: Annotated[
+        str | None, typer.Option("--as-of", callback=moment, metavar=METAVAR, help="At this moment; else now.")
+    ] = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say where a memory is kept, by which rule and numbers, and what comes next unless it is used."""
+    from urllib.parse import quote
+
+    from app.cli.core.client import Api
+
+    params = {"as_of": as_of} if as_of else {}
+    with Api(find(url)) as api:
+        found = api.call("GET", f"/v1/memories/{quote(memory_id, safe='')}/why", params=params).body
+    if as_json:
+        print_json(found)
+        return
+    wanted = "" if found["wanted"] == found["tier"] else f", to be {found['wanted']}"
+    width = max(map(len, ("rule", "supersedes", "corrected by", *found["numbers"]))) + 3
+    typer.echo(f"{'tier':<{width}}{found['tier']}{wanted}")
+    typer.echo(f"{'rule':<{width}}{found['rule']}: {found['why']}")
+    for name, value in found["numbers"].items():
+        typer.echo(f"{name.replace('_', ' '):<{width}}{_short(value)}")
+    for hold in found["holds"]:
+        because = f": {plain(hold['reason'])}" if "reason" in hold else ""
+        typer.echo(f"{'hold':<{width}}{hold['id']}, placed {hold['placed_at'][:10]}{because}")
+    for named in found.get("supersedes", []):
+        other = plain(named["named"]) if named["named"] is not None else named["superseded_id"]
+        typer.echo(f"{'supersedes':<{width}}{other}: {named['why']}")
+    for name in ("corrects", "corrected_by"):
+        for other in found.get(name, []):
+            typer.echo(f"{name.replace('_', ' '):<{width}}{other}")
+    coming = found["next_change"]
+    typer.echo(f"{'next':<{width}}{_told(coming) if coming else 'nothing by itself'}")
+
+
+def _short(value: object) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else "-" if value is None else str(value).lower()
+
+
+def _told(coming: dict[str, str]) -> str:
+    return f"{coming['to']} on {coming['at'][:10]} ({coming['rule']}: {coming['why']})"

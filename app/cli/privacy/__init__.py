@@ -1,0 +1,1 @@
+"""Commands for erasures, exports, holds, privacy requests and the audit log."""

@@ -1,0 +1,100 @@
+"""`ebbing erase`: somebody's data, or some of it, hidden at once and erased everywhere when the grace is over."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final
+
+import typer
+
+from app.cli.core.moments import METAVAR, moment
+from app.cli.core.output import AsJson, Url, confirm, examples, plain, print_json, so_many
+from app.cli.core.place import find
+
+router = typer.Typer()
+
+PATH: Final = "/v1/privacy/erasures"
+Labels = list[str] | None
+
+
+@router.command(
+    epilog=examples(
+        "ebbing erase orla --dry-run",
+        "ebbing erase orla --kind gdpr",
+        "ebbing erase --thread chat-17 --grace-days 0 --yes",
+        "ebbing erase --id ID --id ID",
+        "ebbing erase orla --category health --before 2026-01-01",
+    )
+)
+def erase(
+    subject: Annotated[str | None, typer.Argument(help="Whose data.", metavar="[SUBJECT]", show_default=False)] = None,
+    *,
+    ids: Annotated[Labels, typer.Option("--id", help="This memory; again for more.")] = None,
+    thread: Annotated[str | None, typer.Option("--thread", help="All of this thread.")] = None,
+    tags: Annotated[
+        Labels, typer.Option("--tag", help="With this tag; again for more, all of which they have.")
+    ] = None,
+    categories: Annotated[
+        Labels, typer.Option("--category", help="Of this category; again for more, any of which they have.")
+    ] = None,
+    after: Annotated[
+        str | None, typer.Option("--after", callback=moment, metavar=METAVAR, help="That happened then or later.")
+    ] = None,
+    before: Annotated[
+        str | None, typer.Option("--before", callback=moment, metavar=METAVAR, help="That happened earlier.")
+    ] = None,
+    kind: Annotated[
+        str, typer.Option("--kind", help="`user` for somebody's own wish, `gdpr` or `ccpa` for a legal request.")
+    ] = "user",
+    grace_days: Annotated[
+        int | None, typer.Option("--grace-days", min=0, max=30, help="Days in which it can be cancelled.")
+    ] = None,
+    reason: Annotated[str | None, typer.Option("--reason", help="Why; kept until it is done.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what it would erase, and when.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Don't ask.")] = False,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Erase a person's data, memories by their ids, a thread, or what meets every condition given.
+
+    It is in no search or list any more when this returns, and can be cancelled until the grace is over:
+    `ebbing privacy cancel ID`.
+    """
+    from app.cli.core.client import Api
+    from app.cli.core.failures import Code, Failure
+
+    given = {"tags": tags, "categories": categories, "after": after, "before": before}
+    by = {name: value for name, value in given.items() if value}
+    scope = {"subject": subject, "ids": ids, "thread": thread, "filter": by}
+    body: dict[str, Any] = {name: value for name, value in scope.items() if value}
+    if not body:
+        raise Failure("what is to be erased? give a SUBJECT, --id, --thread, or another condition", Code.USAGE)
+    options = {"kind": kind, "grace_days": grace_days, "reason": reason}
+    body |= {name: value for name, value in options.items() if value is not None}
+    with Api(find(url)) as api:
+        if dry_run or not yes:
+            would = api.call("POST", PATH, json=body | {"dry_run": True}).body
+            if dry_run:
+                print_json(would) if as_json else typer.echo(f"Would hide {_many(would)} at once, and {_when(would)}.")
+                return
+            confirm(f"Hide {_many(would)} at once, and {_when(would)}?")
+        done = api.call("POST", PATH, json=body).body
+    if as_json:
+        print_json(done)
+    else:
+        hidden = so_many(done["hidden"], "memory", "memories")
+        typer.echo(f"{plain(done['erasure_id'])} has hidden {hidden}; it will {_when(done)}.")
+
+
+def _many(would: dict[str, Any]) -> str:
+    held = f" ({would['held']} under legal hold, erased once that is released)" if would["held"] else ""
+    return so_many(would["memories"], "memory", "memories") + held
+
+
+def _when(would: dict[str, Any]) -> str:
+    due = f" (the law's last day is {would['due_at'][:10]})" if would["due_at"] else ""
+    return f"erase for good from {minute(would['erase_after'])} on{due}"
+
+
+def minute(moment: str) -> str:
+    """A moment in words, in UTC."""
+    return f"{moment[:10]} {moment[11:16]} UTC"

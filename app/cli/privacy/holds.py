@@ -1,0 +1,181 @@
+"""`ebbing hold`: legal holds, under which memories are neither removed, moved nor changed."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import Annotated, Any, Final
+
+import typer
+
+from app.cli.core.failures import Code, Commands, Failure
+from app.cli.core.moments import METAVAR, moment
+from app.cli.core.output import AsJson, Url, confirm, examples, plain, print_json, print_table, so_many
+from app.cli.core.place import find
+
+router = typer.Typer()
+hold = typer.Typer(cls=Commands, help="Place, list and release legal holds.", no_args_is_help=True)
+router.add_typer(
+    hold,
+    name="hold",
+    epilog=examples(
+        "ebbing hold place --subject orla --reason 'case 17'", "ebbing hold list", "ebbing hold release ID"
+    ),
+)
+
+PATH: Final = "/v1/privacy/holds"
+PAGE: Final = 500
+
+Id = Annotated[str, typer.Argument(help="The hold's id.", metavar="ID")]
+Labels = list[str] | None
+
+
+@hold.command(
+    epilog=examples(
+        "ebbing hold place ID ID --reason 'case 17' --yes",
+        "ebbing hold place --subject orla --reason 'case 17' --dry-run",
+        "ebbing hold place --category health --after 2026-01-01 --before 2026-04-01 --reason 'audit of spring'",
+    )
+)
+def place(
+    memory_ids: Annotated[
+        Labels, typer.Argument(help="Ids of memories.", metavar="[ID]...", show_default=False)
+    ] = None,
+    *,
+    reason: Annotated[str, typer.Option("--reason", help="Why; shown to keys of the scope `privacy` alone.")],
+    subject: Annotated[str | None, typer.Option("--subject", help="All memories about this subject.")] = None,
+    thread: Annotated[str | None, typer.Option("--thread", help="All of this thread.")] = None,
+    tags: Annotated[
+        Labels, typer.Option("--tag", help="With this tag; again for more, all of which they have.")
+    ] = None,
+    categories: Annotated[
+        Labels, typer.Option("--category", help="Of this category; again for more, any of which they have.")
+    ] = None,
+    kinds: Annotated[Labels, typer.Option("--kind", help="Of this kind; again for more.")] = None,
+    after: Annotated[
+        str | None, typer.Option("--after", callback=moment, metavar=METAVAR, help="That happened then or later.")
+    ] = None,
+    before: Annotated[
+        str | None, typer.Option("--before", callback=moment, metavar=METAVAR, help="That happened earlier.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count what it would be on.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Don't ask.")] = False,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Hold memories by their ids, or all that meet every condition given, those to come included."""
+    from app.cli.core.client import Api
+
+    given = {"thread": thread, "tags": tags, "categories": categories, "kinds": kinds, "after": after, "before": before}
+    by = {name: value for name, value in given.items() if value}
+    wanted = {"memory_ids": memory_ids, "subject": subject, "filter": by}
+    body = {name: value for name, value in wanted.items() if value}
+    if not body:
+        raise Failure("what is to be held? give ids of memories, --subject, or another condition", Code.USAGE)
+    later = "" if memory_ids else ", and what comes later and meets its conditions"
+    with Api(find(url)) as api:
+        if dry_run or not yes:
+            counted = api.call("POST", PATH, json=body | {"reason": reason, "dry_run": True}).body
+            if dry_run:
+                print_json(counted) if as_json else typer.echo(f"Would hold {_many(counted)}.")
+                return
+            confirm(f"Hold {_many(counted)}{later}, until it is released?")
+        placed = api.call("POST", PATH, json=body | {"reason": reason}).body
+        found = placed if as_json else api.call("GET", _path(placed["id"])).body
+    if as_json:
+        print_json(placed)
+    else:
+        typer.echo(f"{plain(found['id'])} holds {_many(found)}{later}")
+
+
+@hold.command("list", epilog=examples("ebbing hold list", "ebbing hold list --all --json"))
+def list_holds(
+    *,
+    released: Annotated[bool, typer.Option("--all", help="Those that were released, too.")] = False,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Most holds.")] = 100,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the holds, those placed last first."""
+    from app.cli.core.client import Api, pages
+
+    params: dict[str, str | int] = {"limit": min(limit, PAGE)} | ({"released": "true"} if released else {})
+    with Api(find(url)) as api:
+        found = list(islice(pages(api, PATH, "holds", params), limit))
+    if as_json:
+        print_json({"holds": found})
+        return
+    rows = [
+        (each["id"], _day(each["placed_at"]), _day(each["released_at"]), _on(each), each["reason"]) for each in found
+    ]
+    print_table(["id", "placed", "released", "on", "reason"], rows)
+
+
+@hold.command(epilog=examples("ebbing hold show ID", "ebbing hold show ID --json | jq .memories"))
+def show(hold_id: Id, url: Url = None, as_json: AsJson = False) -> None:
+    """Show a hold, and how many memories it is on now."""
+    from app.cli.core.client import Api
+
+    with Api(find(url)) as api:
+        found = api.call("GET", _path(hold_id)).body
+    if as_json:
+        print_json(found)
+        return
+    shown = {"id": found["id"], "on": _on(found), "holds": _many(found), "reason": found["reason"]}
+    for did in ("placed", "released"):
+        if found[f"{did}_at"]:
+            shown[did] = f"{_minute(found[f'{did}_at'])} by key {found[f'{did}_by']}"
+    for name, value in shown.items():
+        typer.echo(f"{name:<10}{plain(value)}")
+
+
+@hold.command(epilog=examples("ebbing hold release ID", "ebbing hold release ID --yes"))
+def release(
+    hold_id: Id,
+    *,
+    yes: Annotated[bool, typer.Option("--yes", help="Don't ask.")] = False,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Release a hold: what nothing else protects fades, moves and is deleted again, from the next night on."""
+    from app.cli.core.client import Api
+
+    with Api(find(url)) as api:
+        if not yes:
+            found = api.call("GET", _path(hold_id)).body
+            question = f"Release the hold of {_day(found['placed_at'])} ({plain(found['reason'])}) on {_many(found)}?"
+            confirm(question)
+        done = api.call("POST", f"{_path(hold_id)}/release").body
+    if as_json:
+        print_json(done)
+    else:
+        typer.echo(f"{plain(done['id'])} is released: {_minute(done['released_at'])}")
+
+
+def _path(hold_id: str) -> str:
+    from urllib.parse import quote
+
+    return f"{PATH}/{quote(hold_id, safe='')}"
+
+
+def _on(found: dict[str, Any]) -> str:
+    """What a hold is on, in words."""
+    if found["memory_ids"]:
+        return f"{len(found['memory_ids'])} memories by id"
+    by = ({"subject": found["subject"]} if found["subject"] else {}) | (found["filter"] or {})
+    words = {name: ", ".join(value) if isinstance(value, list) else value for name, value in by.items()}
+    return "; ".join(
+        f"{name} {_minute(value) if name in ('after', 'before') else value}" for name, value in words.items()
+    )
+
+
+def _many(found: dict[str, Any]) -> str:
+    aside = f" (and {found['hidden']} that are hidden to be erased)" if found["hidden"] else ""
+    return so_many(found["memories"], "memory", "memories") + aside
+
+
+def _day(moment: str | None) -> str:
+    return "" if moment is None else moment[:10]
+
+
+def _minute(moment: str) -> str:
+    return f"{moment[:10]} {moment[11:16]} UTC"

@@ -1,0 +1,1 @@
+"""Commands that start, check and administer the service."""

@@ -1,0 +1,131 @@
+"""`ebbing tenants` and `ebbing keys`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from app.cli.core.failures import Commands
+from app.cli.core.moments import METAVAR, moment
+from app.cli.core.output import AsJson, Url, examples, print_json, print_table
+from app.cli.core.place import find
+
+router = typer.Typer()
+tenants = typer.Typer(cls=Commands, help="Make and list tenants.", no_args_is_help=True)
+keys = typer.Typer(cls=Commands, help="Make, list and revoke API keys.", no_args_is_help=True)
+router.add_typer(tenants, name="tenants", epilog=examples("ebbing tenants create acme", "ebbing tenants list"))
+router.add_typer(keys, name="keys", epilog=examples("ebbing keys create reader --scope read", "ebbing keys list"))
+
+Tenant = Annotated[str | None, typer.Option("--tenant", help="Id of the tenant; else the key's own.")]
+
+
+@tenants.command("create", epilog=examples("ebbing tenants create acme", "ebbing tenants create acme --json"))
+def create_tenant(
+    name: Annotated[str, typer.Argument(help="A name that no other tenant has.")],
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make a tenant and its first key, which is shown only now."""
+    _show_made(_call("POST", "/v1/admin/tenants", url, {"name": name}), as_json=as_json)
+
+
+@tenants.command("list", epilog=examples("ebbing tenants list"))
+def list_tenants(url: Url = None, as_json: AsJson = False) -> None:
+    """List the tenants by name."""
+    from app.cli.core.client import Api, pages
+
+    with Api(find(url)) as api:
+        found = list(pages(api, "/v1/admin/tenants", "tenants", {"limit": 500}))
+    if as_json:
+        print_json({"tenants": found})
+        return
+    names = ("tenant_id", "name", "created_at")
+    print_table(names, [[row.get(name) for name in names] for row in found])
+
+
+@keys.command("create", epilog=examples("ebbing keys create reader --scope read", "ebbing keys create nightly"))
+def create_key(
+    name: Annotated[str, typer.Argument(help="What it is for, to be recognised in lists.")],
+    tenant: Tenant = None,
+    scope: Annotated[
+        list[str] | None, typer.Option("--scope", help="What it may do; several; else all but admin.")
+    ] = None,
+    expires: Annotated[
+        str | None, typer.Option("--expires", callback=moment, metavar=METAVAR, help="Not valid from this time on.")
+    ] = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make a key, which is shown only now."""
+    wanted = {"name": name, "tenant_id": tenant, "scopes": scope or None, "expires_at": expires}
+    given = {field: value for field, value in wanted.items() if value is not None}
+    _show_made(_call("POST", "/v1/admin/keys", url, given), as_json=as_json)
+
+
+@keys.command("list", epilog=examples("ebbing keys list", "ebbing keys list --json"))
+def list_keys(tenant: Tenant = None, url: Url = None, as_json: AsJson = False) -> None:
+    """List the keys, without their secrets; without --tenant those of all tenants."""
+    from app.cli.core.client import Api, pages
+
+    with Api(find(url)) as api:
+        found = list(pages(api, "/v1/admin/keys", "keys", {"tenant_id": tenant} if tenant else None))
+    if as_json:
+        print_json({"keys": found})
+        return
+    names = ("key_id", "tenant_id", "name", "scopes", "created_at", "expires_at", "revoked_at")
+    rows = [[_cell(row.get(name)) for name in names] for row in found]
+    print_table(names, rows)
+
+
+@keys.command("revoke", epilog=examples("ebbing keys revoke 0abcDEF123xyz"))
+def revoke_key(
+    key_id: Annotated[str, typer.Argument(help="The key's id: its part between the first two underscores.")],
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Revoke a key: it is refused everywhere within 5 seconds."""
+    from urllib.parse import quote
+
+    from app.cli.core.failures import Code, Failure
+
+    if key_id.startswith("ebb_"):
+        message = "this looks like a whole key, whose secret now stands in your shell's history: give its id alone"
+        raise Failure(message, Code.USAGE)
+    _call("DELETE", f"/v1/admin/keys/{quote(key_id, safe='')}", url)
+    if as_json:
+        print_json({"key_id": key_id, "revoked": True})
+    else:
+        typer.echo(f"{key_id} is revoked")
+
+
+@keys.command(epilog=examples("EBBING_DATABASE_URL=postgresql://… ebbing keys bootstrap"))
+def bootstrap(as_json: AsJson = False) -> None:
+    """Make the tenant `default` and a key of all scopes, directly in the database of EBBING_DATABASE_URL.
+
+    For a new installation, which has no key yet. The key is shown only now.
+    """
+    from app.cli.service.bootstrap import make_key
+
+    made = make_key()
+    _show_made({"tenant_id": made.tenant_id, "name": "default", "api_key": made.text}, as_json=as_json)
+
+
+def _call(method: str, path: str, url: str | None, body: object = None) -> dict[str, Any]:
+    from app.cli.core.client import Api
+
+    with Api(find(url)) as api:
+        return api.call(method, path, json=body).body
+
+
+def _show_made(made: dict[str, Any], *, as_json: bool) -> None:
+    if as_json:
+        print_json(made)
+        return
+    for name, value in made.items():
+        typer.echo(f"{name:<11}{_cell(value)}")
+    typer.echo("Keep the key now: it can't be shown again.", err=True)
+
+
+def _cell(value: object) -> object:
+    return ", ".join(map(str, value)) if isinstance(value, list) else value

@@ -1,0 +1,79 @@
+"""The first tenant and the first key of an installation, made by its own hand in the database."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from app.errors import Unavailable
+
+TENANT: Final = "default"
+
+
+class FirstKey(NamedTuple):
+    """A key of all scopes for the tenant `default`; `text` can't be had again."""
+
+    tenant_id: str
+    text: str
+
+
+def make_key() -> FirstKey:
+    """A new key of all scopes; makes the tenant where it lacks.
+
+    Raises:
+        Unavailable: The database can't be reached.
+    """
+    from app.domain.policy.keys import SCOPES
+    from app.services.tenants import tenants
+
+    with _answering():
+        tenant = tenants.find(TENANT)
+        if tenant is None:
+            tenant, text = tenants.create(TENANT, scopes=SCOPES)
+        else:
+            text = tenants.issue_key(tenant.tenant_id, "ebbing run", SCOPES)
+    return FirstKey(str(tenant.tenant_id), text)
+
+
+def keep_key(path: Path) -> None:
+    """See that `path` holds a key that is valid, of mode 0600.
+
+    Raises:
+        Unavailable: The database can't be reached.
+    """
+    from app.embedded.places import write_private
+
+    with _answering():
+        if path.is_file() and _is_valid(path.read_text(encoding="utf-8").strip()):
+            return
+    write_private(path, f"{make_key().text}\n")
+
+
+def _is_valid(text: str) -> bool:
+    """Whether the database knows this key as one in force."""
+    from app.domain.policy import keys
+    from app.services.tenants import tenants
+
+    presented = keys.parse(text)
+    stored = tenants.find_key(presented.key_id) if presented else None
+    if presented is None or stored is None or stored.revoked_at is not None:
+        return False
+    in_time = stored.expires_at is None or stored.expires_at > datetime.now(UTC)
+    return in_time and keys.matches(presented.secret, stored.digest)
+
+
+@contextmanager
+def _answering() -> Iterator[None]:
+    from app.services.passing import is_passing
+
+    try:
+        yield
+    except Exception as error:
+        if not is_passing(error):
+            raise
+        raise Unavailable(
+            f"PostgreSQL can't be used ({type(error).__name__}): check EBBING_DATABASE_URL, and run `ebbing migrate`"
+        ) from None

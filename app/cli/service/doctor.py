@@ -1,0 +1,151 @@
+"""`ebbing doctor`: what the service leans on, whether it is well, and what to do."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from app.cli.core.failures import Code, Failure
+from app.cli.core.output import AsJson, Url, console, examples, plain, print_json, so_many
+from app.cli.core.place import configuration, find, noted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from app.cli.core.client import Api
+    from app.services.monitoring.checkup import Finding, Level
+
+router = typer.Typer()
+
+MARKS = {"ok": ("✓", "green"), "warn": ("!", "yellow"), "fail": ("✗", "red")}
+SUPPORTED = {(3, 11), (3, 12)}
+OTHERS_MAY_READ = 0o006
+OTHERS_MAY_ANYTHING = 0o077
+LATE_SECONDS = 60
+
+
+@router.command(epilog=examples("ebbing doctor", "EBBING_HOME=/srv/ebbing ebbing doctor", "ebbing doctor --json"))
+def doctor(url: Url = None, as_json: AsJson = False) -> None:
+    """Check every dependency and say what to do. Ends with 1 when something fails."""
+    findings = list(_findings(url))
+    failed = any(finding.level == "fail" for finding in findings)
+    if as_json:
+        shown = [{"name": one.name, "level": one.level, "detail": one.detail} for one in findings]
+        print_json({"well": not failed, "checks": shown})
+    else:
+        from rich.text import Text
+
+        screen = console()
+        for one in findings:
+            mark, colour = MARKS[one.level]
+            screen.print(Text(f"{mark} ", style=colour).append(f"{one.name:<20}{plain(one.detail)}", style="default"))
+    raise typer.Exit(Code.FAILED if failed else Code.OK)
+
+
+def _findings(url: str | None) -> Iterator[Finding]:
+    from app.cli.core.client import Api
+    from app.services.monitoring import checkup
+
+    yield _python()
+    yield _home()
+    yield checkup.embedder_loads()
+    yield checkup.reranker_loads()
+    config = configuration()
+    yield from checkup.models(config)
+    yield checkup.dynamics()
+    if config.database_url is not None:
+        yield from checkup.postgresql()
+        yield from checkup.embedding_spaces()
+        yield from checkup.missing_dynamics()
+        yield from checkup.cold_keys()
+    yield from checkup.cold_storage(config)
+    if config.redis_url is not None:
+        yield from checkup.redis()
+        yield from checkup.processes()
+    with Api(find(url)) as api:
+        yield from _service(api)
+
+
+def _python() -> Finding:
+    from app.services.monitoring.checkup import Finding
+
+    version = ".".join(map(str, sys.version_info[:3]))
+    if sys.version_info[:2] in SUPPORTED:
+        return Finding("python", "ok", version)
+    return Finding("python", "fail", f"{version}: Ebbing runs on 3.11 and 3.12")
+
+
+def _home() -> Finding:
+    from app.services.monitoring.checkup import Finding
+
+    home = configuration().home.resolve()
+    key = home / "api-key"
+    if not home.exists():
+        return Finding("home", "warn", f"{home} isn't there yet: `ebbing run` makes it, or set EBBING_HOME")
+    if not home.is_dir():
+        return Finding("home", "fail", f"{home} is no folder: set EBBING_HOME to another")
+    if home.stat().st_mode & OTHERS_MAY_READ:
+        return Finding("home", "warn", f"{home} can be read by others: chmod 700 {home}")
+    if key.exists() and key.stat().st_mode & OTHERS_MAY_ANYTHING:
+        return Finding("home", "warn", f"{key} can be read by others: chmod 600 {key}")
+    running = "; `ebbing run` runs there" if noted(home / "api-url") else ""
+    return Finding("home", "ok", f"{home}{running}")
+
+
+def _service(api: Api) -> Iterator[Finding]:
+    """The API and, through it, the databases that only its supervisor knows."""
+    from app.cli.core.client import Refused
+    from app.services.monitoring.checkup import Finding
+
+    try:
+        answer: dict[str, Any] = api.call("GET", "/readyz", with_key=False).body
+        yield Finding("api", "ok", f"{api.place.url} is ready")
+    except Refused as refused:
+        answer = refused.body
+        reason = "" if "dependencies" in answer else f": {refused}"
+        yield Finding("api", "fail", f"{api.place.url} isn't ready{reason}")
+    except Failure as failure:
+        yield Finding("api", "fail", str(failure))
+        return
+    for dependency in answer.get("dependencies", []):
+        level: Level = "ok" if dependency.get("well") else "fail"
+        yield Finding(f"api: {dependency.get('name')}", level, str(dependency.get("detail", "")))
+    yield from _tenant(api)
+
+
+def _tenant(api: Api) -> Iterator[Finding]:
+    """The key, what of its tenant waits or failed, and the processes."""
+    from app.services.monitoring.checkup import Finding
+
+    try:
+        stats = api.stats()
+    except Failure as failure:
+        yield Finding("api key", "fail", str(failure))
+        return
+    yield Finding("api key", "ok", "valid")
+    if letters := stats.get("dead_letters"):
+        wait = so_many(letters, "waits", "wait")
+        detail = f"{wait} for a decision: `ebbing dead-letters` says what couldn't be done, and why"
+        yield Finding("dead letters", "warn", detail)
+    space = stats.get("embedding_space")
+    if space and not space["is_settings"]:
+        detail = f"memories are searched by {space['model']}, the settings name another: run `ebbing reembed`"
+        yield Finding("embedding space", "warn", detail)
+    for name, lane in stats["lanes"].items():
+        if lane["depth"] and lane["oldest_age_seconds"] > LATE_SECONDS:
+            detail = f"{lane['depth']} wait, the oldest for {lane['oldest_age_seconds']:.0f} s"
+            yield Finding(f"lane {name}", "warn", detail)
+    if configuration().redis_url is None:  # else they were asked for directly
+        yield from _heartbeats(stats.get("silent_seconds", {}))
+
+
+def _heartbeats(silent: dict[str, float | None]) -> Iterator[Finding]:
+    """When each lane's worker, and beat, was last heard of, as the API knows it."""
+    from app.services.monitoring import checkup
+
+    for source, seconds in silent.items():
+        found = checkup.process(source, seconds)
+        yield replace(found, level="warn") if seconds is None else found  # it may be starting

@@ -1,0 +1,1 @@
+"""Embedders in the process and of providers."""

@@ -1,0 +1,250 @@
+"""Embed texts by a model that runs in this process: one of `fastembed`, or of `sentence-transformers`.
+
+Both are optional packages, imported when such a model is loaded; a model that isn't on the disk yet they download.
+`fastembed` puts no prefix before queries and passages, `sentence-transformers` only what a model's own files name:
+`app.domain.text.prefixes` has those of the known families.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from app.clients.embedding.static_embedder import Vectors
+from app.clients.llm.answers import Spent, unnoted
+from app.domain.salience.scoring import clip
+from app.domain.text.embedding import PASSAGE_VERSION, MemoryText, passage, unit
+from app.domain.text.prefixes import Prefixes, family_prefixes
+from app.errors import Misconfigured
+from app.settings import Settings
+
+INPUT_MAX_BYTES: Final = 24_000
+"""Bytes of a memory that are given to the model, which reads the first `reads_tokens` tokens of them."""
+BATCH: Final = 32
+"""Texts in one run of the model: more costs memory for the padding, and no time less."""
+AUTO: Final = "auto"
+"""A prefix that the model's own files or its family determine."""
+MODEL_FILES: Final = ("model.onnx", "onnx/model.onnx", "model_optimized.onnx", "onnx/model_quantized.onnx")
+"""Places of an ONNX model in its folder; the first that exists counts."""
+
+_TAG: Final = re.compile(r"\+prefix-[0-9a-f]+$")
+_DOCUMENT_PROMPTS: Final = ("document", "passage", "corpus")
+
+Texts = list[str]
+
+
+class Loaded(NamedTuple):
+    """A model of a package.
+
+    Attributes:
+        documents: Returns vectors of texts, in order, each with a prefix in front.
+        query: Returns the vector of a query with a prefix in front.
+        own: The prefixes that its files name, or else those of its family.
+        reads_tokens: Tokens of a text that it reads; None where the package doesn't tell.
+    """
+
+    documents: Callable[[Texts, str], Any]
+    query: Callable[[str, str], Any]
+    own: Prefixes
+    reads_tokens: int | None
+
+
+class LocalModel:
+    """An embedding model in this process; may be used by many threads, one after the other.
+
+    A text that is blank gets the zero vector, which is near nothing.
+
+    Args:
+        kind: The package, a value of the setting `EMBEDDER`.
+        name: The model's name there.
+        loaded: The model.
+        prefixes: Put in front of each text, once.
+    """
+
+    normalised = True
+    priced_as = None
+
+    def __init__(self, kind: str, name: str, loaded: Loaded, prefixes: Prefixes) -> None:
+        self.model = "+".join(filter(None, (f"{kind}:{name}", prefixes.tag, PASSAGE_VERSION)))
+        self.prefixes = prefixes
+        self.reads_tokens = loaded.reads_tokens
+        self._loaded = loaded
+        self._lock = threading.Lock()  # tokenizers aren't for several threads
+        self.dimensions: int = np.asarray(loaded.query("dimensions", "")).shape[-1]
+
+    def embed_memories(self, batch: Sequence[MemoryText], spent: Spent = unnoted) -> Vectors:  # noqa: ARG002 - free
+        """Return vectors of memories, shape (n, dimensions), float32; length 1, or 0 for a blank text.
+
+        Texts of similar length run together, since a run pads all of its texts to the longest.
+        """
+        texts = [clip(passage(memory), INPUT_MAX_BYTES) for memory in batch]
+        places = sorted((place for place, text in enumerate(texts) if text), key=lambda place: len(texts[place]))
+        found = np.zeros((len(batch), self.dimensions), dtype=np.float32)
+        for start in range(0, len(places), BATCH):
+            run = places[start : start + BATCH]
+            with self._lock:  # a query waits for one run at most
+                vectors = self._loaded.documents([texts[place] for place in run], self.prefixes.document)
+            found[run] = unit(np.asarray(vectors, dtype=np.float32))
+        return found
+
+    def embed_query(self, text: str, idf: Mapping[str, float], spent: Spent = unnoted) -> Vectors:  # noqa: ARG002 - as above
+        """Return the vector of a query, shape (dimensions,), float32; length 1, or 0 for a blank one."""
+        if not text.strip():
+            return np.zeros(self.dimensions, dtype=np.float32)
+        with self._lock:
+            vector = self._loaded.query(clip(text, INPUT_MAX_BYTES), self.prefixes.query)
+        return unit(np.asarray(vector, dtype=np.float32))
+
+
+def from_settings(config: Settings) -> LocalModel:
+    """Return the model that the settings name.
+
+    Raises:
+        Misconfigured: As `load`.
+    """
+    return _load_with(config, config.embedder, config.embedder_model, config.embedding_document_prefix)
+
+
+def of_space(config: Settings, kind: str, tagged: str) -> LocalModel:
+    """Return the model of a space, with the prefix that its vectors were made with, where that is known.
+
+    Args:
+        config: For the query's prefix, the document's prefix of a space with one, and the threads.
+        kind: `fastembed` or `sentence-transformers`.
+        tagged: The space's model without its version of passages.
+
+    Raises:
+        Misconfigured: As `load`.
+    """
+    name = _TAG.sub("", tagged.removeprefix(f"{kind}:"))
+    is_prefixed = _TAG.search(tagged) is not None
+    return _load_with(config, kind, name, config.embedding_document_prefix if is_prefixed else "")
+
+
+def _load_with(config: Settings, kind: str, name: str, document_prefix: str) -> LocalModel:
+    return load(
+        kind,
+        name,
+        query_prefix=config.embedding_query_prefix,
+        document_prefix=document_prefix,
+        threads=config.embedding_threads,
+    )
+
+
+def load(
+    kind: str, name: str, *, query_prefix: str = AUTO, document_prefix: str = AUTO, threads: int = 1
+) -> LocalModel:
+    """Return the model of this name or in this folder; a model with a name is downloaded if need be.
+
+    Args:
+        kind: `fastembed` or `sentence-transformers`.
+        name: The model's name there, or the path of a folder with its files.
+        query_prefix: Put in front of each query; `AUTO` for that of the model.
+        document_prefix: Put in front of each memory, likewise.
+        threads: Threads that one run of the model uses.
+
+    Raises:
+        Misconfigured: The package isn't installed, or the model doesn't load; says what to do.
+    """
+    try:
+        loaded = _LOADERS[kind](name, threads)
+        prefixes = Prefixes(
+            loaded.own.query if query_prefix == AUTO else query_prefix,
+            loaded.own.document if document_prefix == AUTO else document_prefix,
+        )
+        return LocalModel(kind, name, loaded, prefixes)
+    except ImportError as error:
+        raise Misconfigured(
+            f"EBBING_EMBEDDER={kind} needs a package that isn't there ({error.name}): pip install 'ebbing[{kind}]'"
+        ) from None
+    except Exception as error:
+        raise Misconfigured(
+            f"the model {name!r} of {kind} doesn't load ({type(error).__name__}): check EBBING_EMBEDDING_MODEL, and "
+            "that it is on the disk or can be downloaded"
+        ) from error
+
+
+def _fastembed(name: str, threads: int) -> Loaded:
+    from fastembed import TextEmbedding  # noqa: PLC0415 - optional
+
+    folder = Path(name)
+    is_folder = folder.is_dir()
+    if is_folder:
+        _register(name, folder)
+    more: dict[str, Any] = {"specific_model_path": name} if is_folder else {}
+    model = TextEmbedding(model_name=name, threads=threads, **more)
+
+    def documents(texts: Texts, prefix: str) -> Any:
+        return np.stack(list(model.passage_embed([prefix + text for text in texts], batch_size=BATCH)))
+
+    def query(text: str, prefix: str) -> Any:
+        return next(iter(model.query_embed(prefix + text)))
+
+    truncation = getattr(getattr(model.model, "tokenizer", None), "truncation", None)
+    return Loaded(documents, query, family_prefixes(name), truncation["max_length"] if truncation else None)
+
+
+def _register(name: str, folder: Path) -> None:
+    """Make a folder with an ONNX model known to `fastembed`, under its path.
+
+    Raises:
+        FileNotFoundError: It holds no model.
+    """
+    from fastembed import TextEmbedding  # noqa: PLC0415 - optional
+    from fastembed.common.model_description import ModelSource, PoolingType  # noqa: PLC0415 - optional
+
+    if any(known["model"].lower() == name.lower() for known in TextEmbedding.list_supported_models()):
+        return
+    file = next((place for place in MODEL_FILES if (folder / place).is_file()), None)
+    if file is None:
+        raise FileNotFoundError(MODEL_FILES[0])
+    pooling = PoolingType.CLS if _takes_first_token(folder) else PoolingType.MEAN
+    TextEmbedding.add_custom_model(
+        name,
+        pooling=pooling,
+        normalization=True,
+        sources=ModelSource(hf=name),  # never asked: the folder has the files
+        dim=0,  # found out by a run
+        model_file=file,
+    )
+
+
+def _takes_first_token(folder: Path) -> bool:
+    """Return whether a model's vector is that of its first token, by the file that sentence-transformers writes."""
+    file = folder / "1_Pooling" / "config.json"
+    if not file.is_file():
+        return False
+    config = json.loads(file.read_text(encoding="utf-8"))
+    return bool(config.get("pooling_mode_cls_token")) or config.get("pooling_mode") == "cls"
+
+
+def _sentence_transformers(name: str, threads: int) -> Loaded:
+    import torch  # noqa: PLC0415 - optional
+    from sentence_transformers import SentenceTransformer  # noqa: PLC0415 - optional
+
+    torch.set_num_threads(threads)
+    model = SentenceTransformer(name)
+    family = family_prefixes(name)
+    prompts = {key: prompt for key, prompt in (model.prompts or {}).items() if prompt}
+    own = Prefixes(
+        prompts.get("query", family.query),
+        next((prompts[key] for key in _DOCUMENT_PROMPTS if key in prompts), family.document),
+    )
+
+    # A prompt that is given, be it empty, takes the place of the model's own.
+    def documents(texts: Texts, prefix: str) -> Any:
+        return model.encode_document(texts, prompt=prefix, batch_size=BATCH, show_progress_bar=False)
+
+    def query(text: str, prefix: str) -> Any:
+        return model.encode_query(text, prompt=prefix, show_progress_bar=False)
+
+    return Loaded(documents, query, own, model.max_seq_length)
+
+
+_LOADERS: Final = {"fastembed": _fastembed, "sentence-transformers": _sentence_transformers}

@@ -1,0 +1,201 @@
+"""Text to vectors by a provider's embedding model."""
+
+from __future__ import annotations
+
+import binascii
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+import numpy as np
+
+from app.clients.embedding.static_embedder import Vectors
+from app.clients.llm.answers import Spent, Vector, unnoted
+from app.clients.llm.provider import Patience, Provider
+from app.clients.llm.resilience import ProviderFailed, Reason
+from app.domain.salience.scoring import clip, tokens
+from app.domain.text.embedding import PASSAGE_VERSION, MemoryText, passage, unit
+from app.settings import Settings
+
+INPUT_MAX_BYTES: Final = 24_000
+"""What the model is shown of a memory; most take 8,192 tokens, and a token may be three bytes."""
+_CUTS = 3  # times that a single text is cut in half when the model finds it too long
+_NORMS = (1e-6, 1e6)  # a vector shorter or longer than this is no vector of any model
+
+
+class OpenAIEmbedder:
+    """An embedding model behind OpenAI's protocol; may be used by many threads.
+
+    A text that is blank isn't sent, and gets the zero vector, which is near nothing.
+
+    Args:
+        provider: Who is asked.
+        model: Its name there.
+        dimensions: Size to ask for; None takes the model's own, found out by one call.
+        patience: How long one call for memories may take.
+        query_patience: How long a query may take; somebody waits for it.
+        batch_tokens: Tokens of one call.
+        batch_memories: Texts of one call.
+        asks_dimensions: Whether the size is asked for; a server may take none, and give its own alone.
+    """
+
+    normalised = True
+
+    def __init__(
+        self,
+        provider: Provider,
+        model: str,
+        dimensions: int | None,
+        patience: Patience,
+        *,
+        query_patience: Patience | None = None,
+        batch_tokens: int = 64_000,
+        batch_memories: int = 256,
+        asks_dimensions: bool = True,
+    ) -> None:
+        self._provider = provider
+        self._name = model
+        self._asked_dimensions = dimensions if asks_dimensions else None
+        self._dimensions = dimensions
+        self._patience = patience
+        self._query_patience = query_patience or patience
+        self._batch_tokens = batch_tokens
+        self._batch_memories = batch_memories
+
+    @property
+    def model(self) -> str:
+        """Name of the model, and the way a memory becomes a text for it."""
+        return f"{self._name}+{PASSAGE_VERSION}"
+
+    @property
+    def priced_as(self) -> str:
+        """Name of the model at its provider."""
+        return self._name
+
+    @property
+    def dimensions(self) -> int:
+        """Length of a vector.
+
+        Raises:
+            ProviderFailed: It had to be found out, and the provider gave no usable answer.
+        """
+        if self._dimensions is None:
+            self._dimensions = self._call(["dimensions"], self._query_patience, unnoted).shape[1]
+        return self._dimensions
+
+    def embed_memories(self, batch: Sequence[MemoryText], spent: Spent = unnoted) -> Vectors:
+        """Vectors of memories, shape (n, dimensions), float32; length 1, or 0 for a blank text.
+
+        Raises:
+            ProviderFailed: Some call gave no usable answer. One that names a single memory may be about its text.
+        """
+        texts = [clip(passage(memory), INPUT_MAX_BYTES) for memory in batch]
+        found = np.zeros((len(batch), self.dimensions), dtype=np.float32)
+        for places in self._batches(texts):
+            found[places] = self._cutting([texts[place] for place in places], spent)
+        return found
+
+    def embed_query(self, text: str, idf: Mapping[str, float], spent: Spent = unnoted) -> Vectors:  # noqa: ARG002
+        """The vector of a query, shape (dimensions,), float32; length 1, or 0 for a blank one.
+
+        Raises:
+            ProviderFailed: There was no usable answer in the time that a query has.
+        """
+        if not text.strip():
+            return np.zeros(self.dimensions, dtype=np.float32)
+        vector: Vectors = self._call([clip(text, INPUT_MAX_BYTES)], self._query_patience, spent)[0]
+        return vector
+
+    def _batches(self, texts: Sequence[str]) -> Iterator[list[int]]:
+        """Places of the texts that aren't blank, in batches that fit one call."""
+        places: list[int] = []
+        size = 0
+        for place, text in enumerate(texts):
+            cost = tokens(text)
+            if not cost:
+                continue
+            if places and (len(places) >= self._batch_memories or size + cost > self._batch_tokens):
+                yield places
+                places, size = [], 0
+            places.append(place)
+            size += cost
+        if places:
+            yield places
+
+    def _cutting(self, texts: Sequence[str], spent: Spent) -> Vectors:
+        """Vectors of one batch; a single text that the model finds too long is cut until it isn't."""
+        for _ in range(_CUTS if len(texts) == 1 else 0):
+            try:
+                return self._call(texts, self._patience, spent)
+            except ProviderFailed as failure:
+                if failure.reason is not Reason.TOO_LARGE:
+                    raise
+            texts = [clip(texts[0], len(texts[0].encode()) // 2)]
+        return self._call(texts, self._patience, spent)
+
+    def _call(self, texts: Sequence[str], patience: Patience, spent: Spent) -> Vectors:
+        """Unit vectors of texts, in their order.
+
+        Raises:
+            ProviderFailed: `GARBAGE` when they aren't one finite vector of the right size for each text.
+        """
+        came, usage = self._provider.vectors(self._name, texts, dimensions=self._asked_dimensions, patience=patience)
+        spent(usage)
+        if sorted(vector.index for vector in came) != list(range(len(texts))):
+            raise ProviderFailed(Reason.GARBAGE, "wrong count")
+        rows = [_numbers(vector) for vector in sorted(came, key=lambda vector: vector.index)]
+        size = self._dimensions or rows[0].size
+        if any(row.size != size for row in rows):
+            raise ProviderFailed(Reason.GARBAGE, "wrong size")
+        vectors = np.stack(rows)
+        with np.errstate(over="ignore", invalid="ignore"):
+            norms = np.linalg.norm(vectors, axis=1)
+        if not ((norms > _NORMS[0]) & (norms < _NORMS[1])).all():  # false for NaN and infinity too
+            raise ProviderFailed(Reason.GARBAGE, "not finite")
+        return unit(vectors.astype(np.float32))
+
+
+def from_settings(settings: Settings) -> OpenAIEmbedder:
+    """The embedder that the settings name, with a provider of its own.
+
+    Raises:
+        Misconfigured: They name a provider that can't be.
+    """
+    return of_space(settings, settings.embedder_model, settings.embedding_dimensions or None)
+
+
+def of_space(settings: Settings, name: str, dimensions: int | None) -> OpenAIEmbedder:
+    """Any model of the settings' provider.
+
+    It has connections and a breaker of its own: a model that the provider doesn't know any more mustn't keep the
+    others from being asked.
+
+    Args:
+        settings: Of the provider.
+        name: The model's name there.
+        dimensions: Length of a vector; None finds it out. It is asked for unless `EMBEDDING_DIMENSIONS` is 0.
+
+    Raises:
+        Misconfigured: The settings name a provider that can't be.
+    """
+    return OpenAIEmbedder(
+        Provider.from_settings(settings),
+        name,
+        dimensions,
+        Patience(settings.llm_timeout_seconds, settings.llm_tries, settings.llm_wait_max_seconds),
+        query_patience=Patience(settings.llm_query_timeout_seconds),
+        batch_tokens=settings.embed_batch_tokens,
+        batch_memories=settings.embed_batch_memories,
+        asks_dimensions=settings.embedding_dimensions > 0,
+    )
+
+
+def _numbers(vector: Vector) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    """One vector's numbers, shape (size,); a server may answer plain numbers though base64 was asked for."""
+    if isinstance(vector.embedding, list):
+        return np.array(vector.embedding, dtype=np.float64)
+    try:
+        raw = binascii.a2b_base64(vector.embedding, strict_mode=True)
+        return np.frombuffer(raw, dtype="<f4").astype(np.float64)
+    except ValueError:  # binascii.Error is one
+        detail = "not base64"
+    raise ProviderFailed(Reason.GARBAGE, detail)

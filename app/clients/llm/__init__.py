@@ -1,0 +1,1 @@
+"""Model providers: calls, retries, budgets, and the prompts' answers."""

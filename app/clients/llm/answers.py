@@ -1,0 +1,161 @@
+"""Answers of a provider, read from their bytes: what the protocol says they hold, and nothing on trust."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import msgspec
+
+from app.clients.llm.resilience import ProviderFailed, Reason
+from app.domain.ingest.decoding import prepared
+from app.domain.salience.scoring import tokens
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What calls have cost, in tokens.
+
+    Attributes:
+        calls: Answers that were paid for.
+        input_tokens: Tokens sent, cached ones included.
+        cached_tokens: Those of them that the provider knew already.
+        output_tokens: Tokens answered.
+    """
+
+    calls: int = 0
+    input_tokens: int = 0
+    cached_tokens: int = 0
+    output_tokens: int = 0
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
+            self.calls + other.calls,
+            self.input_tokens + other.input_tokens,
+            self.cached_tokens + other.cached_tokens,
+            self.output_tokens + other.output_tokens,
+        )
+
+
+Spent = Callable[[Usage], object]
+"""A function that each call's usage is reported to."""
+
+
+def unnoted(_: Usage) -> None:
+    """Ignore what a call has cost."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What a chat model answered.
+
+    Attributes:
+        content: Its words; empty where there are none.
+        problem: Why they can't be a whole answer: cut short, or refused; else None.
+        usage: What the call cost.
+    """
+
+    content: str = field(repr=False)
+    problem: Reason | None
+    usage: Usage
+
+
+class _Tokens(msgspec.Struct, frozen=True):
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    prompt_tokens_details: dict[str, Any] | None = None
+
+
+class _Said(msgspec.Struct, frozen=True):
+    content: str | None = None
+    refusal: str | None = None
+
+
+class _Choice(msgspec.Struct, frozen=True):
+    message: _Said
+    finish_reason: str | None = None
+
+
+@prepared
+class _Chat(msgspec.Struct, frozen=True):
+    choices: tuple[_Choice, ...]
+    usage: _Tokens | None = None
+
+
+class Vector(msgspec.Struct, frozen=True):
+    """One vector as it came: its place in the request, and base64 of little-endian float32 or plain numbers."""
+
+    index: int
+    embedding: str | list[float]
+
+
+@prepared
+class _Embeddings(msgspec.Struct, frozen=True):
+    data: tuple[Vector, ...]
+    usage: _Tokens | None = None
+
+
+def read_chat(body: bytes, input_tokens: int) -> Reply:
+    """What a chat model answered.
+
+    Args:
+        body: The answer.
+        input_tokens: About what was sent, where the answer doesn't say.
+
+    Raises:
+        ProviderFailed: `GARBAGE`; it isn't an answer of a chat model.
+    """
+    answer = _decoded(body, _Chat)
+    if not answer.choices:
+        raise ProviderFailed(Reason.GARBAGE, "no choice")
+    choice = answer.choices[0]
+    content = choice.message.content or ""
+    return Reply(content, _problem(choice), _usage(answer.usage, input_tokens, tokens(content)))
+
+
+def read_vectors(body: bytes, input_tokens: int) -> tuple[Sequence[Vector], Usage]:
+    """Vectors in the order they came, and what they cost.
+
+    Args:
+        body: The answer.
+        input_tokens: About what was sent, where the answer doesn't say.
+
+    Raises:
+        ProviderFailed: `GARBAGE`; it isn't an answer of an embedding model.
+    """
+    answer = _decoded(body, _Embeddings)
+    return answer.data, _usage(answer.usage, input_tokens, 0)
+
+
+def _decoded(body: bytes, shape: type[T]) -> T:
+    try:
+        return msgspec.json.decode(body, type=shape)
+    except msgspec.ValidationError:
+        detail = "out of shape"
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        detail = "not JSON"
+    raise ProviderFailed(Reason.GARBAGE, detail)
+
+
+def _problem(choice: _Choice) -> Reason | None:
+    if choice.finish_reason == "length":
+        return Reason.TRUNCATED
+    if choice.message.refusal or choice.finish_reason == "content_filter":
+        return Reason.REFUSED
+    return None
+
+
+def _usage(given: _Tokens | None, sent: int, answered: int) -> Usage:
+    """What a call cost, as the provider says, else about as much as was sent and answered."""
+    if given is None:
+        return Usage(1, sent, 0, answered)
+    cached = (given.prompt_tokens_details or {}).get("cached_tokens")
+    return Usage(
+        1,
+        max(given.prompt_tokens, 0),
+        max(cached, 0) if isinstance(cached, int) else 0,
+        max(given.completion_tokens, 0),
+    )

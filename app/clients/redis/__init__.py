@@ -1,0 +1,1 @@
+"""Redis: the stream, its backlog, memory limits and Lua scripts."""

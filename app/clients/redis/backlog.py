@@ -1,0 +1,89 @@
+"""What waits in the streams, for reads and dashboards."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+from uuid import UUID
+
+import redis
+
+from app.clients.redis.redis import BACKLOG, HELD, RING_MEMBERS, STREAM_PREFIX, script, stream_key
+from app.domain.ingest.envelope import Envelope, Malformed, unpack
+from app.domain.ingest.ids import base_of, unix_ms_of
+
+# An API host's clock may differ from Redis's by this much when a waiting memory is looked up by its id.
+CLOCK_SLACK_MS = 10_000
+TENANTS_COMPARED = 5000
+_FIND_PAGE = 200
+
+
+class Backlog:
+    """What waits in the streams, for reads and dashboards."""
+
+    def __init__(self, client: redis.Redis) -> None:
+        """Take a client made by `connect`."""
+        self._client = client
+
+    def find(self, tenant_id: UUID, *memory_ids: UUID) -> Envelope | None:
+        """The first waiting envelope with one of these memories, looked for around the milliseconds in their ids."""
+        if not memory_ids:
+            return None
+        bases, moments = {*map(base_of, memory_ids)}, [*map(unix_ms_of, memory_ids)]
+        start, end = f"{max(min(moments) - CLOCK_SLACK_MS, 0)}", f"{max(moments) + CLOCK_SLACK_MS}"
+        while True:
+            page = cast("list[Any]", self._client.xrange(stream_key(tenant_id), start, end, count=_FIND_PAGE))
+            for entry_id, fields in page:
+                envelope = _envelope(entry_id, fields)
+                if envelope is not None and envelope.base in bases:
+                    return envelope
+            if len(page) < _FIND_PAGE:
+                return None
+            start = "(" + page[-1][0].decode()
+
+    def memories(self, tenant_id: UUID | None = None) -> int:
+        """Memories that wait to be stored, of a tenant or of all."""
+        return int(self._client.hget(BACKLOG, f"{tenant_id}:memories" if tenant_id else "memories") or 0)
+
+    def entries(self, tenant_id: UUID | None = None) -> int:
+        """Requests that wait to be stored, of a tenant or of all."""
+        if tenant_id is not None:
+            return self._client.xlen(stream_key(tenant_id))
+        return int(self._client.hget(BACKLOG, "entries") or 0)
+
+    def oldest_ms(self, tenant_ids: Sequence[UUID] | None = None) -> int | None:
+        """When the oldest waiting request was accepted, in milliseconds since 1970; None when nothing waits."""
+        waiting = [str(t) for t in tenant_ids] if tenant_ids is not None else self._waiting()
+        with self._client.pipeline(transaction=False) as pipe:
+            for tenant in waiting:
+                pipe.xrange(stream_key(tenant), count=1)
+            firsts = [page[0][0] for page in pipe.execute() if page]
+        return min((int(entry_id.partition(b"-")[0]) for entry_id in firsts), default=None)
+
+    def unaccounted(self) -> int | None:
+        """Requests noted as waiting and not there: 0, unless a stream was lost or nobody will look into it.
+
+        None where more than `TENANTS_COMPARED` tenants have something waiting.
+        """
+        keys = (RING_MEMBERS, HELD, BACKLOG)
+        answer = cast(
+            "list[int]", self._client.eval(script("standing"), len(keys), *keys, STREAM_PREFIX, TENANTS_COMPARED)
+        )
+        return answer[0] - answer[1] if answer else None
+
+    def now_ms(self) -> int:
+        """Redis's clock, in milliseconds since 1970."""
+        seconds, microseconds = self._client.time()
+        return seconds * 1000 + microseconds // 1000
+
+    def _waiting(self) -> list[str]:
+        on_ring = cast("set[bytes]", self._client.smembers(RING_MEMBERS))
+        held = cast("list[bytes]", self._client.zrange(HELD, 0, -1))
+        return [tenant.decode() for tenant in {*on_ring, *held}]
+
+
+def _envelope(entry_id: bytes, fields: dict[bytes, bytes]) -> Envelope | None:
+    try:
+        return unpack(entry_id.decode(), fields.get(b"n", b""), fields.get(b"h", b""), fields.get(b"e", b""))
+    except Malformed:
+        return None

@@ -1,0 +1,65 @@
+"""What waits in the streams, tenant by tenant: for a page that compares them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final, cast
+from uuid import UUID
+
+from app.clients.redis.redis import BACKLOG, HELD, RING, stream_key
+from app.clients.redis.stream import client
+
+COMPARED_MOST: Final = 5000
+"""Tenants that are looked at, those first whose turn is next; one look at more would keep Redis from its work."""
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """What a tenant has waiting to be stored.
+
+    Attributes:
+        oldest_seconds: Age of the oldest request; None where nothing waits.
+    """
+
+    tenant_id: UUID
+    requests: int
+    memories: int
+    size_bytes: int
+    oldest_seconds: float | None
+
+
+def longest(most: int) -> list[Queue]:
+    """The tenants whose oldest request waits longest, so many at most."""
+    redis = client()
+    with redis.pipeline(transaction=False) as pipe:
+        pipe.lrange(RING, 0, COMPARED_MOST - 1)
+        pipe.zrange(HELD, 0, -1)
+        waiting, held = cast("list[list[bytes]]", pipe.execute())
+    names = list(dict.fromkeys([*held, *waiting]))[:COMPARED_MOST]
+    with redis.pipeline(transaction=False) as pipe:
+        for name in names:
+            pipe.xrange(stream_key(name.decode()), count=1)
+        firsts = cast("list[list[tuple[bytes, Any]]]", pipe.execute())
+    since = {name: int(page[0][0].partition(b"-")[0]) for name, page in zip(names, firsts, strict=True) if page}
+    return of([UUID(name.decode()) for name in sorted(since, key=lambda name: since[name])[:most]])
+
+
+def of(tenant_ids: list[UUID]) -> list[Queue]:
+    """What these tenants have waiting, in their order."""
+    if not tenant_ids:
+        return []
+    with client().pipeline(transaction=False) as pipe:
+        pipe.time()
+        pipe.hmget(BACKLOG, [f"{tenant}:{what}" for tenant in tenant_ids for what in ("memories", "bytes")])
+        for tenant in tenant_ids:
+            pipe.xlen(stream_key(tenant))
+            pipe.xrange(stream_key(tenant), count=1)
+        (seconds, microseconds), noted, *pairs = pipe.execute()
+    now_ms = seconds * 1000 + microseconds // 1000
+    found = []
+    for place, tenant in enumerate(tenant_ids):
+        requests, first = pairs[2 * place], pairs[2 * place + 1]
+        oldest = max(now_ms - int(first[0][0].partition(b"-")[0]), 0) / 1000 if first else None
+        memories, size = (int(each or 0) for each in noted[2 * place : 2 * place + 2])
+        found.append(Queue(tenant, requests, memories, size, oldest))
+    return found

@@ -1,0 +1,60 @@
+"""The audit: whether its chain holds, its last entries, and what was done by hand with the reasons."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+from fastapi import APIRouter, Depends, Query, Request, Response
+
+from app.api.http import shapes
+from app.dashboard import rendering
+from app.dashboard.access import LOOKS, Viewer, sees
+from app.domain.privacy.audit import START, anchor_of, read_anchor
+from app.errors import FieldError, Invalid
+from app.services.security import audit, chain, operators
+
+PAGE: Final = 50
+SEQ_MAX: Final = 2**53
+
+router = APIRouter(prefix="/audit")
+
+Looking = Annotated[Viewer, Depends(sees(*LOOKS))]
+Guarding = Annotated[Viewer, Depends(sees("privacy"))]
+
+
+@router.get("")
+def page(viewer: Looking, request: Request, cursor: str | None = None) -> Response:
+    """What was done by hand, the newest first; and the chain, for who may see it."""
+    acts = operators.page(viewer.tenant_id, shapes.place_in_cursor(cursor), PAGE)
+    following = shapes.cursor_at(acts[-1].at, acts[-1].act_id) if len(acts) == PAGE else None
+    state = chain.last(viewer.tenant_id) if viewer.may("privacy") else None
+    return rendering.page(
+        request,
+        viewer,
+        "audit",
+        acts=acts,
+        following=following,
+        state=state,
+        anchor=anchor_of(state.place) if state else None,
+        entries=audit.page(viewer.tenant_id, None, None, 10) if state else [],
+    )
+
+
+@router.get("/entries")
+def entries(
+    viewer: Guarding, request: Request, below: Annotated[int | None, Query(ge=1, le=SEQ_MAX)] = None
+) -> Response:
+    """The chain's entries, the newest first."""
+    found = audit.page(viewer.tenant_id, None, below, PAGE)
+    following = found[-1].seq if len(found) == PAGE and found[-1].seq > 1 else None
+    return rendering.page(request, viewer, "audit_entries", entries=found, following=following)
+
+
+@router.get("/chain")
+def whole(viewer: Guarding, request: Request, after: str | None = None) -> Response:
+    """All of the chain looked at, some seconds at a time."""
+    place = START if after is None else read_anchor(after)
+    if place is None:
+        raise Invalid(errors=[FieldError("after", "isn't one that a verification has given")])
+    found = chain.onwards(viewer.tenant_id, place)
+    return rendering.page(request, viewer, "audit_chain", state=found, anchor=anchor_of(found.place))

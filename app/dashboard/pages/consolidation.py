@@ -1,0 +1,171 @@
+"""Consolidation: what runs have merged, what waits for somebody's yes, and what shall become of it; supersessions too.
+
+What memories and summaries say is shown to keys of the scope `read` alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Final
+
+from fastapi import APIRouter, Depends, Request, Response
+
+from app.api.http import shapes
+from app.dashboard import rendering
+from app.dashboard.access import LOOKS, Acting, Viewer, acts, sees
+from app.dashboard.rendering import back
+from app.domain.consolidation.parameters import KEPT_SHARES
+from app.errors import FieldError, Invalid
+from app.services.consolidation import approving, consolidate, merges, supersede, undoing
+from app.services.jobs import jobs
+from app.services.tenants import policy_versions
+from app.services.tenants.policy_versions import Change
+
+RUNS: Final = 14
+WAITING: Final = 50
+PAGE: Final = 25
+PLACE: Final = "/consolidation"
+
+STARTED_BY: Final[Mapping[str, str]] = {
+    "night": "the night",
+    "count": "a night, for its many memories",
+    "quota": "a night, for its quota",
+    "hand": "somebody",
+}
+ACTIONS: Final[Mapping[str, str]] = {
+    "link": "links",
+    "summary": "one summary",
+    "support": "a summary beside what is important",
+    "narrative": "a narrative",
+    "duplicates": "one text for what says the same",
+}
+
+router = APIRouter(prefix=PLACE)
+
+Looking = Annotated[Viewer, Depends(sees(*LOOKS))]
+Maintaining = Annotated[Acting, Depends(acts("maintain"))]
+Writing = Annotated[Acting, Depends(acts("ingest"))]
+
+
+@router.get("")
+def page(viewer: Looking, request: Request, cursor: str | None = None) -> Response:
+    """Runs, what waits, and what was merged."""
+    tenant_id = viewer.tenant_id
+    held, following_policies, _ = policy_versions.in_force(tenant_id)
+    done = merges.page(tenant_id, "done", shapes.place_in_cursor(cursor), PAGE)
+    last = done[-1].merge if len(done) == PAGE else None
+    waiting = merges.page(tenant_id, "waiting", None, WAITING)
+    return rendering.page(
+        request,
+        viewer,
+        "consolidation",
+        rules=held.era.policy.consolidation,
+        policies=following_policies,
+        runs=merges.runs(tenant_id, None, RUNS),
+        waiting=waiting,
+        such_as=merges.such_as(tenant_id, waiting) if viewer.may("read") else {},
+        proposed=supersede.page(tenant_id, "proposed", None, None, WAITING),
+        done_merges=done,
+        following=shapes.cursor_at(last.created_at, last.merge_id) if last else None,
+        levels=list(KEPT_SHARES),
+        started_by=STARTED_BY,
+        actions=ACTIONS,
+        most=WAITING,
+        is_first=cursor is None,
+    )
+
+
+@router.get("/{merge_id}")
+def merge(viewer: Looking, request: Request, merge_id: str, *, summary: bool = False) -> Response:
+    """One merge; with `summary`, that which one that waits would have, made for this look alone."""
+    which = shapes.id_named(merge_id, "merge")
+    shown = merges.get(viewer.tenant_id, which)
+    said = merges.preview(viewer.tenant_id, which, making=summary) if viewer.may("read") else None
+    return rendering.page(
+        request,
+        viewer,
+        "merge",
+        merge=shown.merge,
+        ancestors=shown.ancestors,
+        texts={one.memory_id: one for one in said.texts} if said else {},
+        said=said,
+        asked=summary,
+        actions=ACTIONS,
+    )
+
+
+@router.post("/run")
+def run(acting: Maintaining) -> Response:
+    """A run besides those of the nights, paused or not."""
+    level = acting.form.get("level", "")
+    if level and level not in KEPT_SHARES:
+        raise Invalid(errors=[FieldError("level", f"isn't one of {', '.join(KEPT_SHARES)}")])
+    acting.note("consolidate", level)
+    jobs.create(acting.tenant_id, consolidate.KIND, {"level": level} if level else {}, actor=acting.key_id)
+    return back(PLACE, "run")
+
+
+@router.post("/pause")
+def pause(acting: Maintaining) -> Response:
+    """Nothing is merged by itself any more: a version of the policy."""
+    acting.note("pause_consolidation")
+    _set_paused(acting, paused=True)
+    return back(PLACE, "paused")
+
+
+@router.post("/resume")
+def resume(acting: Maintaining) -> Response:
+    """It is again."""
+    acting.note("resume_consolidation")
+    _set_paused(acting, paused=False)
+    return back(PLACE, "resumed")
+
+
+def _set_paused(acting: Acting, *, paused: bool) -> None:
+    policy_versions.put(acting.tenant_id, Change({"consolidation": {"paused": paused}}), acting.key_id)
+
+
+@router.post("/supersessions/{supersession_id}/approve")
+def approve_supersession(acting: Writing, supersession_id: str) -> Response:
+    """Let a proposal hold."""
+    found = shapes.id_named(supersession_id, "supersession")
+    acting.note("approve_supersession", str(found))
+    supersede.approve(acting.tenant_id, found, acting.key_id)
+    return back(PLACE, "superseded")
+
+
+@router.post("/supersessions/{supersession_id}/reject")
+def reject_supersession(acting: Writing, supersession_id: str) -> Response:
+    """Refuse a proposal."""
+    found = shapes.id_named(supersession_id, "supersession")
+    acting.note("reject_supersession", str(found))
+    supersede.reject(acting.tenant_id, found, acting.key_id)
+    return back(PLACE, "rejected")
+
+
+@router.post("/{merge_id}/approve")
+def approve(acting: Maintaining, merge_id: str) -> Response:
+    """A job that carries a merge out, after a last look."""
+    which = shapes.id_named(merge_id, "merge")
+    acting.note("approve_merge", str(which))
+    parameters = approving.parameters(acting.tenant_id, which, acting.key_id)
+    jobs.create(acting.tenant_id, approving.KIND, parameters, lone=False, actor=acting.key_id)
+    return back(PLACE, "approved")
+
+
+@router.post("/{merge_id}/reject")
+def reject(acting: Maintaining, merge_id: str) -> Response:
+    """Leave its memories as they are."""
+    which = shapes.id_named(merge_id, "merge")
+    acting.note("reject_merge", str(which))
+    approving.reject(acting.tenant_id, which, acting.key_id)
+    return back(PLACE, "rejected")
+
+
+@router.post("/{merge_id}/undo")
+def undo(acting: Maintaining, merge_id: str) -> Response:
+    """Its summary goes, and its sources come back."""
+    which = shapes.id_named(merge_id, "merge")
+    acting.note("undo_merge", str(which))
+    undoing.undo(acting.tenant_id, which, acting.key_id)
+    return back(PLACE, "undone")

@@ -1,0 +1,151 @@
+"""A person's data: how much there is, an export of it, and its erasure from the first look to the report."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, Depends, Request, Response
+from fastapi.responses import StreamingResponse
+
+from app.api.http import shapes
+from app.dashboard import rendering
+from app.dashboard.access import Acting, Viewer, acts, sees
+from app.dashboard.forms import read_as
+from app.dashboard.rendering import back
+from app.domain.privacy import report_page
+from app.domain.privacy.clocks import GRACE_DAYS, GRACE_DAYS_MAX, LAWS, clocks
+from app.domain.privacy.erasure import NewErasure, scope_of
+from app.domain.privacy.export import NewExport
+from app.services.erasure import erasure_reports, erasures
+from app.services.erasure.erasures import Asked
+from app.services.memories import subjects
+from app.services.privacy import bundles, exports, rights
+
+PAGE: Final = 50
+
+router = APIRouter(prefix="/privacy")
+
+Looking = Annotated[Viewer, Depends(sees("privacy"))]
+Guarding = Annotated[Acting, Depends(acts("privacy"))]
+Asking = Annotated[Acting, Depends(acts("privacy", asks_why=False))]
+
+_DIGEST: Final = base64.b64encode(hashlib.sha256(report_page.STYLE.encode()).digest()).decode()
+REPORT_HEADERS: Final = rendering.HEADERS | {
+    "content-security-policy": f"default-src 'none'; style-src 'sha256-{_DIGEST}'; frame-ancestors 'none'; "
+    "base-uri 'none'; form-action 'none'"
+}
+
+
+@router.get("/subjects")
+def ask(viewer: Looking, request: Request) -> Response:
+    """The form alone."""
+    return rendering.page(request, viewer, "privacy_subject", subject=None)
+
+
+@router.post("/subjects")
+def look(acting: Asking, request: Request) -> Response:
+    """How much there is about somebody, and what an erasure would be of: by a form, so that no address names them."""
+    given = read_as(NewErasure, {"subject": acting.form.get("subject", "")})
+    scope = scope_of(given)
+    new, matching = erasures.preview(acting.tenant_id, Asked(scope))
+    return rendering.page(
+        request,
+        acting.viewer,
+        "privacy_subject",
+        subject=given.subject,
+        counts=subjects.get(acting.tenant_id, given.subject or ""),
+        matching=matching,
+        dates={law: clocks(law, new.requested_at) for law in LAWS},
+        grace=GRACE_DAYS,
+        grace_max=GRACE_DAYS_MAX,
+    )
+
+
+@router.get("/erasures")
+def page(viewer: Looking, request: Request, cursor: str | None = None, *, every: bool = False) -> Response:
+    """Those that were asked for, the last first; with `every`, deletions of single memories too."""
+    place = shapes.place_in_cursor(cursor)
+    if every:
+        found = erasures.page(viewer.tenant_id, None, place, PAGE)
+    else:
+        found = rights.requested(viewer.tenant_id, place, PAGE)
+    following = shapes.cursor_at(found[-1].requested_at, found[-1].erasure_id) if len(found) == PAGE else None
+    return rendering.page(request, viewer, "privacy_erasures", erasures=found, following=following, every=every)
+
+
+@router.post("/erasures")
+def erase(acting: Guarding) -> Response:
+    """Somebody's data is hidden at once, and erased when the grace is over."""
+    days = acting.form.get("grace_days", "").strip()
+    fields: dict[str, Any] = {name: acting.form.get(name, "") for name in ("subject", "kind")}
+    given = read_as(
+        NewErasure, {**fields, "reason": acting.reason, "grace_days": int(days) if days.isdecimal() else days}
+    )
+    acting.note("request_erasure", given.kind)
+    asked = Asked(scope_of(given), given.kind, given.grace_days, given.reason)
+    new = erasures.request(acting.tenant_id, asked, acting.key_id)
+    return back(f"/privacy/erasures/{new.erasure_id}", "erasing")
+
+
+@router.get("/erasures/{erasure_id}")
+def one(viewer: Looking, request: Request, erasure_id: str) -> Response:
+    """How far it is: each step with what it found and what it removed."""
+    found = erasures.get(viewer.tenant_id, shapes.id_named(erasure_id, "erasure"))
+    done = {each["step"]: each for each in found.executed}
+    left = (found.report or {}).get("left") or {}
+    return rendering.page(request, viewer, "privacy_erasure", erasure=found, done_steps=done, left=left)
+
+
+@router.get("/erasures/{erasure_id}/report")
+def report(viewer: Looking, erasure_id: str) -> Response:
+    """The page to print; its style is let through by its digest, and nothing else."""
+    found = erasure_reports.report(viewer.tenant_id, shapes.id_named(erasure_id, "erasure"))
+    return Response(report_page.page(found), media_type="text/html", headers=REPORT_HEADERS)
+
+
+@router.post("/erasures/{erasure_id}/cancel")
+def cancel(acting: Guarding, erasure_id: str) -> Response:
+    """All that it has hidden comes back."""
+    which = shapes.id_named(erasure_id, "erasure")
+    acting.note("cancel_erasure", str(which))
+    erasures.cancel(acting.tenant_id, which, acting.key_id)
+    return back(f"/privacy/erasures/{which}", "cancelled")
+
+
+@router.post("/erasures/{erasure_id}/finish")
+def finish(acting: Guarding, erasure_id: str) -> Response:
+    """It begins at once, or goes on where it was left."""
+    which = shapes.id_named(erasure_id, "erasure")
+    acting.note("finish_erasure", str(which))
+    rights.finish(acting.tenant_id, which)
+    return back(f"/privacy/erasures/{which}", "finishing")
+
+
+@router.get("/exports")
+def exported(viewer: Looking, request: Request, cursor: str | None = None) -> Response:
+    """Exports, those requested last first."""
+    found = exports.page(viewer.tenant_id, shapes.place_in_cursor(cursor), PAGE)
+    following = shapes.cursor_at(found[-1].requested_at, found[-1].export_id) if len(found) == PAGE else None
+    return rendering.page(request, viewer, "privacy_exports", exports=found, following=following)
+
+
+@router.post("/exports")
+def export(acting: Guarding) -> Response:
+    """A job makes it."""
+    fields = {name: acting.form.get(name, "") for name in ("subject", "kind", "law")}
+    given = read_as(NewExport, {**fields, "reason": acting.reason})
+    acting.note("request_export", given.kind)
+    exports.request(acting.tenant_id, given, acting.key_id)
+    return back("/privacy/exports", "exporting")
+
+
+@router.post("/exports/{export_id}/file")
+def fetch(acting: Guarding, export_id: str) -> Response:
+    """The zip; a form's answer, since fetching it is entered in the audit."""
+    which = shapes.id_named(export_id, "export")
+    acting.note("fetch_export", str(which))
+    made = bundles.fetch(acting.tenant_id, which, acting.key_id)
+    named = {"content-disposition": f'attachment; filename="ebbing-export-{which}.zip"'}
+    return StreamingResponse(made, media_type="application/zip", headers=named)

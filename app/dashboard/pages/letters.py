@@ -1,0 +1,69 @@
+"""Dead letters: what could not be done, by its reason, and what shall become of it. Never its content."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Request, Response
+
+from app.api.http import shapes
+from app.dashboard import rendering
+from app.dashboard.access import Acting, Viewer, acts, sees
+from app.dashboard.rendering import back
+from app.services.ingest import dead_letters
+from app.store.ingest.dead_letters import Wanted
+
+PAGE = 50
+
+router = APIRouter(prefix="/letters")
+
+Looking = Annotated[Viewer, Depends(sees("maintain", "admin"))]
+Maintaining = Annotated[Acting, Depends(acts("maintain"))]
+
+
+@router.get("")
+def page(viewer: Looking, request: Request, cursor: str | None = None, *, discarded: bool = False) -> Response:
+    """Those that wait, or those that were discarded, the newest first."""
+    found, reasons = dead_letters.page(
+        viewer.tenant_id, Wanted(), discarded=discarded, older_than=shapes.place_in_cursor(cursor), limit=PAGE
+    )
+    following = shapes.cursor_at(found[-1].created_at, found[-1].letter_id) if len(found) == PAGE else None
+    return rendering.page(
+        request, viewer, "letters", letters=found, reasons=reasons, following=following, discarded=discarded
+    )
+
+
+@router.post("/replay")
+def replay_many(acting: Maintaining) -> Response:
+    """All of a stage and reason, as many as one go takes."""
+    stage, why = acting.form.get("stage") or None, acting.form.get("which", "")
+    acting.note("replay_letters")
+    handled = dead_letters.replay_many(acting.tenant_id, stage, why, None, acting.key_id)
+    return back("/letters", "replayed" if handled.letters else "unreplayable")
+
+
+@router.post("/discard")
+def discard_many(acting: Maintaining) -> Response:
+    """All of a stage and reason, as many as one go takes."""
+    stage, why = acting.form.get("stage") or None, acting.form.get("which", "")
+    acting.note("discard_letters")
+    dead_letters.discard_many(acting.tenant_id, stage, why, acting.reason[:200], None, acting.key_id)
+    return back("/letters", "discarded")
+
+
+@router.post("/{letter_id}/replay")
+def replay(acting: Maintaining, letter_id: str) -> Response:
+    """One."""
+    which = shapes.id_named(letter_id, "dead letter")
+    acting.note("replay_letter", str(which))
+    dead_letters.replay(acting.tenant_id, which, acting.key_id)
+    return back("/letters", "replayed")
+
+
+@router.post("/{letter_id}/discard")
+def discard(acting: Maintaining, letter_id: str) -> Response:
+    """One."""
+    which = shapes.id_named(letter_id, "dead letter")
+    acting.note("discard_letter", str(which))
+    dead_letters.discard(acting.tenant_id, which, acting.reason[:200], acting.key_id)
+    return back("/letters", "discarded")

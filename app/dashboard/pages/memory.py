@@ -1,0 +1,227 @@
+"""One memory: what it says, how it fades, why it is where it is, and what it is tied to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Annotated, Final
+from uuid import UUID
+
+from fastapi import APIRouter, Depends, Request, Response
+from markupsafe import Markup
+
+from app.api.http import shapes
+from app.api.memories.memories import PLACE_MAX, id_of
+from app.dashboard import charts, graph, rendering
+from app.dashboard.access import Acting, Viewer, acts, sees
+from app.dashboard.charts import Level, Line, Mark
+from app.dashboard.rendering import PREFIX, back
+from app.dashboard.wording import as_json, short, visible
+from app.domain.ingest.memory import KINDS
+from app.domain.ingest.roles import role_of
+from app.domain.strength.promotion import REASONS
+from app.domain.tiers.tiers import DECAY_TIERS
+from app.errors import NotFound
+from app.services.enrichment import personal
+from app.services.memories import history, live, memories, ties, why
+from app.services.memories.memories import Pending
+from app.services.memories.ties import Tied
+from app.services.strength import course
+from app.services.strength.course import Drawn
+from app.services.tiers import bringing_back
+from app.store.memories.events import Happened
+from app.store.memories.memories import Stored
+
+HISTORY: Final = 30
+MARKS_MAX: Final = 300
+LABEL_MAX: Final = 24
+_NAMES_AT: Final = (0.07, 0.28, 0.5, 0.72, 0.92)
+MARKS: Final = {
+    **dict.fromkeys(("use", "late_use", "associate", "review_passed"), "use"),
+    **dict.fromkeys(("tier", "wanted_tier", "restored"), "tier"),
+    **dict.fromkeys(("salience", "kind", "multiplier", "pace", "promoted", "policy"), "score"),
+    **dict.fromkeys(("test", "review_failed"), "test"),
+}
+"""What of a history is drawn, and the class that colours it."""
+
+router = APIRouter(prefix="/memories")
+
+Reading = Annotated[Viewer, Depends(sees("read"))]
+Restoring = Annotated[Acting, Depends(acts("ingest"))]
+
+
+@dataclass(frozen=True, slots=True)
+class Related:
+    """A memory that this one is tied to, as the list beside the graph tells it."""
+
+    how: str
+    memory_id: UUID
+    said: str
+    tier: str
+
+
+@router.get("/{memory_id}")
+def page(viewer: Reading, request: Request, memory_id: str, cursor: str | None = None) -> Response:
+    """The page; of one that is gone, or waits to be stored, what can be said of it."""
+    try:
+        found = memories.get(viewer.tenant_id, id_of(memory_id))
+        if isinstance(found, Pending):
+            accepted = datetime.fromtimestamp(found.accepted_ms / 1000, UTC)
+            return rendering.page(request, viewer, "memory_pending", accepted=accepted, text=visible(found.given.text))
+        return _page(viewer, request, found, cursor)
+    except NotFound:
+        return rendering.page(request, viewer, "memory_missing", 404)
+
+
+def _page(viewer: Viewer, request: Request, found: Stored, cursor: str | None) -> Response:
+    tenant_id, memory_id = viewer.tenant_id, found.memory_id
+    older_than = shapes.place_in_cursor(cursor)
+    alive = live.look(tenant_id, [found]).get(memory_id)
+    if alive is None:
+        raise NotFound("this tenant has no such memory")
+    drawn = course.of(tenant_id, found)
+    happened = drawn.happened[:HISTORY]
+    if older_than is not None:
+        place = min(older_than[1].int, PLACE_MAX)
+        happened = history.page(tenant_id, memory_id, (older_than[0], place), HISTORY)
+    tied = ties.of(tenant_id, memory_id)
+    full = len(happened) == HISTORY
+    return rendering.page(
+        request,
+        viewer,
+        "memory",
+        memory=found,
+        role=role_of(found.role, found.speaker),
+        numbers=alive.numbers,
+        live=alive,
+        explained=why.of(tenant_id, memory_id),
+        found=personal.of(tenant_id, memory_id),
+        is_whole=drawn.course.is_whole,
+        chart=curve(drawn),
+        graph=_graph(found, tied) if tied.ties else None,
+        related=_related(memory_id, tied),
+        history=[(entry, told(entry)) for entry in happened],
+        following=shapes.cursor_at(happened[-1].at, UUID(int=happened[-1].place)) if full else None,
+        may_see_reasons=viewer.may("privacy"),
+        as_json=as_json,
+    )
+
+
+@router.post("/{memory_id}/restore")
+def restore(acting: Restoring, memory_id: str) -> Response:
+    """Bring it back: out of the archive at once, out of cold storage by a job."""
+    known = id_of(memory_id)
+    acting.note("restore_memory", str(known))
+    bringing_back.restore(acting.tenant_id, known, acting.key_id)
+    return back(f"/memories/{known}", "restored")
+
+
+def curve(drawn: Drawn) -> Markup:
+    """Strength over time, with what has happened, and the tiers' thresholds."""
+    past, ahead = drawn.course.past, drawn.course.ahead
+    now = past[-1]
+    first, span = past[0].at, ahead[-1].at - past[0].at
+    marks = [
+        Mark(entry.at, f"{_day(entry.at)} {entry.kind.replace('_', ' ')}", MARKS[entry.kind], strength)
+        for entry, strength in drawn.course.marks
+        if entry.kind in MARKS
+    ]
+    levels = (
+        ("archived", drawn.tiers.archived_below),
+        ("cold", drawn.tiers.cold_below),
+        ("deleted", drawn.tiers.deleted_below),
+    )
+    begin = "when it was accepted" if drawn.course.is_whole else f"on {_day(first)}"
+    label = (
+        f"Strength: {past[0].strength:.2f} {begin}, {now.strength:.2f} now, "
+        f"{ahead[-1].strength:.2f} on {_day(ahead[-1].at)} unless it is used"
+    )
+    return charts.lines(
+        [Line("until now", past), Line("unless it is used", ahead, "future")],
+        label,
+        names=[(first + share * span, _day(first + share * span)) for share in _NAMES_AT],
+        levels=[Level(f"{name} below {value:g}", value) for name, value in levels],
+        marks=marks[-MARKS_MAX:],
+        now=now.at,
+        top=1.0,
+        height=240,
+    )
+
+
+def told(entry: Happened) -> str:
+    """An entry of a history, in words and numbers."""
+    before, after = entry.before, entry.after
+    if entry.kind in _PLACES:
+        said, names = _PLACES[entry.kind]
+        return said.format(names[int(before or 0)], names[int(after or 0)])
+    if entry.kind in _SAID:
+        return _SAID[entry.kind].format(_number(before), _number(after))
+    return f"{entry.kind} {_number(before)}, now {_number(after)}"
+
+
+_PLACES: Final = {
+    "wanted_tier": ("to be moved from {0} to {1}", DECAY_TIERS),
+    "tier": ("moved from {0} to {1}", DECAY_TIERS),
+    "restored": ("brought back from {0}", DECAY_TIERS),
+    "promoted": ("has earned a place for good by its {1}", REASONS),
+    "kind": ("kind {0}, now {1}", KINDS),
+}
+"""Events whose numbers are places in a list."""
+_SAID: Final = {
+    "accepted": "accepted",
+    "policy": "version {1} of the policy began to hold",
+    "associate": "a linked memory was used: stability {0}, now {1}",
+    "use": "used: strength {0}, then {1}",
+    "late_use": "a use that was told late: strength {0}, then {1}",
+    "test": "passed a self-test: strength {0}, then {1}",
+    "review_passed": "passed a review: strength {0}, then {1}",
+    "review_failed": "failed a review: strength {0}, then {1}",
+}
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:.3g}"
+
+
+def _day(seconds: float) -> str:
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d}"
+
+
+def _graph(found: Stored, tied: Tied) -> Markup:
+    column = graph.columns_of(found.memory_id, [(tie.from_id, tie.to_id) for tie in tied.ties])
+    boxes = [
+        graph.Box(
+            memory_id,
+            f"{PREFIX}/memories/{memory_id}",
+            short(text, LABEL_MAX),
+            "this memory" if memory_id == found.memory_id else tied.tiers[memory_id],
+            column[memory_id],
+        )
+        for memory_id, text in tied.texts.items()
+        if memory_id in column
+    ]
+    edges = [graph.Edge(tie.from_id, tie.to_id, _WAYS[tie.way][0], tie.way in ("link", "kept")) for tie in tied.ties]
+    return graph.draw(found.memory_id, boxes, edges)
+
+
+_WAYS: Final[dict[str, tuple[str, str, str]]] = {
+    "summary": ("made into", "Source of it", "Summary of it"),
+    "kept": ("kept beside", "Kept beside it", "Summary that it was kept beside"),
+    "superseded": ("superseded by", "Superseded by it", "Has superseded it"),
+    "corrected": ("corrected by", "Corrected by it", "Has corrected it"),
+    "link": ("linked", "Linked to it", "It is linked to"),
+}
+"""By the way of a tie: what the arrow says, and what the memory at its one end and the other is to this one."""
+
+
+def _related(memory_id: UUID, tied: Tied) -> Sequence[Related]:
+    found = []
+    for tie in tied.ties:
+        if memory_id not in (tie.from_id, tie.to_id):
+            continue
+        other = tie.to_id if tie.from_id == memory_id else tie.from_id
+        how = _WAYS[tie.way][2 if tie.from_id == memory_id else 1]
+        kind = f" ({short(tie.kind, LABEL_MAX)})" if tie.kind else ""
+        found.append(Related(how + kind, other, short(tied.texts[other], 100), tied.tiers[other]))
+    return found

@@ -1,0 +1,138 @@
+"""The first page: whether all is well, what waits, and the night; kept up to date by server-sent events."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, Depends, Request, Response
+from fastapi.responses import StreamingResponse
+from starlette.concurrency import run_in_threadpool
+
+from app import stopping
+from app.api.http.auth import cache
+from app.dashboard import rendering
+from app.dashboard.access import LOOKS, Acting, Viewer, acts, sees
+from app.dashboard.rendering import back
+from app.errors import EbbingError, Unavailable
+from app.services.jobs import schedule
+from app.services.monitoring import situation, stats
+from app.services.night.steps import STEPS
+from app.services.passing import is_passing
+from app.services.security import operators
+
+EVERY_SECONDS: Final = 2.0
+HEARTBEAT_SECONDS: Final = 15.0
+STREAM_SECONDS: Final = 600.0
+"""A stream ends by itself after this; the browser opens the next."""
+STREAMS_MAX: Final = 100
+"""In a process; who comes later is told to ask again, and the page polls."""
+
+router = APIRouter()
+
+Looking = Annotated[Viewer, Depends(sees(*LOOKS))]
+Maintaining = Annotated[Acting, Depends(acts("maintain"))]
+
+
+@dataclass
+class Streams:
+    """How many streams are open."""
+
+    count: int = 0
+
+
+@router.get("/")
+async def first(viewer: Looking, request: Request) -> Response:
+    """The page."""
+    return await run_in_threadpool(_first, viewer, request)
+
+
+def _first(viewer: Viewer, request: Request) -> Response:
+    found = _live(viewer)
+    night: list[schedule.Shown] | None
+    try:
+        night = schedule.of_tenant(viewer.tenant_id)
+        taken = stats.taken(viewer.tenant_id)
+        acts = operators.page(viewer.tenant_id, limit=5)
+    except Exception as error:
+        if not is_passing(error):
+            raise
+        night, taken, acts = None, None, []
+    return rendering.page(request, viewer, "now", **found, night=night, taken=taken, acts=acts, steps=list(STEPS))
+
+
+@router.get("/now")
+def live(viewer: Looking, request: Request) -> Response:
+    """What of it changes: for browsers whose stream is broken."""
+    return rendering.page(request, viewer, "live", **_live(viewer))
+
+
+def _live(viewer: Viewer) -> dict[str, Any]:
+    return {"situation": situation.now(viewer.tenant_id, every=viewer.is_admin)}
+
+
+@router.get("/events")
+async def events(viewer: Looking, request: Request) -> Response:
+    """The same as it changes, as server-sent events named `now`."""
+    streams: Streams = request.app.state.streams
+    if streams.count >= STREAMS_MAX:
+        raise Unavailable("too many pages are open: this one asks by itself", retry_after_seconds=30)
+    return StreamingResponse(
+        _events(viewer, streams),
+        media_type="text/event-stream",
+        headers={**rendering.HEADERS, "x-accel-buffering": "no"},
+    )
+
+
+async def _events(viewer: Viewer, streams: Streams) -> AsyncIterator[bytes]:
+    streams.count += 1
+    try:
+        began, said, said_at = time.monotonic(), "", 0.0
+        while time.monotonic() - began < STREAM_SECONDS and not stopping.is_near():
+            try:
+                await cache.known(viewer.key_id)
+            except EbbingError:
+                return
+            context = await run_in_threadpool(_live, viewer)
+            html = rendering.render("live", viewer, **context)
+            if html != said:
+                yield _event("now", html)
+                said, said_at = html, time.monotonic()
+            elif time.monotonic() - said_at >= HEARTBEAT_SECONDS:
+                yield b": still here\n\n"
+                said_at = time.monotonic()
+            await asyncio.sleep(EVERY_SECONDS)
+    finally:
+        streams.count -= 1
+
+
+def _event(name: str, html: str) -> bytes:
+    lines = "".join(f"data: {line}\n" for line in html.splitlines())
+    return f"event: {name}\n{lines}\n".encode()
+
+
+@router.post("/schedule/{name}/run")
+def run(acting: Maintaining, name: str) -> Response:
+    """A run besides the scheduled ones."""
+    acting.note("run", name)
+    schedule.run(acting.tenant_id, name, None, acting.key_id)
+    return back("", "run")
+
+
+@router.post("/schedule/{name}/pause")
+def pause(acting: Maintaining, name: str) -> Response:
+    """Nothing of it begins by itself."""
+    acting.note("pause", name)
+    schedule.pause(acting.tenant_id, name, paused=True)
+    return back("", "paused")
+
+
+@router.post("/schedule/{name}/resume")
+def resume(acting: Maintaining, name: str) -> Response:
+    """It does again."""
+    acting.note("resume", name)
+    schedule.pause(acting.tenant_id, name, paused=False)
+    return back("", "resumed")

@@ -1,0 +1,165 @@
+"""A search that leaves no trace, and why it has found what it shows.
+
+The query is sent in a form's body: an address would stay in histories and logs.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Final, get_args
+
+import msgspec
+from fastapi import APIRouter, Depends, Request, Response
+
+from app.api.http.body import decode
+from app.dashboard import graph, rendering
+from app.dashboard.access import Acting, Viewer, acts, sees
+from app.domain.ingest.memory import KINDS
+from app.domain.search.ranking import Mode
+from app.domain.search.request import RESULTS_MAX, SearchRequest, SearchResult
+from app.errors import FieldError, Invalid
+from app.services.search import search
+from app.services.strength import reviews
+
+TIERS: Final = ("active", "archived")
+"""What is cold isn't searched."""
+NAMES: Final[Mapping[str, str]] = {
+    "words": "words",
+    "relevance": "meaning",
+    "actor": "who speaks",
+    "when": "tells a time",
+    "first_person": "speaks of themselves",
+    "statement": "no question",
+    "moment": "happened then",
+    "thread": "its thread",
+    "spread": "brought along",
+}
+"""Of the parts of a score; the others are called as they are."""
+FIELDS: Final = (
+    *("query", "subject", "thread", "limit", "mode", "kind", "tags", "as_of", "superseded"),
+    *(f"tier_{tier}" for tier in TIERS),
+)
+TEXT_MAX: Final = 600
+DAY_LENGTH: Final = 10
+
+FLAGGED_MAX: Final = 100
+
+router = APIRouter()
+
+Reading = Annotated[Viewer, Depends(sees("read"))]
+Asking = Annotated[Acting, Depends(acts("read", asks_why=False))]
+
+
+@dataclass(frozen=True, slots=True)
+class Signal:
+    """What one signal has given a result.
+
+    Attributes:
+        value: Its part of the score, or what it has lifted or lowered it by.
+        share: Of the score, as far as it has raised it.
+        factor: Where it multiplies.
+    """
+
+    name: str
+    value: float
+    share: float
+    factor: float | None = None
+
+
+@router.get("/search")
+def form(viewer: Reading, request: Request) -> Response:
+    """The form alone."""
+    return _page(request, viewer, {"tier_active": "on", "limit": "10"})
+
+
+@router.post("/search")
+def ask(acting: Asking, request: Request) -> Response:
+    """What it finds; nothing counts as used, nothing is primed, and no reranker is asked."""
+    given = acting.form
+    try:
+        wanted = request_of(given)
+        began = time.perf_counter()
+        found = search.search(acting.tenant_id, wanted)
+    except Invalid as error:
+        return _page(request, acting.viewer, given, errors=error.errors, status=422)
+    took = time.perf_counter() - began
+    return _page(request, acting.viewer, given, results=found, took_ms=took * 1000)
+
+
+@router.get("/reviews")
+def flagged(viewer: Reading, request: Request) -> Response:
+    """Memories that a review or a self-test couldn't find."""
+    found = reviews.flagged(viewer.tenant_id, FLAGGED_MAX)
+    return rendering.page(request, viewer, "reviews", found=found, most=FLAGGED_MAX)
+
+
+def request_of(given: Mapping[str, str]) -> SearchRequest:
+    """The search that a form asks for.
+
+    Raises:
+        Invalid: A field is wrong.
+    """
+    filled = {name: value.strip() for name, value in given.items() if value.strip()}
+    if "query" not in filled:
+        raise Invalid(errors=[FieldError("query", "must be given")])
+    asked: dict[str, Any] = {"query": filled["query"], "explain": True, "reinforce": False, "rerank": 0}
+    asked["tiers"] = [tier for tier in TIERS if f"tier_{tier}" in filled]
+    asked |= {name: filled[name] for name in ("subject", "thread", "mode") if name in filled}
+    asked["superseded"] = "superseded" in filled
+    if "kind" in filled:
+        asked["kinds"] = [filled["kind"]]
+    if "tags" in filled:
+        asked["tags"] = [tag.strip() for tag in filled["tags"].split(",") if tag.strip()]
+    if "limit" in filled:
+        if not (filled["limit"].isascii() and filled["limit"].isdigit()):
+            raise Invalid(errors=[FieldError("limit", "isn't a whole number", None, RESULTS_MAX)])
+        asked["limit"] = int(filled["limit"])
+    if "as_of" in filled:
+        day = filled["as_of"]
+        asked["as_of"] = f"{day}T00:00:00Z" if len(day) == DAY_LENGTH else day
+    return decode(msgspec.json.encode(asked), SearchRequest)
+
+
+def signals(result: SearchResult) -> list[Signal]:
+    """What the score is made of: parts are added, then factors multiply, one after the other."""
+    told = result.explain or {}
+    parts = {name: value for name, value in told.items() if isinstance(value, int | float) and value}
+    whole = result.score or 1.0
+    found = [Signal(NAMES.get(name, name), value, value / whole) for name, value in parts.items()]
+    height = sum(parts.values())
+    for name, factor in told.get("factors", {}).items():
+        gained, height = height * (factor - 1), height * factor
+        found.append(Signal(name, gained, max(gained, 0.0) / whole, factor))
+    return sorted(found, key=lambda signal: -signal.share)
+
+
+def _page(
+    request: Request,
+    viewer: Viewer,
+    given: Mapping[str, str],
+    *,
+    results: list[SearchResult] | None = None,
+    errors: tuple[FieldError, ...] = (),
+    took_ms: float = 0.0,
+    status: int = 200,
+) -> Response:
+    shown = None if results is None else [(result, signals(result)) for result in results]
+    return rendering.page(
+        request,
+        viewer,
+        "search",
+        status=status,
+        given={name: given.get(name, "") for name in FIELDS},
+        results=shown,
+        errors=errors,
+        wrong={error.field.partition("[")[0] for error in errors},
+        took_ms=took_ms,
+        tiers=TIERS,
+        kinds=KINDS,
+        modes=get_args(Mode),
+        limit_max=RESULTS_MAX,
+        meter=graph.meter,
+        text_max=TEXT_MAX,
+    )

@@ -1,0 +1,117 @@
+"""Self-tests: how the service's questions to its own memory went, run by run, and what they have flagged."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated, Final
+
+from fastapi import APIRouter, Depends, Request, Response
+
+from app.api.http import shapes
+from app.dashboard import rendering
+from app.dashboard.access import LOOKS, Acting, Viewer, acts, sees
+from app.dashboard.charts import Level, Line
+from app.dashboard.rendering import back
+from app.domain.evaluation.self_tests import KINDS, empty_share, is_recall_empty, tested
+from app.services.evaluation import self_tests
+from app.services.jobs import jobs
+from app.services.strength import policies, reviews
+from app.store.self_tests import Run
+
+RUNS: Final = 30
+FLAGGED: Final = 100
+DRAWN: Final[Mapping[str, str]] = {
+    "connection": "a",
+    "application": "b",
+    "other_words": "cold",
+    "recall": "deleted",
+    "coherence": "archived",
+}
+"""The colour of the line of each kind that is of a memory; speed has a chart of its own."""
+ASKS: Final[Mapping[str, str]] = {
+    "connection": "a linked memory is found by words and links alone",
+    "application": "a memory is found by a question made of its own words",
+    "other_words": "a memory is found by a question in other words",
+    "recall": "recall brings a memory up for that question",
+    "coherence": "a summary says the key points of its sources",
+}
+
+router = APIRouter(prefix="/tests")
+
+Looking = Annotated[Viewer, Depends(sees(*LOOKS))]
+Maintaining = Annotated[Acting, Depends(acts("maintain"))]
+
+
+@dataclass(frozen=True)
+class Charts:
+    """What is drawn of runs: percent passed by kind, and milliseconds, by their moment."""
+
+    passed: list[Line]
+    speed: list[Line]
+    targets: list[Level]
+    names: list[tuple[float, str]]
+
+
+@router.get("")
+def page(viewer: Looking, request: Request, cursor: str | None = None) -> Response:
+    """Runs, the newest first, with charts of those that have ended."""
+    found = self_tests.page(viewer.tenant_id, shapes.place_in_cursor(cursor), RUNS)
+    flagged = reviews.flagged(viewer.tenant_id, FLAGGED + 1)
+    last = found[-1] if len(found) == RUNS else None
+    return rendering.page(
+        request,
+        viewer,
+        "self_tests",
+        runs=found,
+        charts_of=_charts([run for run in reversed(found) if run.finished_at]),
+        kinds=KINDS,
+        drawn=DRAWN,
+        asks=ASKS,
+        share=_share,
+        empty_share=empty_share,
+        is_recall_empty=is_recall_empty,
+        flagged=flagged[:FLAGGED],
+        flagged_more=len(flagged) > FLAGGED,
+        rules=policies.current(viewer.tenant_id).self_tests,
+        following=shapes.cursor_at(last.started_at, last.run_id) if last else None,
+        is_first=cursor is None,
+    )
+
+
+@router.post("/run")
+def run(acting: Maintaining) -> Response:
+    """A run, whether one is due or not."""
+    acting.note("run_self_tests")
+    jobs.create(acting.tenant_id, self_tests.KIND, {}, actor=acting.key_id)
+    return back("/tests", "tested")
+
+
+def _share(run: Run, kind: str) -> float | None:
+    """The share of a run's tests of a kind that have passed; None where there were none."""
+    found = run.results.get(kind)
+    return found["passed"] / tested(found) if found and tested(found) else None
+
+
+def _charts(runs: Sequence[Run]) -> Charts:
+    """The charts of runs in the order of time."""
+    passed = [
+        Line(
+            kind,
+            [(_x(run.as_of), 100 * share) for run in runs if (share := _share(run, kind)) is not None],
+            DRAWN[kind],
+        )
+        for kind in DRAWN
+    ]
+    speed = [
+        Line("p50", [(_x(run.as_of), run.p50_ms) for run in runs if run.p50_ms is not None], "a"),
+        Line("p95", [(_x(run.as_of), run.p95_ms) for run in runs if run.p95_ms is not None], "b"),
+    ]
+    targets = [Level(f"target {runs[-1].target_ms:g} ms", runs[-1].target_ms)] if runs else []
+    ends = dict.fromkeys([runs[0].as_of, runs[-1].as_of]) if runs else {}
+    return Charts(passed, speed, targets, [(_x(at), f"{at:%d %b}") for at in ends])
+
+
+def _x(at: datetime) -> float:
+    return at.timestamp()

@@ -1,0 +1,35 @@
+"""Tenants side by side, those first whose work waits longest; an admin chooses whose pages to see."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+from fastapi import APIRouter, Depends, Query, Request, Response
+
+from app.dashboard import rendering
+from app.dashboard.access import Viewer, sees
+from app.services.tenants import tenants_abreast
+
+NAME_MAX: Final = 200
+
+router = APIRouter(prefix="/tenants")
+
+Looking = Annotated[Viewer, Depends(sees("admin"))]
+
+
+@router.get("")
+def page(
+    viewer: Looking, request: Request, name: Annotated[str, Query(max_length=NAME_MAX, pattern=r"^[^\x00]*$")] = ""
+) -> Response:
+    """By what waits; by name where some of one is given."""
+    words = name.strip()
+    found = tenants_abreast.called(words) if words else tenants_abreast.waiting_longest()
+    return rendering.page(
+        request,
+        viewer,
+        "tenants",
+        tenants=found,
+        name=words,
+        shown=tenants_abreast.SHOWN,
+        compared=tenants_abreast.COMPARED,
+    )

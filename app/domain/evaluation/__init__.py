@@ -1,0 +1,1 @@
+"""Questions of self-tests, and their parameters."""

@@ -1,0 +1,1 @@
+"""The form of memories, uses and chat messages, and the envelopes that carry them."""

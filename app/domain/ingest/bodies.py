@@ -1,0 +1,274 @@
+"""Bodies of `POST /v1/memories`: memories, or the messages of a chat, which become one memory each.
+
+The same decoder runs at the door and again in the drain, so what was accepted can be stored, and ids are the same.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Final, Literal
+
+import msgspec
+from msgspec.structs import replace
+
+from app.domain.ingest import decoding
+from app.domain.ingest.decoding import UNKNOWN_FIELD, Format, prepared
+from app.domain.ingest.memory import (
+    CHOICES,
+    TEXT_MAX_BYTES,
+    Kind,
+    Label,
+    Labels,
+    MemoryIn,
+    Moment,
+    Name,
+    check_closely,
+    check_moment,
+    field_at,
+)
+from app.domain.ingest.roles import ROLES, Role
+from app.errors import FieldError, Invalid
+
+SHARED_MAX_BYTES: Final = 8 * 1024 * 1024
+"""Most bytes that the fields beside `messages` may take as JSON, counted once for each stored message."""
+TEXT_PARTS: Final = frozenset({"text", "input_text", "output_text"})
+"""Types of the parts of a message's content whose text is stored."""
+
+MessageRole = Literal["user", "assistant", "system", "tool", "developer", "function"]
+_SAME: Final[Mapping[MessageRole, Role]] = {"developer": "system", "function": "tool"}
+_CHAT_CHOICES: Final = CHOICES | {"role": (*ROLES, *_SAME)}
+
+
+class ContentPart(msgspec.Struct, frozen=True, gc=False):
+    """A part of a message's content; its other fields are ignored."""
+
+    type: Label
+    text: str | None = None
+
+
+@prepared
+class ChatMessage(msgspec.Struct, frozen=True, gc=False):
+    """A message of a chat as chat applications have it; its other fields are ignored.
+
+    Attributes:
+        role: user, assistant, system or tool; `developer` is stored as system, `function` as tool.
+        content: Its text, or a list of parts: those of the types text, input_text and output_text are stored, joined
+            by a newline. A message without any text isn't stored.
+        name: The speaker's name.
+        occurred_at: When it was sent, with an offset; left out, as the field beside `messages` says.
+    """
+
+    role: MessageRole
+    content: str | list[ContentPart] | None = None
+    name: Name | None = None
+    occurred_at: Moment | None = None
+
+
+class Messages(msgspec.Struct, forbid_unknown_fields=True, frozen=True, gc=False):
+    """Messages of a chat, and the fields that all of them get; each message with a text becomes a memory.
+
+    Attributes:
+        messages: In the order in which they were sent.
+        thread: The conversation.
+        subject: Whose data they are.
+        kind: What kind of memories they are; left out, it is worked out later.
+        occurred_at: When they were sent, with an offset; left out, when they were accepted.
+        tags: Up to 64 words of the caller's own.
+        categories: Up to 64 privacy or retention categories.
+        entities: Up to 64 names of people, places and things.
+        metadata: An object of up to 16 KiB as JSON, stored with each.
+        salience: How much each matters, 0 to 1; left out, it is scored.
+        multiplier: Strength multiplier, 0 to 2.
+    """
+
+    messages: Annotated[list[ChatMessage], msgspec.Meta(min_length=1)]
+    thread: Name | None = None
+    subject: Name | None = None
+    kind: Kind | None = None
+    occurred_at: Moment | None = None
+    tags: Labels = ()
+    categories: Labels = ()
+    entities: Labels = ()
+    metadata: dict[str, Any] | None = None
+    salience: Annotated[float, msgspec.Meta(ge=0, le=1)] | None = None
+    multiplier: Annotated[float, msgspec.Meta(ge=0, le=2)] | None = None
+
+
+class Skipped(msgspec.Struct, frozen=True):
+    """A message that isn't stored: its place among the messages, and the reason."""
+
+    message: int
+    reason: Literal["no text"] = "no text"
+
+
+class LeftOut(msgspec.Struct, frozen=True):
+    """Parts of a message's content that aren't stored: its place among the messages, and how many of which type."""
+
+    message: int
+    parts: dict[str, int]
+
+
+class Body(msgspec.Struct, frozen=True):
+    """The memories in a request's body.
+
+    Attributes:
+        memories: In the order of their ids.
+        messages: How many messages the body has, stored or not; None for a body of memories.
+        skipped: The messages that aren't stored.
+        left_out: The parts of messages that aren't stored.
+    """
+
+    memories: list[MemoryIn]
+    messages: int | None = None
+    skipped: Sequence[Skipped] = ()
+    left_out: Sequence[LeftOut] = ()
+
+
+class _Probe(msgspec.Struct):
+    messages: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+
+
+_one_or_many = msgspec.json.Decoder(list[MemoryIn] | MemoryIn)
+_line = msgspec.json.Decoder(MemoryIn)
+_messages = msgspec.json.Decoder(Messages)
+_probe = msgspec.json.Decoder(_Probe)
+_SHARED: Final = tuple(name for name in Messages.__struct_fields__ if name != "messages")
+_OF_ONE: Final = frozenset(MemoryIn.__struct_fields__) - set(_SHARED)
+
+
+def decode(body: bytes, form: Format, dimensions: int | None) -> list[MemoryIn]:
+    """Return the memories of a request's body, checked against every limit but the number of them.
+
+    Args:
+        body: The bytes as they came.
+        form: `json` (an object, an array, or messages) or `ndjson` (one object a line).
+        dimensions: Size a given `embedding` must have; None accepts any.
+
+    Raises:
+        Unreadable: The bytes aren't JSON in UTF-8.
+        Invalid: A field is wrong; names it, its limit and its value.
+    """
+    memories = _read_memories(body, form, dimensions)
+    return _read_messages(body).memories if memories is None else memories
+
+
+def read(body: bytes, form: Format, dimensions: int | None) -> Body:
+    """Return the same memories, with what isn't stored of messages; arguments and errors as `decode`'s."""
+    memories = _read_memories(body, form, dimensions)
+    return _read_messages(body) if memories is None else Body(memories)
+
+
+def _read_memories(body: bytes, form: Format, dimensions: int | None) -> list[MemoryIn] | None:
+    """Return the memories of a body; None where it has messages."""
+    try:
+        decoded = (
+            decoding.read_lines(body, _line, CHOICES)
+            if form == "ndjson"
+            else decoding.read(body, _one_or_many, CHOICES)
+        )
+    except Invalid as refused:
+        if form == "json" and has_messages(body):
+            return None
+        raise _among_memories(refused) from None
+    memories = decoded if isinstance(decoded, list) else [decoded]
+    # Escapes may hide NUL or characters of several bytes; without any, msgspec has checked all there is.
+    exotic = not body.isascii() or b"\\u" in body
+    for place, memory in enumerate(memories):
+        where = place if memories is decoded else None
+        if memory.text.isspace():
+            raise Invalid(errors=[FieldError(field_at(where, "text"), "is blank")])
+        if exotic or memory.metadata is not None or memory.embedding is not None:
+            check_closely(memory, where, dimensions)
+        if memory.occurred_at is not None:
+            check_moment(memory.occurred_at, field_at(where, "occurred_at"))
+    return memories
+
+
+def has_messages(body: bytes) -> bool:
+    """Tell whether a body that holds no memory is an object with the field `messages`."""
+    try:
+        return _probe.decode(body).messages is not msgspec.UNSET
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return False
+
+
+def _read_messages(body: bytes) -> Body:
+    try:
+        given = decoding.read(body, _messages, _CHAT_CHOICES)
+    except Invalid as refused:
+        raise _beside_messages(refused) from None
+    # Checked as one memory, by which errors name the fields beside `messages`.
+    shared = MemoryIn("", **{name: getattr(given, name) for name in _SHARED})
+    check_closely(shared, None, None)
+    if shared.occurred_at is not None:
+        check_moment(shared.occurred_at, "occurred_at")
+    memories: list[MemoryIn] = []
+    skipped: list[Skipped] = []
+    left_out: list[LeftOut] = []
+    for place, message in enumerate(given.messages):
+        text, others = read_content(message)
+        if others:
+            left_out.append(LeftOut(place, dict(others)))
+        if not text or text.isspace():
+            skipped.append(Skipped(place))
+            continue
+        _check_message(f"messages[{place}]", message, text)
+        role = _SAME.get(message.role, message.role)
+        occurred_at = message.occurred_at or shared.occurred_at
+        memories.append(replace(shared, text=text, role=role, speaker=message.name, occurred_at=occurred_at))
+    if not memories:
+        raise Invalid(errors=[FieldError("messages", "has no message with text")])
+    _check_shared(given, len(memories))
+    return Body(memories, len(given.messages), skipped, left_out)
+
+
+def read_content(message: ChatMessage) -> tuple[str, Counter[str]]:
+    """Return a message's text, and how many parts of its content are of each other type."""
+    if not isinstance(message.content, list):
+        return message.content or "", Counter()
+    texts = [part.text for part in message.content if part.type in TEXT_PARTS and part.text]
+    return "\n".join(texts), Counter(part.type for part in message.content if part.type not in TEXT_PARTS)
+
+
+def _check_message(where: str, message: ChatMessage, text: str) -> None:
+    """Check what msgspec can't: the text's size in bytes, NUL characters, the calendar."""
+    if len(text) * 4 > TEXT_MAX_BYTES:
+        size = len(text.encode())
+        if size > TEXT_MAX_BYTES:
+            raise Invalid(errors=[FieldError(f"{where}.content", "is too long in bytes", size, TEXT_MAX_BYTES)])
+    for name, value in (("content", text), ("name", message.name)):
+        if value is not None and "\0" in value:
+            raise Invalid(errors=[FieldError(f"{where}.{name}", "holds a NUL character, which can't be stored")])
+    if message.occurred_at is not None:
+        check_moment(message.occurred_at, f"{where}.occurred_at")
+
+
+def _check_shared(given: Messages, stored: int) -> None:
+    """Refuse fields beside `messages` that a small body would multiply into very many bytes."""
+    shared = {name: value for name in _SHARED if (value := getattr(given, name)) not in (None, ())}
+    size = len(msgspec.json.encode(shared)) * stored
+    if size > SHARED_MAX_BYTES:
+        message = "has fields beside messages that are too large in bytes, once for each message"
+        raise Invalid(errors=[FieldError("body", message, size, SHARED_MAX_BYTES)])
+
+
+def _beside_messages(refused: Invalid) -> Invalid:
+    """Return the refusal, saying of a memory's own field beside `messages` why it isn't known there."""
+    return _explain(refused, dict.fromkeys(_OF_ONE, "can't be given beside messages"))
+
+
+def _among_memories(refused: Invalid) -> Invalid:
+    """Return the refusal, saying of messages in an array or a line where they belong."""
+    where = "can't be given in an array or a line: send them as a body of their own"
+    return _explain(refused, {error.field: where for error in refused.errors if error.field.endswith("].messages")})
+
+
+def _explain(refused: Invalid, messages: Mapping[str, str]) -> Invalid:
+    errors = [
+        FieldError(error.field, messages.get(error.field, error.message), error.value, error.limit)
+        if error.message == UNKNOWN_FIELD
+        else error
+        for error in refused.errors
+    ]
+    return Invalid(errors=errors)

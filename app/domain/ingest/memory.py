@@ -1,0 +1,208 @@
+"""A memory as callers give it: its fields, their limits, and how an edit is read; bodies are read by `bodies`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from app.domain.ingest import decoding
+from app.domain.ingest.roles import ROLES, Role
+from app.errors import FieldError, Invalid
+
+TEXT_MAX_BYTES = 32 * 1024
+METADATA_MAX_BYTES = 16 * 1024
+LABELS_MAX = 64
+LABEL_MAX_CHARACTERS = 256
+NAME_MAX_CHARACTERS = 512
+EMBEDDING_MAX_DIMENSIONS = 16_000
+METADATA_MAX_DEPTH = 32
+_EDGES = (1, 9999)
+
+KINDS = ("episodic", "semantic", "procedural", "emotional", "system")
+Kind = Literal["episodic", "semantic", "procedural", "emotional", "system"]
+CHOICES = {"kind": KINDS, "role": ROLES}
+
+Name = Annotated[str, msgspec.Meta(min_length=1, max_length=NAME_MAX_CHARACTERS)]
+Label = Annotated[str, msgspec.Meta(min_length=1, max_length=LABEL_MAX_CHARACTERS)]
+_Names = Annotated[tuple[Name, ...], msgspec.Meta(max_length=LABELS_MAX)]
+Labels = Annotated[tuple[Label, ...], msgspec.Meta(max_length=LABELS_MAX)]
+_Text = Annotated[str, msgspec.Meta(min_length=1, max_length=TEXT_MAX_BYTES)]
+Moment = Annotated[datetime, msgspec.Meta(tz=True)]
+
+
+class MemoryIn(msgspec.Struct, forbid_unknown_fields=True, frozen=True, gc=False):
+    """One memory as given. Only `text` is needed.
+
+    Attributes:
+        text: 1 byte to 32 KiB of UTF-8.
+        subject: Whose data it is.
+        thread: The conversation it belongs to; its order there is the order of acceptance.
+        speaker: Who said it.
+        kind: What kind of memory it is; left out, it is worked out later.
+        occurred_at: When it happened, with an offset; left out, when it was accepted.
+        tags: Up to 64 words of the caller's own.
+        categories: Up to 64 privacy or retention categories.
+        entities: Up to 64 names of people, places and things.
+        metadata: An object of up to 16 KiB as JSON, kept as it is.
+        salience: How much it matters, 0 to 1; left out, it is scored.
+        multiplier: Strength multiplier, 0 to 2.
+        embedding: A vector of the tenant's embedding space.
+        external_id: The caller's own id: given again, it updates that memory.
+        supersedes: What is no longer true now that this is: memories by their ids or external ids, one or up to 64.
+        role: The speaker's role in a conversation with an assistant: user, assistant, system or tool. Left out, a
+            speaker of exactly one of these names has that role. Searches and recalls leave out system and tool unless
+            asked for them.
+    """
+
+    text: _Text
+    subject: Name | None = None
+    thread: Name | None = None
+    speaker: Name | None = None
+    kind: Kind | None = None
+    occurred_at: Moment | None = None
+    tags: Labels = ()
+    categories: Labels = ()
+    entities: Labels = ()
+    metadata: dict[str, Any] | None = None
+    salience: Annotated[float, msgspec.Meta(ge=0, le=1)] | None = None
+    multiplier: Annotated[float, msgspec.Meta(ge=0, le=2)] | None = None
+    embedding: Annotated[list[float], msgspec.Meta(min_length=1, max_length=EMBEDDING_MAX_DIMENSIONS)] | None = None
+    external_id: Name | None = None
+    supersedes: Name | _Names = ()
+    role: Role | None = None
+
+    @property
+    def superseded(self) -> tuple[str, ...]:
+        """The names in `supersedes`, each once."""
+        return tuple(dict.fromkeys((self.supersedes,) if isinstance(self.supersedes, str) else self.supersedes))
+
+
+class MemoryPatch(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """The fields of a memory that an edit may change; left out means unchanged, null means emptied."""
+
+    text: _Text | msgspec.UnsetType = msgspec.UNSET
+    subject: Name | msgspec.UnsetType | None = msgspec.UNSET
+    thread: Name | msgspec.UnsetType | None = msgspec.UNSET
+    speaker: Name | msgspec.UnsetType | None = msgspec.UNSET
+    kind: Kind | msgspec.UnsetType | None = msgspec.UNSET
+    occurred_at: Moment | msgspec.UnsetType | None = msgspec.UNSET
+    tags: Labels | msgspec.UnsetType = msgspec.UNSET
+    categories: Labels | msgspec.UnsetType = msgspec.UNSET
+    entities: Labels | msgspec.UnsetType = msgspec.UNSET
+    metadata: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
+    salience: Annotated[float, msgspec.Meta(ge=0, le=1)] | msgspec.UnsetType | None = msgspec.UNSET
+    multiplier: Annotated[float, msgspec.Meta(ge=0, le=2)] | msgspec.UnsetType = msgspec.UNSET
+    role: Role | msgspec.UnsetType | None = msgspec.UNSET
+
+
+_patch = msgspec.json.Decoder(MemoryPatch)
+
+
+def decode_patch(body: bytes) -> MemoryPatch:
+    """The edit in a request's body.
+
+    Raises:
+        Unreadable: The bytes aren't JSON in UTF-8.
+        Invalid: A field is wrong.
+    """
+    patch = decoding.read(body, _patch, CHOICES)
+    check_closely(patch, None, None)
+    if isinstance(patch.occurred_at, datetime):
+        check_moment(patch.occurred_at, "occurred_at")
+    if isinstance(patch.text, str) and patch.text.isspace():
+        raise Invalid(errors=[FieldError("text", "is blank")])
+    return patch
+
+
+def check_closely(memory: MemoryIn | MemoryPatch, place: int | None, dimensions: int | None) -> None:
+    """Check what msgspec can't: sizes in bytes, NUL (PostgreSQL stores none), depth, vectors.
+
+    Raises:
+        Invalid: A field is wrong; names it.
+    """
+    text = memory.text
+    if isinstance(text, str) and len(text) * 4 > TEXT_MAX_BYTES:
+        size = len(text.encode())
+        if size > TEXT_MAX_BYTES:
+            raise Invalid(errors=[FieldError(field_at(place, "text"), "is too long in bytes", size, TEXT_MAX_BYTES)])
+    if isinstance(memory.metadata, dict):
+        _check_metadata(memory.metadata, field_at(place, "metadata"))
+    for name in memory.__struct_fields__:
+        if name != "embedding" and _has_nul(getattr(memory, name)):
+            raise Invalid(errors=[FieldError(field_at(place, name), "holds a NUL character, which can't be stored")])
+    if isinstance(memory, MemoryIn) and memory.embedding is not None:
+        _check_embedding(memory.embedding, field_at(place, "embedding"), dimensions)
+
+
+def _check_metadata(metadata: dict[str, Any], field: str) -> None:
+    if _is_deeper(metadata, METADATA_MAX_DEPTH):
+        raise Invalid(errors=[FieldError(field, "is nested too deeply", None, METADATA_MAX_DEPTH)])
+    size = len(msgspec.json.encode(metadata))
+    if size > METADATA_MAX_BYTES:
+        raise Invalid(errors=[FieldError(field, "is too large in bytes", size, METADATA_MAX_BYTES)])
+
+
+def check_moment(moment: datetime, field: str) -> None:
+    """Refuse a moment that PostgreSQL would store but that couldn't be read back, as Python's calendar lacks it.
+
+    Raises:
+        Invalid: It is outside of the years 1 to 9999 in UTC; names the field.
+    """
+    if moment.year in _EDGES:
+        try:
+            moment.astimezone(UTC)
+        except OverflowError:
+            raise Invalid(errors=[FieldError(field, "is outside of the years 1 to 9999 in UTC")]) from None
+
+
+def _check_embedding(embedding: Sequence[float], field: str, dimensions: int | None) -> None:
+    if dimensions is not None:
+        check_size(embedding, field, dimensions)
+    check_direction(embedding, field)
+
+
+def check_size(vector: Sequence[float], field: str, dimensions: int) -> None:
+    """Refuse a vector that isn't of the tenant's embedding space.
+
+    Raises:
+        Invalid: It has another size; names the field, its size and the space's.
+    """
+    if len(vector) != dimensions:
+        message = "has another size than the tenant's embedding space"
+        raise Invalid(errors=[FieldError(field, message, len(vector), dimensions)])
+
+
+def check_direction(vector: Sequence[float], field: str) -> None:
+    """Refuse a vector that points nowhere.
+
+    Raises:
+        Invalid: It is all zero, or so large that its length isn't a number; names the field.
+    """
+    norm = math.hypot(*vector)
+    if not math.isfinite(norm) or norm < 1e-12:
+        raise Invalid(errors=[FieldError(field, "has no direction: all zero, or too large")])
+
+
+def _has_nul(value: object) -> bool:
+    if isinstance(value, str):
+        return "\0" in value
+    if isinstance(value, dict):
+        return any(_has_nul(key) or _has_nul(item) for key, item in value.items())
+    return isinstance(value, list | tuple) and any(_has_nul(item) for item in value)
+
+
+def _is_deeper(value: object, levels: int) -> bool:
+    """Whether containers lie within one another deeper than this; looks no further."""
+    if not isinstance(value, dict | list):
+        return False
+    inner = value.values() if isinstance(value, dict) else value
+    return levels == 0 or any(_is_deeper(item, levels - 1) for item in inner)
+
+
+def field_at(place: int | None, name: str) -> str:
+    """Return the name of a memory's field, with its place in an array or among lines."""
+    return name if place is None else f"[{place}].{name}"

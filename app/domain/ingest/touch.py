@@ -1,0 +1,167 @@
+"""Touches: which memories were used, as callers tell it and as it travels through the stream."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Annotated, Final
+from uuid import UUID
+
+import msgspec
+
+from app.domain.ingest import decoding
+from app.domain.ingest.memory import LABEL_MAX_CHARACTERS, LABELS_MAX, NAME_MAX_CHARACTERS, check_moment
+from app.errors import FieldError, Invalid
+
+MEMORIES_MAX: Final = 1000
+_FIRST_MOMENT: Final = -62_135_596_800  # the year 1, before which Python reads no moment back
+
+_Name = Annotated[str, msgspec.Meta(min_length=1, max_length=NAME_MAX_CHARACTERS)]
+_Label = Annotated[str, msgspec.Meta(min_length=1, max_length=LABEL_MAX_CHARACTERS)]
+_Labels = Annotated[tuple[_Label, ...], msgspec.Meta(max_length=LABELS_MAX)]
+_Moment = Annotated[datetime, msgspec.Meta(tz=True)]
+
+
+class Used(msgspec.Struct, forbid_unknown_fields=True, frozen=True, gc=False):
+    """A memory that was used at a moment of its own.
+
+    Attributes:
+        id: The memory's.
+        used_at: When; left out, when the request is accepted. The future counts as that too.
+    """
+
+    id: UUID
+    used_at: _Moment | None = None
+
+
+class Observation(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """What a caller says was used.
+
+    Attributes:
+        memories: 1 to 1,000, each by its id alone or with the moment of its use.
+        ids: The `ids` of an answer of `POST /v1/recall` in the place of `memories`, at most 1,000; may be empty.
+        context_tags: Up to 64 words for what they were used in: mnemex boosts what is used in another domain.
+        session: The conversation that they were used in: a memory is reinforced at most once in a while by one.
+        boost: Whether their multipliers rise too (mnemex).
+    """
+
+    memories: Annotated[list[UUID | Used], msgspec.Meta(min_length=1, max_length=MEMORIES_MAX)] | None = None
+    ids: Annotated[list[UUID], msgspec.Meta(max_length=MEMORIES_MAX)] | None = None
+    context_tags: _Labels = ()
+    session: _Name | None = None
+    boost: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse a request that names memories in both ways, or in none.
+
+        Raises:
+            Invalid: It does.
+        """
+        if (self.memories is None) == (self.ids is None):
+            reason = "is missing" if self.ids is None else "is there beside `ids`"
+            raise Invalid(errors=[FieldError("memories", reason)])
+
+
+class OneTouch(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """How one memory was used: as in `Observation` and `Used`."""
+
+    context_tags: _Labels = ()
+    session: _Name | None = None
+    boost: bool = False
+    used_at: _Moment | None = None
+
+
+class Use(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """One memory used once.
+
+    Attributes:
+        id: The memory's, or an alias.
+        at: When, in seconds since 1970; None stands for when the envelope was accepted.
+        place: Place in the results of a search, from 0.
+        margin: How much nearer in meaning than the next result, -1 to 1.
+        lexical: Whether words of the query were found as well.
+    """
+
+    id: UUID
+    at: Annotated[float, msgspec.Meta(ge=_FIRST_MOMENT)] | None = None
+    place: Annotated[int, msgspec.Meta(ge=0, le=1_000_000)] = 0
+    margin: Annotated[float, msgspec.Meta(ge=-1, le=1)] = 0.0
+    lexical: bool = False
+
+
+class Touches(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An envelope's touches.
+
+    Attributes:
+        uses: At most `MEMORIES_MAX`.
+        session: See `session_digest`.
+        boost: As in `Observation`.
+        context_tags: As in `Observation`.
+        by_search: Whether a search reported them, rather than a caller: its results near the best one.
+    """
+
+    uses: Annotated[list[Use], msgspec.Meta(max_length=MEMORIES_MAX)]
+    session: Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+    boost: bool = False
+    context_tags: _Labels = ()
+    by_search: bool = False
+
+
+_observation = msgspec.json.Decoder(Observation)
+_one_touch = msgspec.json.Decoder(OneTouch)
+_touches = msgspec.json.Decoder(Touches)
+
+
+def observed(body: bytes, tenant_id: UUID) -> Touches:
+    """The touches that a request's body tells of.
+
+    Raises:
+        Unreadable: The bytes aren't JSON in UTF-8.
+        Invalid: A field is wrong; names it, its limit and its value.
+    """
+    given = decoding.read(body, _observation)
+    uses = [_use(each, f"memories[{place}].used_at") for place, each in enumerate(given.memories or given.ids or ())]
+    return Touches(uses, session_digest(tenant_id, given.session), given.boost, given.context_tags)
+
+
+def one(body: bytes, tenant_id: UUID, memory_id: UUID) -> Touches:
+    """The touch of one memory that a request's body tells of; an empty one tells nothing special. Raises likewise."""
+    given = decoding.read(body, _one_touch) if body else OneTouch()
+    use = _use(Used(memory_id, given.used_at), "used_at")
+    return Touches([use], session_digest(tenant_id, given.session), given.boost, given.context_tags)
+
+
+def found(uses: Sequence[Use], tenant_id: UUID, session: str | None) -> Touches:
+    """The touches of a search's results."""
+    return Touches(list(uses), session_digest(tenant_id, session), by_search=True)
+
+
+def encode(touches: Touches) -> bytes:
+    """The body of an envelope of touches."""
+    return msgspec.json.encode(touches)
+
+
+def decode(body: bytes) -> Touches:
+    """The touches in an envelope's body.
+
+    Raises:
+        Unreadable: The bytes aren't JSON in UTF-8.
+        Invalid: A field is wrong.
+    """
+    return decoding.read(body, _touches)
+
+
+def session_digest(tenant_id: UUID, session: str | None) -> int:
+    """What is kept of a session's name, 64 bits with a sign; uses without a session share one."""
+    digest = hashlib.blake2b((session or "").encode(), digest_size=8, key=tenant_id.bytes)
+    return int.from_bytes(digest.digest(), "big", signed=True)
+
+
+def _use(given: UUID | Used, field: str) -> Use:
+    if isinstance(given, UUID):
+        return Use(given)
+    if given.used_at is None:
+        return Use(given.id)
+    check_moment(given.used_at, field)
+    return Use(given.id, given.used_at.timestamp())

@@ -1,0 +1,1 @@
+"""A tenant's policy, its defaults, presets, budget, night hours, and API keys."""

@@ -1,0 +1,204 @@
+"""A change of a policy: laid over what holds, checked, and told field by field."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+from pydantic import TypeAdapter, ValidationError
+
+from app.domain.dynamics.memory_decay import MemoryDecay
+from app.domain.dynamics.profiles import BUILT_IN, PROFILES
+from app.domain.dynamics.proving import Unfit, prove
+from app.domain.ingest import decoding
+from app.domain.ingest.decoding import UNKNOWN_FIELD
+from app.domain.policy.policy import Policy
+from app.domain.policy.presets import PRESETS
+from app.errors import FieldError, Invalid, ProfileMissing
+
+DEPTH_MAX: Final = 8
+DYNAMIC: Final = frozenset({"forgetting", "importance", "tiers"})
+"""Fields that strengths, tiers or the moments of a next look depend on."""
+
+_SHOWN_CHARACTERS = 100
+_TOLD = 20  # wrong fields, of however many
+_LARGEST = 2**63
+_UNKNOWN = frozenset({"extra_forbidden", "unexpected_keyword_argument"})
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class FieldChange:
+    """A field of a policy by its path, with what it was and what it becomes; None where it has no value."""
+
+    field: str
+    before: Any
+    after: Any
+
+
+def read(given: Mapping[str, Any], place: str = "policy") -> Policy:
+    """A policy out of what JSON holds; what it leaves out has its default.
+
+    Args:
+        given: The fields.
+        place: Where the policy stands in the request, for the names of fields.
+
+    Raises:
+        Invalid: Fields are wrong; names each by its path, with its limit and its value.
+    """
+    try:
+        policy = Policy.model_validate(given)
+        return _kept_plain(policy)
+    except ValidationError as error:
+        told = error.errors(include_url=False)[:_TOLD]
+        raise Invalid(errors=[_field_error(place, found) for found in told]) from None
+    except Unfit as error:
+        raise Invalid(errors=[FieldError(f"{place}.forgetting.parameters", str(error))]) from None
+
+
+def amended(policy: Policy, changes: Mapping[str, Any], preset: str | None = None) -> Policy:
+    """The policy with these fields changed; an object changes the fields that it names, null is back to the default.
+
+    Parameters of a profile aren't carried over to another one.
+
+    Args:
+        policy: What holds.
+        changes: Fields, as JSON has them.
+        preset: Name of a preset, which goes before the changes.
+
+    Raises:
+        Invalid: As `read`; or there is no such preset.
+    """
+    body = plain(policy)
+    if preset is not None:
+        if preset not in PRESETS:
+            raise Invalid(errors=[FieldError("preset", f"isn't a known preset: use one of {', '.join(PRESETS)}")])
+        body = _laid_over(body, PRESETS[preset])
+    return read(_laid_over(body, changes))
+
+
+def plain(policy: Policy) -> Json:
+    """The policy as JSON keeps it."""
+    body: Json = policy.model_dump(mode="json")
+    return body
+
+
+def whole(policy: Policy) -> Json:
+    """The same with every parameter of its profile, those left at their defaults too."""
+    body = plain(policy)
+    with suppress(ProfileMissing):  # then they are as they were given
+        dumped = _dumped(policy.forgetting.profile, policy.model.parameters)
+        if policy.forgetting.profile == "spec":
+            del dumped["importance"]
+        body["forgetting"]["parameters"] = dumped
+    return body
+
+
+def differences(before: Policy, after: Policy) -> list[FieldChange]:
+    """What is another value after than before; where the profile changes, its parameters that aren't defaults."""
+    if before.forgetting.profile == after.forgetting.profile:
+        pair = whole(before), whole(after)
+    else:
+        pair = _without_defaults(before), _without_defaults(after)
+    old, new = (dict(_leaves(body, "")) for body in pair)
+    fields = list(dict.fromkeys((*old, *new)))
+    return [FieldChange(field, old.get(field), new.get(field)) for field in fields if old.get(field) != new.get(field)]
+
+
+def _laid_over(body: Json, changes: Mapping[str, Any]) -> Json:
+    """As RFC 7396 merges, but for the parameters of another profile, which start anew."""
+    forgetting = changes.get("forgetting")
+    if isinstance(forgetting, Mapping):
+        named = forgetting.get("profile", body["forgetting"]["profile"])
+        if (named or "spec") != body["forgetting"]["profile"]:
+            body = body | {"forgetting": {}}
+    return _merged(body, changes, "policy", 0)
+
+
+def _merged(body: Json, changes: Mapping[str, Any], place: str, depth: int) -> Json:
+    if depth > DEPTH_MAX:
+        raise Invalid(errors=[FieldError(place, "is nested too deeply", None, DEPTH_MAX)])
+    merged = dict(body)
+    for name, value in changes.items():
+        if value is None:
+            merged.pop(name, None)
+        elif isinstance(value, Mapping):
+            held = merged.get(name)
+            inner = held if isinstance(held, dict) else {}
+            merged[name] = _merged(inner, value, f"{place}.{name[:_SHOWN_CHARACTERS]}", depth + 1)
+        else:
+            merged[name] = value
+    return merged
+
+
+def _kept_plain(policy: Policy) -> Policy:
+    """The policy with its parameters as the profile has read them, so that it is stored as it is meant."""
+    forgetting = policy.forgetting
+    if forgetting.profile not in BUILT_IN and not isinstance(policy.model, MemoryDecay):
+        prove(policy.model)  # a decay function was tried out as its model was made
+    read_parameters = _only(_dumped(forgetting.profile, policy.model.parameters), forgetting.parameters)
+    if "\\u0000" in msgspec.json.encode(read_parameters).decode():
+        raise Invalid(
+            errors=[FieldError("policy.forgetting.parameters", "hold a NUL character, which can't be stored")]
+        )
+    return policy.model_copy(update={"forgetting": forgetting.model_copy(update={"parameters": read_parameters})})
+
+
+def _dumped(profile: str, parameters: Any) -> Json:
+    adapter: TypeAdapter[Any] = TypeAdapter(PROFILES[profile].parameters)
+    dumped: Json = adapter.dump_python(parameters, mode="json")
+    return dumped
+
+
+def _only(values: Json, given: Mapping[str, Any]) -> Json:
+    """Of the values those that were given, by their names at every depth."""
+    return {
+        name: _only(value, given[name]) if isinstance(value, dict) and isinstance(given[name], Mapping) else value
+        for name, value in values.items()
+        if name in given
+    }
+
+
+def _without_defaults(policy: Policy) -> Json:
+    """The policy with those parameters alone that differ from the profile's defaults."""
+    body = plain(policy)
+    forgetting = policy.forgetting
+    if forgetting.profile in PROFILES:
+        own = dict(_leaves(whole(policy)["forgetting"]["parameters"], ""))
+        default = Policy.model_validate({"forgetting": {"profile": forgetting.profile}})
+        usual = dict(_leaves(whole(default)["forgetting"]["parameters"], ""))
+        body["forgetting"]["parameters"] = {
+            name: value for name, value in own.items() if name not in usual or usual[name] != value
+        }
+    return body
+
+
+def _leaves(body: Json, place: str) -> list[tuple[str, Any]]:
+    """Every value that isn't an object, by its path."""
+    found: list[tuple[str, Any]] = []
+    for name, value in body.items():
+        if isinstance(value, dict):
+            found += _leaves(value, f"{place}{name}.")
+        else:
+            found.append((f"{place}{name}", value))
+    return found
+
+
+def _field_error(place: str, found: Mapping[str, Any]) -> FieldError:
+    """One of pydantic's errors; its value is a number or a short name, and what it says in the log holds neither."""
+    field = ".".join((place, *(str(part)[:_SHOWN_CHARACTERS] for part in found["loc"])))
+    if found["type"] in _UNKNOWN:
+        return FieldError(field, UNKNOWN_FIELD)
+    return FieldError(field, decoding.reason(found), _shown(found["input"]), decoding.limit(found))
+
+
+def _shown(value: object) -> str | int | float | None:
+    if isinstance(value, str):
+        return value if len(value) <= _SHOWN_CHARACTERS else len(value)
+    if isinstance(value, int) and abs(value) >= _LARGEST:
+        return float(value)
+    return value if isinstance(value, int | float) else None

@@ -1,0 +1,47 @@
+"""Defaults that changed between versions, and the policies that were stored with the former ones.
+
+A tenant's stored policy holds every value, defaults included. A value equal to the default of its time was not a
+choice, so it follows the new default. Any other value is the tenant's choice and is retained.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from app.domain.policy.policy import Policy
+from app.domain.policy.stored_policy import STORED
+
+FORMER: Final[tuple[Mapping[str, float], ...]] = (
+    {
+        "ranking.words": 1.0,
+        "ranking.relevance": 0.6,
+        "ranking.actor": 0.4,
+        "ranking.first_person": 0.1,
+        "ranking.moment": 0.3,
+        "ranking.thread": 0.3,
+        "ranking.strength": 0.05,
+        "ranking.importance": 0.1,
+        "reinforcement.by_search_share": 0.8,
+        "recall.relevance_above": 0.6,
+    },
+)
+"""For each change of defaults, the former default of every field that it changed."""
+CURRENT: Final = len(FORMER)
+"""Number of this version's defaults; each tenant has the number of those that its policies were written under."""
+
+
+def follow(policy: Policy, written_under: int) -> Policy:
+    """Return the policy with this version's defaults in place of the former ones.
+
+    Args:
+        policy: As it was stored.
+        written_under: Number of the defaults that it was written under.
+    """
+    body: dict[str, Any] = policy.model_dump(mode="json")
+    for former in FORMER[written_under:]:
+        for path, value in former.items():
+            section, field = path.split(".")
+            if body.get(section, {}).get(field) == value:
+                del body[section][field]
+    return Policy.model_validate(body, context=STORED)

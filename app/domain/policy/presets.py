@@ -1,0 +1,32 @@
+"""Choices by name that belong together: what each sets of a policy, in full and as plain values."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any, Final
+
+from app.domain.dynamics import memory_decay, mnemex
+from app.domain.strength import importance
+
+
+def _mnemex(parameters: mnemex.MnemexParameters) -> dict[str, Any]:
+    """What is forgotten below a score is what the policy's tiers delete."""
+    return {
+        "forgetting": {"profile": "mnemex", "parameters": asdict(parameters)},
+        "tiers": {"deleted_below": parameters.forget_below},
+    }
+
+
+PRESETS: Final[dict[str, dict[str, Any]]] = {
+    **{name: _mnemex(parameters) for name, parameters in mnemex.PRESETS.items()},
+    **{
+        f"memory_decay_{name}": {"forgetting": {"profile": "memory_decay", "parameters": asdict(parameters)}}
+        for name, parameters in memory_decay.PRESETS.items()
+    },
+    **{
+        name: {"importance": {"weights": asdict(weights)}}
+        for name, weights in importance.PRESETS.items()
+        if name != "default"
+    },
+}
+"""Parts of a policy by name: uses of mnemex (seed 000), ticks of memory_decay (003), weights of importance (004)."""

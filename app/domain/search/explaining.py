@@ -1,0 +1,61 @@
+"""What explains a result beside the parts of its score: ranks, the words that match, and what time has made of it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final
+
+import numpy as np
+
+from app.domain.dynamics.ops import Floats
+from app.domain.search.candidates import Candidate, Vitals
+from app.domain.search.terms import Term
+
+BASE_SCORES: Final = ("words", "relevance")
+UNRANKED: Final[Mapping[str, None]] = dict.fromkeys(BASE_SCORES)
+"""Ranks of what neither base score has found."""
+
+
+def ranks(candidates: Sequence[Candidate]) -> list[dict[str, int | None]]:
+    """Each candidate's place by each base score alone, from 1, equals sharing one; None where it has no such score."""
+    places = {name: _places(np.array([getattr(found, name) for found in candidates])) for name in BASE_SCORES}
+    return [{name: place[n] for name, place in places.items()} for n in range(len(candidates))]
+
+
+def vitals(found: Vitals, place: int) -> dict[str, float]:
+    """What time has made of one candidate, as its score has it."""
+    return {
+        "strength": float(found.strength[place]),
+        "importance": float(found.importance[place]),
+        "recency": float(found.recency[place]),
+        "salience": float(found.salience[place]),
+    }
+
+
+def spelled(lexemes: Collection[str], terms: Sequence[Term], rarity: Mapping[str, float]) -> dict[str, float]:
+    """Words as the query spells them with their rarity (idf), the rarest first.
+
+    A lexeme that no single word of the query stands for, such as a pair of Chinese characters, is shown as it is.
+
+    Args:
+        lexemes: What matches.
+        terms: The query's.
+        rarity: By lexeme; those without one don't count in the search.
+    """
+    shown = {lexeme: spelling for spelling, lexeme in reversed(_alone(terms).items())}
+    by_rarity = sorted((lexeme for lexeme in lexemes if lexeme in rarity), key=lambda found: (-rarity[found], found))
+    return {shown.get(lexeme, lexeme): rarity[lexeme] for lexeme in by_rarity}
+
+
+def _alone(terms: Sequence[Term]) -> dict[str, str]:
+    """The spellings that are one lexeme each, in the query's order."""
+    lexemes: dict[str, list[str]] = {}
+    for term in terms:
+        if term.spelling is not None:
+            lexemes.setdefault(term.spelling, []).append(term.lexeme)
+    return {spelling: found[0] for spelling, found in lexemes.items() if len(found) == 1}
+
+
+def _places(scores: Floats) -> list[int | None]:
+    order = np.sort(-scores)
+    return [int(np.searchsorted(order, -score)) + 1 if score > 0 else None for score in scores]

@@ -1,0 +1,174 @@
+"""Weights of the parts of relevance fitted to what callers used: a proposal, judged on searches that it never saw.
+
+A result that was used shall rank above each result of the same answer that wasn't: callers get an answer as a whole.
+The fit is logistic over such pairs, with a pull towards the present weights, so that few uses change little. Pairs with
+results further up alone would all speak against the present weights, whatever was used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from app.domain.dynamics.ops import Floats
+from app.domain.search.comparing import Interval, interval
+from app.domain.search.ranking import Ranking
+from app.domain.search.recorded import PARTS
+
+USES_MIN: Final = 50
+"""Searches with a used and an unused result, below which nothing is proposed."""
+FOLDS: Final = 5
+"""Spans of time; each is judged by weights that were fitted to the others."""
+WEIGHT_MAX: Final = 10.0
+SPREAD: Final = 0.5
+"""Standard deviation of the weights around the present ones that is expected before anything was used."""
+LEAST_CHANGE: Final = 0.01
+STEPS: Final = 100
+_SETTLED: Final = 1e-10
+_SHRINKS: Final = tuple(0.5**power for power in range(30))
+_TEMPERATURES: Final = np.geomspace(0.01, 3.0, 40)
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A search with the results that its caller used.
+
+    Attributes:
+        features: Each result's parts without their weights, times the factors of strength and importance, in the order
+            of the answer, shape (n, parts).
+        used: Whether each was used, shape (n,).
+    """
+
+    features: Floats
+    used: np.typing.NDArray[np.bool_]
+
+    def pairs(self) -> Floats:
+        """Return the features of each used result less those of each unused one, shape (pairs, parts)."""
+        used, unused = self.features[self.used], self.features[~self.used]
+        return (used[:, None, :] - unused[None, :, :]).reshape(-1, len(PARTS))
+
+    def reciprocal_rank(self, weights: Floats) -> float:
+        """Return 1 / place of the best used result by these weights; of equals, the one answered first is above."""
+        order = np.argsort(-(self.features @ weights), kind="stable")
+        return 1.0 / (1 + int(np.argmax(self.used[order])))
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """Weights fitted to uses, with the figures that they are proposed or withheld by.
+
+    Attributes:
+        searches: Searches with a use.
+        pairs: Pairs of a used and an unused result.
+        before: Mean reciprocal rank of the used results by the present weights.
+        after: The same by fitted weights, each search by weights that were fitted without it and its time.
+        difference: What they gain; None where nothing could be fitted.
+        weights: Those that would change, by name, rounded; empty where nothing is proposed.
+        reason: Why nothing is proposed; None where something is.
+    """
+
+    searches: int
+    pairs: int
+    before: float
+    after: float
+    difference: Interval | None
+    weights: dict[str, float]
+    reason: str | None
+
+
+def propose(judged: Sequence[Judged], ranking: Ranking) -> Proposal:
+    """Fit the weights, and propose them where held-out searches rank what was used higher beyond the interval.
+
+    Args:
+        judged: Searches with a use, oldest first.
+        ranking: The present weights.
+    """
+    present = np.array([getattr(ranking, name) for name in PARTS], np.float64)
+    pairs = [search.pairs() for search in judged]
+    told = sum(len(each) > 0 for each in pairs)
+    before = [search.reciprocal_rank(present) for search in judged]
+    mean = float(np.mean(before)) if before else 0.0
+    count = sum(map(len, pairs))
+    if told < USES_MIN:
+        few = f"{told} searches have both a used and an unused result: a fit needs at least {USES_MIN}"
+        return Proposal(len(judged), count, mean, mean, None, {}, few)
+    after = np.empty(len(judged))
+    for fold in np.array_split(np.arange(len(judged)), FOLDS):
+        held_out = set(fold.tolist())
+        weights = fit([each for place, each in enumerate(pairs) if place not in held_out], present)
+        after[fold] = [judged[place].reciprocal_rank(weights) for place in fold]
+    gain = interval(after - np.array(before))
+    fitted = np.round(fit(pairs, present), 2)
+    changed = {
+        name: float(weight)
+        for name, weight, was in zip(PARTS, fitted, present, strict=True)
+        if abs(weight - was) >= LEAST_CHANGE
+    }
+    reason: str | None = None
+    if gain.low <= 0:
+        reason = "fitted weights don't rank what was used higher in held-out searches, beyond the interval"
+    elif not changed:
+        reason = "the fitted weights are the present ones"
+    return Proposal(len(judged), count, mean, float(after.mean()), gain, {} if reason else changed, reason)
+
+
+def fit(pairs: Sequence[Floats], present: Floats) -> Floats:
+    """Return weights of 0 to 10 with the sum of the present ones, by which used results rank above unused ones.
+
+    Each search counts the same, however many pairs it has.
+
+    Args:
+        pairs: Features of a used result less those of an unused one, by search, shape (pairs, parts) each.
+        present: The present weights, shape (parts,).
+    """
+    told = [each for each in pairs if len(each)]
+    rows = np.concatenate(told)
+    shares = np.concatenate([np.full(len(each), 1 / (len(each) * len(told))) for each in told])
+    rows = rows / _temperature(rows @ present, shares)
+    pull = 1 / (SPREAD**2 * len(told))
+    weights = _minimise(rows, shares, present, pull)
+    total = float(weights.sum())
+    return np.clip(weights * (present.sum() / total), 0, WEIGHT_MAX) if total > 0 else present
+
+
+def _temperature(margins: Floats, shares: Floats) -> float:
+    """Return the unit of scores in which the present weights explain the uses best.
+
+    Weights are then fitted in it: else all of them would grow or shrink together, which changes no ranking.
+    """
+    losses = [float(shares @ np.logaddexp(0, -margins / unit)) for unit in _TEMPERATURES]
+    return float(_TEMPERATURES[int(np.argmin(losses))])
+
+
+def _minimise(rows: Floats, shares: Floats, present: Floats, pull: float) -> Floats:
+    """Minimise the loss by projected Newton steps; it is convex, so there is one minimum.
+
+    Weights at an end of their range that the gradient pushes beyond it stay there during a step.
+    """
+    weights, loss = present, _loss(present, rows, shares, present, pull)
+    for _ in range(STEPS):
+        wrong = 0.5 * (1 - np.tanh(rows @ weights / 2))  # chance that the pair is the wrong way round
+        gradient = -rows.T @ (shares * wrong) + pull * (weights - present)
+        is_stuck = ((weights <= 0) & (gradient > 0)) | ((weights >= WEIGHT_MAX) & (gradient < 0))
+        free = np.flatnonzero(~is_stuck)
+        curvature = (rows * (shares * wrong * (1 - wrong))[:, None]).T @ rows + pull * np.eye(len(present))
+        direction = np.zeros_like(present)
+        direction[free] = np.linalg.solve(curvature[np.ix_(free, free)], gradient[free])
+        for shrink in _SHRINKS:
+            moved = np.clip(weights - shrink * direction, 0, WEIGHT_MAX)
+            following = _loss(moved, rows, shares, present, pull)
+            if following < loss:
+                break
+        else:
+            return weights
+        gained, weights, loss = loss - following, moved, following
+        if gained < _SETTLED:
+            return weights
+    return weights
+
+
+def _loss(weights: Floats, rows: Floats, shares: Floats, present: Floats, pull: float) -> float:
+    return float(shares @ np.logaddexp(0, -rows @ weights) + pull / 2 * ((weights - present) ** 2).sum())

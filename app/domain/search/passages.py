@@ -1,0 +1,62 @@
+"""The passage of a long text that holds most of a query's words, found without reading the text word by word."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+from typing import Final
+
+from app.domain.consolidation.facts import stem
+from app.domain.text.wording import HEAD_CHARACTERS, HEAD_WORDS, content_words
+
+SPREAD: Final = 240
+"""Characters within which words of the query make a passage."""
+BEFORE: Final = 60
+"""Characters of a passage in front of its first word."""
+LENGTH: Final = 300
+_BEGINNING: Final = 3
+"""Characters that a word must share with a word of the query, at least."""
+
+
+class Passages:
+    """Passages of long texts for one query."""
+
+    def __init__(self, rarity: Mapping[str, float]) -> None:
+        """Take the query's words and the rarity of each, above 0."""
+        self._rarity = list(rarity.values())
+        words = "|".join(f"({re.escape(_beginning(word))})" for word in rarity)
+        self._pattern = re.compile(rf"\b(?:{words})", re.IGNORECASE) if words else None
+
+    def find(self, text: str) -> list[str]:
+        """Return the distinct content words of the best passage behind the text's head; none where there is none.
+
+        The best passage has the words of the query with the largest sum of rarities, each counted once; of equal
+        ones, the first.
+        """
+        if self._pattern is None or len(text) <= HEAD_CHARACTERS:
+            return []
+        hits = [(found.start(), found.lastindex or 0) for found in self._pattern.finditer(text, HEAD_CHARACTERS)]
+        if not hits:
+            return []
+        best, start = 0.0, 0
+        within: Counter[int] = Counter()
+        total, first = 0.0, 0
+        for at, word in hits:
+            while at - hits[first][0] > SPREAD:
+                gone = hits[first][1]
+                within[gone] -= 1
+                total -= 0 if within[gone] else self._rarity[gone - 1]
+                first += 1
+            total += 0 if within[word] else self._rarity[word - 1]
+            within[word] += 1
+            if total > best + 1e-9:
+                best, start = total, hits[first][0]
+        begin = max(start - BEFORE, HEAD_CHARACTERS)
+        return list(dict.fromkeys(content_words(text[begin : begin + LENGTH])[:HEAD_WORDS]))
+
+
+def _beginning(word: str) -> str:
+    """Return the beginning that all forms of a word share: its stem without the last letter."""
+    whole = stem(word)
+    return whole[: max(_BEGINNING, len(whole) - 1)]

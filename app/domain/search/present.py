@@ -1,0 +1,180 @@
+"""Order of results of which one corrects another: what holds now stands above what held before."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
+from uuid import UUID
+
+from msgspec import structs
+
+from app.domain.search.request import SearchRequest, SearchResult
+
+T = TypeVar("T")
+
+MODES: Final = frozenset({"hybrid", "lexical", "dense"})
+"""Modes in which corrections move results; the others rank as the models that they are named after."""
+
+_NOW: Final = re.compile(
+    r"\b(?:now|nowadays|currently|current|these days|latest|still|finally|in the end|actually|newest|most recent"
+    r"|at present|by now|any ?more|any longer|eventually)\b",
+    re.IGNORECASE,
+)
+_PERIOD: Final = (
+    r"(?:year|month|week|spring|summer|autumn|winter|january|february|march|april|may|june|july|august|september"
+    r"|october|november|december|\d{4})"
+)
+_PAST: Final = re.compile(
+    "|".join(
+        (
+            r"\bused to\b",
+            r"\b(?:originally|original|initially|initial|at first|previously|previous|formerly|former|earlier)\b",
+            r"\bfirst (?:\w+ )?(?:plan|idea|date|choice|thought|want)",
+            r"\b(?:back then|at the time|in the past|once (?:had|was|were)|history of)\b",
+            r"\bbefore (?:that|it|i|we|he|she|they|the (?:change|move|switch)|now|then)\b",
+            r"\b(?:was|were|did|had)\b.{0,60}\bbefore\s*\??\s*$",
+            r"\bold (?:\w+ )?(?:one|address|number|date|job|plan|flat|house|phone|price|time|version)\b",
+            r"\bhow (?:has|have|did)\b.{1,60}\bchanged?\b",
+            rf"\b(?:was|were|did|had)\b.{{0,80}}\b(?:last|back in|in) {_PERIOD}\b",
+        )
+    ),
+    re.IGNORECASE,
+)
+
+
+class Statement(Protocol):
+    """A memory's subject and time, as results and candidates have them."""
+
+    @property
+    def subject(self) -> str | None:
+        """Its subject."""
+
+    @property
+    def occurred_at(self) -> datetime | None:
+        """When it happened, if known."""
+
+    @property
+    def created_at(self) -> datetime:
+        """When it was accepted."""
+
+
+class Pair(NamedTuple):
+    """A memory, and an earlier one that it corrects."""
+
+    newer: UUID
+    older: UUID
+
+
+def asks_for_present(request: SearchRequest) -> bool:
+    """Return false for a question about the past, in English, or as of a moment.
+
+    A past tense alone doesn't tell: "what did we agree on" wants what holds now.
+    """
+    if request.as_of is not None:
+        return False
+    return _NOW.search(request.query) is not None or _PAST.search(request.query) is None
+
+
+def place(results: Sequence[SearchResult], pairs: Sequence[Pair], shown: int) -> list[SearchResult]:
+    """Return the results, each above what it corrects.
+
+    One that ranked lower takes the other's place and score. The other sinks to the place that becomes free, or to the
+    last one shown, so that it can still be seen. Of two that correct the same one, the later stands above. Nothing is
+    left out, nothing crosses subjects.
+
+    Args:
+        results: In the order of their scores.
+        pairs: Corrections; what isn't among the results is passed over.
+        shown: How many of the results are shown.
+    """
+    by_id = {result.id: result for result in results}
+    order, moves = reorder([result.id for result in results], complete(pairs, by_id), shown)
+    scores = {result.id: result.score for result in results}
+    for newer, older in moves:
+        scores[newer], scores[older] = scores[older], scores[newer]
+    return _with_scores([by_id[memory_id] for memory_id in order], scores)
+
+
+def complete(pairs: Sequence[Pair], by_id: Mapping[UUID, Statement]) -> list[Pair]:
+    """Return the pairs among these memories, and one for each two corrections of the same memory.
+
+    Pairs of different subjects are left out. Of two that correct the same memory, the later counts as a correction of
+    the other.
+    """
+    known = [pair for pair in pairs if _holds(pair, by_id)]
+    newer: dict[UUID, list[UUID]] = {}
+    for pair in known:
+        newer.setdefault(pair.older, []).append(pair.newer)
+    siblings = [
+        Pair(later, earlier)
+        for ids in newer.values()
+        for earlier, later in itertools.pairwise(sorted(ids, key=lambda memory_id: _moment(by_id[memory_id])))
+    ]
+    return list(dict.fromkeys([*known, *siblings]))
+
+
+def reorder(order: Sequence[T], pairs: Sequence[tuple[T, T]], shown: int) -> tuple[list[T], list[tuple[T, T]]]:
+    """Return the order with the first of each pair in the place of the second, where it stood below, and these moves.
+
+    Args:
+        order: Each once.
+        pairs: Both of each are in the order.
+        shown: How many of the order are shown: the second sinks to the last of them at most.
+    """
+    placed = list(order)
+    moves: list[tuple[T, T]] = []
+    for _ in range(len(pairs)):
+        before = len(moves)
+        for newer, older in pairs:
+            at, above = placed.index(newer), placed.index(older)
+            if at > above:
+                placed.insert(above, placed.pop(at))
+                placed.remove(older)
+                placed.insert(max(above + 1, min(at, shown - 1)), older)
+                moves.append((newer, older))
+        if len(moves) == before:
+            break
+    return placed, moves
+
+
+def _holds(pair: Pair, by_id: Mapping[UUID, Statement]) -> bool:
+    newer, older = by_id.get(pair.newer), by_id.get(pair.older)
+    return newer is not None and older is not None and newer.subject == older.subject and pair.newer != pair.older
+
+
+def _moment(statement: Statement) -> datetime:
+    return statement.occurred_at or statement.created_at
+
+
+def _with_scores(order: Sequence[SearchResult], scores: Mapping[UUID, float]) -> list[SearchResult]:
+    """Return results in an order with new scores, each at least that of the next one."""
+    placed: list[SearchResult] = []
+    best = 0.0
+    for result in reversed(order):
+        best = max(scores[result.id], best)
+        if best != result.score:
+            explained = None if result.explain is None else {**result.explain, "placed": {"own_score": result.score}}
+            placed.append(structs.replace(result, score=best, explain=explained))
+        else:
+            placed.append(result)
+    return placed[::-1]
+
+
+def explained(results: Sequence[SearchResult], pairs: Sequence[Pair]) -> list[SearchResult]:
+    """Return the results, those that are explained with what they correct and what corrects them."""
+    corrects: dict[UUID, list[UUID]] = {}
+    corrected_by: dict[UUID, list[UUID]] = {}
+    for pair in pairs:
+        corrects.setdefault(pair.newer, []).append(pair.older)
+        corrected_by.setdefault(pair.older, []).append(pair.newer)
+    return [_explained(result, corrects.get(result.id, []), corrected_by.get(result.id, [])) for result in results]
+
+
+def _explained(result: SearchResult, corrects: list[UUID], corrected_by: list[UUID]) -> SearchResult:
+    if result.explain is None or not (corrects or corrected_by):
+        return result
+    said: dict[str, Any] = {"corrects": corrects, "corrected_by": corrected_by}
+    return structs.replace(result, explain=result.explain | {name: ids for name, ids in said.items() if ids})

@@ -1,0 +1,105 @@
+"""The finish of a search: candidates to results, best first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from app.domain.dynamics.ops import Floats
+from app.domain.ingest.touch import Use
+from app.domain.search import modes, signals
+from app.domain.search.candidates import Candidate, Vitals
+from app.domain.search.ranking import Ranking
+from app.domain.search.request import SearchRequest, SearchResult
+
+
+def rank(
+    candidates: Sequence[Candidate],
+    vitals: Vitals,
+    request: SearchRequest,
+    ranking: Ranking,
+    *,
+    priming: Floats | None = None,
+    now: datetime | None = None,
+    parameters: object = None,
+    soft_words: Floats | None = None,
+) -> list[SearchResult]:
+    """The best of the candidates, best first.
+
+    Ties go to the later memory id. Candidates without any score are left out.
+
+    Args:
+        candidates: What was found.
+        vitals: What time has made of them.
+        request: What was looked for.
+        ranking: The weights, the request's own included.
+        priming: Factor for each candidate's score, 1 or more, shape (n,); None where nothing is primed.
+        now: What "yesterday" in the query is told from, in the tenant's time zone; None leaves times unread.
+        parameters: Those of the tenant's model of forgetting, for the modes that are a model's.
+        soft_words: How closely each candidate's words match the query's, at least 0, shape (n,).
+    """
+    if not candidates:
+        return []
+    parts = signals.parts(candidates, request.query, ranking, now, soft_words)
+    blended = modes.blend(candidates, parts, vitals, ranking, priming, parameters)
+    scores = blended.scores
+    order = sorted(range(len(candidates)), key=lambda n: (scores[n], candidates[n].memory_id), reverse=True)
+    return [
+        _result(
+            candidates[n],
+            float(scores[n]),
+            vitals,
+            n,
+            _explained(blended.parts, blended.factors, n) if request.explain else None,
+        )
+        for n in order[: request.limit]
+        if scores[n] > 0
+    ]
+
+
+def uses(results: Sequence[SearchResult], candidates: Sequence[Candidate]) -> list[Use]:
+    """The results as uses of their memories.
+
+    The margin is by how much a result's relevance, of which the best candidate has 1, is above that of all that come
+    after it, shown or not.
+    """
+    by_id = {found.memory_id: found for found in candidates}
+    left = by_id.keys() - {result.id for result in results}
+    after = max((by_id[memory_id].relevance for memory_id in left), default=0.0)
+    told = []
+    for place in range(len(results) - 1, -1, -1):
+        found = by_id.get(results[place].id)  # what the search has spread to is none
+        relevance, lexical = (found.relevance, found.words > 0) if found else (0.0, False)
+        margin = min(max(relevance - after, -1.0), 1.0)
+        told.append(Use(results[place].id, place=place, margin=margin, lexical=lexical))
+        after = max(after, relevance)
+    return told[::-1]
+
+
+def _explained(parts: signals.Parts, factors: dict[str, Floats], place: int) -> dict[str, Any]:
+    return {**parts.of(place), "factors": {name: float(factor[place]) for name, factor in factors.items()}}
+
+
+def _result(
+    found: Candidate, score: float, vitals: Vitals, place: int, explained: dict[str, Any] | None
+) -> SearchResult:
+    return SearchResult(
+        id=found.memory_id,
+        text=found.text,
+        score=score,
+        strength=float(vitals.strength[place]),
+        tier=found.tier,
+        subject=found.subject,
+        thread=found.thread,
+        speaker=found.speaker,
+        external_id=found.external_id,
+        kind=found.kind,
+        tags=found.tags,
+        occurred_at=found.occurred_at,
+        created_at=found.created_at,
+        explain=explained,
+        supersedes=found.supersedes or [],
+        superseded_by=found.superseded_by or [],
+        role=found.role,
+    )

@@ -1,0 +1,202 @@
+"""The parts of a search's scores, recorded so that the same candidates can be ranked again by other weights."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from datetime import UTC, datetime
+from typing import Any, Final
+from uuid import UUID
+
+import msgspec
+import numpy as np
+
+from app.domain.dynamics.ops import Floats
+from app.domain.policy.policy import Policy
+from app.domain.search import modes, present
+from app.domain.search.candidates import Candidate, Vitals
+from app.domain.search.modes import Blended
+from app.domain.search.ranking import Ranking
+from app.domain.search.request import SearchRequest, Weights
+from app.domain.search.signals import SIGNALS, Parts
+
+CANDIDATES_MAX: Final = 50
+"""Candidates of a search that are recorded, best first."""
+BASES: Final = ("words", "soft_words", "relevance")
+"""Parts that decide which candidates a search finds, and that the parts of thread and neighbours are made of."""
+PARTS: Final = (*BASES, *SIGNALS)
+"""Parts of relevance, by the names of their weights."""
+RESULTS_USUAL: Final = SearchRequest(query="").limit
+VITALS: Final = tuple(field.name for field in fields(Vitals))
+COLUMNS: Final = (*PARTS, "cosine", *VITALS)
+"""Columns of a record's numbers."""
+LAYOUT: Final = zlib.crc32(",".join(COLUMNS).encode())
+"""Number of this version's columns: a record with other columns can't be read."""
+
+_weights = msgspec.json.Decoder(Weights)
+_LONG_AGO: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """Candidates of a search with the numbers that they were ranked by.
+
+    Attributes:
+        memory_ids: Candidates, shape (n,).
+        columns: Parts without their weights, cosine and vitals in the order of `COLUMNS`, shape (columns, n).
+        bases: Base parts that had a weight; the others are 0 for every candidate.
+        has_vector: Whether the query had a vector.
+        corrections: Places of a candidate and of an earlier one that it corrects, as far as the question asks for the
+            present.
+    """
+
+    memory_ids: Sequence[UUID]
+    columns: Floats
+    bases: frozenset[str]
+    has_vector: bool
+    corrections: Sequence[tuple[int, int]] = ()
+
+    def part(self, name: str) -> Floats:
+        """Return a column by its name, shape (n,)."""
+        return np.asarray(self.columns[COLUMNS.index(name)], np.float64)
+
+    @property
+    def vitals(self) -> Vitals:
+        """Strength and the like at the time of the search."""
+        return Vitals(**{name: self.part(name) for name in VITALS})
+
+    def only(self, places: Sequence[int]) -> Recorded:
+        """Return the record of these candidates, in their order."""
+        at = {place: n for n, place in enumerate(places)}
+        pairs = [(at[newer], at[older]) for newer, older in self.corrections if newer in at and older in at]
+        ids = [self.memory_ids[place] for place in places]
+        return Recorded(ids, self.columns[:, list(places)], self.bases, self.has_vector, pairs)
+
+
+def unit_weights(ranking: Ranking) -> Ranking:
+    """Return the ranking with weights of 1 for every part but the base parts that have none.
+
+    The parts by these weights are those that are recorded. A base part without a weight stays out, since the other
+    parts depend on which of them count.
+    """
+    bases = {name: 1.0 if getattr(ranking, name) else 0.0 for name in BASES}
+    return ranking.model_copy(update=bases | dict.fromkeys(SIGNALS, 1.0))
+
+
+def request_fields(request: SearchRequest) -> dict[str, Any]:
+    """Return the fields of a request as JSON, without its query, vector, subject, threads and session.
+
+    Fields at their defaults are left out. An excluded thread is recorded as `true`: no candidate would lead an erasure
+    of the thread to the record.
+    """
+    given = msgspec.to_builtins(request)
+    usual = msgspec.to_builtins(SearchRequest(query=""))
+    told = {name: given[name] for name in _REQUEST if given[name] != usual[name]}
+    if "weights" in told:
+        told["weights"] = {name: weight for name, weight in told["weights"].items() if weight is not None}
+    return told | ({} if request.exclude_thread is None else {"excludes_thread": True})
+
+
+_REQUEST: Final = (
+    *("limit", "tags", "kinds", "roles", "after", "before", "tiers", "superseded"),
+    *("mode", "weights", "rerank", "review_blend"),
+)
+
+
+def effective_ranking(request: Mapping[str, Any], policy: Ranking, *, has_vector: bool) -> Ranking:
+    """Return the weights of a recorded search under a policy: the policy's, with the request's own in their places."""
+    weights = _weights.decode(msgspec.json.encode(request["weights"])) if "weights" in request else None
+    asked = SearchRequest(query="", mode=request.get("mode"), weights=weights)
+    return modes.based(asked.ranking(policy), has_vector=has_vector)
+
+
+def is_comparable(recorded: Recorded, ranking: Ranking) -> bool:
+    """Return whether the recorded numbers say how these weights rank the candidates.
+
+    A base part that was off has no numbers. In the mode `hybrid`, one that is turned off would change the parts of
+    thread and neighbours too.
+    """
+    counted = frozenset(name for name in BASES if getattr(ranking, name))
+    return recorded.bases == counted if ranking.mode == "hybrid" else counted <= recorded.bases
+
+
+def order(
+    recorded: Recorded, ranking: Ranking, policy: Policy, vitals: Vitals | None = None, *, shown: int = RESULTS_USUAL
+) -> list[int]:
+    """Return the places of the candidates in the order in which these weights rank them, best first.
+
+    As a search does: ties go to the later id, candidates without any score are left out, and a correction stands above
+    what it corrects. A reranker, reviews among the results, spreading and priming have no part in it.
+
+    Args:
+        recorded: The candidates.
+        ranking: The weights, the request's own included.
+        policy: The policy that they are ranked under.
+        vitals: Strength and the like; as they were at the time of the search where left out.
+        shown: How many results the search shows.
+    """
+    scores = _scores(recorded, ranking, policy, vitals or recorded.vitals)
+    ids = recorded.memory_ids
+    best = sorted(range(len(ids)), key=lambda n: (scores[n], ids[n]), reverse=True)
+    scored = [n for n in best if scores[n] > 0]
+    if policy.supersession.corrections and ranking.mode in present.MODES:
+        there = set(scored)
+        pairs = [pair for pair in recorded.corrections if there.issuperset(pair)]
+        return present.reorder(scored, pairs, shown)[0]
+    return scored
+
+
+def features(recorded: Recorded, ranking: Ranking, policy: Policy) -> Floats:
+    """Return what the weights of the parts multiply, by candidate: its parts times what lifts its score.
+
+    Args:
+        recorded: The candidates.
+        ranking: Weights of the mode `hybrid`: the scores are then the features times the weights of the parts.
+        policy: The policy that they are ranked under.
+
+    Returns:
+        Shape (n, parts), in the order of `PARTS`.
+    """
+    lifts = _blended(recorded, ranking, policy, recorded.vitals).factors.values()
+    parts = np.array([recorded.part(name) for name in PARTS])
+    return np.asarray(np.prod([parts, *(np.broadcast_to(lift, parts.shape) for lift in lifts)], axis=0).T)
+
+
+def _scores(recorded: Recorded, ranking: Ranking, policy: Policy, vitals: Vitals) -> Floats:
+    return _blended(recorded, ranking, policy, vitals).scores
+
+
+def _blended(recorded: Recorded, ranking: Ranking, policy: Policy, vitals: Vitals) -> Blended:
+    parts = Parts({name: float(getattr(ranking, name)) * recorded.part(name) for name in PARTS})
+    found = [] if ranking.mode in present.MODES else _candidates(recorded)
+    return modes.blend(found, parts, vitals, ranking, parameters=policy.known_parameters)
+
+
+def _candidates(recorded: Recorded) -> list[Candidate]:
+    """Return candidates with their base scores alone, for the modes that read those."""
+    return [
+        Candidate(
+            memory_id=memory_id,
+            text="",
+            subject=None,
+            thread=None,
+            speaker=None,
+            external_id=None,
+            kind=None,
+            tags=[],
+            occurred_at=None,
+            created_at=_LONG_AGO,
+            tier="active",
+            words=words,
+            relevance=relevance,
+            cosine=cosine,
+        )
+        for memory_id, words, relevance, cosine in zip(
+            recorded.memory_ids,
+            recorded.part("words").tolist(),
+            recorded.part("relevance").tolist(),
+            recorded.part("cosine").tolist(),
+            strict=True,
+        )
+    ]

@@ -1,0 +1,1 @@
+"""Importance, reinforcement, reviews and curves of forgetting."""

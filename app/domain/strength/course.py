@@ -1,0 +1,308 @@
+"""The course of one memory's strength: its past, worked out again from what happened to it, and its future.
+
+What a row keeps is enough for now and later. The past is played through once more: each event does to the memory what
+it did then, and where the history tells a strength, the course goes on from that. From the row's anchor on, the row
+itself is drawn, so that the course and the service agree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from app.domain.dynamics.memory_decay import MemoryDecay
+from app.domain.dynamics.mnemex import Mnemex
+from app.domain.dynamics.ops import Floats
+from app.domain.dynamics.profiles import rebase
+from app.domain.dynamics.protocol import Dynamics
+from app.domain.dynamics.state import Event, State, new, take
+from app.domain.dynamics.timeline import Era, Timeline
+from app.domain.tiers.tiers import DECAY_TIERS
+
+POINTS: Final = 240
+"""So many moments are looked at in the past, and half as many ahead, beside those of events."""
+TICKS_MAX: Final = 10_000
+"""Through how many ticks of a model in ticks it goes, each way: each one costs."""
+
+INPUTS: Final = ("salience", "kind", "multiplier", "pace")
+USES: Final = ("use", "late_use", "review_passed")
+TELLING: Final = ("use", "test", "restored", *INPUTS)
+"""Events that change a memory and tell the strength that it had after them, at their own moment."""
+CHANGING: Final = (*TELLING, "late_use", "review_passed", "associate")
+"""Events after which a memory may fade otherwise than before."""
+SHOWING: Final = ("tier", "wanted_tier", "promoted")
+"""Events that leave it as it is, and tell its strength."""
+_AFTERWARDS: Final = ("restored", "multiplier", "late_use", "review_passed", "associate")
+"""Events that don't tell the strength that there was at their moment before them."""
+_ROUNDING: Final = 2e-6
+"""Strengths in a history are of single precision."""
+
+
+class Entry(NamedTuple):
+    """One entry of a memory's history, numbers as the history has them; `at` in seconds since 1970."""
+
+    at: float
+    place: int
+    kind: str
+    before: float | None
+    after: float | None
+    strength: float | None
+
+
+class Point(NamedTuple):
+    """Strength at a moment, in seconds since 1970; at an event there are two, before and after."""
+
+    at: float
+    strength: float
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What is known of a memory.
+
+    Attributes:
+        state: As its row has it: a batch of one.
+        version: Of the policy that it is anchored under.
+        accepted_at: Seconds since 1970.
+        entries: Its history, in any order; the newest of it, if it is very long.
+        is_whole: Whether that is all there ever was.
+    """
+
+    state: State
+    version: int
+    accepted_at: float
+    entries: Sequence[Entry]
+    is_whole: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """Strength by time.
+
+    Attributes:
+        past: From as far back as it can be told, up to now.
+        ahead: From now on, unless the memory is used.
+        marks: What has happened, in the order of time, each with the strength that it left.
+        is_whole: Whether the past begins where the memory does.
+    """
+
+    past: list[Point]
+    ahead: list[Point]
+    marks: list[tuple[Entry, float]]
+    is_whole: bool
+
+
+def course(known: Known, times: Timeline, now: float, until: float) -> Course:
+    """The course of a memory's strength.
+
+    Args:
+        known: The memory.
+        times: The tenant's policies.
+        now: Seconds since 1970.
+        until: How far to look ahead, in seconds since 1970.
+    """
+    begin = float(known.state.created_at[0])
+    for era in times.eras:
+        if isinstance(era.dynamics, MemoryDecay):
+            reach = TICKS_MAX * era.dynamics.parameters.tick_seconds
+            begin, until = max(begin, now - reach), min(until, now + reach)
+    played = _Played(known, times, begin)
+    walk = played.walk
+    held = max(walk.clock, float(known.state.anchored_at[0]))
+    walk.fade(held)
+    own = _Walk(times, known.state, known.version, held)
+    today = max(now, held)
+    own.fade(today)
+    past = _drawn([*walk.pieces, *own.pieces] or [own.stretch(today)], today)
+    own.pieces.clear()
+    own.fade(until)
+    ahead = _drawn(own.pieces, until, POINTS // 2) if own.pieces else []
+    return Course(past, [past[-1], *ahead], list(_marks(known.entries, past)), played.is_whole)
+
+
+class _Piece(NamedTuple):
+    """A stretch of time in which a memory only fades, by one policy."""
+
+    begin: float
+    end: float
+    era: Era
+    state: State
+
+    def points(self, grid: Floats) -> Iterator[Point]:
+        """Its ends, and what of the grid is between them."""
+        inside = grid[(grid > self.begin) & (grid < self.end)]
+        moments = np.array([self.begin, *inside, self.end])
+        rows = take(self.state, np.zeros(moments.size, np.intp))
+        return map(Point, moments.tolist(), self.era.dynamics.strength(rows, moments).tolist())
+
+
+class _Walk:
+    """A memory that goes through time, from policy to policy, and leaves pieces behind."""
+
+    def __init__(self, times: Timeline, state: State, version: int, clock: float) -> None:
+        self.state = state
+        self.clock = clock
+        self.pieces: list[_Piece] = []
+        self._eras = times.eras
+        self._place = max(place for place, era in enumerate(self._eras) if era.version <= version)
+
+    @property
+    def dynamics(self) -> Dynamics:
+        """What it fades by now."""
+        return self._eras[self._place].dynamics
+
+    def stretch(self, until: float) -> _Piece:
+        """From now to a moment before the next policy."""
+        return _Piece(self.clock, until, self._eras[self._place], self.state)
+
+    def fade(self, until: float) -> None:
+        """Let time pass."""
+        for following in self._eras[self._place + 1 :]:
+            if following.since > until:
+                break
+            self._pass(following.since)
+            self.state = rebase(self.state, following.since, self.dynamics, following.dynamics)
+            self._place += 1
+        self._pass(until)
+
+    def _pass(self, until: float) -> None:
+        if until > self.clock:
+            self.pieces.append(self.stretch(until))
+            self.clock = until
+
+
+class _Played:
+    """A memory's past, played through from its beginning, or from the first strength that is told."""
+
+    def __init__(self, known: Known, times: Timeline, begin: float) -> None:
+        self._times = times
+        told = _in_order(known.entries)
+        uses = sum(entry.kind in USES or counts for entry, counts in told)
+        missing = round(float(known.state.access_count[0])) - uses
+        created = float(known.state.created_at[0])
+        self.is_whole = known.is_whole and missing <= 0 and begin <= created
+        if self.is_whole:
+            version = times.at(known.accepted_at).version
+            self.walk = _Walk(times, self._first(known, told), version, created)
+        else:
+            told = [(entry, counts) for entry, counts in told if entry.at >= begin]
+            self.walk = self._from_the_middle(known, told, max(missing, 0))
+        for place, (entry, counts) in enumerate(told):
+            if entry.kind in (*CHANGING, *SHOWING) and entry.at >= self.walk.clock - _ROUNDING:
+                self.walk.fade(max(entry.at, self.walk.clock))
+                self._see_boosts(entry)
+                later = told[place + 1][0] if place + 1 < len(told) else None
+                self._happen(entry, later, counts=counts)
+
+    def _first(self, known: Known, told: Sequence[tuple[Entry, bool]]) -> State:
+        """As it was accepted: with the inputs that it had before they were changed."""
+        inputs = {name: float(getattr(known.state, name)[0]) for name in INPUTS}
+        for entry, _ in reversed(told):
+            if entry.kind in INPUTS and entry.before is not None:
+                inputs[entry.kind] = entry.before
+            elif entry.kind == "test" and isinstance(model := self._times.at(entry.at).dynamics, Mnemex):
+                inputs["multiplier"] = max(inputs["multiplier"] - model.parameters.boost, 0.0)
+        return new(
+            known.state.created_at,
+            salience=inputs["salience"],
+            kind=round(inputs["kind"]),
+            multiplier=inputs["multiplier"],
+            pace=inputs["pace"],
+        )
+
+    def _from_the_middle(self, known: Known, told: Sequence[tuple[Entry, bool]], uses: int) -> _Walk:
+        """From the first strength that is told, or else as its row has it."""
+        anchored = float(known.state.anchored_at[0])
+        first = next((entry for entry, _ in told if entry.kind in (*TELLING, *SHOWING)), None)
+        if first is None or first.strength is None or first.at >= anchored:
+            return _Walk(self._times, known.state, known.version, anchored)
+        state = replace(self._first(known, told), access_count=np.array([float(uses)]))
+        walk = _Walk(self._times, state, self._times.at(first.at).version, first.at)
+        strength = first.before if first.kind in ("use", "test") and first.before is not None else first.strength
+        walk.state = walk.dynamics.at_strength(state, first.at, strength)
+        return walk
+
+    def _see_boosts(self, entry: Entry) -> None:
+        """Which uses have raised mnemex's multiplier isn't told, but shows in the strength that is told next."""
+        walk = self.walk
+        told = entry.before if entry.kind in ("use", "test") else entry.strength
+        if not told or entry.kind in _AFTERWARDS or not isinstance(walk.dynamics, Mnemex):
+            return
+        [strength] = walk.dynamics.strength(walk.state, walk.clock).tolist()
+        if 0 < strength < 1 and told < 1 and abs(strength - told) > _ROUNDING:
+            walk.state = replace(walk.state, multiplier=walk.state.multiplier * (told / strength))
+            walk.pieces[-1:] = [last._replace(state=walk.state) for last in walk.pieces[-1:]]
+
+    def _happen(self, entry: Entry, following: Entry | None, *, counts: bool) -> None:
+        walk, dynamics, now = self.walk, self.walk.dynamics, self.walk.clock
+        match entry.kind:
+            case "associate" | "test":
+                walk.state = dynamics.reinforce(walk.state, Event(at=now, now=now, source=entry.kind))
+            case "late_use":
+                walk.state = dynamics.reinforce(walk.state, Event(at=entry.at, now=now))
+            case "salience" | "kind" | "multiplier" | "pace":
+                self._change(entry.kind, entry.after or 0.0, now)
+            case _ if counts or entry.kind in USES:
+                walk.state = dynamics.reinforce(walk.state, Event(at=now, now=now))
+            case _:
+                pass
+        # Of inputs that were changed at once, the last one's strength is that of all.
+        if following is not None and {entry.kind, following.kind} <= set(INPUTS) and following.at == entry.at:
+            return
+        if entry.kind in TELLING and entry.strength is not None:
+            [strength] = dynamics.strength(walk.state, now).tolist()
+            if abs(strength - entry.strength) > _ROUNDING:
+                walk.state = dynamics.at_strength(walk.state, now, entry.strength)
+
+    def _change(self, name: str, value: float, now: float) -> None:
+        walk, dynamics = self.walk, self.walk.dynamics
+        column = {name: np.array([value])}
+        if name == "multiplier":  # this alone changes strength at once
+            walk.state = replace(rebase(walk.state, now, dynamics, dynamics), **column)
+        else:
+            walk.state = rebase(walk.state, now, dynamics, dynamics, replace(walk.state, **column))
+
+
+def _in_order(entries: Sequence[Entry]) -> list[tuple[Entry, bool]]:
+    """Entries in the order in which they took effect, each with whether it is a use that no entry of its own tells.
+
+    What came late took effect when it was entered. A restore that somebody asked for counts as a use, as does each one
+    from cold storage; one by a use from the archive is told with that.
+    """
+    latest, by_effect = 0.0, []
+    for entry in sorted(entries, key=lambda entry: entry.place):
+        latest = max(latest, entry.at)
+        by_effect.append((latest if entry.kind == "late_use" else entry.at, entry.place, entry))
+    told, used = [], False
+    ordered = [entry for *_, entry in sorted(by_effect)]
+    for place, entry in enumerate(ordered):
+        counts = False
+        if entry.kind == "tier":
+            used = False
+        elif entry.kind in ("use", "review_passed"):
+            used = True
+        elif entry.kind == "restored":
+            by_review = any(each.kind == "review_passed" and each.at == entry.at for each in ordered[place : place + 3])
+            counts = entry.before == DECAY_TIERS.index("cold") or not (used or by_review)
+        told.append((entry, counts))
+    return told
+
+
+def _drawn(pieces: Sequence[_Piece], end: float, points: int = POINTS) -> list[Point]:
+    grid = np.linspace(pieces[0].begin, end, points)
+    return [point for piece in pieces for point in piece.points(grid)]
+
+
+def _marks(entries: Sequence[Entry], past: Sequence[Point]) -> Iterator[tuple[Entry, float]]:
+    moments = np.array([point.at for point in past])
+    for entry in sorted(entries, key=lambda entry: (entry.at, entry.place)):
+        if entry.at < moments[0] - 1:
+            continue
+        if entry.kind in (*TELLING, *SHOWING) and entry.strength is not None:
+            yield entry, entry.strength
+        else:
+            place = int(np.searchsorted(moments, entry.at, side="right")) - 1
+            yield entry, past[max(place, 0)].strength

@@ -1,0 +1,1 @@
+"""Words, tokens, times and windows of a text."""

@@ -1,0 +1,136 @@
+"""The future of a tenant's memories: how many of them are kept in each tier at coming moments.
+
+Strength is a function of time, so nothing has to be played through. Without uses, edits and new memories, this is
+what sweeps at those moments will find.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from app.domain.dynamics.memory_decay import MemoryDecay
+from app.domain.dynamics.ops import Floats
+from app.domain.dynamics.protocol import Dynamics
+from app.domain.dynamics.state import State, take
+from app.domain.policy.policy import Policy
+from app.domain.strength import importance as importances
+from app.domain.tiers.lifecycle import DELETED, Standing, decide, may_move
+from app.domain.tiers.tiers import Seen, decay_tier
+
+DAYS_MAX: Final = 3_650
+"""How far a forecast goes."""
+TICKS_MAX: Final = 24 * DAYS_MAX
+"""Through how many ticks it goes: hourly ones as far as it goes at all."""
+
+Counts: TypeAlias = npt.NDArray[np.int64]
+"""Memories by moment and tier, shape (moments, tiers), tiers in the order of `DECAY_TIERS`."""
+Places: TypeAlias = npt.NDArray[np.int64]
+"""For each row the place among the moments at which something begins to hold; their number where it never does."""
+Check: TypeAlias = Callable[[], object]
+_Test: TypeAlias = Callable[[State, Floats], npt.NDArray[np.bool_]]
+
+
+def _go_on() -> None:
+    """Never stop."""
+
+
+def seconds_max(dynamics: Dynamics) -> float:
+    """How far ahead a model can be asked for; infinite but for one in ticks."""
+    return TICKS_MAX * dynamics.parameters.tick_seconds if isinstance(dynamics, MemoryDecay) else math.inf
+
+
+def tiers_at(policy: Policy, state: State, standing: Standing, now: Floats | float) -> npt.NDArray[np.int8]:
+    """Where memories that are anchored under this policy shall be kept, as places in `DECAY_TIERS`."""
+    seen = Seen(policy.model.strength(state, now), importances.importance(policy.importance, state, now))
+    return decide(policy.rules, standing, state, now, seen).tiers
+
+
+def counts(policy: Policy, state: State, standing: Standing, moments: Floats, check: Check = _go_on) -> Counts:
+    """How many memories are in each tier at each moment: `tiers_at` of each, in a few passes over the rows.
+
+    Between uses a memory only goes down, and loses what protects it for good, so it is enough to find when it falls
+    below each threshold, and when nothing protects it any more.
+
+    Args:
+        policy: Model, importance, tiers and protection.
+        state: The memories, anchored under this policy.
+        standing: The same.
+        moments: Ascending, in seconds since 1970; at least one.
+        check: Called between the parts of long work, to end it by raising.
+    """
+    tiers = policy.tiers
+    thresholds = (tiers.archived_below, tiers.cold_below, tiers.deleted_below)
+    find = _crossed if math.isinf(policy.model.refresh_seconds) else _ticked
+    falls = find(policy.model, state, thresholds, moments, check)
+
+    deleted = falls[-1]
+    weak = np.flatnonzero(deleted < len(moments))
+    accepted_at = standing.accepted_at[weak]
+
+    def weightless(rows: State, now: Floats) -> Seen:
+        return Seen(np.full(len(now), -1.0), importances.importance(policy.importance, rows, now))
+
+    def deletable_if_weak(rows: State, now: Floats) -> npt.NDArray[np.bool_]:
+        found: npt.NDArray[np.bool_] = decay_tier(tiers, rows, now, weightless(rows, now), accepted_at) == DELETED
+        return found
+
+    deleted[weak] = np.maximum(deleted[weak], _first(deletable_if_weak, take(state, weak), moments))
+    free = _first(lambda rows, now: may_move(policy.rules, standing, rows, now, weightless(rows, now)), state, moments)
+    ended = np.minimum(standing.expires_at, standing.erase_at)
+    gone = np.where(standing.is_held, len(moments), np.searchsorted(moments, ended))
+    for tier, places in enumerate(falls, start=1):
+        np.maximum(places, free, out=places)
+        places[standing.tiers >= tier] = 0
+        np.minimum(places, gone, out=places)
+    fallen = [np.cumsum(np.bincount(places, minlength=len(moments))[: len(moments)]) for places in falls]
+    everybody, nobody = np.full(len(moments), len(state.level)), np.zeros(len(moments), np.int64)
+    return -np.diff([everybody, *fallen, nobody], axis=0).T
+
+
+def _crossed(
+    dynamics: Dynamics, state: State, thresholds: tuple[float, ...], moments: Floats, check: Check
+) -> list[Places]:
+    """Where strength is first below each threshold, by bisection."""
+
+    def below(threshold: float) -> _Test:
+        return lambda rows, now: dynamics.strength(rows, now) < threshold
+
+    found = []
+    for threshold in thresholds:
+        check()
+        found.append(_first(below(threshold), state, moments))
+    return found
+
+
+def _ticked(
+    dynamics: Dynamics, state: State, thresholds: tuple[float, ...], moments: Floats, check: Check
+) -> list[Places]:
+    """The same for a model that steps: from moment to moment, since a jump ahead costs as much as all steps to it."""
+    found = [np.full(len(state.level), len(moments)) for _ in thresholds]
+    rows, lowest = np.arange(len(state.level)), min(thresholds)
+    for place, moment in enumerate(moments):
+        check()
+        state = dynamics.advance(state, moment)
+        strength = dynamics.strength(state, moment)
+        for places, threshold in zip(found, thresholds, strict=True):
+            fallen = rows[strength < threshold]
+            places[fallen] = np.minimum(places[fallen], place)
+        falling = np.flatnonzero(strength >= lowest)
+        if falling.size < rows.size:
+            rows, state = rows[falling], take(state, falling)
+    return found
+
+
+def _first(holds: _Test, state: State, moments: Floats) -> Places:
+    """The first moment at which something holds for each row, which from then on it always does."""
+    low, high = np.zeros(len(state.level), np.int64), np.full(len(state.level), len(moments))
+    for _ in range(len(moments).bit_length()):
+        middle = (low + high) // 2
+        held = holds(state, moments[np.minimum(middle, len(moments) - 1)]) | (low == high)
+        low, high = np.where(held, low, middle + 1), np.where(held, np.minimum(middle, high), high)
+    return low

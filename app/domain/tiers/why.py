@@ -1,0 +1,156 @@
+"""Why a memory is kept where it is, in words and numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from app.domain.dynamics.ops import Floats
+from app.domain.dynamics.state import DAY_SECONDS, State
+from app.domain.ingest.memory import KINDS
+from app.domain.privacy import retention
+from app.domain.tiers.lifecycle import RULES, Decision, Rules, Standing
+from app.domain.tiers.protection import Protection
+from app.domain.tiers.tiers import Seen, Tiers
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """What a decision about one memory was made of.
+
+    Attributes:
+        kind: The caller's; None where it gave none.
+        strength: 0 to 1.
+        importance: 0 to 1, without a context.
+        uses: How often it was used.
+        age_days: Since it was accepted.
+        back_days: Since it was accepted or brought back.
+        is_marked: Whether a tag or category of the caller's says never forget.
+        salience: 0 to 1, the caller's, a model's or the rules'.
+        privacy_risk: How bad it is to keep it, 0 to 1.
+        expires_as: The category by whose limit it expires; None where it doesn't, or by the days of no category.
+        expires_after_days: That limit, from its acceptance on; None where it doesn't expire.
+        expires_by_risk: Whether the limit counts since the risk is too high, and not by itself.
+    """
+
+    kind: str | None
+    strength: float
+    importance: float
+    uses: int
+    age_days: float
+    back_days: float
+    is_marked: bool
+    salience: float
+    privacy_risk: float
+    expires_as: str | None
+    expires_after_days: float | None
+    expires_by_risk: bool
+
+
+def cases(rules: Rules, standing: Standing, state: State, now: float, seen: Seen) -> list[Case]:
+    """Memories one by one; arguments as those of `lifecycle.decide`."""
+    ages = (now - standing.accepted_at) / DAY_SECONDS
+    back = (now - standing.grace_from) / DAY_SECONDS
+    ours = (seen.strength, seen.importance, state.access_count, ages, back)
+    columns = (standing.kinds, *ours, standing.is_marked, state.salience)
+    rows = zip(*(column.tolist() for column in columns), _expiries(rules, standing, ages), strict=True)
+    return [
+        Case(KINDS[kind] if kind >= 0 else None, strength, importance, int(uses), age, since, marked, salience, *expiry)
+        for kind, strength, importance, uses, age, since, marked, salience, expiry in rows
+    ]
+
+
+def _expiries(rules: Rules, standing: Standing, ages: Floats) -> Iterator[tuple[float, str | None, float | None, bool]]:
+    privacy, found = rules.privacy, standing.expiry
+    risks = retention.privacy_risk(privacy, found.pii, found.sensitivity, ages)
+    columns = (np.isfinite(found.at), risks, found.category, found.by_risk)
+    for ends, risk, category, by_risk in zip(*(column.tolist() for column in columns), strict=True):
+        if ends:
+            yield risk, retention.name_of(privacy, category), retention.days_of(privacy, category), by_risk
+        else:
+            yield risk, None, None, False
+
+
+def reasons(rules: Rules, standing: Standing, state: State, now: float, seen: Seen, decision: Decision) -> list[str]:
+    """A line for each memory; arguments as `lifecycle.decide`'s, and its answer."""
+    found = zip(decision.rules, cases(rules, standing, state, now, seen), strict=True)
+    return [_WORDS[RULES[rule]](rules, case) for rule, case in found]
+
+
+def _compared(name: str, value: float, side: str, threshold: float) -> str:
+    """In words; a value that looks like the threshold is told without its digits."""
+    shown = f"{value:.4g}"
+    return (
+        f"{name} is just {side} {shown}" if shown == f"{threshold:.4g}" else f"{name} {shown} is {side} {threshold:g}"
+    )
+
+
+def _expiry(rules: Rules, case: Case) -> str:
+    days = case.expires_after_days or 0
+    whose = f"memories of the category {case.expires_as}" if case.expires_as else "those without a category"
+    kept = f"{whose} are kept for {days:g} days, and this one is {case.age_days:.4g} days old"
+    if not case.expires_by_risk:
+        return kept
+    return f"{_compared('privacy risk', case.privacy_risk, 'above', rules.privacy.risk_above)}: {kept}"
+
+
+def _never_forget(rules: Rules, case: Case) -> str:
+    protection = rules.protection
+    if case.is_marked:
+        return "a tag or category says never forget"
+    if case.kind in protection.never_forget_kinds:
+        return f"kind {case.kind} is never forgotten"
+    if case.uses > protection.uses_above:
+        return f"uses {case.uses}, more than {protection.uses_above}"
+    return f"kind semantic, {_compared('importance', case.importance, 'above', protection.semantic_importance_above)}"
+
+
+def _grace(rules: Rules, case: Case) -> str:
+    protection: Protection = rules.protection
+    if case.back_days < protection.grace_days:
+        since = "accepted" if case.back_days == case.age_days else "restored"
+        return f"{since} {case.back_days:.4g} days ago, less than {protection.grace_days:g}"
+    if case.importance > protection.grace_importance_above:
+        return _compared("importance", case.importance, "above", protection.grace_importance_above)
+    return f"kind {case.kind} is left as it is"
+
+
+def _salience(rules: Rules, case: Case) -> str:
+    return _compared("salience", case.salience, "above", rules.protection.salience_above)
+
+
+def _decay(rules: Rules, case: Case) -> str:
+    tiers: Tiers = rules.tiers
+    if case.strength >= tiers.archived_below:
+        return f"strength {case.strength:.4g} is at least {tiers.archived_below:g}"
+    if case.strength >= tiers.cold_below:
+        return _compared("strength", case.strength, "below", tiers.archived_below)
+    deletable = (
+        case.strength < tiers.deleted_below
+        and case.age_days > tiers.deleted_after_days
+        and case.importance < tiers.deleted_importance_below
+        and case.uses < tiers.deleted_uses_below
+        and case.salience < tiers.deleted_salience_below
+    )
+    if not deletable:
+        return _compared("strength", case.strength, "below", tiers.cold_below)
+    return (
+        f"strength {case.strength:.4g} is below {tiers.deleted_below:g}, importance {case.importance:.4g} below "
+        f"{tiers.deleted_importance_below:g}, {case.age_days:.4g} days old, over {tiers.deleted_after_days:g}, "
+        f"uses {case.uses}, fewer than {tiers.deleted_uses_below}, salience {case.salience:.4g} below "
+        f"{tiers.deleted_salience_below:g}"
+    )
+
+
+_WORDS: Final[dict[str, Callable[[Rules, Case], str]]] = {
+    "hold": lambda _rules, _case: "under a legal hold",
+    "erasure": lambda _rules, _case: "its erasure was asked for, and the time to cancel it is over",
+    "expiry": _expiry,
+    "never_forget": _never_forget,
+    "grace": _grace,
+    "salience": _salience,
+    "decay": _decay,
+}

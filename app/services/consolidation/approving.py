@@ -1,0 +1,142 @@
+"""Merges that wait for somebody's yes: agreed to, and carried out by a job after a last look; or refused."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import fields, replace
+from typing import Any, Final
+from uuid import UUID
+
+from app import failpoints, queues
+from app.domain.consolidation.records import Group, Summary
+from app.domain.jobs import Job, Step
+from app.domain.privacy.audit import Detail
+from app.errors import Conflict, NotFound
+from app.services.consolidation import consolidate, grouping, merging
+from app.services.consolidation.grouping import Plan, Terms
+from app.services.security import audit
+from app.services.tiers import archive
+from app.store.consolidation import consolidation_runs, merges
+from app.store.consolidation.merges import Merge
+from app.store.core import database
+from app.store.privacy import holds
+
+KIND: Final = "approve"
+CHANGED: Final = "its memories have changed, and fewer than two of them may be merged: reject it"
+
+
+def parameters(tenant_id: UUID, merge_id: UUID, actor: str) -> dict[str, Any]:
+    """What a job that carries a merge out is told.
+
+    Raises:
+        NotFound: This tenant has no such merge.
+        Conflict: It doesn't wait.
+    """
+    with database.tenant(tenant_id) as tx:
+        _waiting(found(tx, tenant_id, merge_id))
+    return {"merge_id": str(merge_id), "actor": actor}
+
+
+def step(job: Job) -> Step:
+    """Carry a merge out."""
+    merge_id, actor = UUID(job.parameters["merge_id"]), str(job.parameters["actor"])
+    with database.tenant(job.tenant_id) as tx:
+        merge = found(tx, job.tenant_id, merge_id)
+        if merge.status != "waiting":
+            return Step(0, {}, finished=True, notes=("it doesn't wait any more",))
+        plan = _plan(tx, job.tenant_id, merge)
+    if plan is None:
+        return Step(0, {}, finished=True, failure=CHANGED)
+    [made] = consolidate.made_of(job.tenant_id, [plan])
+    chosen = archive.current_basis(job.tenant_id)
+    with database.tenant(job.tenant_id) as tx:
+        holds.share(tx, job.tenant_id)
+        terms, group = _terms(tx, merge), _group(tx, job.tenant_id, merge)
+        era, [now] = grouping.plan(tx, job.tenant_id, [group], terms, lock=True, agreed=True)
+        merge = found(tx, job.tenant_id, merge_id, lock=True)
+        if merge.status != "waiting":
+            return Step(0, {}, finished=True, notes=("it doesn't wait any more",))
+        if now is None or not now.is_as(plan):
+            return Step(0, job.state, finished=False, notes=("its memories have changed: once more",))
+        still = replace(made, plan=now)
+        counts, [summary] = merging.write(tx, job.tenant_id, terms, [still], era, chosen)
+        record = merging.record(merge_id, merge.run_id, merge.created_at, still, summary)
+        columns = {each.name: getattr(record, each.name) for each in fields(record) if each.name not in _KEPT}
+        merges.change(tx, job.tenant_id, merge_id, columns | {"decided_at": terms.as_of, "decided_by": actor})
+        merges.add_lineage(tx, job.tenant_id, merging.lineage([merge_id], [still]))
+        consolidation_runs.count(tx, job.tenant_id, merge.run_id, {**counts, "waiting": -1})
+        merging.count(tx, job.tenant_id, [(still, summary)], "approved")
+        details: dict[str, Detail] = {"merge": str(merge_id), "merged": counts["merged"], "summaries": 1}
+        audit.enter(tx, job.tenant_id, "memories_merged", actor, ids=now.taken_ids, details=details)
+        failpoints.reach("merge.before_commit")
+    queues.nudge(queues.EMBED_MEMORIES)
+    merging.tell(counts)
+    return Step(len(now.taken), {}, finished=True, counts=dict(counts))
+
+
+_KEPT: Final = ("merge_id", "run_id", "created_at", "action", "cohesion", "decided_at", "decided_by")
+
+
+def preview(tenant_id: UUID, merge: Merge) -> tuple[Summary | None, list[UUID]]:
+    """The summary that a merge that waits would have, and which of its memories would be kept as they are."""
+    with database.tenant(tenant_id) as tx:
+        plan = _plan(tx, tenant_id, merge)
+        ids = _group(tx, tenant_id, merge).ids
+    if plan is None:
+        return None, ids
+    [made] = consolidate.made_of(tenant_id, [plan])
+    taken = set(plan.taken_ids)
+    return made.summary, [memory_id for memory_id in ids if memory_id not in taken]
+
+
+def reject(tenant_id: UUID, merge_id: UUID, actor: str) -> Merge:
+    """Refuse a merge that waits: its memories aren't proposed again, unless with others or with other texts.
+
+    Raises:
+        NotFound: This tenant has no such merge.
+        Conflict: It doesn't wait.
+    """
+    with database.tenant(tenant_id) as tx:
+        merge = found(tx, tenant_id, merge_id, lock=True)
+        _waiting(merge)
+        decided: dict[str, Any] = {"status": "rejected", "decided_at": database.now(tx), "decided_by": actor}
+        merges.change(tx, tenant_id, merge_id, decided)
+        audit.enter(tx, tenant_id, "merge_rejected", actor, items=merge.sources, details={"merge": str(merge_id)})
+        return found(tx, tenant_id, merge_id)
+
+
+def found(tx: database.Transaction, tenant_id: UUID, merge_id: UUID, *, lock: bool = False) -> Merge:
+    """A merge by its id.
+
+    Raises:
+        NotFound: This tenant has no such merge.
+    """
+    merge = merges.get(tx, tenant_id, merge_id, lock=lock)
+    if merge is None:
+        raise NotFound("this tenant has no such merge")
+    return merge
+
+
+def _waiting(merge: Merge) -> None:
+    if merge.status != "waiting":
+        raise Conflict(f"this merge doesn't wait for anybody: it is {merge.status}")
+
+
+def _plan(tx: database.Transaction, tenant_id: UUID, merge: Merge) -> Plan | None:
+    group = _group(tx, tenant_id, merge)
+    if len(group.ids) < 2:
+        return None
+    _, plans = grouping.plan(tx, tenant_id, [group], _terms(tx, merge), agreed=True)
+    return plans[0]
+
+
+def _terms(tx: database.Transaction, merge: Merge) -> Terms:
+    return Terms(database.now(tx), merge.level)
+
+
+def _group(tx: database.Transaction, tenant_id: UUID, merge: Merge) -> Group:
+    """What was to be merged: the memories that were kept beside it aren't asked about."""
+    taken: Sequence[UUID] = [
+        each.memory_id for each in merges.ancestors(tx, tenant_id, [merge.merge_id]) if each.part == "source"
+    ]
+    return Group(sorted(taken), merge.cohesion)

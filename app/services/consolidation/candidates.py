@@ -1,0 +1,168 @@
+"""Which of a tenant's memories belong together: what is new to consolidation, with what is near to it.
+
+A memory is new when it is no longer kept in full for being young, again when it is old, and when it was edited since.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Final
+from uuid import UUID
+
+import numpy as np
+import structlog
+from numpy.typing import NDArray
+
+from app.domain.consolidation import grouping
+from app.domain.consolidation.grouping import Memories
+from app.domain.consolidation.nearest import Ids, Nearest
+from app.domain.consolidation.parameters import Consolidation
+from app.domain.consolidation.records import Group
+from app.domain.ingest.ids import first_uuid
+from app.store.consolidation import candidates as store
+from app.store.consolidation.candidates import Marks
+from app.store.core import database
+from app.store.core.database import Transaction
+from app.store.embedding import spaces
+
+__all__ = ["Found", "Marks", "next_slice"]
+
+SLICE: Final = 1000
+"""New memories that are compared at a time."""
+PIECE: Final = 4096
+"""Memories whose vectors are held in memory at a time, to be compared with these."""
+BREADTH: Final = 2
+"""Times as many of the nearest by cosine are looked at as are wanted by distance, which knows more."""
+_FIRST: Final = datetime(1970, 1, 2, tzinfo=UTC)  # ids know of no moment before
+EDIT_SETTLES: Final = timedelta(hours=1)
+"""By then an edit is committed, and its memory embedded again."""
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a slice gave.
+
+    Attributes:
+        groups: Each with a new memory in it; no memory is in two.
+        new: How many new memories were compared.
+        marks: How far all has been compared once the groups are dealt with: to be written with what came of them.
+        finished: Whether nothing new is left at this moment.
+    """
+
+    groups: list[Group]
+    new: int
+    marks: Marks
+    finished: bool
+
+
+def next_slice(tenant_id: UUID, as_of: datetime, marks: Marks, rules: Consolidation) -> Found:
+    """The groups of the next new memories with what is near to them; at most `SLICE` new ones.
+
+    All are active, embedded in the space that is searched, callers' own and older than `keep_days`; held ones are
+    among them. New is each once when it has become that old, once when it is older than `summarise_after_days`, and
+    when it was edited since, an hour after the edit.
+
+    Args:
+        tenant_id: Whose memories.
+        as_of: The run's moment.
+        marks: How far they have been compared.
+        rules: The policy's.
+    """
+    as_of = max(as_of, _FIRST)
+    young = _before(as_of, rules.keep_days)
+    until = as_of - EDIT_SETTLES
+    if marks.old is None or marks.edited_at is None:  # whatever is old or edited now comes as settled
+        old = _before(as_of, max(rules.keep_days, rules.summarise_after_days))
+        marks = replace(marks, old=marks.old or old, edited_at=marks.edited_at or until)
+    with database.tenant(tenant_id) as tx:
+        there = spaces.of_tenant(tx, tenant_id)
+        if there is None:
+            return Found([], 0, marks, finished=True)
+        space_id = there.searched.space_id
+        new, marks, finished = _new(tx, tenant_id, space_id, as_of, marks, rules)
+        compared = store.read(tx, tenant_id, space_id, new, new)
+        near = _nearest(tx, tenant_id, space_id, compared, young, rules) if compared.ids else np.empty(0, "S16")
+        if near.size:
+            every = np.union1d(near, _packed(compared.ids))
+            compared = store.read(tx, tenant_id, space_id, every, compared.ids)
+    return Found(_grouped(tenant_id, compared, rules), int(compared.is_new.sum()), marks, finished)
+
+
+def _before(as_of: datetime, days: float) -> UUID:
+    """What the ids of memories accepted so many days before are below."""
+    return first_uuid(max(int((as_of.timestamp() - days * 86_400) * 1000), 0))
+
+
+def _new(
+    tx: Transaction, tenant_id: UUID, space_id: int, as_of: datetime, marks: Marks, rules: Consolidation
+) -> tuple[list[UUID], Marks, bool]:
+    """The next of what is new, each once, how far that goes, and whether it is the last of it."""
+    young = _before(as_of, rules.keep_days)
+    old = _before(as_of, max(rules.keep_days, rules.summarise_after_days))
+    settled = store.accepted(tx, tenant_id, space_id, after=marks.settled, before=young, limit=SLICE)
+    if len(settled) == SLICE:
+        return settled, replace(marks, settled=settled[-1]), False
+    marks, left = replace(marks, settled=max(marks.settled, young)), SLICE - len(settled)
+    aged = store.accepted(tx, tenant_id, space_id, after=marks.old or old, before=old, limit=left)
+    if len(aged) == left:
+        return _each(settled, aged), replace(marks, old=aged[-1]), False
+    marks, left = replace(marks, old=max(marks.old or old, old)), left - len(aged)
+    until = as_of - EDIT_SETTLES
+    edits = store.edited(tx, tenant_id, space_id, marks, until=until, before=young, limit=left)
+    if edits:
+        edited_id, edited_at = edits[-1]
+        marks = replace(marks, edited_at=edited_at, edited_id=edited_id)
+    return _each(settled, aged, [memory_id for memory_id, _ in edits]), marks, len(edits) < left
+
+
+def _each(*ids: list[UUID]) -> list[UUID]:
+    return list(dict.fromkeys(memory_id for some in ids for memory_id in some))
+
+
+def _nearest(tx: Transaction, tenant_id: UUID, space_id: int, new: Memories, before: UUID, rules: Consolidation) -> Ids:
+    """Of the memories beside the new ones, those among the nearest of any by cosine that may be near enough."""
+    rows: dict[str | None, list[int]] = {}
+    for row, subject in enumerate(new.subjects):
+        rows.setdefault(subject, []).append(row)
+    nearest = Nearest(new.vectors, BREADTH * rules.neighbours, grouping.cosine_above(rules))
+    there = store.beside(tx, tenant_id, list(rows), before=before)
+    own = _packed(new.ids)
+    for piece in _pieces([(subject, ids[~np.isin(ids, own)]) for subject, ids in there]):
+        every = np.concatenate([ids for _, ids in piece])
+        found, vectors = store.read_vectors(tx, tenant_id, space_id, every)
+        for subject, ids in piece:
+            which = np.flatnonzero(np.isin(found, ids)) if len(piece) > 1 else np.arange(len(found))
+            if which.size:
+                nearest.compare(np.array(rows[subject]), found[which], vectors[which] if len(piece) > 1 else vectors)
+    return nearest.found()
+
+
+def _pieces(there: Sequence[tuple[str | None, Ids]]) -> Iterator[list[tuple[str | None, Ids]]]:
+    """So many at a time, small subjects together and large ones in parts."""
+    piece: list[tuple[str | None, Ids]] = []
+    room = PIECE
+    for subject, ids in there:
+        rest = ids
+        while rest.size:
+            piece.append((subject, rest[:room]))
+            taken = piece[-1][1].size
+            rest, room = rest[taken:], room - taken
+            if not room:
+                yield piece
+                piece, room = [], PIECE
+    if piece:
+        yield piece
+
+
+def _packed(ids: Sequence[UUID]) -> NDArray[np.bytes_]:
+    return np.frombuffer(b"".join(memory_id.bytes for memory_id in ids), "S16")
+
+
+def _grouped(tenant_id: UUID, compared: Memories, rules: Consolidation) -> list[Group]:
+    if grouping.applied(rules, len(compared.ids)) != rules.method:
+        log.warning("too_many_for_hdbscan", tenant=str(tenant_id), memories=len(compared.ids))
+    return grouping.group(compared, rules)

@@ -1,0 +1,40 @@
+"""What hidden memories superseded, as far as it may hold again once they are back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from uuid import UUID
+
+from app.domain.consolidation.supersession import Pair, Reason, judge
+from app.store.consolidation import hidden_supersessions, supersessions
+from app.store.core import database
+
+
+def back(tx: database.Transaction, tenant_id: UUID, erasure_id: UUID) -> None:
+    """Let memories supersede, and be superseded by, what they did before an erasure hid them: it is cancelled.
+
+    What can't be any more, since others supersede each other by now or are about somebody else, is rejected.
+
+    Args:
+        tx: The tenant's transaction, in which the memories are there again; after the words' lock.
+        tenant_id: The tenant.
+        erasure_id: Which has hidden them.
+    """
+    _judge(tx, tenant_id, hidden_supersessions.show_again(tx, tenant_id, erasure_id))
+
+
+def again(tx: database.Transaction, tenant_id: UUID, memory_id: UUID) -> None:
+    """The same for a memory that is there again while the erasure that has hidden it goes on."""
+    _judge(tx, tenant_id, hidden_supersessions.show_again_of(tx, tenant_id, memory_id))
+
+
+def _judge(tx: database.Transaction, tenant_id: UUID, back: Sequence[Pair]) -> None:
+    pairs = sorted(back, reverse=True)  # the newest first
+    ends = supersessions.ends(tx, tenant_id, {end for pair in pairs for end in pair})
+    above = supersessions.above(tx, tenant_id, {pair.memory_id for pair in pairs}).difference(pairs)
+    refused: dict[Reason, list[Pair]] = {}
+    for judged in judge(pairs, ends, above):
+        if judged.reason is not None:
+            refused.setdefault(judged.reason, []).append(judged.pair)
+    for reason, those in refused.items():
+        hidden_supersessions.refuse(tx, tenant_id, those, reason)

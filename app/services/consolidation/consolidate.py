@@ -1,0 +1,239 @@
+"""Consolidation: what belongs together is linked or becomes one, as much of it as is new since the run before.
+
+A run goes through slices of what is new. What a slice has done is seen again by its traces, so a slice that was left in
+the middle is begun once more; only behind its end the marks move on.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any, Final
+from uuid import UUID, uuid4
+
+from app import failpoints, queues
+from app.domain.consolidation.parameters import Consolidation, Level
+from app.domain.consolidation.records import Group
+from app.domain.jobs import Job, Step
+from app.services.consolidation import candidates, grouping, merging, rederiving, summaries
+from app.services.consolidation.candidates import Found
+from app.services.consolidation.grouping import Plan, Terms
+from app.services.consolidation.merging import Made
+from app.services.consolidation.summaries import Wanted
+from app.services.strength import policies
+from app.services.strength.rebase import STEP_SECONDS, moment_of
+from app.services.tenants import quota
+from app.services.tiers import archive
+from app.store.consolidation import candidates as marks
+from app.store.consolidation import consolidation_runs
+from app.store.consolidation.candidates import Marks
+from app.store.consolidation.consolidation import Day
+from app.store.consolidation.consolidation_runs import Trigger
+from app.store.core import database
+from app.store.memories import tenant_counts
+
+KIND: Final = "consolidate"
+SOURCES: Final = 500
+"""About as many memories are merged in one transaction at most."""
+PAUSED: Final = "consolidation is paused by the policy: what is left is found again when it is resumed"
+MODEL_SECONDS: Final = 20.0
+"""As long models are asked for the groups of one transaction, then written before anything else."""
+
+
+def step(job: Job) -> Step:
+    """A few seconds of a run by hand."""
+    until = time.monotonic() + STEP_SECONDS
+    level = job.parameters.get("level")
+    return carry_on(job.tenant_id, moment_of(job), job.state, until, by_hand=True, level=level)
+
+
+def carry_on(
+    tenant_id: UUID,
+    as_of: datetime | None,
+    state: dict[str, Any],
+    until: float,
+    *,
+    by_hand: bool = False,
+    level: Level | None = None,
+) -> Step:
+    """Go on with a run from where it was left. In a night, nothing is done unless the policy says so.
+
+    Once the policy says that consolidation is paused, such a run ends: what is left of it is found again later.
+
+    Args:
+        tenant_id: The tenant.
+        as_of: Up to now; None for now, when it began.
+        state: As the step before left it; empty at first.
+        until: When to leave off, by the monotonic clock; one transaction's worth is always done.
+        by_hand: Whether somebody asked for it.
+        level: How much shorter summaries shall be; None for what the policy says.
+    """
+    if not state:
+        return _begun(tenant_id, as_of, level, by_hand=by_hand)
+    run_id = UUID(state["run"])
+    terms = Terms(datetime.fromisoformat(state["as_of"]), state["level"])
+    if "rederive" in state:
+        counts, after = rederiving.carry_on(tenant_id, run_id, UUID(state["rederive"]), until)
+        left = {name: value for name, value in state.items() if name != "rederive"}
+        left |= {} if after is None else {"rederive": after.hex}
+        return Step(counts["summaries"], left, finished=False, counts=dict(counts))
+    if not by_hand and policies.current(tenant_id).consolidation.paused:
+        with database.tenant(tenant_id) as tx:
+            consolidation_runs.finish(tx, tenant_id, run_id)
+        return Step(0, state, finished=True, notes=(PAUSED,))
+    return _slice(tenant_id, run_id, terms, state, until)
+
+
+def _begun(tenant_id: UUID, as_of: datetime | None, level: Level | None, *, by_hand: bool) -> Step:
+    rules = policies.current(tenant_id).consolidation
+    with database.tenant(tenant_id) as tx:
+        as_of = as_of or database.now(tx)
+        trigger: Trigger | None = "hand" if by_hand else _trigger(tx, tenant_id, rules)
+        if trigger is None:
+            return Step(0, {}, finished=True)
+        level = level or rules.level
+        run_id = consolidation_runs.begin(tx, tenant_id, uuid4(), trigger, level, as_of)
+    left_off = {"run": str(run_id), "as_of": as_of.isoformat(), "level": level, "rederive": UUID(int=0).hex}
+    return Step(0, left_off, finished=False)
+
+
+def _trigger(tx: database.Transaction, tenant_id: UUID, rules: Consolidation) -> Trigger | None:
+    if rules.paused:
+        return None
+    if rules.at_night:
+        return "night"
+    counts = tenant_counts.read(tx, tenant_id)
+    if counts.active > rules.memories_above:
+        return "count"
+    return "quota" if quota.of(tx, tenant_id, counts).state != "below" else None
+
+
+def _slice(tenant_id: UUID, run_id: UUID, terms: Terms, state: dict[str, Any], until: float) -> Step:
+    """A slice of what is new, or what is left of it."""
+    found = _found(tenant_id, terms)
+    tried = set(state.get("tried", ()))
+    groups = [group for group in found.groups if group.ids[0].hex not in tried]
+    chosen = archive.current_basis(tenant_id)
+    counts = Counter[str]()
+    new = max(found.new, state.get("new", 0))  # what was merged isn't found again
+    for made, among in made_groups(tenant_id, groups, terms):
+        counts += merging.carry_out(tenant_id, run_id, terms, made, chosen) if made else Counter()
+        tried |= {group.ids[0].hex for group in among}
+        if time.monotonic() >= until and len(tried) < len(found.groups):
+            _nudge(counts)
+            return Step(0, {**state, "tried": sorted(tried), "new": new}, finished=False, counts=dict(counts))
+    failpoints.reach("merge.before_marks")
+    seen = Counter(looked_at=new, clusters=len(tried))
+    with database.tenant(tenant_id) as tx:
+        marks.write_marks(tx, tenant_id, found.marks)
+        consolidation_runs.count(tx, tenant_id, run_id, seen)
+        if found.finished:
+            consolidation_runs.finish(tx, tenant_id, run_id)
+    _nudge(counts)
+    left = {name: value for name, value in state.items() if name not in ("tried", "new")}
+    return Step(new, left, finished=found.finished, counts=dict(counts + seen))
+
+
+def _nudge(counts: Counter[str]) -> None:
+    if counts["summaries"]:
+        queues.nudge(queues.EMBED_MEMORIES)
+
+
+def _found(tenant_id: UUID, terms: Terms, marked: Marks | None = None) -> Found:
+    rules = policies.current(tenant_id).consolidation
+    if marked is None:
+        with database.tenant(tenant_id) as tx:
+            marked = marks.read_marks(tx, tenant_id)
+    return candidates.next_slice(tenant_id, terms.as_of, marked, rules)
+
+
+def made_groups(tenant_id: UUID, groups: Sequence[Group], terms: Terms) -> Iterator[tuple[list[Made], Sequence[Group]]]:
+    """Groups with their summaries, a transaction's worth at a time, and the groups that were looked at for it."""
+    for some in _pieces(groups):
+        with database.tenant(tenant_id) as tx:
+            _, plans = grouping.plan(tx, tenant_id, some, terms)
+        yield made_of(tenant_id, [each for each in plans if each is not None]), some
+
+
+def _pieces(groups: Sequence[Group]) -> Iterator[list[Group]]:
+    some: list[Group] = []
+    for group in groups:
+        some.append(group)
+        if sum(len(each.ids) for each in some) >= SOURCES:
+            yield some
+            some = []
+    if some:
+        yield some
+
+
+def made_of(tenant_id: UUID, plans: Sequence[Plan]) -> list[Made]:
+    """Plans with the summaries that they need. No transaction is open: a model may take its time."""
+    wanted = {
+        place: Wanted(each.sources, each.form, each.verdict.level)
+        for place, each in enumerate(plans)
+        if each.form is not None and not each.verdict.waits
+    }
+    written = summaries.summarise_all(tenant_id, list(wanted.values()), MODEL_SECONDS) if wanted else []
+    by_place = dict(zip(wanted, written, strict=True))
+    failpoints.reach("merge.after_summary")
+    return [Made(each, by_place.get(place)) for place, each in enumerate(plans)]
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """What a run would do.
+
+    Attributes:
+        plans: The groups to which something would happen, in their order.
+        looked_at: Memories that are new or changed.
+        clusters: Groups that they belong to.
+        is_complete: Whether these are all.
+    """
+
+    plans: list[Plan]
+    looked_at: int
+    clusters: int
+    is_complete: bool
+
+
+def preview(tenant_id: UUID, as_of: datetime | None, level: Level | None, limit: int, seconds: float = 20.0) -> Preview:
+    """What a run at a moment would do, without doing it: no model is asked, and nothing is written.
+
+    Args:
+        tenant_id: The tenant.
+        as_of: Any moment; None for now.
+        level: How much shorter summaries shall be; None for what the policy says.
+        limit: Most groups.
+        seconds: After these no further slice is looked at.
+    """
+    until = time.monotonic() + seconds
+    with database.tenant(tenant_id) as tx:
+        moment = as_of or database.now(tx)
+        marked = marks.read_marks(tx, tenant_id)
+    terms = Terms(moment, level or policies.current(tenant_id).consolidation.level)
+    plans: list[Plan] = []
+    gone, fewer = set[UUID](), Counter[Day]()
+    looked_at = clusters = 0
+    while True:
+        found = _found(tenant_id, terms, marked)
+        looked_at, clusters, marked = looked_at + found.new, clusters + len(found.groups), found.marks
+        for some in _pieces([left for group in found.groups if (left := _left(group, gone)) is not None]):
+            with database.tenant(tenant_id) as tx:
+                _, planned = grouping.plan(tx, tenant_id, some, terms, fewer=fewer)
+            for each in planned:
+                if each is not None:
+                    plans.append(each)
+                    days = grouping.days_of(each)
+                    fewer.update(days)
+                    gone |= set(each.taken_ids) if days else set()
+        if found.finished or len(plans) >= limit or time.monotonic() >= until:
+            return Preview(plans[:limit], looked_at, clusters, found.finished and len(plans) <= limit)
+
+
+def _left(group: Group, gone: set[UUID]) -> Group | None:
+    """A group without what a slice before would have merged."""
+    ids = [memory_id for memory_id in group.ids if memory_id not in gone]
+    return replace(group, ids=ids) if len(ids) > 1 else None

@@ -1,0 +1,164 @@
+"""Contradictions: at night a model is asked which earlier memories the new ones outdate; what it finds is proposed.
+
+Without a model nothing is proposed. One that is ill, lies or costs too much costs proposals, and never a memory: it can
+name no memory but those that it was shown beside the new one, and what it names stays until a person, or the policy,
+approves.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from datetime import datetime, timedelta
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
+
+import numpy as np
+import structlog
+
+from app import failpoints
+from app.clients.llm.resilience import ProviderFailed
+from app.domain.consolidation import contradiction
+from app.domain.consolidation.contradiction import Question
+from app.domain.consolidation.supersession import Pair
+from app.domain.ingest.memory import KINDS
+from app.domain.jobs import Step
+from app.domain.policy.policy import Policy
+from app.services.consolidation import supersede
+from app.services.passing import OverBudget
+from app.services.strength import policies
+from app.services.tenants import budget
+from app.settings import settings
+from app.store.consolidation import contradictions as rows
+from app.store.core import database
+from app.store.embedding import spaces
+from app.store.tiers import standings
+
+if TYPE_CHECKING:
+    from app.clients.llm.contradictor import Contradictor
+
+SLICE_ROWS: Final = contradiction.QUESTIONS_MAX
+"""As a rule one call, so that what it has found is kept when the next one fails."""
+BACK: Final = timedelta(days=7)
+"""How far back the new begins, the first time and after a standstill."""
+MARGIN: Final = timedelta(minutes=1)
+"""By how much the clocks of ids and of acceptance may differ."""
+
+OVER_BUDGET: Final = "the budget is spent: the next night goes on"
+ILL: Final = "the provider of models is ill: the next night goes on"
+
+log = structlog.get_logger(__name__)
+
+
+def carry_on(tenant_id: UUID, as_of: datetime, state: dict[str, Any], until: float) -> Step:
+    """Go on with asking about memories that were accepted by a moment; first, names that wait are looked for again.
+
+    Args:
+        tenant_id: The tenant.
+        as_of: The moment.
+        state: As the step before left it; empty at first.
+        until: When to leave off, by the monotonic clock; one slice is always done.
+    """
+    done = 0 if state else supersede.settle(tenant_id)
+    policy = policies.current(tenant_id)
+    left = policy.supersession.asked_a_night - state.get("asked", 0)
+    if not settings().has_provider or left <= 0:
+        return Step(done, state, finished=True)
+    after = UUID(state["after"]) if state else _begin(tenant_id, as_of)
+    counts, asked = Counter[str](), state.get("asked", 0)
+    while True:
+        questions, last = _questions(
+            tenant_id, after, as_of, min(SLICE_ROWS, policy.supersession.asked_a_night - asked)
+        )
+        try:
+            pairs, unanswered = _ask(tenant_id, questions)
+        except (OverBudget, ProviderFailed) as failure:
+            note = OVER_BUDGET if isinstance(failure, OverBudget) else ILL
+            log.warning("contradictions_put_off", tenant=str(tenant_id), reason=str(failure) or "over_budget")
+            return Step(done, _state(after, asked), finished=True, counts=dict(counts), notes=(note,))
+        counts += Counter(
+            proposed=_propose(tenant_id, pairs, policy, last[1] if last else as_of), unanswered=unanswered
+        )
+        asked, done = asked + len(questions), done + len(questions)
+        finished = last is None or asked >= policy.supersession.asked_a_night
+        after = last[0] if last else after
+        if finished or time.monotonic() >= until:
+            return Step(done, _state(after, asked), finished=finished, counts=dict(counts))
+
+
+def _state(after: UUID, asked: int) -> dict[str, Any]:
+    return {"after": str(after), "asked": asked}
+
+
+def _begin(tenant_id: UUID, as_of: datetime) -> UUID:
+    """The id before all that is new."""
+    with database.tenant(tenant_id) as tx:
+        known = rows.watermark(tx, tenant_id)
+    since = as_of - BACK if known is None else max(known - MARGIN, as_of - BACK)
+    return UUID(bytes=int(since.timestamp() * 1000).to_bytes(6, "big") + bytes(10))
+
+
+def _questions(
+    tenant_id: UUID, after: UUID, as_of: datetime, limit: int
+) -> tuple[list[Question], tuple[UUID, datetime] | None]:
+    """What to ask about the next new memories, and the last of those; None where there are none."""
+    with database.tenant(tenant_id) as tx:
+        found = rows.new(tx, tenant_id, after, as_of, limit)
+        there = spaces.of_tenant(tx, tenant_id)
+        if not found or there is None:
+            return [], found[-1] if found else None
+        ids = [memory_id for memory_id, _ in found]
+        return rows.questions(tx, tenant_id, there.searched.space_id, ids), found[-1]
+
+
+def _ask(tenant_id: UUID, questions: list[Question]) -> tuple[list[Pair], int]:
+    """What a model takes to be outdated, and how many questions it gave no answer to that makes sense.
+
+    Raises:
+        OverBudget: The tenant may spend no more today.
+        ProviderFailed: The provider as a whole gave no answer.
+    """
+    pairs: list[Pair] = []
+    unanswered = 0
+    for batch in contradiction.batches(questions, settings().score_batch_tokens):
+        model = _contradictor()
+        try:
+            with budget.on_account(tenant_id, "contradict", model.model, len(batch)) as spent:
+                pairs += model.outdated(batch, spent)
+        except ProviderFailed as failure:
+            if not failure.treatment.halve:
+                raise
+            unanswered += len(batch)
+            log.warning(
+                "contradictions_unanswered", tenant=str(tenant_id), memories=len(batch), reason=failure.reason.value
+            )
+    return pairs, unanswered
+
+
+@lru_cache(maxsize=1)
+def _contradictor() -> Contradictor:
+    """The process's own, with its connections and its memory of the provider's health."""
+    from app.clients.llm.contradictor import Contradictor  # noqa: PLC0415 - half a second that a worker without one spares
+
+    return Contradictor.from_settings(settings())
+
+
+def _propose(tenant_id: UUID, pairs: list[Pair], policy: Policy, accepted_until: datetime) -> int:
+    """Enter what was found, and that it was looked for up to here. Returns how many are new."""
+    with database.tenant(tenant_id) as tx:
+        approved = _unprotected(tx, tenant_id, pairs, policy) if pairs and policy.supersession.approve else []
+        rows.move_watermark(tx, tenant_id, accepted_until)
+        new = supersede.propose(tx, tenant_id, pairs, approved) if pairs else 0
+        failpoints.reach("contradictions.before_commit")
+    return new
+
+
+def _unprotected(tx: database.Transaction, tenant_id: UUID, pairs: list[Pair], policy: Policy) -> list[Pair]:
+    """Those whose older memory neither a legal hold nor its caller's words protect."""
+    ids = sorted({pair.superseded_id for pair in pairs})
+    standing = standings.read(tx, tenant_id, ids, policy.rules)
+    kinds = [KINDS.index(kind) for kind in policy.protection.never_forget_kinds]
+    protected = standing.is_held | standing.is_marked | np.isin(standing.kinds, kinds)
+    free = {memory_id for memory_id, is_protected in zip(ids, protected, strict=True) if not is_protected}
+    return [pair for pair in pairs if pair.superseded_id in free]

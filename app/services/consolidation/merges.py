@@ -1,0 +1,116 @@
+"""Merges after the fact: listed, and shown with the memories that they took."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from app.domain.consolidation.records import Method, Summary
+from app.services.consolidation import approving
+from app.services.memories import memories
+from app.store.consolidation import consolidation
+from app.store.consolidation import consolidation_runs as run_rows
+from app.store.consolidation import merges as rows
+from app.store.consolidation.consolidation import Present
+from app.store.consolidation.consolidation_runs import Run
+from app.store.consolidation.merges import Ancestor, Merge, Status
+from app.store.core import database
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A merge with the memories that it took, in the order of their ids."""
+
+    merge: Merge
+    ancestors: list[Ancestor]
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """What a merge says, beside what its sources say.
+
+    Attributes:
+        texts: Those of its memories that aren't deleted.
+        summary: As it stands, or as it would be; None where there is none.
+        kept: Which of a merge that waits would be kept as they are.
+    """
+
+    merge: Merge
+    texts: list[Present]
+    summary: Summary | None
+    kept: list[UUID]
+
+
+def runs(tenant_id: UUID, older_than: tuple[datetime, UUID] | None, limit: int) -> list[Run]:
+    """Runs of consolidation, the newest first; see `store.consolidation_runs.page`."""
+    with database.tenant(tenant_id) as tx:
+        return run_rows.page(tx, tenant_id, older_than, limit)
+
+
+def page(tenant_id: UUID, status: Status | None, older_than: tuple[datetime, UUID] | None, limit: int) -> list[Shown]:
+    """Merges, the newest first; see `store.merges.page`."""
+    with database.tenant(tenant_id) as tx:
+        return _shown(tx, tenant_id, rows.page(tx, tenant_id, status, older_than, limit))
+
+
+def such_as(tenant_id: UUID, shown: Sequence[Shown]) -> dict[UUID, str]:
+    """What one memory of each of these merges says, by the merge's id; those whose memories are gone are left out."""
+    first = {each.ancestors[0].memory_id: each.merge.merge_id for each in shown if each.ancestors}
+    with database.tenant(tenant_id) as tx:
+        return {first[one.memory_id]: one.text for one in consolidation.present(tx, tenant_id, list(first))}
+
+
+def get(tenant_id: UUID, merge_id: UUID) -> Shown:
+    """A merge.
+
+    Raises:
+        NotFound: This tenant has no such merge.
+    """
+    with database.tenant(tenant_id) as tx:
+        return _shown(tx, tenant_id, [approving.found(tx, tenant_id, merge_id)])[0]
+
+
+def lineage(tenant_id: UUID, memory_id: UUID) -> tuple[UUID, list[Shown]]:
+    """The id under which a memory is kept, and the merges that made it or took it, newest first.
+
+    Raises:
+        NotFound: This tenant has no such memory.
+    """
+    stored_id = memories.get(tenant_id, memory_id).memory_id
+    with database.tenant(tenant_id) as tx:
+        return stored_id, _shown(tx, tenant_id, rows.of_memory(tx, tenant_id, stored_id))
+
+
+def preview(tenant_id: UUID, merge_id: UUID, *, making: bool = True) -> Preview:
+    """What a merge's memories say, and its summary: of one that waits, made for this look and stored nowhere.
+
+    Args:
+        tenant_id: The tenant.
+        merge_id: The merge.
+        making: Whether the summary of one that waits is made, by a model where there is one; else it has none.
+
+    Raises:
+        NotFound: This tenant has no such merge.
+    """
+    shown = get(tenant_id, merge_id)
+    merge = shown.merge
+    with database.tenant(tenant_id) as tx:
+        texts = consolidation.present(tx, tenant_id, [each.memory_id for each in shown.ancestors])
+        made = consolidation.present(tx, tenant_id, [merge.summary_id]) if merge.summary_id else []
+    if merge.status == "waiting" and making:
+        summary, kept = approving.preview(tenant_id, merge)
+        return Preview(merge, texts, summary, kept)
+    summary = None
+    if made:
+        method: Method = "llm" if merge.method == "llm" else "extractive"
+        summary = Summary(made[0].text, tuple(merge.key_points), method, merge.model)
+    return Preview(merge, texts, summary, [each.memory_id for each in shown.ancestors if each.part == "kept"])
+
+
+def _shown(tx: database.Transaction, tenant_id: UUID, found: list[Merge]) -> list[Shown]:
+    shown = {merge.merge_id: Shown(merge, []) for merge in found}
+    for ancestor in rows.ancestors(tx, tenant_id, list(shown)):
+        shown[ancestor.merge_id].ancestors.append(ancestor)
+    return list(shown.values())

@@ -1,0 +1,286 @@
+"""Merging: groups are linked, summarised, or put before somebody; each in one transaction, after a last look.
+
+Either a memory is active, or it is archived and its summary is there: whatever dies. No model is asked in here.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from operator import add
+from typing import Final
+from uuid import UUID, uuid4
+
+import numpy as np
+
+from app import failpoints, metrics
+from app.domain.consolidation.records import Summary
+from app.domain.dynamics.timeline import Era
+from app.domain.ingest.ids import RANDOM_BYTES, new_base
+from app.domain.ingest.memory import KINDS
+from app.domain.tiers.tiers import DECAY_TIERS
+from app.services.consolidation import grouping
+from app.services.consolidation.grouping import Plan, Terms
+from app.services.enrichment import reminders
+from app.services.security import audit
+from app.services.tiers import archive
+from app.services.tiers.bases import Chosen
+from app.store.consolidation import consolidation as rows
+from app.store.consolidation import consolidation_runs, merges
+from app.store.consolidation.consolidation import NewLink, NewSummary
+from app.store.consolidation.merges import Ancestor, Merge, Part, Status
+from app.store.core import database
+from app.store.enrichment import words, work
+from app.store.memories import events, tenant_counts
+from app.store.memories.events import Change
+from app.store.memories.tenant_counts import Counts
+from app.store.privacy import holds
+from app.store.tiers import tier_moves
+
+SUMMARISES: Final = "summarises"
+SUPPORTS: Final = "supports"
+RELATED: Final = "related"
+KIND: Final = "consolidation"
+LABELS_MOST: Final = 64
+"""Of tags, and of entities, that a summary has from its sources, the most frequent ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A group with its summary; None where it is linked, or waits."""
+
+    plan: Plan
+    summary: Summary | None
+
+
+def carry_out(tenant_id: UUID, run_id: UUID, terms: Terms, made: Sequence[Made], chosen: Chosen | None) -> Counter[str]:
+    """Write groups, in one transaction: those that would come out otherwise by now are left for another run.
+
+    Args:
+        tenant_id: The tenant.
+        run_id: What they are counted for.
+        terms: Of the run.
+        made: The groups, no memory in two of them.
+        chosen: What vectors are reduced by on their way into the archive.
+
+    Returns:
+        By name, as in `consolidation_runs`.
+    """
+    failpoints.reach("merge.before")
+    with database.tenant(tenant_id) as tx:
+        holds.share(tx, tenant_id)
+        era, plans = grouping.plan(tx, tenant_id, [each.plan.group for each in made], terms, lock=True)
+        still = [
+            Made(now, each.summary)
+            for each, now in zip(made, plans, strict=True)
+            if now is not None and now.is_as(each.plan)
+        ]
+        merge_ids = [uuid4() for _ in still]
+        counts, new = write(tx, tenant_id, terms, still, era, chosen)
+        each_with = list(zip(merge_ids, still, new, strict=True))
+        records = [record(merge_id, run_id, terms.as_of, each, summary) for merge_id, each, summary in each_with]
+        merges.add(tx, tenant_id, records, lineage(merge_ids, still))
+        consolidation_runs.count(tx, tenant_id, run_id, counts)
+        count(tx, tenant_id, [(each, summary) for _, each, summary in each_with])
+        if still:
+            _enter(tx, tenant_id, run_id, still, counts)
+        failpoints.reach("merge.before_commit")
+    failpoints.reach("merge.after_commit")
+    tell(counts)
+    return counts
+
+
+def tell(counts: Counter[str]) -> None:
+    """Add to the workers' counters what was committed."""
+    for name, metric in _METRICS.items():
+        metrics.count(metric, counts[name])
+
+
+_METRICS: Final = {
+    "summaries": "summaries_made",
+    "merged": "merged_memories",
+    "characters_before": "merged_characters",
+    "characters_after": "summary_characters",
+    "waiting": "merges_put_off",
+}
+
+
+def write(
+    tx: database.Transaction,
+    tenant_id: UUID,
+    terms: Terms,
+    made: Sequence[Made],
+    era: Era,
+    chosen: Chosen | None,
+) -> tuple[Counter[str], list[NewSummary | None]]:
+    """Insert summaries and links, and archive the sources, all of them locked.
+
+    The rows of the merges, `count` and the audit are the caller's to write, in this order.
+
+    Args:
+        tx: The tenant's transaction.
+        tenant_id: The tenant.
+        terms: Of the run.
+        made: What to write.
+        era: Of the moment.
+        chosen: As of `carry_out`.
+
+    Returns:
+        Counts as of `carry_out`, and the summary of each.
+    """
+    new = [None if each.summary is None else _new_summary(each.plan, each.summary, terms.as_of, era) for each in made]
+    summaries = [summary for summary in new if summary is not None]
+    if summaries:
+        rows.add_summaries(tx, tenant_id, summaries)
+        _put_away(tx, tenant_id, [each.plan for each in made if each.summary is not None], terms, era, chosen)
+        ids = [summary.memory_id for summary in summaries]
+        reminders.refresh(tx, tenant_id, ids)
+        words.index(tx, tenant_id, ids, era.policy.language, era.policy.time_zone)
+        work.add(tx, [work.EMBED], tenant_id, ids)
+    rows.add_links(tx, tenant_id, _links(made, new))
+    return _counted(made), new
+
+
+def count(
+    tx: database.Transaction, tenant_id: UUID, written: Iterable[tuple[Made, NewSummary | None]], rule: str = KIND
+) -> None:
+    """Enter into the tenant's numbers what was written, by the rule that had it so; late, as all do."""
+    change = Counts()
+    for each, summary in written:
+        if summary is not None:
+            sources = len(each.plan.taken)
+            more = Counts(1 - sources, sources, 0, len(summary.text.encode()))
+            change = Counts(*map(add, change, more))
+    tenant_counts.add(tx, tenant_id, change)
+    tier_moves.add(tx, tenant_id, {("merged", rule): change.archived})
+
+
+def _put_away(
+    tx: database.Transaction, tenant_id: UUID, plans: Sequence[Plan], terms: Terms, era: Era, chosen: Chosen | None
+) -> None:
+    """Archive the sources, as what has faded is."""
+    taken = sorted((plan.group.ids[place], plan.seen.strength[place]) for plan in plans for place in plan.taken)
+    ids = [memory_id for memory_id, _ in taken]
+    archive.put_away(tx, tenant_id, ids, era.policy, chosen)
+    rows.put_away(tx, tenant_id, ids)
+    strength = np.array([each for _, each in taken])
+    change = Change(terms.as_of.timestamp(), DECAY_TIERS.index("active"), DECAY_TIERS.index("archived"), strength)
+    events.add(tx, tenant_id, "tier", ids, change)
+
+
+def _new_summary(plan: Plan, summary: Summary, as_of: datetime, era: Era) -> NewSummary:
+    """A summary as a memory: what its sources have in common, and what each label of them asks for.
+
+    The one place where a summary inherits: the strictest categories come along, and so will the earliest expiry.
+    """
+    sources = [plan.facts[place] for place in plan.taken]
+    places = np.array(plan.taken)
+    state = plan.held.state
+    kinds = np.unique(state.kind[places])
+    protection = era.policy.protection
+    last = max(sources, key=lambda fact: (fact.said_at, fact.seq))
+    return NewSummary(
+        memory_id=UUID(bytes=new_base(int(as_of.timestamp() * 1000), os.urandom(RANDOM_BYTES))),
+        seq=max(fact.seq for fact in sources),
+        subject=sources[0].subject,
+        thread=_shared([fact.thread for fact in sources]),
+        kind=_shared([fact.kind for fact in sources]),
+        text=summary.text,
+        tags=_frequent((fact.tags for fact in sources), LABELS_MOST, protection.never_forget_tags),
+        categories=_frequent((fact.categories for fact in sources), None, protection.never_forget_categories),
+        entities=_frequent((fact.entities for fact in sources), LABELS_MOST),
+        occurred_at=last.occurred_at or datetime.fromtimestamp(last.said_at, UTC),
+        made_at=as_of,
+        salience=float(state.salience[places].max()),
+        multiplier=float(state.multiplier[places].max()),
+        pace=float(state.pace[places].min()),
+        place=int(kinds[0]) if kinds.size == 1 else KINDS.index("episodic"),
+        policy_version=era.version,
+    )
+
+
+def _shared(values: Sequence[str | None]) -> str | None:
+    """What all of them are; None where they differ."""
+    return values[0] if len(set(values)) == 1 else None
+
+
+def _frequent(labels: Iterable[Sequence[str]], most: int | None, without: Sequence[str] = ()) -> list[str]:
+    """The labels of all, the most frequent first."""
+    counted = Counter(label for each in labels for label in each if label not in without)
+    return [label for label, _ in sorted(counted.items(), key=lambda pair: (-pair[1], pair[0]))[:most]]
+
+
+def _links(made: Sequence[Made], summaries: Sequence[NewSummary | None]) -> list[NewLink]:
+    links: list[NewLink] = []
+    for each, summary in zip(made, summaries, strict=True):
+        ids, weight = each.plan.group.ids, min(max(each.plan.group.cohesion, 0.0), 1.0)
+        if summary is not None:
+            taken = set(each.plan.taken_ids)
+            links += [
+                NewLink(summary.memory_id, memory_id, SUMMARISES if memory_id in taken else SUPPORTS, weight)
+                for memory_id in ids
+            ]
+        elif each.plan.form is None:
+            links += [NewLink(one, other, RELATED, weight) for one in ids for other in ids if one != other]
+    return links
+
+
+def record(merge_id: UUID, run_id: UUID, as_of: datetime, made: Made, summary: NewSummary | None) -> Merge:
+    """The row of a merge."""
+    plan = made.plan
+    action = plan.verdict.action
+    if action is None:
+        raise ValueError(merge_id)
+    before = sum(len(plan.facts[place].text) for place in plan.taken)
+    if summary is None or made.summary is None:
+        status: Status = "waiting" if plan.verdict.waits else "done"
+        return Merge(
+            *(merge_id, run_id, action, status, plan.verdict.level, plan.group.cohesion, len(plan.taken), as_of),
+            characters_before=before if plan.form else 0,
+        )
+    return Merge(
+        *(merge_id, run_id, action, "done", plan.verdict.level, plan.group.cohesion, len(plan.taken), as_of),
+        summary_id=summary.memory_id,
+        summary_version=1,
+        method=made.summary.method,
+        model=made.summary.model,
+        key_points=list(made.summary.key_points),
+        characters_before=before,
+        characters_after=len(summary.text),
+    )
+
+
+def lineage(merge_ids: Sequence[UUID], made: Sequence[Made]) -> list[Ancestor]:
+    """Which memories merges took, and as what."""
+    found = []
+    for merge_id, each in zip(merge_ids, made, strict=True):
+        plan, taken = each.plan, set(each.plan.taken)
+        part: Part = "linked" if plan.form is None else "source"
+        found += [
+            Ancestor(merge_id, fact.memory_id, fact.text_version, part if place in taken else "kept")
+            for place, fact in enumerate(plan.facts)
+        ]
+    return found
+
+
+def _counted(made: Sequence[Made]) -> Counter[str]:
+    counts: Counter[str] = Counter()
+    for each in made:
+        if each.summary is None:
+            counts["linked" if each.plan.form is None else "waiting"] += 1
+            continue
+        counts["summaries"] += 1
+        counts["by_model"] += each.summary.method == "llm"
+        counts["merged"] += len(each.plan.taken)
+        counts["characters_before"] += sum(len(each.plan.facts[place].text) for place in each.plan.taken)
+        counts["characters_after"] += len(each.summary.text)
+    return counts
+
+
+def _enter(tx: database.Transaction, tenant_id: UUID, run_id: UUID, made: Sequence[Made], counts: Counter[str]) -> None:
+    ids = [memory_id for each in made for memory_id in each.plan.taken_ids]
+    told = {name: counts[name] for name in ("linked", "merged", "summaries", "waiting") if counts[name]}
+    audit.enter(tx, tenant_id, "memories_merged", ids=ids, details={"run": str(run_id), **told})

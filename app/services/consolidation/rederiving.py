@@ -1,0 +1,252 @@
+"""Summaries whose sources have changed, or are gone, are made again of what remains; or go where nothing does.
+
+One that was edited by hand stays as it is while its sources do; once one is deleted, what it said must go too.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+from uuid import UUID, uuid4
+
+from app import failpoints, metrics, queues
+from app.domain.consolidation.records import Form, Source, Summary
+from app.domain.jobs import Job, Step
+from app.domain.privacy.audit import SYSTEM, Action
+from app.domain.privacy.hold import Meant
+from app.services.consolidation import chains, summaries
+from app.services.enrichment import reminders
+from app.services.security import audit
+from app.services.strength.rebase import STEP_SECONDS
+from app.store.consolidation import consolidation, consolidation_runs, merges, supersessions
+from app.store.consolidation.consolidation import SET_ASIDE, Present
+from app.store.consolidation.merges import Ancestor, Merge
+from app.store.core import database
+from app.store.embedding import embeddings
+from app.store.enrichment import cues, words, work
+from app.store.enrichment.work import NIL
+from app.store.erasure import erasures, hidden
+from app.store.erasure.erasures import Hidden
+from app.store.jobs import jobs
+from app.store.memories import memories, tenant_counts
+from app.store.privacy import holds
+from app.store.strength import states
+from app.store.tenants import policies
+from app.store.tiers import removal, tier_moves
+
+KIND: Final = "rederive"
+PAGE: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class _Case:
+    """A stale summary, as it was read.
+
+    Attributes:
+        present: Its sources that are left, with what they say now.
+        gone: Those that are deleted, or about somebody else.
+        version: Of its own text.
+        tier: Where it is.
+    """
+
+    merge: Merge
+    present: list[Present]
+    gone: list[UUID]
+    version: int | None
+    tier: str | None
+
+    @property
+    def stays(self) -> bool:
+        """Whether it is left stale: somebody has written it, or it goes with the erasure that has hidden it."""
+        by_hand = self.version is not None and self.version != self.merge.summary_version and not self.gone
+        return by_hand or (self.tier == "hidden" and not self.present)
+
+    @property
+    def goes(self) -> bool:
+        """Whether nothing can be made of it: no source is left, or its text isn't in the active indexes."""
+        return not self.present or self.tier not in {"active", "hidden", "aside"}
+
+
+def source_changed(tx: database.Transaction, tenant_id: UUID, memory_ids: list[UUID]) -> None:
+    """Note that memories say something else now, or are deleted; then summaries of them are made again at once.
+
+    Call it in the transaction that changes them, their rows being locked; the next tick sends the job.
+    """
+    if memory_ids and merges.make_stale(tx, tenant_id, memory_ids):
+        jobs.add(tx, uuid4(), tenant_id, KIND, {}, lone=True)
+
+
+def set_aside(tx: database.Transaction, tenant_id: UUID, summary_ids: Sequence[UUID], gone: Sequence[UUID]) -> Hidden:
+    """Hide active summaries that something remains of when some sources are gone, until they are made again of that.
+
+    Args:
+        tx: The tenant's transaction, which has locked their rows.
+        tenant_id: The tenant.
+        summary_ids: Summaries that nothing holds.
+        gone: Memories that this transaction is about to remove.
+
+    Returns:
+        Those that were hidden, with what the tenant's numbers lose by it, which the caller enters last; of the others
+        nothing remains that could be made into a summary.
+    """
+    left = consolidation.with_sources(tx, tenant_id, summary_ids, gone)
+    source_changed(tx, tenant_id, list(gone))
+    if not left:
+        return Hidden([], tenant_counts.NONE)
+    hidden_now = erasures.hide(tx, tenant_id, SET_ASIDE, Meant(memory_ids=left))
+    later = embeddings.remove(tx, tenant_id, hidden_now.ids)
+    words.remove(tx, tenant_id, hidden_now.ids)
+    work.add(tx, [work.EMBED], tenant_id, sorted(later.difference(hidden_now.ids, gone)))
+    return hidden_now
+
+
+def step(job: Job) -> Step:
+    """A few seconds of making summaries again."""
+    after = UUID(job.state.get("after", NIL.hex))
+    counts, following = carry_on(job.tenant_id, None, after, time.monotonic() + STEP_SECONDS)
+    state: dict[str, Any] = {} if following is None else {"after": following.hex}
+    return Step(counts["summaries"], state, finished=following is None, counts=dict(counts))
+
+
+def carry_on(tenant_id: UUID, run_id: UUID | None, after: UUID, until: float) -> tuple[Counter[str], UUID | None]:
+    """Go on with the stale summaries after one. Returns counts, and where to go on; None at the end."""
+    counts: Counter[str] = Counter()
+    while True:
+        with database.tenant(tenant_id) as tx:
+            page = merges.stale(tx, tenant_id, after, PAGE)
+        for merge_id in page:
+            counts += rederive(tenant_id, run_id, merge_id)
+            after = merge_id
+            if time.monotonic() >= until:
+                _nudge(counts)
+                return counts, after
+        if len(page) < PAGE:
+            _nudge(counts)
+            return counts, None
+
+
+def _nudge(counts: Counter[str]) -> None:
+    if counts:
+        queues.nudge(queues.EMBED_MEMORIES)
+
+
+def rederive(tenant_id: UUID, run_id: UUID | None, merge_id: UUID) -> Counter[str]:
+    """Make a stale summary again, or remove it; what is held, or was written by hand, stays as it is."""
+    with database.tenant(tenant_id) as tx:
+        case = _read(tx, tenant_id, merge_id)
+    if case is None or case.stays:
+        return Counter()
+    form = case.merge.action
+    summary = None if case.goes or form == "link" else _summary(tenant_id, case, form)
+    failpoints.reach("rederive.after_summary")
+    with database.tenant(tenant_id) as tx:
+        holds.share(tx, tenant_id)
+        erasures.share(tx, tenant_id)
+        found = merges.get(tx, tenant_id, merge_id)
+        if found is None or found.summary_id is None:
+            return Counter()
+        involved = sorted({found.summary_id, *(each.memory_id for each in case.present)})
+        consolidation.lock(tx, tenant_id, involved)
+        states.lock(tx, tenant_id, [found.summary_id])
+        now = _read(tx, tenant_id, merge_id)
+        if now != case or holds.on(tx, tenant_id, [found.summary_id]):
+            return Counter()
+        counts = _write(tx, tenant_id, case, found.summary_id, summary)
+        if run_id is not None:
+            consolidation_runs.count(tx, tenant_id, run_id, counts)
+        failpoints.reach("rederive.before_commit")
+    metrics.count("summaries_made", counts["summaries"])
+    return counts
+
+
+def _read(tx: database.Transaction, tenant_id: UUID, merge_id: UUID) -> _Case | None:
+    merge = merges.get(tx, tenant_id, merge_id)
+    if merge is None or merge.summary_id is None or not merge.is_stale:
+        return None
+    ids = [each.memory_id for each in merges.ancestors(tx, tenant_id, [merge_id]) if each.part == "source"]
+    own = consolidation.present(tx, tenant_id, [merge.summary_id])
+    own = own or consolidation.hidden(tx, tenant_id, merge.summary_id)
+    present = _of_one_subject(consolidation.present(tx, tenant_id, ids), own)
+    left = {each.memory_id for each in present}
+    gone = [memory_id for memory_id in ids if memory_id not in left]
+    if len(ids) < merge.sources and not gone:
+        gone = [NIL]  # a source that was deleted for good isn't even named any more
+    return _Case(merge, present, gone, own[0].text_version if own else None, own[0].tier if own else None)
+
+
+def _of_one_subject(present: list[Present], own: list[Present]) -> list[Present]:
+    """Without sources that are about somebody else by now: they count as gone."""
+    subjects = [each.subject for each in present]
+    about = own[0].subject if own and own[0].subject in subjects else next(iter(subjects), None)
+    return [each for each in present if each.subject == about]
+
+
+def _summary(tenant_id: UUID, case: _Case, form: Form) -> Summary:
+    sources = [Source(each.memory_id, each.text, each.speaker, each.said_at, 0.0) for each in case.present]
+    ordered = sorted(sources, key=lambda source: (source.said_at, source.memory_id))
+    return summaries.summarise(tenant_id, ordered, form, case.merge.level)
+
+
+def _write(
+    tx: database.Transaction, tenant_id: UUID, case: _Case, summary_id: UUID, summary: Summary | None
+) -> Counter[str]:
+    merge_id, is_seen = case.merge.merge_id, True
+    with tenant_counts.changing(tx, tenant_id, [summary_id]):
+        if case.tier in {"hidden", "aside"}:  # because of what it says no longer
+            erasures.show_again(tx, tenant_id, among=[summary_id])
+        if summary is None:
+            removal.remove(tx, tenant_id, [summary_id])
+            merges.change(tx, tenant_id, merge_id, {"is_stale": False})
+        else:
+            _rewrite(tx, tenant_id, case, summary_id, summary)
+            supersessions.part(tx, tenant_id, [summary_id])
+            chains.again(tx, tenant_id, summary_id)
+            is_seen = not _hidden_by_itself(tx, tenant_id, summary_id)
+    merges.forget(tx, tenant_id, merge_id, case.gone)
+    if summary is None:
+        tier_moves.add(tx, tenant_id, {("deleted", "sources_gone"): 1})
+    elif case.tier in {"hidden", "aside"} and is_seen:
+        tier_moves.add(tx, tenant_id, {("restored", "made_again"): 1})
+    action: Action = "memories_deleted" if summary is None else "memories_merged"
+    audit.enter(tx, tenant_id, action, SYSTEM, ids=[summary_id], details={"merge": str(merge_id), "again": True})
+    if summary is None:
+        return Counter(removed=1)
+    return Counter(summaries=1, by_model=int(summary.method == "llm"))
+
+
+def _hidden_by_itself(tx: database.Transaction, tenant_id: UUID, summary_id: UUID) -> bool:
+    """Whether an open erasure is of a summary that was made again, and not of its sources alone: then it hides it."""
+    found, _ = hidden.by_open(tx, tenant_id, [summary_id], also_by_id=True)
+    if found:
+        embeddings.remove(tx, tenant_id, [summary_id])
+        words.remove(tx, tenant_id, [summary_id])
+    return bool(found)
+
+
+def _rewrite(tx: database.Transaction, tenant_id: UUID, case: _Case, summary_id: UUID, summary: Summary) -> None:
+    policy = policies.current(tx, tenant_id)
+    embeddings.remove(tx, tenant_id, [summary_id])
+    categories = {label for each in case.present for label in each.categories}
+    strictest = sorted(categories.difference(policy.protection.never_forget_categories))
+    said = {"text": summary.text, "categories": strictest, "subject": case.present[0].subject}
+    memories.edit(tx, tenant_id, summary_id, said)
+    reminders.refresh(tx, tenant_id, [summary_id])
+    cues.delete_outdated(tx, tenant_id, [summary_id])
+    words.index(tx, tenant_id, [summary_id], policy.language, policy.time_zone)
+    columns = {
+        "is_stale": False,
+        "summary_version": (case.version or 0) + 1,
+        "sources": len(case.present),
+        "method": summary.method,
+        "model": summary.model,
+        "key_points": list(summary.key_points),
+        "characters_before": sum(len(each.text) for each in case.present),
+        "characters_after": len(summary.text),
+    }
+    merges.change(tx, tenant_id, case.merge.merge_id, columns)
+    taken = [Ancestor(case.merge.merge_id, each.memory_id, each.text_version, "source") for each in case.present]
+    merges.add_lineage(tx, tenant_id, taken)
+    work.add(tx, [work.EMBED], tenant_id, [summary_id])

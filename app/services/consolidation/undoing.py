@@ -1,0 +1,99 @@
+"""Undoing a merge: its summary goes with all that is of it, and its sources are active again as they were."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+from uuid import UUID
+
+import numpy as np
+
+from app import failpoints, metrics, queues
+from app.domain.tiers.tiers import DECAY_TIERS
+from app.errors import Conflict
+from app.services.consolidation import approving
+from app.services.privacy.holds import check_free
+from app.services.security import audit
+from app.services.strength import strengths
+from app.store.consolidation import consolidation, merges
+from app.store.consolidation.consolidation import Present
+from app.store.consolidation.merges import Merge
+from app.store.core import database
+from app.store.embedding import spaces
+from app.store.enrichment import words, work
+from app.store.memories import events, tenant_counts
+from app.store.memories.events import Change
+from app.store.privacy import holds
+from app.store.strength import states
+from app.store.tiers import archive, removal, tier_moves
+
+_SHOWN: Final = 3
+
+
+def undo(tenant_id: UUID, merge_id: UUID, actor: str) -> Merge:
+    """Undo a merge that was carried out. What was used since is active already, and stays as it is.
+
+    Raises:
+        NotFound: This tenant has no such merge.
+        Conflict: It wasn't carried out; its sources are gone, or in cold storage; or a legal hold is on one of them.
+    """
+    with database.tenant(tenant_id) as tx:
+        holds.share(tx, tenant_id)
+        merge = approving.found(tx, tenant_id, merge_id)
+        taken = merges.ancestors(tx, tenant_id, [merge_id])
+        sources = [each.memory_id for each in taken if each.part != "kept"]
+        involved = sorted({*sources, *([merge.summary_id] if merge.summary_id else [])})
+        consolidation.lock(tx, tenant_id, involved)
+        states.lock(tx, tenant_id, involved)
+        merge = approving.found(tx, tenant_id, merge_id, lock=True)
+        if merge.status != "done":
+            raise Conflict(f"only a merge that is done can be undone: this one is {merge.status}")
+        back: list[UUID] = []
+        if merge.action == "link":
+            consolidation.remove_links(tx, tenant_id, sources)
+        else:
+            back = _bring_back(tx, tenant_id, merge, sources)
+        summaries = int(merge.action != "link")
+        tier_moves.add(tx, tenant_id, {("restored", "undo"): len(back), ("deleted", "undo"): summaries})
+        undone: dict[str, Any] = {"status": "undone", "is_stale": False}
+        decided = {"decided_at": database.now(tx), "decided_by": actor}
+        merges.change(tx, tenant_id, merge_id, undone | decided)
+        audit.enter(tx, tenant_id, "merge_undone", actor, ids=sources, details={"merge": str(merge_id)})
+        failpoints.reach("undo.before_commit")
+        found = approving.found(tx, tenant_id, merge_id)
+    metrics.count("merges_undone")
+    if back:
+        queues.nudge(queues.EMBED_MEMORIES)
+    return found
+
+
+def _bring_back(tx: database.Transaction, tenant_id: UUID, merge: Merge, sources: Sequence[UUID]) -> list[UUID]:
+    present = consolidation.present(tx, tenant_id, sources)
+    if merge.summary_id is None or not present:
+        raise Conflict("nothing is left of what was merged")
+    _check_here(present)
+    back = [each.memory_id for each in present if each.tier == "archived"]
+    check_free(tx, tenant_id, [merge.summary_id, *back])
+    with tenant_counts.changing(tx, tenant_id, [merge.summary_id, *back]):
+        removal.remove(tx, tenant_id, [merge.summary_id])
+        there = spaces.hold(tx, tenant_id)
+        lacking = archive.put_back(tx, tenant_id, there.searched.space_id if there else None, back)
+        consolidation.put_back(tx, tenant_id, back)
+        work.add(tx, [work.EMBED], tenant_id, lacking)
+        times = strengths.timeline(tx, tenant_id)
+        now = database.now(tx).timestamp()
+        era = times.at(now)
+        words.index(tx, tenant_id, back, era.policy.language, era.policy.time_zone)
+        held = strengths.brought(states.read(tx, tenant_id, back), times, now)
+        strength = strengths.look(era, held.state, now).strength
+        change = Change(now, DECAY_TIERS.index("archived"), np.zeros(len(held)), strength)
+        events.add(tx, tenant_id, "tier", held.ids, change)
+    return back
+
+
+def _check_here(present: Sequence[Present]) -> None:
+    cold = [each.memory_id for each in present if each.tier == "cold"]
+    if cold:
+        named = ", ".join(map(str, cold[:_SHOWN])) + (f" and {len(cold) - _SHOWN} more" if len(cold) > _SHOWN else "")
+        way = "restore them first, by POST /v1/memories/{id}/restore"
+        raise Conflict(f"{len(cold)} of its sources are in cold storage ({named}): {way}")

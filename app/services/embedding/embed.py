@@ -1,0 +1,125 @@
+"""Give memories their vectors: read, compute without a transaction, write what is still true."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+from uuid import UUID
+
+import numpy as np
+import structlog
+from numpy.typing import NDArray
+
+from app.clients.embedding.embedder import NoEmbedder
+from app.clients.llm.resilience import ProviderFailed, Reason
+from app.services.embedding import spaces
+from app.services.enrichment.windows import count_windows, embed_texts
+from app.services.passing import OverBudget
+from app.store.core import database
+from app.store.embedding import embeddings, windows
+from app.store.embedding import spaces as rows
+from app.store.embedding.embeddings import Texts
+from app.store.embedding.spaces import Space, TenantSpaces
+from app.store.embedding.windows import Windows
+
+Vectors = tuple[NDArray[np.float32], Windows]
+"""Of memories, and of the windows of the long ones."""
+
+ROUNDS: Final = 3  # a tenant's spaces change now and then: hardly more than once while a batch is computed
+WINDOWS_AT_ONCE: Final = 8_192
+"""Windows in a call to the embedder, about: memories with more of them are embedded in parts."""
+_UNKNOWN: Final = frozenset({Reason.NOT_FOUND, Reason.NOT_AUTHORISED, Reason.HOST_REFUSED})
+
+log = structlog.get_logger(__name__)
+
+
+def embed(tenant_id: UUID, ids: Sequence[UUID]) -> int:
+    """Embed these memories in the tenant's space, and in the one that it is moving to, as vectors of length 1.
+
+    Where the embedder of its space can't be had any more, they are embedded in the target or the settings' space
+    alone. Runs as often as one likes; memories that were deleted or edited meanwhile are passed over.
+
+    Returns:
+        How many memories got a vector.
+
+    Raises:
+        OverBudget: The embedder costs something, and the tenant may spend no more today.
+        ProviderFailed: Its provider gave no usable answer.
+        Misconfigured: The settings name an embedder that can't be.
+    """
+    with database.tenant(tenant_id) as tx:
+        there = rows.of_tenant(tx, tenant_id)
+        # The vectors of the turns before hold these: they are made again.
+        ahead = spaces.look_ahead(there)
+        before = embeddings.find_preceding(tx, tenant_id, ids) if ahead else []
+        texts = embeddings.read_texts(tx, tenant_id, list(dict.fromkeys([*ids, *before])), ahead=ahead)
+        divided = windows.find_divided(tx, tenant_id, texts.ids) if (count := count_windows(texts)) else set()
+    if not texts.ids:
+        return 0
+    if count > WINDOWS_AT_ONCE and len(ids) > 1:
+        return embed(tenant_id, ids[: len(ids) // 2]) + embed(tenant_id, ids[len(ids) // 2 :])
+    there = there or spaces.settled(tenant_id)
+    made = _Made(tenant_id, texts, divided)
+    for _ in range(ROUNDS):
+        ready = _vectors(there, made)
+        with database.tenant(tenant_id) as tx:
+            now = rows.hold(tx, tenant_id) or there
+            if now == there:
+                written = max(_write(tx, tenant_id, space, texts, vectors) for space, vectors in ready.items())
+                return min(written, len(ids))
+            there = now
+    raise RuntimeError("the tenant's embedding space changes faster than memories can be embedded")
+
+
+class _Made:
+    """Vectors of one batch by space, each computed once."""
+
+    def __init__(self, tenant_id: UUID, texts: Texts, divided: set[tuple[int, UUID]]) -> None:
+        self.tenant_id = tenant_id
+        self._texts = texts
+        self._divided = divided
+        self._vectors: dict[Space, Vectors] = {}
+
+    def of(self, space: Space) -> Vectors:
+        if space not in self._vectors:
+            model = spaces.embedder_in(space)
+            there = {memory_id for space_id, memory_id in self._divided if space_id == space.space_id}
+            self._vectors[space] = embed_texts(self.tenant_id, model, self._texts, there)
+        return self._vectors[space]
+
+
+def _vectors(there: TenantSpaces, made: _Made) -> dict[Space, Vectors | None]:
+    """What is to be written to which space; None for a target that can't be served now: the move makes up for it."""
+    found: dict[Space, Vectors | None] = {}
+    try:
+        found[there.searched] = made.of(there.searched)
+    except (NoEmbedder, ProviderFailed) as error:
+        if not _is_gone(error, there.searched):
+            raise
+        log.warning("embedding_space_gone", tenant=str(made.tenant_id), model=there.searched.model)
+    is_searched = bool(found)
+    if there.target is not None:
+        try:
+            found[there.target] = made.of(there.target)
+        except (NoEmbedder, OverBudget, ProviderFailed) as error:
+            if not (is_searched or isinstance(error, NoEmbedder)):
+                raise
+            found[there.target] = None
+    if not is_searched and all(vectors is None for vectors in found.values()):
+        own = spaces.of_settings()
+        found[own] = made.of(own)
+    return found
+
+
+def _is_gone(error: NoEmbedder | ProviderFailed, space: Space) -> bool:
+    """Whether a space's embedder won't come back by itself; that of the settings' own space is worth waiting for."""
+    if isinstance(error, ProviderFailed):
+        return error.reason in _UNKNOWN and space != spaces.of_settings()
+    return True
+
+
+def _write(tx: database.Transaction, tenant_id: UUID, space: Space, texts: Texts, vectors: Vectors | None) -> int:
+    if vectors is None:
+        rows.forget(tx, tenant_id, space.space_id, texts.ids)  # else a vector of former neighbours would stay
+        return 0
+    return embeddings.write(tx, tenant_id, space.space_id, texts, *vectors)

@@ -1,0 +1,107 @@
+"""Indexes of a large tenant's own, kept by a job: made when it has grown, filled, dropped when it has shrunk or moved.
+
+Each step looks at what is there, so that it may be done twice and goes on after a crash.
+"""
+
+from __future__ import annotations
+
+import time
+from datetime import datetime
+from typing import Any, Final
+from uuid import UUID
+
+import structlog
+
+from app.domain.jobs import Job, Step
+from app.settings import settings
+from app.store.core import database
+from app.store.embedding import graphs, spaces
+from app.store.embedding.spaces import TenantSpaces
+
+KIND: Final = "graph"
+ROWS: Final = 200
+UNMARKED_ROWS: Final = 2000
+STEP_SECONDS: Final = 2.0
+TAIL_MAX: Final = 2000
+"""Vectors outside the graph that each search may well compare one by one."""
+
+log = structlog.get_logger(__name__)
+
+
+def has_graph(there: TenantSpaces | None, memories: int) -> bool:
+    """Whether a tenant of so many memories is searched by indexes of its own."""
+    return (
+        memories > settings().search_exact_rows
+        and there is not None
+        and there.graph_space_id == there.searched.space_id
+    )
+
+
+def is_wanting(tenant_id: UUID) -> bool:
+    """Whether there is something for a job to do: indexes to make or to drop, or many vectors to graft."""
+    with database.tenant(tenant_id) as tx:
+        there = spaces.of_tenant(tx, tenant_id)
+        if there is None:
+            return False
+        space_id = _wanted(there, graphs.count_memories(tx, tenant_id))
+        if there.graph_space_id != space_id:
+            return True
+        return space_id is not None and graphs.count_tail(tx, tenant_id, space_id, TAIL_MAX) == TAIL_MAX
+
+
+def step(job: Job) -> Step:
+    """A few seconds of it; raises what `carry_on` does."""
+    return carry_on(job.tenant_id, None, job.state, time.monotonic() + STEP_SECONDS)
+
+
+def carry_on(tenant_id: UUID, _as_of: datetime | None, _state: dict[str, Any], until: float) -> Step:
+    """Go on with a tenant's indexes: those of another space, or of a tenant that is small now, go first.
+
+    Args:
+        tenant_id: The tenant.
+        until: When to leave off, by the monotonic clock.
+
+    Raises:
+        database.DatabaseError: Others kept a table busy while indexes were to be made or dropped; later it may go.
+    """
+    with database.tenant(tenant_id) as tx:
+        there = spaces.of_tenant(tx, tenant_id)
+        space_id = _wanted(there, graphs.count_memories(tx, tenant_id)) if there else None
+        if there and there.graph_space_id not in {None, space_id}:
+            graphs.drop(tx, tenant_id, there.graph_space_id)
+            log.info("graph_dropped", tenant=str(tenant_id), space=there.graph_space_id)
+            return Step(0, {}, finished=False)
+    if there is None or space_id is None:
+        return Step(0, {}, finished=True)
+    if there.graph_space_id is None:
+        return _made(tenant_id, space_id, until)
+    done = 0
+    while time.monotonic() < until:
+        with database.tenant(tenant_id) as tx:
+            some = graphs.graft(tx, tenant_id, space_id, ROWS)
+        done += some
+        if some < ROWS:
+            return Step(done, {}, finished=True)
+    return Step(done, {}, finished=False)
+
+
+def _made(tenant_id: UUID, space_id: int, until: float) -> Step:
+    """Make the indexes, once none of the vectors is marked any more as being in a former graph."""
+    while time.monotonic() < until:
+        with database.tenant(tenant_id) as tx:
+            there = spaces.hold(tx, tenant_id)
+            if there is None or there.searched.space_id != space_id:
+                break
+            if not graphs.ungraft(tx, tenant_id, space_id, UNMARKED_ROWS):
+                graphs.make(tx, tenant_id, space_id)
+                log.info("graph_made", tenant=str(tenant_id), space=space_id)
+                break
+    return Step(0, {}, finished=False)
+
+
+def _wanted(there: TenantSpaces, memories: int) -> int | None:
+    """The space that a tenant shall have indexes for; one that has them keeps them until it is half as large."""
+    limit = settings().search_exact_rows / (2 if there.graph_space_id is not None else 1)
+    if memories <= limit or there.searched.dimensions > graphs.DIMENSIONS_MAX:
+        return None
+    return there.searched.space_id

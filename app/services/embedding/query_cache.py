@@ -1,0 +1,98 @@
+"""Vectors of queries that were asked lately, kept in the process: asked again, a query costs no call.
+
+Tenants share nothing: how fast a query is answered mustn't tell one what another has asked. A query itself isn't kept,
+only its digest under a key of the process.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from concurrent.futures import Future
+from threading import Lock
+from typing import Final, NamedTuple
+from uuid import UUID
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.clients.llm.resilience import Clock
+
+Vector = NDArray[np.float32]
+
+DIGEST_BYTES: Final = 32
+
+
+class _Key(NamedTuple):
+    tenant_id: UUID
+    space_id: int
+    digest: bytes
+
+
+class QueryCache:
+    """The vectors that were made last, each for a while; may be used by many threads.
+
+    Args:
+        entries: Most vectors; the one that was asked for the longest ago goes first. 0 keeps none.
+        seconds: How long a vector is kept after it was made.
+        clock: Seconds that never go back.
+    """
+
+    def __init__(self, entries: int, seconds: float, clock: Clock = time.monotonic) -> None:
+        self._entries = entries
+        self._seconds = seconds
+        self._clock = clock
+        self._secret = secrets.token_bytes(DIGEST_BYTES)
+        self._lock = Lock()
+        self._held: OrderedDict[_Key, tuple[float, Vector]] = OrderedDict()
+        self._underway: dict[_Key, Future[Vector]] = {}
+
+    def vector(self, tenant_id: UUID, space_id: int, query: str, make: Callable[[], Vector]) -> Vector:
+        """The query's vector in a space, not to be written to: kept, or made now.
+
+        Of several that ask for the same at once, one makes it and the others wait for what comes of that, be it a
+        failure; a failure isn't kept.
+
+        Raises:
+            Exception: As `make` raises it.
+        """
+        digest = hashlib.blake2b(query.encode(), key=self._secret, digest_size=DIGEST_BYTES).digest()
+        key = _Key(tenant_id, space_id, digest)
+        with self._lock:
+            if (kept := self._kept(key)) is not None:
+                return kept
+            anothers = self._underway.get(key)
+            result = self._underway[key] = anothers or Future[Vector]()
+        if anothers is not None:
+            return anothers.result()
+        try:
+            made = make()
+            made.flags.writeable = False
+        except BaseException as error:
+            with self._lock:
+                del self._underway[key]
+            result.set_exception(error)
+            raise
+        with self._lock:
+            del self._underway[key]
+            self._keep(key, made)
+        result.set_result(made)
+        return made
+
+    def _kept(self, key: _Key) -> Vector | None:
+        until, vector = self._held.get(key, (0.0, None))
+        if vector is None:
+            return None
+        if self._clock() >= until:
+            del self._held[key]
+            return None
+        self._held.move_to_end(key)
+        return vector
+
+    def _keep(self, key: _Key, vector: Vector) -> None:
+        self._held[key] = (self._clock() + self._seconds, vector)
+        while len(self._held) > self._entries:
+            self._held.popitem(last=False)

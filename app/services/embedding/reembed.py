@@ -1,0 +1,179 @@
+"""Move a tenant to the settings' embedding space, step by step, while it is searched in its own.
+
+Aim: from now on, new memories are embedded in both spaces. Move: those that are only in the old one are embedded in
+the new one, in batches. Switch: in one transaction, once none is left. Clear: the old space's vectors are deleted.
+Every step may be done twice, and goes on after a crash from what the database says.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, Final
+from uuid import UUID
+
+import structlog
+
+from app.clients.embedding.embedder import embedder
+from app.clients.embedding.static_embedder import StaticEmbedder
+from app.clients.llm.resilience import ProviderFailed
+from app.domain.jobs import Job, Step
+from app.errors import Conflict
+from app.services.embedding import spaces
+from app.services.enrichment.windows import embed_texts
+from app.store.core import database
+from app.store.embedding import embeddings
+from app.store.embedding import spaces as rows
+from app.store.embedding.embeddings import Texts
+from app.store.embedding.spaces import Space
+from app.store.enrichment import work
+from app.store.ingest import dead_letters
+
+KIND: Final = "reembed"
+ROWS: Final = 200
+STEP_SECONDS: Final = 2.0
+CLEARED_ROWS: Final = 2000
+SET_ASIDE_MAX: Final = 100
+"""A model that can't do so many single memories is taken to be ill itself."""
+
+log = structlog.get_logger(__name__)
+
+
+def parameters() -> dict[str, Any]:
+    """What a job of this kind is told: which space to move to.
+
+    Raises:
+        ProviderFailed: The model's size had to be found out, and the provider gave no usable answer.
+        Misconfigured: The settings name an embedder that can't be.
+    """
+    return {"space_id": spaces.of_settings().space_id}
+
+
+def lacking(tenant_id: UUID) -> int:
+    """How many memories a move would embed; raises as `parameters`."""
+    space = spaces.of_settings()
+    with database.tenant(tenant_id) as tx:
+        return rows.count_lacking(tx, tenant_id, space.space_id)
+
+
+def step(job: Job) -> Step:
+    """A few seconds of a move.
+
+    Raises:
+        Conflict: The settings of this process name another space than the job, or the tenant's move was called off.
+        OverBudget: The tenant may spend no more today.
+        ProviderFailed: The provider gave no usable answer; where that passes, so does the step.
+    """
+    return _STEPS[job.state.get("phase", "aim")](job)
+
+
+def cancelled(job: Job) -> None:
+    """Clean up after a move that was called off: before the switch the new space's vectors, after it the old one's."""
+    with database.tenant(job.tenant_id) as tx:
+        rows.call_off(tx, job.tenant_id, job.parameters["space_id"])
+    while _cleared(job.tenant_id):
+        pass
+
+
+def _aim(job: Job) -> Step:
+    space = _wanted(job)
+    with database.tenant(job.tenant_id) as tx:
+        rows.adopt(tx, job.tenant_id, space.space_id)
+        rows.aim(tx, job.tenant_id, space.space_id)
+    with database.tenant(job.tenant_id) as tx:
+        left = rows.count_lacking(tx, job.tenant_id, space.space_id)
+        given = rows.count_given(tx, job.tenant_id, space.space_id)
+    notes = [f"{left} memories to be embedded by {space.model} with {space.dimensions} dimensions"]
+    if given:
+        notes.append(f"{given} vectors that callers gave are replaced by the model's")
+    return Step(0, {"phase": "move"}, finished=False, total=left, notes=tuple(notes))
+
+
+def _move(job: Job) -> Step:
+    space = _wanted(job)
+    until = time.monotonic() + STEP_SECONDS
+    after = UUID(job.state.get("after", work.NIL.hex))
+    limit = int(job.state.get("rows", ROWS))
+    aside = [UUID(memory_id) for memory_id in job.state.get("set_aside", [])]
+    done = 0
+    while time.monotonic() < until:
+        with database.tenant(job.tenant_id) as tx:
+            ids = rows.lacking(tx, job.tenant_id, space.space_id, after=after, limit=limit, but=aside)
+            texts = embeddings.read_texts(tx, job.tenant_id, ids, ahead=space.model == StaticEmbedder.model)
+        if not ids:
+            return _switch(job, space, done, aside)
+        try:
+            _fill(job, space, texts)
+            done += len(ids)
+        except ProviderFailed as failure:
+            if not failure.treatment.halve:
+                raise
+            if len(ids) > 1:
+                limit = len(ids) // 2  # to corner the one that can't be done
+                continue
+            aside += ids
+            log.warning("set_aside", kind=KIND, tenant=str(job.tenant_id), memory=str(ids[0]), error=failure.reason)
+            if len(aside) > SET_ASIDE_MAX:
+                raise
+        after, limit = ids[-1], min(2 * limit, ROWS)
+    state = {"phase": "move", "after": after.hex, "rows": limit, "set_aside": [memory_id.hex for memory_id in aside]}
+    return Step(done, state, finished=False)
+
+
+def _fill(job: Job, space: Space, texts: Texts) -> None:
+    """Embed what lacks a vector; one that came meanwhile knows newer neighbours and stays."""
+    vectors, long = embed_texts(job.tenant_id, embedder(), texts)
+    with database.tenant(job.tenant_id) as tx:
+        there = rows.hold(tx, job.tenant_id)
+        if there is None or space not in {there.searched, there.target}:
+            raise Conflict("the tenant isn't moving to this embedding space any more")
+        embeddings.write(tx, job.tenant_id, space.space_id, texts, vectors, long, fill=True)
+
+
+def _switch(job: Job, space: Space, done: int, aside: list[UUID]) -> Step:
+    """Let the tenant be searched in the new space, if really nothing is left: what was written meanwhile counts."""
+    kept = {"set_aside": [memory_id.hex for memory_id in aside]}
+    with database.tenant(job.tenant_id) as tx:
+        rows.lock(tx, job.tenant_id)
+        if rows.lacking(tx, job.tenant_id, space.space_id, after=work.NIL, limit=1, but=aside):
+            return Step(done, {"phase": "move", **kept}, finished=False)
+        switched = rows.switch(tx, job.tenant_id, space.space_id)
+        if switched and aside:
+            reason = "the embedding model can't do it"
+            dead_letters.add(tx, job.tenant_id, stage=work.EMBED, reason=reason, attempts=1, memory_ids=aside)
+    notes: tuple[str, ...] = ()
+    if switched:
+        log.info("embedding_space_switched", tenant=str(job.tenant_id), model=space.model, set_aside=len(aside))
+        notes = (f"searched by {space.model} from now on",)
+    counts = {"set_aside": len(aside)} if aside else {}
+    return Step(done, {"phase": "clear"}, finished=False, counts=counts, notes=notes)
+
+
+def _clear(job: Job) -> Step:
+    until = time.monotonic() + STEP_SECONDS
+    removed = 0
+    while time.monotonic() < until:
+        some = _cleared(job.tenant_id)
+        removed += some
+        if not some:
+            return Step(0, {}, finished=True, counts={"removed_vectors": removed})
+    return Step(0, job.state, finished=False, counts={"removed_vectors": removed})
+
+
+def _cleared(tenant_id: UUID) -> int:
+    with database.tenant(tenant_id) as tx:
+        return rows.clear(tx, tenant_id, CLEARED_ROWS)
+
+
+def _wanted(job: Job) -> Space:
+    """The space to move to, which must be the one that this process's settings name."""
+    space = spaces.of_settings()
+    if space.space_id != job.parameters["space_id"]:
+        raise Conflict(
+            f"the worker's settings name the embedding space of {space.model} with {space.dimensions} dimensions, the "
+            "job another: give API and workers the same settings, and begin again"
+        )
+    return space
+
+
+_STEPS: Final[dict[str, Callable[[Job], Step]]] = {"aim": _aim, "move": _move, "clear": _clear}

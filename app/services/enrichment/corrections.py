@@ -1,0 +1,163 @@
+"""Link a user's statements to the earlier ones that they correct.
+
+Read from the texts alone, in English, when a memory is indexed or edited. A link is all that comes of it: it moves what
+is right now above what was before, in `present`, and hides nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+from uuid import UUID
+
+from app.domain.corrections import Earlier, Statement, decide, may_correct, rarity, read
+from app.domain.corrections.stems import stem
+from app.domain.ingest.roles import name_of
+from app.domain.policy.policy import Policy
+from app.store.core import database
+from app.store.enrichment import corrections as rows
+from app.store.enrichment import words
+from app.store.enrichment.corrections import Probe, Said
+from app.store.tenants import policies
+
+WINDOW: Final = 2_000
+"""How many memories of its subject a later one is held against, the latest before it."""
+EARLIER_MOST: Final = 40
+"""Of these, how many that share a rare word with it are read."""
+LEXEMES_MOST: Final = 12
+"""The rarest of its words, any of which they must share."""
+COMMON_SHARE: Final = 0.2
+"""A word of more than this share of a larger tenant's memories doesn't tell their topics apart."""
+SMALL_TENANT: Final = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Later:
+    """A memory that speaks of a change."""
+
+    said: Said
+    statement: Statement
+
+
+@dataclass(frozen=True, slots=True)
+class Examined:
+    """Memories read for corrections.
+
+    Attributes:
+        memory_ids: All of them.
+        later: Those of them that speak of a change.
+        since: The earliest moment of what was said, by subject.
+    """
+
+    memory_ids: Sequence[UUID]
+    later: list[Later]
+    since: dict[str | None, datetime]
+
+
+def examine(tx: database.Transaction, tenant_id: UUID, memory_ids: Sequence[UUID], policy: Policy) -> Examined:
+    """Read memories, new or edited, and note which speak of a change. Call it before their words are locked."""
+    if not policy.supersession.corrections or policy.language != "english" or not memory_ids:
+        return Examined(memory_ids, [], {})
+    given = [said for said in rows.read(tx, tenant_id, memory_ids) if _is_users(said)]
+    later = _later(given)
+    rows.mark(tx, tenant_id, memory_ids, [one.said.memory_id for one in later])
+    return Examined(memory_ids, later, _since(given))
+
+
+def link(tx: database.Transaction, tenant_id: UUID, examined: Examined) -> None:
+    """Link memories to what they correct, and later ones that correct them; take back what isn't so any more.
+
+    Call it when their words are indexed, in the same transaction, so that of two memories that are indexed at once the
+    second sees the first. Only memories that speak of a change cost more than a look.
+    """
+    if not examined.memory_ids:
+        return
+    concerned = rows.concerned(tx, tenant_id, examined.memory_ids, examined.since)
+    again = [said for said in rows.read(tx, tenant_id, concerned) if _is_users(said)] if concerned else []
+    later = [*examined.later, *_later(again)] if examined.since else []
+    pairs = _pairs(tx, tenant_id, later, examined.memory_ids) if later else []
+    rows.put(tx, tenant_id, examined.memory_ids, concerned, pairs)
+
+
+def renew(tx: database.Transaction, tenant_id: UUID, memory_ids: Sequence[UUID], policy: Policy | None = None) -> None:
+    """Do both for memories whose rows are locked and whose words are indexed already.
+
+    Args:
+        tx: The tenant's transaction.
+        tenant_id: The tenant.
+        memory_ids: Memories whose text, thread or subject has changed; none is fine.
+        policy: The tenant's where none is given.
+    """
+    if memory_ids:
+        link(tx, tenant_id, examine(tx, tenant_id, memory_ids, policy or policies.current(tx, tenant_id)))
+
+
+def _is_users(said: Said) -> bool:
+    """Return true for what a person says: an assistant that sums up corrects nothing, nor is it corrected."""
+    return said.role in {None, "user"}
+
+
+def _later(given: Sequence[Said]) -> list[Later]:
+    read_ones = [Later(said, read(said.text)) for said in given if may_correct(said.text)]
+    return [one for one in read_ones if one.statement.says_change]
+
+
+def _since(given: Sequence[Said]) -> dict[str | None, datetime]:
+    since: dict[str | None, datetime] = {}
+    for said in given:
+        since[said.subject] = min(since.get(said.subject, said.moment), said.moment)
+    return since
+
+
+def _pairs(
+    tx: database.Transaction, tenant_id: UUID, later: Sequence[Later], beside: Sequence[UUID]
+) -> list[tuple[UUID, UUID]]:
+    """Return what these memories correct, as pairs of the later and the earlier."""
+    spellings = sorted({word for one in later for word in one.statement.spellings_beside})
+    terms, total = words.terms(tx, tenant_id, "", spellings, "english")
+    lexemes: dict[str, list[str]] = {}
+    documents: dict[str, int] = {}
+    for term in terms:
+        if term.spelling is not None:
+            lexemes.setdefault(term.spelling, []).append(term.lexeme)
+            documents[term.spelling] = max(documents.get(term.spelling, 0), term.documents)
+    probes = [
+        Probe(one.said, worded)
+        for one in later
+        if (worded := _rarest(one.statement.spellings, lexemes, documents, total))
+    ]
+    if not probes:
+        return []
+    found: dict[UUID, list[Earlier]] = {}
+    speakers = {one.said.memory_id: name_of(one.said.speaker) for one in later}
+    known: dict[UUID, Statement] = {}
+    for later_id, said in rows.earlier(tx, tenant_id, probes, beside, window=WINDOW, most=EARLIER_MOST):
+        if _is_users(said) and name_of(said.speaker) == speakers[later_id]:
+            statement = known.setdefault(said.memory_id, read(said.text))
+            found.setdefault(later_id, []).append(Earlier(said.memory_id, statement))
+    rarities = _rarities(documents, total)
+    return [
+        (one.said.memory_id, correction.corrected_id)
+        for one in later
+        for correction in decide(one.statement, found.get(one.said.memory_id, []), rarities)
+    ]
+
+
+def _rarest(
+    spellings: frozenset[str], lexemes: Mapping[str, Sequence[str]], documents: Mapping[str, int], total: int
+) -> list[str]:
+    """Return the lexemes of the rarest of these words that another memory has too."""
+    most = max(SMALL_TENANT, COMMON_SHARE * total)
+    shared = [word for word in spellings if 1 < documents.get(word, 0) <= most]
+    rarest = sorted(shared, key=lambda word: (documents[word], word))[:LEXEMES_MOST]
+    return list(dict.fromkeys(lexeme for word in rarest for lexeme in lexemes[word]))
+
+
+def _rarities(documents: Mapping[str, int], total: int) -> dict[str, float]:
+    """Return how rare each stem is; of two spellings of it, the more common counts."""
+    held: dict[str, int] = {}
+    for word, count in documents.items():
+        held[stem(word)] = max(held.get(stem(word), 0), count)
+    return {each: rarity(count, total) for each, count in held.items()}

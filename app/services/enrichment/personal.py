@@ -1,0 +1,71 @@
+"""What is personal in memories' texts: looked for without a model, and entered where there is something."""
+
+from __future__ import annotations
+
+import re
+import zoneinfo
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import chain
+from pathlib import Path
+from typing import Final
+from uuid import UUID
+
+from app.domain.policy.policy import Policy
+from app.domain.privacy.detection import CATEGORY, KINDS, detect
+from app.domain.privacy.parameters import KNOWN, SENSITIVITIES
+from app.services.enrichment import reminders
+from app.store.core import database
+from app.store.enrichment import findings
+from app.store.enrichment.findings import Found, Text
+
+_SENSITIVITY: Final = dict(zip(KNOWN, SENSITIVITIES, strict=True))
+_TABLE: Final = "zone.tab"
+_LINE: Final = re.compile(r"^([A-Z]{2})\t[^\t]+\t([^\t\n]+)", re.MULTILINE)
+
+
+def note(tx: database.Transaction, tenant_id: UUID, memory_ids: Sequence[UUID], policy: Policy) -> None:
+    """Look through the texts of memories, new or edited, and enter what is personal in them, and their reminders.
+
+    Call it before their words are locked.
+    """
+    regions = regions_of(policy)
+    texts = findings.texts(tx, tenant_id, memory_ids)
+    found = [each for text in texts if (each := _found(text, regions)) is not None]
+    findings.write(tx, tenant_id, texts, found)
+    reminders.write(tx, tenant_id, texts)
+
+
+def of(tenant_id: UUID, memory_id: UUID) -> Found | None:
+    """What was found in a stored memory's text; None for nothing."""
+    with database.tenant(tenant_id) as tx:
+        return findings.of(tx, tenant_id, memory_id)
+
+
+def _found(text: Text, regions: Sequence[str]) -> Found | None:
+    every = detect(text.text, regions)
+    if not every:
+        return None
+    kinds = sorted({each.kind for each in every}, key=KINDS.index)
+    categories = sorted({CATEGORY[kind] for kind in kinds}, key=KNOWN.index)
+    sure = max(each.confidence for each in every)
+    return Found(
+        text.memory_id, text.text_version, kinds, categories, sure, max(map(_SENSITIVITY.__getitem__, categories))
+    )
+
+
+def regions_of(policy: Policy) -> Sequence[str]:
+    """Countries whose telephone numbers are looked for: the policy's, else that of its time zone where it is known."""
+    chosen = policy.privacy.regions
+    if chosen is not None:
+        return chosen
+    country = _countries().get(policy.time_zone)
+    return () if country is None else (country,)
+
+
+@lru_cache(maxsize=1)
+def _countries() -> dict[str, str]:
+    """Time zones with their countries, as the machine's own time zone data has them; empty where it has no table."""
+    tables = (Path(place) / _TABLE for place in zoneinfo.TZPATH)
+    text = next(chain((table.read_text("utf8") for table in tables if table.is_file()), [""]))
+    return {zone: country for country, zone in _LINE.findall(text)}

@@ -1,0 +1,98 @@
+"""Judge what memories are worth, by rules: read, judge without a transaction, write what is still true.
+
+What the tenant's profile makes of their content goes along. What the rules have scored waits for a model's rating,
+whether there is one yet or not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from uuid import UUID
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app import queues
+from app.domain.salience import Evidence, judge
+from app.domain.strength.suggestions import Content, rule
+from app.services.strength import strengths
+from app.settings import settings
+from app.store.core import database
+from app.store.embedding import spaces
+from app.store.enrichment import rating_turns, scores, suggestions
+from app.store.enrichment.scores import Assessment, Unjudged
+from app.store.tenants import policies
+
+# How many earlier memories a new one is compared with for its novelty.
+EARLIER_MEMORIES = 2000
+
+
+def score(tenant_id: UUID, memory_ids: Sequence[UUID]) -> int:
+    """Score these memories, but for those that the caller has scored, or a model as they are now.
+
+    Returns:
+        How many were scored.
+    """
+    with database.tenant(tenant_id) as tx:
+        by_profile = rule(policies.current(tx, tenant_id).forgetting)
+        unjudged = scores.read(tx, tenant_id, memory_ids, closed=by_profile is not None)
+        there = spaces.of_tenant(tx, tenant_id)
+        wanted = [memory.memory_id for memory in unjudged if memory.is_open]
+        ids, vectors = (
+            scores.vectors(tx, tenant_id, there.searched.space_id, wanted, EARLIER_MEMORIES)
+            if wanted and there is not None
+            else ([], np.empty((0, 0), dtype=np.float32))
+        )
+    nearest = dict(zip(ids, _nearest_earlier(vectors), strict=True))
+    found = _judged([memory for memory in unjudged if memory.is_open], nearest)
+    contents = [Content(memory.text, memory.categories, nearest.get(memory.memory_id)) for memory in unjudged]
+    suggested = [by_profile(content) for content in contents] if by_profile else []
+    with database.tenant(tenant_id) as tx, strengths.changing(tx, tenant_id, [each.memory_id for each in unjudged]):
+        written = scores.write(tx, tenant_id, scores.HEURISTIC, found)
+        suggestions.write(tx, tenant_id, [(memory.memory_id, memory.text_version) for memory in unjudged], suggested)
+        if written:
+            rating_turns.add(tx, tenant_id)
+    if written and settings().has_provider:
+        queues.nudge(queues.RATE_MEMORIES)
+    return written
+
+
+def _nearest_earlier(vectors: NDArray[np.float32]) -> list[float | None]:
+    """Cosine of each vector to the nearest of those before it; None for the first.
+
+    Args:
+        vectors: shape (n, dimensions), of length 1, in the order of their coming.
+    """
+    if not len(vectors):
+        return []
+    similar = np.tril(vectors @ vectors.T, k=-1)
+    return [None, *(float(value) for value in np.clip(similar[1:].max(axis=1), 0, 1))]
+
+
+def _judged(unjudged: Sequence[Unjudged], nearest: dict[UUID, float | None]) -> list[Assessment]:
+    evidence = [
+        Evidence(
+            text=memory.text,
+            speaker=memory.speaker,
+            role=memory.role,
+            kind=memory.kind,
+            tags=tuple(memory.tags),
+            rarity=memory.rarity,
+            nearest=nearest.get(memory.memory_id),
+        )
+        for memory in unjudged
+    ]
+    return [
+        Assessment(
+            memory_id=memory.memory_id,
+            text_version=memory.text_version,
+            emotional=judgement.criteria.emotional,
+            novelty=judgement.criteria.novelty,
+            actionable=judgement.criteria.actionable,
+            personal=judgement.criteria.personal,
+            uncertainty=judgement.uncertainty,
+            inferred_kind=judgement.kind,
+            inferred_entities=judgement.entities,
+        )
+        for memory, judgement in zip(unjudged, judge(evidence), strict=True)
+    ]

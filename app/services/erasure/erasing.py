@@ -1,0 +1,269 @@
+"""Erasing: once an erasure's grace is over, what it is of goes from every store, by a plan that is written first.
+
+A cut says how far in the stream it reaches: what came up to there about a person, or in a thread, is erased or dropped,
+however late it turns up; what comes after is somebody new. Each step may be run again after a crash. Done means that
+the steps executed are the steps planned, and that another look finds nothing left.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+from uuid import UUID
+
+import structlog
+
+from app import failpoints, metrics, queues
+from app.clients.redis import cut as cut_at
+from app.domain.jobs import Job, Step
+from app.domain.privacy.erasure import digest
+from app.services.consolidation import rederiving
+from app.services.erasure import erasing_together
+from app.services.erasure import erasure_reports as reports
+from app.services.erasure import erasures as erasures_of
+from app.services.erasure.erasing_steps import STEP_SECONDS, STEPS, Overtaken, doing, following, is_waiting, names
+from app.services.erasure.erasures import ERASE, found
+from app.services.security import audit
+from app.services.tiers import bases
+from app.store.consolidation import hidden_supersessions, merges
+from app.store.core import database
+from app.store.erasure import erasures, hidden, residue, tombstones
+from app.store.erasure.erasures import Erasure
+from app.store.privacy import anonymous, holds, privacy_requests
+
+TRIES: Final = 3
+"""How often all is done when something is found left, before a person is asked to look."""
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a step is: where it left off, what it has removed; and how often all was done."""
+
+    phase: str
+    at: str
+    removed: int
+    tries: int
+
+    def as_state(self) -> dict[str, Any]:
+        """As a job keeps it."""
+        return {"phase": self.phase, "at": self.at, "removed": self.removed, "tries": self.tries}
+
+
+def step(job: Job) -> Step:
+    """A few seconds of erasing: the cut, what is still on its way, the plan, its steps, and another look.
+
+    How far it is says the erasure's row. The job's state tells only where in a step it was left, so that whoever goes
+    on, a job or a night, goes on from there.
+    """
+    tenant_id, erasure_id = job.tenant_id, UUID(job.parameters["erasure_id"])
+    with database.tenant(tenant_id) as tx:
+        erasure = found(tx, tenant_id, erasure_id)
+    if erasure.status in ("grace", "held"):
+        return _cut(tenant_id, erasure_id)
+    if erasure.status != "running":
+        return Step(0, {}, finished=True, notes=(f"it is {erasure.status}",))
+    tries = job.state.get("tries", 1)
+    if erasure.plan is None or job.state.get("phase") == "plan":
+        return _plan(tenant_id, erasure, tries)
+    name = following(erasure)
+    if name is None:
+        return _verify(tenant_id, erasure, tries)
+    begun = job.state if job.state.get("phase") == name else {}
+    try:
+        return _erase(tenant_id, erasure, _Place(name, begun.get("at", ""), begun.get("removed", 0), tries))
+    except Overtaken:
+        return Step(0, {"tries": tries}, finished=False)
+
+
+def carry_on(tenant_id: UUID, as_of: datetime, state: dict[str, Any], until: float) -> Step:
+    """Go on with what a night has to erase: deletions of memories whose grace is over, and what was left undone.
+
+    Args:
+        tenant_id: The tenant.
+        as_of: The night's moment.
+        state: As the step before left it; empty at first.
+        until: When to leave off, by the monotonic clock; a piece is always done.
+    """
+    adopted = 0
+    while not state:
+        more = erasures_of.adopt(tenant_id)
+        adopted += more
+        state = {} if more else {"erasure": None, "failed": [], "apart": []}
+    done, counts = 0, Counter[str]({"adopted": adopted} if adopted else {})
+    while True:
+        if state["erasure"] is None:
+            apart = [UUID(each) for each in state["apart"]]
+            together = erasing_together.carry_out(tenant_id, as_of, apart)
+            done += together.verified
+            counts.update({"memories": together.verified} if together.verified else {})
+            state = {**state, "apart": [*state["apart"], *map(str, together.apart)]}
+            if together.verified:
+                if time.monotonic() >= until:
+                    return Step(done, state, finished=False, counts=dict(counts))
+                continue
+            with database.tenant(tenant_id) as tx:
+                found_one = erasures.due(tx, tenant_id, as_of, [UUID(each) for each in state["failed"]])
+            if found_one is None:
+                return Step(done, state, finished=True, counts=dict(counts))
+            state = {**state, "erasure": str(found_one), "inner": {}}
+        job = Job(UUID(int=0), tenant_id, ERASE, {"erasure_id": state["erasure"]}, state["inner"], None, 0)
+        did = step(job)
+        done += did.done
+        counts.update(did.counts)
+        if did.finished:
+            failed = [*state["failed"], state["erasure"]] if did.failure else state["failed"]
+            state = {**state, "erasure": None, "failed": failed}
+        else:
+            state = {**state, "inner": did.state}
+        if time.monotonic() >= until:
+            return Step(done, state, finished=False, counts=dict(counts))
+
+
+def _cut(tenant_id: UUID, erasure_id: UUID) -> Step:
+    """Say how far it reaches; from then on it can't be cancelled."""
+    # Before the lock: whoever stores what came up to here sees the tombstone, or is done.
+    cut = cut_at.end(tenant_id)
+    with database.tenant(tenant_id) as tx:
+        holds.share(tx, tenant_id)
+        erasures.lock(tx, tenant_id)
+        erasure = found(tx, tenant_id, erasure_id, locked=True)
+        if erasure.status in ("verified", "cancelled"):
+            return Step(0, {}, finished=True, notes=(f"it is {erasure.status}",))
+        if erasure.status == "running":  # somebody else was quicker
+            return Step(0, {}, finished=False)
+        cut = erasure.cut or cut  # a held one that goes on keeps its cut: who came back since is somebody new
+        tombstones.bury(tx, tenant_id, erasure_id, _digests(tx, tenant_id, erasure), cut)
+        started = erasure.started_at or database.now(tx)
+        erasures.set_fields(tx, tenant_id, erasure_id, status="running", cut=cut, started_at=started)
+        hidden_supersessions.let_go(tx, tenant_id, [erasure_id])
+        failpoints.reach("erasing.cut")
+    queues.nudge(queues.DRAIN)
+    return Step(0, {"phase": "plan"}, finished=False)
+
+
+def _digests(tx: database.Transaction, tenant_id: UUID, erasure: Erasure) -> dict[str, bytes]:
+    """Digests of whom, or which thread, it is of; none where it is of less."""
+    key = tombstones.digest_key(tx, tenant_id, os.urandom(32))
+    return {what: digest(key, what, name) for what, name in names(erasure).items()}
+
+
+def _plan(tenant_id: UUID, erasure: Erasure, tries: int) -> Step:
+    """Write down what is to be erased, and in the ledger that a restore doesn't reach."""
+    again = {"phase": "plan", "tries": tries}
+    if is_waiting(tenant_id, erasure.cut or "0-0") or not _made_again(tenant_id, erasure):
+        return Step(0, again, finished=False)
+    with database.tenant(tenant_id) as tx:
+        holds.share(tx, tenant_id)
+        erasures.lock(tx, tenant_id)
+        erasure = found(tx, tenant_id, erasure.erasure_id, locked=True)
+        if erasure.status != "running":
+            return Step(0, {}, finished=False)
+        ids = erasures.ids(tx, tenant_id, erasure)
+        # Summaries that weren't made again of the rest are erased with what they were made of; a held one waits.
+        made_of = merges.summaries_of(tx, tenant_id, ids)
+        hidden.take_over(tx, tenant_id, erasure.erasure_id, made_of)
+        ours = {*made_of, *hidden.all_of(tx, tenant_id, erasure.erasure_id)}
+        ids = sorted({*ids, *ours}.difference(holds.on(tx, tenant_id, sorted(ours))))
+        digests = _digests(tx, tenant_id, erasure)
+        tombstones.enter_in_ledger(tx, tenant_id, erasure.erasure_id, digests, ids, erasure.cut or "")
+        failpoints.reach("erasing.entered")
+    ids = _erased(tenant_id, erasure)
+    asked = {name: work.find(tenant_id, erasure, ids) for name, work in STEPS.items()}
+    plan = [
+        {"step": name, "store": STEPS[name].store, "method": STEPS[name].method, "found": each.count} | each.more
+        for name, each in asked.items()
+    ]
+    with database.tenant(tenant_id) as tx:
+        there = found(tx, tenant_id, erasure.erasure_id, locked=True)
+        if there.status != "running" or (there.plan, there.executed) != (erasure.plan, erasure.executed):
+            return Step(0, {"tries": tries}, finished=False)  # somebody else was quicker
+        erasures.set_fields(tx, tenant_id, erasure.erasure_id, plan=plan, executed=[])
+        failpoints.reach("erasing.planned")
+    return Step(0, {"tries": tries}, finished=False, total=len(ids))
+
+
+def _made_again(tenant_id: UUID, erasure: Erasure) -> bool:
+    """Make the summaries again of which something remains, so that they needn't go; False where there are more."""
+    until = time.monotonic() + STEP_SECONDS
+    with database.tenant(tenant_id) as tx:
+        stale = merges.stale_of(tx, tenant_id, erasures.ids(tx, tenant_id, erasure))
+    return not any(rederiving.rederive(tenant_id, None, merge_id) and time.monotonic() >= until for merge_id in stale)
+
+
+def _held(tx: database.Transaction, tenant_id: UUID, erasure: Erasure) -> list[UUID]:
+    """What legal holds keep of it: memories that it is of, and summaries that it hides because of their sources."""
+    ours = hidden.all_of(tx, tenant_id, erasure.erasure_id)
+    return sorted({*erasures.ids(tx, tenant_id, erasure, held=True), *holds.on(tx, tenant_id, ours)})
+
+
+def _erased(tenant_id: UUID, erasure: Erasure) -> list[UUID]:
+    """What the ledger says that it erases."""
+    with database.tenant(tenant_id) as tx:
+        return tombstones.erased_ids(tx, tenant_id, erasure.erasure_id)
+
+
+def _erase(tenant_id: UUID, erasure: Erasure, place: _Place) -> Step:
+    """A piece of one of the steps; when it is done, that is noted."""
+    name = place.phase
+    left, more = STEPS[name].erase(tenant_id, erasure, place.at, time.monotonic() + STEP_SECONDS)
+    removed = place.removed + more
+    if left is not None:
+        there = _Place(name, left, removed, place.tries)
+        return Step(more, there.as_state(), finished=False, counts={name: more})
+    failpoints.reach(f"erasing.{name}")
+    with doing(tenant_id, erasure, name) as tx:
+        executed = found(tx, tenant_id, erasure.erasure_id).executed
+        done = [*executed, {"step": name, "removed": removed, "at": database.now(tx).isoformat()}]
+        erasures.set_fields(tx, tenant_id, erasure.erasure_id, executed=done)
+    return Step(more, {"tries": place.tries}, finished=False, counts={name: more})
+
+
+def _verify(tenant_id: UUID, erasure: Erasure, tries: int) -> Step:
+    """Look everywhere once more. What is left is told, and the steps are done again."""
+    if is_waiting(tenant_id, erasure.cut or "0-0"):
+        return Step(0, {"tries": tries}, finished=False)
+    with database.tenant(tenant_id) as tx:
+        held = _held(tx, tenant_id, erasure)
+        ids = tombstones.erased_ids(tx, tenant_id, erasure.erasure_id)
+    gone = sorted(set(ids).difference(held))
+    again = {name: work.find(tenant_id, erasure, gone).count for name, work in STEPS.items()}
+    shared = bases.shared_ids()
+    with database.tenant(tenant_id) as tx:
+        holds.share(tx, tenant_id)
+        erasure = found(tx, tenant_id, erasure.erasure_id, locked=True)
+        if erasure.status != "running":
+            return Step(0, {}, finished=False)
+        held = _held(tx, tenant_id, erasure)
+        gone = sorted(set(ids).difference(held))
+        left = again | residue.counts(tx, tenant_id, gone, erasure, shared)
+        planned, executed = [each["step"] for each in erasure.plan or ()], [each["step"] for each in erasure.executed]
+        if sum(left.values()) or planned != executed:
+            log.error("erasure_residue", tenant=str(tenant_id), erasure=str(erasure.erasure_id), left=left)
+            metrics.count("erasures_unfinished")
+            erasures.set_fields(tx, tenant_id, erasure.erasure_id, residue=sum(left.values()))
+            if tries >= TRIES:
+                return Step(0, {}, finished=True, failure="something is left of what was to be erased")
+            state = {"phase": "plan", "tries": tries + 1}
+            return Step(0, state, finished=False, notes=("something is left: it is done again",))
+        now = database.now(tx)
+        report = reports.of(tx, tenant_id, erasure, ids=ids, left=left, held=held)
+        rewrite_by = reports.promise(tx, tenant_id, [erasure], now)
+        dates: dict[str, Any] = {"finished_at": now, "rewrite_by": rewrite_by, "rewritten_at": None, "residue": 0}
+        if held:
+            erasures.set_fields(tx, tenant_id, erasure.erasure_id, status="held", report=report, **dates)
+            return Step(0, {}, finished=True, notes=(f"{len(held)} memories are under legal hold",))
+        anonymous.clear(tx, tenant_id, tombstones.names_of(tx, tenant_id, erasure.erasure_id).values())
+        privacy_requests.answer(tx, tenant_id, [erasure.erasure_id], "done")
+        details = {"erasure": str(erasure.erasure_id), "law": erasure.kind}
+        subject = erasure.scope.subject
+        place = audit.enter(tx, tenant_id, "erasure_verified", ids=ids, subject=subject, details=details)
+        report["audit"] = {"entry": place.seq, "hash": place.hash.hex()}
+        done: dict[str, Any] = {"status": "verified", "verified_at": now, "scope": {}, "reason": None, "report": report}
+        erasures.set_fields(tx, tenant_id, erasure.erasure_id, **dates, **done)
+    return Step(0, {}, finished=True, notes=("verified: nothing is left",))

@@ -1,0 +1,331 @@
+"""The steps of an erasure, in their order: what leads to something else goes after it, and keys go last.
+
+Each may be run again from its beginning. Whatever a piece does, it does with the erasure's row locked, and only while
+its step is the next one: two workers never do the same.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final, NamedTuple
+from uuid import UUID
+
+from app import failpoints, queues
+from app.clients.redis import cut as cut_at
+from app.domain.ingest.ids import unix_ms_of
+from app.domain.privacy import letters
+from app.domain.privacy.erasure import Named, digest, is_whole
+from app.services.erasure.erasures import ROWS, found
+from app.services.privacy import exports
+from app.services.security import audit, key_store
+from app.services.tiers import renewed_bases
+from app.store.core import database
+from app.store.enrichment.work import NIL
+from app.store.erasure import erasures, named, residue, tombstones
+from app.store.erasure.erasures import Erasure
+from app.store.memories import tenant_counts
+from app.store.privacy import holds
+from app.store.strength import states
+from app.store.tiers import removal, tier_moves
+from app.store.tiers.bases import Known
+
+STEP_SECONDS: Final = 2.0
+_POLL_SECONDS: Final = 0.05
+
+
+class Overtaken(Exception):
+    """Somebody else has done the step, or the erasure isn't running any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """How much a step has to do.
+
+    Attributes:
+        more: What else the plan keeps of it.
+    """
+
+    count: int
+    more: dict[str, Any] = field(default_factory=dict)
+
+
+class Piece(NamedTuple):
+    """What a piece of a step has done: where it was left, None once it is done; and how much it removed."""
+
+    left: str | None
+    removed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """A step of erasing.
+
+    Attributes:
+        store: What it is erased from, for the report.
+        method: How.
+        find: How much there is to do with these memories and whatever else the erasure is of; asked when the plan is
+            written, and once more when all is done: then it must find nothing.
+        erase: Does a piece of it from where it was left ("" at first) until a moment of the monotonic clock.
+    """
+
+    store: str
+    method: str
+    find: Callable[[UUID, Erasure, Sequence[UUID]], Found]
+    erase: Callable[[UUID, Erasure, str, float], Piece]
+
+
+def following(erasure: Erasure) -> str | None:
+    """The first step of the plan that isn't done; None when all are."""
+    done = {each["step"] for each in erasure.executed}
+    return next((each["step"] for each in erasure.plan or () if each["step"] not in done), None)
+
+
+@contextmanager
+def doing(tenant_id: UUID, erasure: Erasure, step: str) -> Iterator[database.Transaction]:
+    """A transaction of a step, in which nobody else works at the erasure, and no hold is placed.
+
+    Raises:
+        Overtaken: It isn't this step's turn any more.
+    """
+    with database.tenant(tenant_id) as tx:
+        holds.share(tx, tenant_id)
+        there = found(tx, tenant_id, erasure.erasure_id, locked=True)
+        if there.status != "running" or following(there) != step:
+            raise Overtaken
+        yield tx
+
+
+def is_waiting(tenant_id: UUID, cut: str) -> bool:
+    """Whether something up to a cut is still on its way, after some seconds."""
+    until = time.monotonic() + STEP_SECONDS
+    while cut_at.is_waiting(tenant_id, cut):
+        if time.monotonic() >= until:
+            queues.nudge(queues.DRAIN)
+            return True
+        time.sleep(_POLL_SECONDS)
+    return False
+
+
+def names(erasure: Erasure) -> dict[Named, str]:
+    """Whom it is of, or which thread; none where it is of less."""
+    scope = erasure.scope
+    if scope.subject is not None and is_whole(scope, "subject"):
+        return {"subject": scope.subject}
+    if scope.thread is not None and is_whole(scope, "thread"):
+        return {"thread": scope.thread}
+    return {}
+
+
+def _erased(tenant_id: UUID, erasure: Erasure) -> list[UUID]:
+    with database.tenant(tenant_id) as tx:
+        return tombstones.erased_ids(tx, tenant_id, erasure.erasure_id)
+
+
+# --- Dead letters ---
+
+
+def _find_letters(tenant_id: UUID, erasure: Erasure, memory_ids: Sequence[UUID]) -> Found:
+    erased, after, count = set(memory_ids), NIL, 0
+    while True:
+        with database.tenant(tenant_id) as tx:
+            some = named.letters(tx, tenant_id, after)
+        count += sum(_without(erasure, erased, each).removed > 0 for each in some)
+        if len(some) < named.LETTERS:
+            return Found(count)
+        after = some[-1].letter_id
+
+
+def _erase_letters(tenant_id: UUID, erasure: Erasure, at: str, until: float) -> Piece:
+    """Rewrite letters without what it is of; where that is all, delete them."""
+    erased, after, removed = set(_erased(tenant_id, erasure)), UUID(at) if at else NIL, 0
+    while True:
+        with doing(tenant_id, erasure, "letters") as tx:
+            some = named.letters(tx, tenant_id, after)
+            for each in some:
+                taken = _without(erasure, erased, each)
+                if taken.removed:
+                    named.rewrite(tx, tenant_id, each.letter_id, taken.payload)
+                    removed += 1
+            if removed:
+                key = tombstones.digest_key(tx, tenant_id, os.urandom(32))
+                instead = {"thread": digest(key, "thread", letters.thread_of(erasure.erasure_id))}
+                tombstones.bury(tx, tenant_id, erasure.erasure_id, instead, erasure.cut or "0-0")
+            failpoints.reach("erasing.before_commit")
+        if len(some) < named.LETTERS:
+            return Piece(None, removed)
+        after = some[-1].letter_id
+        if time.monotonic() >= until:
+            return Piece(str(after), removed)
+
+
+def _without(erasure: Erasure, erased: set[UUID], each: named.Held) -> letters.Taken:
+    meant = letters.Meant(erasure.erasure_id, erasure.scope, erased, erasure.cut or "0-0")
+    return letters.without(meant, each.position, each.header, each.payload)
+
+
+# --- Cold segments ---
+
+
+def _find_segments(tenant_id: UUID, erasure: Erasure, memory_ids: Sequence[UUID]) -> Found:
+    """Those that it touches, and touched when it was planned before: a night rewrites them."""
+    before = {each for step in erasure.plan or () for each in step.get("segments", ())}
+    with database.tenant(tenant_id) as tx:
+        now = {str(each) for each in named.segments_with(tx, tenant_id, memory_ids)}
+    return Found(len(now), {"segments": sorted(before | now)} if before | now else {})
+
+
+def _erase_segments(tenant_id: UUID, erasure: Erasure, _at: str, _until: float) -> Piece:
+    """They are in the plan; the keys of their records go with the memories, and a night rewrites them."""
+    with doing(tenant_id, erasure, "segments"):
+        return Piece(None, next(step["found"] for step in erasure.plan or () if step["step"] == "segments"))
+
+
+# --- Memories ---
+
+
+def _find_memories(tenant_id: UUID, erasure: Erasure, memory_ids: Sequence[UUID]) -> Found:
+    with database.tenant(tenant_id) as tx:
+        tables = residue.by_id(tx, tenant_id, memory_ids)
+        there = max(tables["memories"], len(erasures.ids(tx, tenant_id, erasure)))
+    return Found(there, {"tables": tables})
+
+
+def _erase_memories(tenant_id: UUID, erasure: Erasure, at: str, until: float) -> Piece:
+    """Remove memories with all that is of them; those that came under a hold meanwhile stay."""
+    removed, place = 0, int(at or 0)
+    ids = _erased(tenant_id, erasure)
+    while place < len(ids):
+        with doing(tenant_id, erasure, "memories") as tx:
+            there = erasures.lock_rows(tx, tenant_id, ids[place : place + ROWS])
+            held = holds.on(tx, tenant_id, there)
+            gone = [memory_id for memory_id in there if memory_id not in held]
+            states.lock(tx, tenant_id, gone)
+            if gone:
+                with tenant_counts.changing(tx, tenant_id, gone):
+                    removal.remove(tx, tenant_id, gone)
+                tier_moves.add(tx, tenant_id, {("deleted", "erasure"): len(gone)})
+                details = {"erasure": str(erasure.erasure_id)}
+                audit.enter(tx, tenant_id, "memories_erased", ids=gone, details=details)
+            failpoints.reach("erasing.before_commit")
+        removed += len(gone)
+        place += ROWS
+        if time.monotonic() >= until:
+            break
+    queues.nudge(queues.EMBED_MEMORIES)
+    return Piece(str(place) if place < len(ids) else None, removed)
+
+
+# --- What archived vectors were reduced by ---
+
+
+def _find_bases(tenant_id: UUID, erasure: Erasure, memory_ids: Sequence[UUID]) -> Found:
+    with database.tenant(tenant_id) as tx:
+        before = _gone_at(erasure) or database.now(tx)
+        own = renewed_bases.spoilt(tx, tenant_id, before)
+    return Found(len(own) + len(_shared(tenant_id, memory_ids, before)))
+
+
+def _erase_bases(tenant_id: UUID, erasure: Erasure, _at: str, until: float) -> Piece:
+    ids = _erased(tenant_id, erasure)
+    with doing(tenant_id, erasure, "bases") as tx:
+        before = _gone_at(erasure) or database.now(tx)
+        own = renewed_bases.spoilt(tx, tenant_id, before)
+    is_done, removed = renewed_bases.renew(tenant_id, own, until)
+    if is_done:
+        is_done, more = renewed_bases.renew_shared(tenant_id, _shared(tenant_id, ids, before), until)
+        removed += more
+    return Piece(None if is_done else "again", removed)
+
+
+def _shared(tenant_id: UUID, memory_ids: Sequence[UUID], before: datetime) -> list[Known]:
+    if not memory_ids:
+        return []
+    return renewed_bases.spoilt_shared(tenant_id, min(map(unix_ms_of, memory_ids)), before)
+
+
+def _gone_at(erasure: Erasure) -> datetime | None:
+    """When the last of its memories was removed: no basis from after that knows of them."""
+    done = [each["at"] for each in erasure.executed if each["step"] == "memories"]
+    return datetime.fromisoformat(done[0]) if done else None
+
+
+# --- Records ---
+
+
+def _find_records(tenant_id: UUID, erasure: Erasure, memory_ids: Sequence[UUID]) -> Found:
+    with database.tenant(tenant_id) as tx:
+        return Found(sum(named.count_records(tx, tenant_id, names(erasure), memory_ids).values()))
+
+
+def _erase_records(tenant_id: UUID, erasure: Erasure, _at: str, _until: float) -> Piece:
+    ids = _erased(tenant_id, erasure)
+    with doing(tenant_id, erasure, "records") as tx:
+        return Piece(None, named.clear_records(tx, tenant_id, names(erasure), ids))
+
+
+# --- Keys ---
+
+
+def _find_keys(tenant_id: UUID, erasure: Erasure, _ids: Sequence[UUID]) -> Found:
+    subject = names(erasure).get("subject")
+    if subject is None:
+        return Found(0)
+    with database.tenant(tenant_id) as tx:
+        is_left = bool(erasure.executed) and named.is_cold(tx, tenant_id, subject)
+        return Found(0 if is_left else int(key_store.has_key(tx, tenant_id, subject)))
+
+
+def _erase_keys(tenant_id: UUID, erasure: Erasure, _at: str, _until: float) -> Piece:
+    """Destroy the subject's key, unless something else of that name is cold: what is held, or came since.
+
+    What was erased has had keys of its own for each record, which are destroyed by then.
+    """
+    subject = names(erasure).get("subject")
+    with doing(tenant_id, erasure, "keys") as tx:
+        if subject is None or named.is_cold(tx, tenant_id, subject):
+            return Piece(None, 0)
+        return Piece(None, key_store.destroy(tx, tenant_id, subject))
+
+
+# --- Exports ---
+
+
+def _find_exports(tenant_id: UUID, erasure: Erasure, memory_ids: Sequence[UUID]) -> Found:
+    with database.tenant(tenant_id) as tx:
+        return Found(exports.left(tx, tenant_id, erasure.scope.subject, memory_ids))
+
+
+def _erase_exports(tenant_id: UUID, erasure: Erasure, _at: str, _until: float) -> Piece:
+    with doing(tenant_id, erasure, "exports"):
+        pass  # the store of exports isn't asked within a transaction; to remove one twice does no harm
+    return Piece(None, exports.forget(tenant_id, erasure.scope.subject, _erased(tenant_id, erasure)))
+
+
+STEPS: Final[dict[str, Work]] = {
+    "exports": Work("exports of those whom it is of", "deleted", _find_exports, _erase_exports),
+    "letters": Work(
+        "dead letters", "rewritten without it, deleted where nothing is left", _find_letters, _erase_letters
+    ),
+    "segments": Work(
+        "segments of cold storage",
+        "unreadable at once, since the keys of its records are destroyed; rewritten without them by a night",
+        _find_segments,
+        _erase_segments,
+    ),
+    "memories": Work("memories, and all that is of them", "deleted", _find_memories, _erase_memories),
+    "bases": Work(
+        "bases that archived vectors are reduced by", "fitted anew without its vectors", _find_bases, _erase_bases
+    ),
+    "records": Work(
+        "ended jobs, released holds, searches limited to the subject or thread",
+        "names taken out, searches deleted",
+        _find_records,
+        _erase_records,
+    ),
+    "keys": Work("the subject's key of cold storage", "destroyed", _find_keys, _erase_keys),
+}

@@ -1,0 +1,254 @@
+"""The report of an erasure: what was found, removed and left in each store, what was kept and why, and what remains."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from functools import lru_cache
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any, Final
+from uuid import UUID, uuid4
+
+from app.domain.privacy.clocks import confirm_by
+from app.errors import Conflict
+from app.services.erasure.erasing_steps import STEPS
+from app.services.erasure.erasures import get
+from app.services.security import recipients as sent_to
+from app.services.tiers import compaction
+from app.settings import settings
+from app.store.core import database
+from app.store.erasure import recipients, tombstones
+from app.store.erasure.erasures import Erasure
+from app.store.jobs import jobs
+from app.store.privacy import anonymous, deadlines
+
+SEGMENTS_WITHIN: Final = timedelta(days=2)
+"""Of its end: a night rewrites the segments that an erasure has touched, and the one after it those that it didn't."""
+REWRITE_BEFORE: Final = timedelta(hours=6)
+"""The deadline, a job looks whether the nights have done it, and else does."""
+_METHODS: Final = {
+    "embeddings": "deleted, with those of the turns after them, which are made anew",
+    "memory_words": "deleted, and taken out of the neighbours' context and of the document frequencies",
+    "cold_memories": "deleted, and the key of each record destroyed",
+    "links": "deleted, from both ends",
+    "merges": "emptied",
+    "tenant_work": "taken out of what waits",
+    "dead_letters": "taken out",
+}
+
+
+def of(
+    tx: database.Transaction,
+    tenant_id: UUID,
+    erasure: Erasure,
+    *,
+    ids: Sequence[UUID],
+    left: Mapping[str, int],
+    held: Sequence[UUID],
+) -> dict[str, Any]:
+    """What is told of an erasure that is done, or done but for what is held.
+
+    Args:
+        tx: The tenant's transaction.
+        tenant_id: The tenant.
+        erasure: With its scope still.
+        ids: The memories that it was of.
+        left: By step or table, what another look has found.
+        held: The memories that legal holds are on.
+    """
+    names = tombstones.names_of(tx, tenant_id, erasure.erasure_id)
+    pseudonyms = {what: digest.hex() for what, digest in names.items()}
+    return _told(erasure, len(ids), left, _shared(tx, tenant_id, held, names.values())) | {"pseudonyms": pseudonyms}
+
+
+def of_singles(
+    tx: database.Transaction, tenant_id: UUID, singles: Sequence[Erasure], left: Mapping[str, int]
+) -> dict[UUID, dict[str, Any]]:
+    """What is told of deletions of single memories, none of which is held; arguments as `of`'s."""
+    shared = _shared(tx, tenant_id, (), ())
+    return {each.erasure_id: _told(each, 1, left, shared) | {"pseudonyms": {}} for each in singles}
+
+
+def _told(erasure: Erasure, memories: int, left: Mapping[str, int], shared: Mapping[str, Any]) -> dict[str, Any]:
+    stores = _stores(erasure, left, datetime.fromisoformat(shared["made_at"]))
+    return {**shared, "memories": memories, "cut": erasure.cut, "stores": stores, "left": dict(left)}
+
+
+def _shared(
+    tx: database.Transaction, tenant_id: UUID, held: Sequence[UUID], digests: Iterable[bytes]
+) -> dict[str, Any]:
+    """What the reports of all that are done at a moment have in common."""
+    now = database.now(tx)
+    return {
+        "made_at": now.isoformat(),
+        "kept": _kept(tx, tenant_id, held, digests),
+        "recipients": sent_to.of(tx, tenant_id),
+        "backups": _backups(now),
+        "elsewhere": _elsewhere(now),
+        "versions": {"code": _code(), "schema": recipients.schema(tx), "policy": recipients.policy(tx, tenant_id)},
+    }
+
+
+def promise(tx: database.Transaction, tenant_id: UUID, done: Sequence[Erasure], now: datetime) -> datetime | None:
+    """By when the segments that erasures have touched are rewritten; None where they have touched none.
+
+    A night does it before. Where none does, such as where it is paused, a job of its own does it in time.
+    """
+    if not any(step.get("segments") for each in done for step in each.plan or ()):
+        return None
+    by = now + SEGMENTS_WITHIN
+    if not jobs.has_put_off(tx, tenant_id, compaction.KIND):
+        jobs.add(tx, uuid4(), tenant_id, compaction.KIND, {}, lone=False, not_before=by - REWRITE_BEFORE)
+    return by
+
+
+def _stores(erasure: Erasure, left: Mapping[str, int], now: datetime) -> list[dict[str, Any]]:
+    """Each step with what it has done, and each table of the memories by itself."""
+    removed = {each["step"]: each["removed"] for each in erasure.executed}
+    rows: list[dict[str, Any]] = []
+    for planned in erasure.plan or ():
+        step = planned["step"]
+        work = STEPS[step]
+        row = {"store": work.store, "method": work.method, "found": planned["found"], "removed": removed.get(step, 0)}
+        if planned.get("segments"):
+            row["rewritten_by"] = (now + SEGMENTS_WITHIN).isoformat()
+        rows.append(row | {"left": left.get(step, 0)})
+        for table, count in planned.get("tables", {}).items():
+            method = _METHODS.get(table, "deleted")
+            there = left.get(table, 0)
+            about = {"store": f"table {table}", "method": method, "found": count}
+            rows.append(about | {"removed": max(count - there, 0), "left": there})
+    return rows
+
+
+def _kept(
+    tx: database.Transaction, tenant_id: UUID, held: Sequence[UUID], digests: Iterable[bytes]
+) -> list[dict[str, Any]]:
+    """What stays, with the ground for it."""
+    kept: list[dict[str, Any]] = [
+        {
+            "what": "held memories",
+            "count": each.memories,
+            "ground": f"legal hold {each.hold_id} of {each.placed_at:%Y-%m-%d}",
+            "until": "it is released; then they are erased",
+        }
+        for each in recipients.holds_on(tx, tenant_id, held)
+    ]
+    kept += [
+        {
+            "what": "anonymous memories: what said whose they were was taken out of them",
+            "count": each.memories,
+            "ground": f"{each.ground} (made anonymous until {each.last_at:%Y-%m-%d})",
+            "until": "they expire or fade, or are deleted",
+        }
+        for each in anonymous.noted(tx, tenant_id, digests)
+    ]
+    return [
+        *kept,
+        {
+            "what": "ids of erased memories, a keyed digest of the name, and the place in the stream",
+            "count": None,
+            "ground": "so that a restored backup, a late retry or a replay doesn't bring anything back",
+            "until": "the tenant is removed",
+        },
+        {
+            "what": "entries of the audit",
+            "count": None,
+            "ground": "proof of what was done; they hold ids' digests and numbers, no text and no name",
+            "until": "the tenant is removed",
+        },
+    ]
+
+
+def _backups(now: datetime) -> dict[str, Any]:
+    days = settings().backup_days
+    return {
+        "kept_days": days,
+        "newest_affected_expires": (now + timedelta(days=days)).isoformat(),
+        "replayed_on_restore": True,
+    }
+
+
+def _elsewhere(now: datetime) -> list[dict[str, str]]:
+    """What no query can see, and how and when it goes."""
+    later = now + timedelta(hours=settings().idempotency_hours)
+    return [
+        {
+            "where": "deleted rows in PostgreSQL's files and indexes",
+            "goes": "by vacuum, which frees their space; the bytes are overwritten as it is used again, or at once by "
+            "VACUUM FULL",
+        },
+        {
+            "where": "PostgreSQL's samples of columns, for its plans",
+            "goes": "when it next analyses the tables, by autovacuum; at once by ANALYZE. A table that has become "
+            "empty keeps its last sample: the runbook has the statement that deletes it",
+        },
+        {"where": "PostgreSQL's write-ahead log", "goes": "as it is recycled, and with the backups that keep it"},
+        {
+            "where": "answers remembered under idempotency keys in Redis",
+            "goes": f"by themselves, the last at {later:%Y-%m-%d %H:%M} UTC; they hold digests, so that a retry stores "
+            "nothing again",
+        },
+        {
+            "where": "ids of what a conversation has found lately, in Redis",
+            "goes": "by themselves, an hour after its last search",
+        },
+        {"where": "Redis's append-only file", "goes": "as Redis rewrites it"},
+        {
+            "where": "vectors of queries in the memory of processes",
+            "goes": "some minutes after they were asked; under digests by a key of the process",
+        },
+        {"where": "logs", "goes": "as you rotate them; they hold ids and numbers, no text and no name"},
+        {
+            "where": "what was sent to the recipients",
+            "goes": "by their own rules: tell them (GDPR Art. 19, 11 CCR 7022)",
+        },
+        {"where": "what others' memories say of the person", "goes": "if it is erased by itself: it is theirs"},
+        {"where": "bodies of jobs and of their results", "goes": "never were: tasks carry ids, and keep no results"},
+    ]
+
+
+@lru_cache(maxsize=1)
+def _code() -> str:
+    try:
+        return version("ebbing")
+    except PackageNotFoundError:
+        return "unknown"
+
+
+def report(tenant_id: UUID, erasure_id: UUID) -> dict[str, Any]:
+    """An erasure's report, with its dates.
+
+    Raises:
+        NotFound: This tenant has no such erasure.
+        Conflict: It isn't done yet.
+    """
+    erasure = get(tenant_id, erasure_id)
+    if erasure.report is None:
+        where = f"in its grace until {erasure.erase_after:%Y-%m-%d}" if erasure.status == "grace" else erasure.status
+        raise Conflict(f"this erasure is {where}: its report is written once it is done")
+    with database.tenant(tenant_id) as tx:
+        waiting = set(deadlines.to_rewrite(tx, tenant_id))
+    marked = {UUID(each) for step in erasure.plan or () for each in step.get("segments", ())}
+    return {
+        "erasure_id": str(erasure_id),
+        "tenant_id": str(tenant_id),
+        "kind": erasure.kind,
+        "status": erasure.status,
+        "requested_by": erasure.requested_by,
+        "hidden": erasure.hidden,
+        "clocks": {
+            "requested_at": erasure.requested_at,
+            "confirm_by": confirm_by(erasure.kind, erasure.requested_at),
+            "due_at": erasure.due_at,
+            "grace_until": erasure.erase_after,
+            "started_at": erasure.started_at,
+            "finished_at": erasure.finished_at,
+            "verified_at": erasure.verified_at,
+            "rewrite_by": erasure.rewrite_by,
+            "rewritten_at": erasure.rewritten_at,
+        },
+        "steps": erasure.executed,
+        "segments_to_rewrite": len(marked & waiting),
+        **erasure.report,
+    }

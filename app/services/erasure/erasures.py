@@ -1,0 +1,346 @@
+"""Erasures: asked for, shown, cancelled. What one is of is hidden when its request is answered, and erased later."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any, Final
+from uuid import UUID, uuid4
+
+from app import failpoints, queues
+from app.clients.redis.stream import backlog
+from app.domain.jobs import Job, Step
+from app.domain.privacy import clocks
+from app.domain.privacy.audit import CLI, SYSTEM, Action
+from app.domain.privacy.clocks import Law
+from app.domain.privacy.hold import IDS_MAX, Meant
+from app.domain.privacy.requests import Request
+from app.errors import Conflict, NotFound, Unavailable
+from app.services.consolidation import chains, rederiving
+from app.services.security import audit
+from app.store.consolidation import hidden_supersessions, merges
+from app.store.core import database
+from app.store.embedding import embeddings
+from app.store.enrichment import words, work
+from app.store.enrichment.work import NIL
+from app.store.erasure import erasures, hidden
+from app.store.erasure.erasures import Erasure, Hidden, Matching
+from app.store.jobs import jobs
+from app.store.memories import links, tenant_counts
+from app.store.memories.tenant_counts import Counts
+from app.store.privacy import holds, privacy_requests
+from app.store.tiers import tier_moves
+
+HIDE: Final = "hide"
+ERASE: Final = "erase"
+ROWS: Final = 500
+STEP_SECONDS: Final = 2.0
+_NOTHING: Final = Meant()
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """An erasure to be done.
+
+    Attributes:
+        scope: What it is of.
+        law: What it was asked under.
+        grace_days: Days in which it can be cancelled; None for the law's default.
+        reason: Why; kept until it is over.
+    """
+
+    scope: Meant
+    law: Law = "user"
+    grace_days: int | None = None
+    reason: str | None = None
+
+
+def preview(tenant_id: UUID, asked: Asked) -> tuple[Erasure, Matching]:
+    """What an erasure would be, and of how many memories; nothing is written.
+
+    Raises:
+        Invalid: The grace isn't one that the law allows.
+    """
+    with database.tenant(tenant_id) as tx:
+        scope = _kept_as(tx, tenant_id, asked.scope)
+        return _new(database.now(tx), asked, "nobody"), erasures.count(tx, tenant_id, scope)
+
+
+def request(tenant_id: UUID, asked: Asked, requested_by: str) -> Erasure:
+    """Ask for an erasure. What it is of is in no search, list or read any more when this returns.
+
+    Args:
+        tenant_id: The tenant.
+        asked: What for.
+        requested_by: Id of the caller's key.
+
+    Raises:
+        Invalid: The grace isn't one that the law allows.
+        Unavailable: A memory that is named is still in the queue.
+    """
+    _check_stored(tenant_id, asked.scope.memory_ids or ())
+    with database.tenant(tenant_id) as tx:
+        holds.share(tx, tenant_id)
+        erasures.lock(tx, tenant_id)
+        asked = replace(asked, scope=_kept_as(tx, tenant_id, asked.scope))
+        new = _new(database.now(tx), asked, requested_by)
+        new = enter(tx, tenant_id, new, _logged(new))
+        failpoints.reach("erasure.before_commit")
+    queues.nudge(queues.RIGHTS_TICK)
+    return new
+
+
+def enter(
+    tx: database.Transaction, tenant_id: UUID, new: Erasure, logged: Request | None, *, replayed: bool = False
+) -> Erasure:
+    """Enter an erasure in its grace, and hide what it is of; nudge `queues.RIGHTS_TICK` after the commit.
+
+    Args:
+        tx: The tenant's transaction, which shares the holds' lock and has the erasures'.
+        tenant_id: The tenant.
+        new: With its dates.
+        logged: For the log of requests. A deletion of a memory isn't in it, and a night carries that out.
+        replayed: An older copy of the data has forgotten it: the audit says so.
+    """
+    erasures.add(tx, tenant_id, new)
+    hidden_now, counts = hide(tx, tenant_id, new.erasure_id, new.scope)
+    hidden_supersessions.hide(tx, tenant_id, new.erasure_id, hidden.all_of(tx, tenant_id, new.erasure_id))
+    new = replace(new, hidden=hidden_now)
+    _take_out_later(tx, tenant_id, new.erasure_id)
+    if logged is not None:
+        parameters = {"erasure_id": str(new.erasure_id)}
+        jobs.add(tx, uuid4(), tenant_id, ERASE, parameters, lone=False, not_before=new.erase_after)
+        privacy_requests.add(tx, tenant_id, logged)
+    count(tx, tenant_id, counts)
+    _enter(tx, tenant_id, new, replayed=replayed)
+    return new
+
+
+def _check_stored(tenant_id: UUID, ids: Sequence[UUID]) -> None:
+    with database.tenant(tenant_id) as tx:
+        missing = set(ids).difference(links.kept_as(tx, tenant_id, ids) if ids else ())
+    # The transaction is over: the queue is asked outside of it.
+    if backlog().find(tenant_id, *missing):
+        raise Unavailable("a memory to be erased is still in the queue", retry_after_seconds=1)
+
+
+def _kept_as(tx: database.Transaction, tenant_id: UUID, scope: Meant) -> Meant:
+    """A scope whose ids are those under which the memories are kept; others stay as they are."""
+    if scope.memory_ids is None:
+        return scope
+    kept = links.kept_as(tx, tenant_id, scope.memory_ids)
+    return replace(scope, memory_ids=list(dict.fromkeys(kept.get(each, each) for each in scope.memory_ids)))
+
+
+def _logged(new: Erasure) -> Request:
+    confirm_by = clocks.clocks(new.kind, new.requested_at).confirm_by
+    return Request(new.erasure_id, "erasure", new.kind, "api", new.requested_at, confirm_by, new.due_at)
+
+
+def delete(tx: database.Transaction, tenant_id: UUID, memory_id: UUID, requested_by: str) -> None:
+    """Let somebody's own deletion of one memory be an erasure, which a night after its grace carries out.
+
+    Its words and its meaning are out of its neighbours at once too; nudge `queues.EMBED_MEMORIES` after the commit.
+
+    Args:
+        tx: The tenant's transaction, which shares the holds' lock and has locked the memory's row; last in it.
+        tenant_id: The tenant.
+        memory_id: A stored memory.
+        requested_by: Id of the caller's key.
+    """
+    new = _new(database.now(tx), Asked(Meant(memory_ids=[memory_id])), requested_by)
+    erasures.add(tx, tenant_id, new)
+    hidden_now, counts = hide(tx, tenant_id, new.erasure_id, new.scope)
+    ids = hidden.all_of(tx, tenant_id, new.erasure_id)  # its summaries too
+    _take_out(tx, tenant_id, ids)
+    hidden_supersessions.hide(tx, tenant_id, new.erasure_id, ids)
+    count(tx, tenant_id, counts)
+    _enter(tx, tenant_id, replace(new, hidden=hidden_now))
+
+
+def adopt(tenant_id: UUID) -> int:
+    """Let memories that were deleted before deletions were erasures be erased, 30 days after that. Returns how many.
+
+    Some at a time: call it again until it is 0.
+    """
+    with database.tenant(tenant_id) as tx:
+        holds.share(tx, tenant_id)
+        erasures.lock(tx, tenant_id)
+        new = _new(database.now(tx), Asked(_NOTHING), SYSTEM)
+        ids, last = erasures.adopt(tx, tenant_id, new.erasure_id, IDS_MAX)
+        if last is None:
+            return 0
+        after = last + timedelta(days=clocks.GRACE_DAYS["user"])
+        new = replace(new, scope=Meant(memory_ids=ids), hidden=len(ids), erase_after=after)
+        erasures.add(tx, tenant_id, new)
+        _enter(tx, tenant_id, new)
+    return len(ids)
+
+
+def _enter(tx: database.Transaction, tenant_id: UUID, new: Erasure, *, replayed: bool = False) -> None:
+    erasures.set_fields(tx, tenant_id, new.erasure_id, hidden=new.hidden)
+    details = {"erasure": str(new.erasure_id), "law": new.kind}
+    by = CLI if replayed else new.requested_by
+    act: Action = "erasure_replayed" if replayed else "erasure_requested"
+    ids, subject = new.scope.memory_ids or (), new.scope.subject
+    audit.enter(tx, tenant_id, act, by, ids=ids, items=new.hidden, subject=subject, details=details)
+
+
+def _new(now: datetime, asked: Asked, requested_by: str) -> Erasure:
+    times = clocks.clocks(asked.law, now, asked.grace_days)
+    return Erasure(
+        uuid4(), asked.law, "grace", asked.scope, asked.reason, now, requested_by, times.due_at, times.erase_after
+    )
+
+
+def hide(tx: database.Transaction, tenant_id: UUID, erasure_id: UUID, scope: Meant) -> tuple[int, Counts]:
+    """Hide what meets a scope, and the summaries that were made of it, until they are made again of what remains.
+
+    Returns:
+        How many memories are hidden by this, summaries included; and what they take from the tenant's numbers.
+    """
+    found = erasures.hide(tx, tenant_id, erasure_id, scope)
+    summaries = _hide_summaries(tx, tenant_id, erasure_id, found.ids)
+    gone = tenant_counts.NONE.less(found.counts).less(summaries.counts)
+    return len(found.ids) + len(summaries.ids), gone
+
+
+def count(tx: database.Transaction, tenant_id: UUID, gone: Counts) -> None:
+    """Enter into the tenant's numbers what `hide` takes from them; late, as all do."""
+    tenant_counts.add(tx, tenant_id, gone)
+    tier_moves.add(tx, tenant_id, {("hidden", "erasure"): -gone.memories})
+
+
+def go_on(tx: database.Transaction, tenant_id: UUID) -> None:
+    """Let erasures that waited for a hold to be released be taken up again, and summaries that couldn't be made so."""
+    if merges.stale(tx, tenant_id, NIL, 1):
+        jobs.add(tx, uuid4(), tenant_id, rederiving.KIND, {}, lone=True)
+    for waiting in erasures.open_scopes(tx, tenant_id):
+        if waiting.status == "held":
+            jobs.add(tx, uuid4(), tenant_id, ERASE, {"erasure_id": str(waiting.erasure_id)}, lone=False)
+
+
+def step(job: Job) -> Step:
+    """A few seconds of taking what is hidden out of the indexes, and out of the context of its neighbours."""
+    erasure_id, after = UUID(job.parameters["erasure_id"]), UUID(job.state.get("after", str(NIL)))
+    until, done = time.monotonic() + STEP_SECONDS, 0
+    while True:
+        with database.tenant(job.tenant_id) as tx:
+            ids = hidden.indexed(tx, job.tenant_id, erasure_id, after, ROWS)
+            if ids:
+                _take_out(tx, job.tenant_id, ids)
+        done += len(ids)
+        if not ids:
+            queues.nudge(queues.EMBED_MEMORIES)
+            return Step(done, {}, finished=True)
+        after = ids[-1]
+        if time.monotonic() >= until:
+            return Step(done, {"after": str(after)}, finished=False)
+
+
+def _take_out(tx: database.Transaction, tenant_id: UUID, ids: Sequence[UUID]) -> None:
+    """Take hidden memories out of the indexes, and out of the context of their neighbours."""
+    hidden.keep_vectors(tx, tenant_id, ids)
+    later = embeddings.remove(tx, tenant_id, ids)
+    words.remove(tx, tenant_id, ids)
+    work.add(tx, [work.EMBED], tenant_id, sorted(later.difference(ids)))
+
+
+def get(tenant_id: UUID, erasure_id: UUID) -> Erasure:
+    """An erasure as it stands.
+
+    Raises:
+        NotFound: This tenant has no such erasure.
+    """
+    with database.tenant(tenant_id) as tx:
+        return found(tx, tenant_id, erasure_id)
+
+
+def found(tx: database.Transaction, tenant_id: UUID, erasure_id: UUID, *, locked: bool = False) -> Erasure:
+    """The same within a transaction; its row locked if wanted."""
+    there = erasures.get(tx, tenant_id, erasure_id, locked=locked)
+    if there is None:
+        raise NotFound("this tenant has no such erasure")
+    return there
+
+
+def page(tenant_id: UUID, status: str | None, older_than: tuple[datetime, UUID] | None, limit: int) -> list[Erasure]:
+    """Erasures, those requested last first, after the one given by when it was requested and its id."""
+    with database.tenant(tenant_id) as tx:
+        return erasures.page(tx, tenant_id, status, older_than, limit)
+
+
+def cancel(tenant_id: UUID, erasure_id: UUID, cancelled_by: str) -> Erasure:
+    """Let what an erasure has hidden come back, each memory to the tier where it was, unless another is of it too.
+
+    Raises:
+        NotFound: This tenant has no such erasure.
+        Conflict: Its grace is over.
+    """
+    with database.tenant(tenant_id) as tx:
+        holds.share(tx, tenant_id)
+        erasures.lock(tx, tenant_id)
+        there = found(tx, tenant_id, erasure_id, locked=True)
+        if there.status != "grace":
+            raise Conflict(f"only in its grace can an erasure be cancelled: it is {there.status}")
+        now = database.now(tx)
+        fields: dict[str, Any] = {"status": "cancelled", "cancelled_at": now, "scope": {}, "reason": None}
+        erasures.set_fields(tx, tenant_id, erasure_id, **fields)
+        back = erasures.show_again(tx, tenant_id, erasure_id)
+        chains.back(tx, tenant_id, erasure_id)
+        gone = _hide_again(tx, tenant_id, back.ids, also_by_id=True)
+        active = hidden.active_among(tx, tenant_id, back.ids)
+        hidden.put_back_vectors(tx, tenant_id, active)
+        work.add(tx, [work.INDEX, work.EMBED], tenant_id, active)
+        tenant_counts.add(tx, tenant_id, back.counts.less(gone))
+        tier_moves.add(tx, tenant_id, {("restored", "cancelled"): back.counts.less(gone).memories})
+        privacy_requests.answer(tx, tenant_id, [erasure_id], "cancelled")
+        details = {"erasure": str(erasure_id)}
+        subject = there.scope.subject
+        audit.enter(
+            tx,
+            tenant_id,
+            "erasure_cancelled",
+            cancelled_by,
+            items=len(back.ids),
+            subject=subject,
+            details=details,
+        )
+    for task in (queues.INDEX, queues.EMBED_MEMORIES, queues.RIGHTS_TICK):
+        queues.nudge(task)
+    return replace(there, status="cancelled", cancelled_at=now, scope=_NOTHING, reason=None)
+
+
+def hide_met(tx: database.Transaction, tenant_id: UUID, memory_ids: Sequence[UUID]) -> None:
+    """Hide new or changed memories that meet open erasures, and their summaries.
+
+    The transaction shares the erasures' lock, and has locked the memories.
+    """
+    gone = _hide_again(tx, tenant_id, memory_ids, also_by_id=False)
+    if gone.memories:
+        count(tx, tenant_id, tenant_counts.NONE.less(gone))
+
+
+def _hide_again(tx: database.Transaction, tenant_id: UUID, memory_ids: Sequence[UUID], *, also_by_id: bool) -> Counts:
+    """Hide those that meet open erasures. Returns what they and their summaries come to."""
+    found, gone = hidden.by_open(tx, tenant_id, memory_ids, also_by_id=also_by_id)
+    for erasure_id, ids in found.items():
+        summaries = _hide_summaries(tx, tenant_id, erasure_id, ids)
+        hidden_supersessions.hide(tx, tenant_id, erasure_id, summaries.ids)
+        gone = gone.plus(summaries.counts)
+        _take_out_later(tx, tenant_id, erasure_id)
+    return gone
+
+
+def _hide_summaries(tx: database.Transaction, tenant_id: UUID, erasure_id: UUID, sources: list[UUID]) -> Hidden:
+    """Hide the summaries that were made of these, until they are made again of what remains."""
+    made_of = merges.summaries_of(tx, tenant_id, sources)
+    summaries = erasures.hide(tx, tenant_id, erasure_id, Meant(memory_ids=made_of))
+    rederiving.source_changed(tx, tenant_id, sources)
+    return summaries
+
+
+def _take_out_later(tx: database.Transaction, tenant_id: UUID, erasure_id: UUID) -> None:
+    jobs.add(tx, uuid4(), tenant_id, HIDE, {"erasure_id": str(erasure_id)}, lone=False)

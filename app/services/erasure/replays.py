@@ -1,0 +1,280 @@
+"""Replaying the ledger of erasures: what an older copy of the data has brought back goes again before it is seen.
+
+Legal holds that the copy has forgotten are placed before that, so that it erases nothing that they have kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+from uuid import UUID
+
+import msgspec
+import structlog
+
+from app import failpoints
+from app.domain.jobs import Job
+from app.domain.privacy.audit import CLI, Detail
+from app.domain.privacy.erasure import Named, digest
+from app.domain.privacy.hold import Meant
+from app.errors import EbbingError, NotReplayed
+from app.services.erasure import erasing
+from app.services.erasure import erasures as erasures_of
+from app.services.erasure.ledger import NO_KEY_STORE, standing
+from app.services.privacy import holds as holds_of
+from app.services.security import audit
+from app.store.consolidation import merges
+from app.store.core import database
+from app.store.erasure import erasures, kept_holds, kept_requests, ledger, tombstones
+from app.store.erasure.erasures import Erasure
+from app.store.erasure.ledger import Entered, Standing
+from app.store.privacy import holds
+from app.store.privacy.holds import Hold
+from app.store.tenants import tenants
+
+_NONE: Final = Standing(0, 0, 0, 0)
+_OPEN: Final = ("grace", "running", "held")
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """What an entry of the ledger came to, a request in its grace, or a legal hold.
+
+    Attributes:
+        seq: 0 where it has no place in the ledger, nor among the requests.
+        erasure_id: None of a hold.
+        memories: Memories in this copy of the data that it is of.
+        outcome: `due` (a dry run), `erased`, `held` (a legal hold keeps some of it), `nothing` that it is of is here.
+            Of a request `asked` (a dry run), `hidden`, or `open`: the copy has it, and it was perhaps cancelled since.
+            Of a hold `unplaced` (a dry run), `placed`, or `unreleased`: the copy has it, and it was perhaps released
+            since.
+    """
+
+    seq: int
+    tenant_id: UUID
+    erasure_id: UUID | None
+    memories: int
+    outcome: str
+    hold_id: UUID | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What of an entry is in this copy of the data."""
+
+    scope: Meant
+    ids: list[UUID]
+    there: Erasure | None
+
+    @property
+    def is_nothing(self) -> bool:
+        is_of_ids = self.scope.given().keys() <= {"memory_ids"}
+        return is_of_ids and not self.ids and (self.there is None or self.there.status not in _OPEN)
+
+
+def due() -> Iterator[Replayed]:
+    """What a replay would place, erase or hide; nothing is written."""
+    behind = _behind()
+    for tenant_id in behind:
+        with database.tenant(tenant_id) as tx:
+            yield from _told(tx, tenant_id, kept_holds.unknown(tx, tenant_id), "unplaced")
+    for entry in _entries(lambda seq: seq):
+        with database.tenant(entry.tenant_id) as tx:
+            found = _find(tx, entry)
+        yield Replayed(entry.seq, entry.tenant_id, entry.erasure_id, len(found.ids), "due")
+    for tenant_id in behind:
+        with database.tenant(tenant_id) as tx:
+            yield from _told(tx, tenant_id, kept_holds.alone(tx, tenant_id), "unreleased")
+            for kept in kept_requests.unknown(tx, tenant_id):
+                memories = erasures.count(tx, tenant_id, kept.erasure.scope).memories
+                yield Replayed(kept.seq, tenant_id, kept.erasure.erasure_id, memories, "asked")
+            for erasure_id, memories in kept_requests.alone(tx, tenant_id):
+                yield Replayed(0, tenant_id, erasure_id, memories, "open")
+
+
+def replay() -> Iterator[Replayed]:
+    """Do what each entry of the ledger says that the data doesn't know, the first first; and note it with each.
+
+    Before, legal holds are placed again; then requests in their grace are entered again, with their dates.
+
+    It may be broken off, and be done twice at once.
+
+    Raises:
+        EbbingError: Something is left that can't be erased; what comes after it waits too.
+    """
+    behind = _behind()
+    for tenant_id in behind:
+        yield from _place_again(tenant_id)
+    for entry in _entries(lambda _: (standing() or _NONE).mark):
+        found = _hide(entry)
+        outcome = "nothing" if found.is_nothing else _erase(entry)
+        failpoints.reach("replay.before_mark")
+        with database.shared() as tx:
+            ledger.advance(tx, entry.seq)
+        log.info("erasure_replayed", tenant=str(entry.tenant_id), seq=entry.seq, outcome=outcome)
+        yield Replayed(entry.seq, entry.tenant_id, entry.erasure_id, len(found.ids), outcome)
+    for tenant_id in behind:
+        yield from _settle_holds(tenant_id)
+        yield from _ask_again(tenant_id)
+    if behind:
+        with database.shared() as tx:
+            kept_requests.advance(tx)
+
+
+def _behind() -> list[UUID]:
+    """The tenants whose holds and requests are to be compared: all, or none where the data knows every one."""
+    if (standing() or _NONE).requests <= 0:
+        return []
+    with database.shared() as tx:
+        return kept_requests.tenant_ids(tx)
+
+
+def _place_again(tenant_id: UUID) -> Iterator[Replayed]:
+    """Place a tenant's holds that this copy of the data doesn't know, on what they can have kept."""
+    with database.tenant(tenant_id) as tx:
+        holds.lock(tx, tenant_id)
+        unknown = kept_holds.unknown(tx, tenant_id)
+        placed = list(_told(tx, tenant_id, unknown, "placed"))
+        for hold in unknown:
+            kept_holds.place(tx, tenant_id, hold.hold_id)
+            holds_of.enter(tx, tenant_id, "hold_placed", hold, CLI)
+        failpoints.reach("replay.placed")
+    yield from placed
+
+
+def _settle_holds(tenant_id: UUID) -> Iterator[Replayed]:
+    """Let those that were placed again be on all that they were on, and keep those that the copy alone knows."""
+    with database.tenant(tenant_id) as tx:
+        holds.lock(tx, tenant_id)
+        kept_holds.widen(tx, tenant_id)
+        unreleased = list(_told(tx, tenant_id, kept_holds.compare(tx, tenant_id), "unreleased"))
+    yield from unreleased
+
+
+def _told(tx: database.Transaction, tenant_id: UUID, found: Sequence[Hold], outcome: str) -> Iterator[Replayed]:
+    for hold in found:
+        memories = holds.counts(tx, tenant_id, hold.meant).memories
+        yield Replayed(0, tenant_id, None, memories, outcome, hold.hold_id)
+
+
+def _ask_again(tenant_id: UUID) -> Iterator[Replayed]:
+    """Enter a tenant's requests that this copy of the data doesn't know, and keep those that it alone knows."""
+    with database.tenant(tenant_id) as tx:
+        unknown = kept_requests.unknown(tx, tenant_id)
+    for kept in unknown:
+        with database.tenant(tenant_id) as tx:
+            holds.share(tx, tenant_id)
+            erasures.lock(tx, tenant_id)
+            if erasures.get(tx, tenant_id, kept.erasure.erasure_id) is not None:
+                continue  # somebody else was quicker
+            new = erasures_of.enter(tx, tenant_id, kept.erasure, kept.logged, replayed=True)
+            failpoints.reach("replay.asked")
+        log.info("erasure_asked_again", tenant=str(tenant_id), erasure=str(new.erasure_id), hidden=new.hidden)
+        yield Replayed(kept.seq, tenant_id, new.erasure_id, new.hidden, "hidden")
+    with database.tenant(tenant_id) as tx:
+        erasures.lock(tx, tenant_id)
+        open_still = kept_requests.compare(tx, tenant_id)
+    for erasure_id, memories in open_still:
+        yield Replayed(0, tenant_id, erasure_id, memories, "open")
+
+
+def _entries(done: Callable[[int], int]) -> Iterator[Entered]:
+    """The entries that wait; `done` tells up to which they are done with, given the last."""
+    there = standing()
+    if there is None:
+        raise NotReplayed(NO_KEY_STORE)
+    seq = there.mark
+    while True:
+        with database.shared() as tx:
+            entry = ledger.following(tx, seq)
+        if entry is None:
+            return
+        yield entry
+        seq = done(entry.seq)
+
+
+def _hide(entry: Entered) -> _Found:
+    """Put up its tombstones, and hide what it is of, as an erasure that runs."""
+    with database.tenant(entry.tenant_id) as tx:
+        if tenants.get(tx, entry.tenant_id) is None:
+            return _Found(Meant(), [], None)  # it was made after this copy of the data
+        holds.share(tx, entry.tenant_id)
+        erasures.lock(tx, entry.tenant_id)
+        found = _find(tx, entry)
+        names: dict[str, bytes] = dict(entry.digests.items())
+        tombstones.bury(tx, entry.tenant_id, entry.erasure_id, names, entry.cut)
+        if found.is_nothing:
+            return found
+        now = database.now(tx)
+        if found.there is None:
+            new = Erasure(entry.erasure_id, "user", "running", found.scope, None, now, CLI, None, now)
+            erasures.add(tx, entry.tenant_id, new)
+        hidden, counts = erasures_of.hide(tx, entry.tenant_id, entry.erasure_id, Meant(memory_ids=found.ids))
+        runs: dict[str, Any] = {"status": "running", "scope": found.scope.given(), "cut": entry.cut, "started_at": now}
+        erasures.set_fields(tx, entry.tenant_id, entry.erasure_id, **runs)
+        erasures_of.count(tx, entry.tenant_id, counts)
+        details: dict[str, Detail] = {"erasure": str(entry.erasure_id), "ledger": entry.seq}
+        audit.enter(tx, entry.tenant_id, "erasure_replayed", CLI, ids=found.ids, items=hidden, details=details)
+        failpoints.reach("replay.hidden")
+    return found
+
+
+def _erase(entry: Entered) -> str:
+    """Carry the erasure out, from its plan to its verification. Returns what it came to."""
+    state: dict[str, Any] = {"phase": "plan"}
+    job = Job(UUID(int=0), entry.tenant_id, erasures_of.ERASE, {"erasure_id": str(entry.erasure_id)}, state, None, 0)
+    while not (did := erasing.step(job)).finished:
+        job = replace(job, state=did.state)
+    if did.failure is not None:
+        raise EbbingError(f"entry {entry.seq} of the ledger: {did.failure}")
+    status = erasures_of.get(entry.tenant_id, entry.erasure_id).status
+    return "held" if status == "held" else "erased"
+
+
+def _find(tx: database.Transaction, entry: Entered) -> _Found:
+    """What of an entry this copy of the data has, hidden and deleted ones included; up to its cut."""
+    there = erasures.get(tx, entry.tenant_id, entry.erasure_id, locked=True)
+    ids = set(ledger.still_there(tx, entry.tenant_id, entry.memory_ids))
+    if there is not None and there.status in _OPEN:
+        scope = there.scope  # which says more than the ledger: what was asked for
+    else:
+        scope = _named(tx, entry) or Meant(memory_ids=sorted(ids))
+    meant = Erasure(entry.erasure_id, "user", "running", scope, None, database.now(tx), CLI, None, database.now(tx))
+    meant = replace(meant, cut=entry.cut)
+    for held in (False, True):
+        ids.update(erasures.ids(tx, entry.tenant_id, meant, held=held))
+    ids.update(merges.summaries_of(tx, entry.tenant_id, sorted(ids)))
+    return _Found(scope, sorted(ids), there)
+
+
+def _named(tx: database.Transaction, entry: Entered) -> Meant | None:
+    """Whom, or which thread, an entry's digest is of, among those that this copy of the data knows."""
+    key = ledger.digest_key(tx, entry.tenant_id)
+    if key is None:
+        return None
+    for what, wanted in entry.digests.items():
+        for name in _names(tx, entry.tenant_id, what):
+            if digest(key, what, name) == wanted:
+                return Meant(subject=name) if what == "subject" else Meant(thread=name)
+    return None
+
+
+def _names(tx: database.Transaction, tenant_id: UUID, what: Named) -> Iterator[str]:
+    yield from ledger.names(tx, tenant_id, what)
+    for payload in ledger.letters(tx, tenant_id):
+        yield from _said(payload, what)
+
+
+def _said(payload: bytes, what: Named) -> Iterator[str]:
+    """The names in a body that could not be stored, whatever it is."""
+    for lines in ([payload], payload.splitlines()):
+        for line in lines:
+            try:
+                given = msgspec.json.decode(line)
+            except (msgspec.DecodeError, UnicodeError, RecursionError):
+                continue
+            for each in given if isinstance(given, list) else [given]:
+                if isinstance(each, dict) and isinstance(each.get(what), str):
+                    yield each[what]

@@ -1,0 +1,1 @@
+"""Test whether tenants' memories are found, and simulate a year of use."""

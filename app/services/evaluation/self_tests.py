@@ -1,0 +1,239 @@
+"""Self-tests: once in a while a tenant's memory is asked about itself, a sample at a time (seed 004 §4.3).
+
+A memory that passes becomes stronger, once a run, without that counting as a use; one that fails is flagged for
+review. Half of the memories that are asked for by their own words are asked for in other words too, and by recall:
+these show how well the tenant's memory works, and neither strengthen nor flag anything. Of each test only numbers are
+kept: no question and no answer, so an erasure finds no words of theirs here, and the rows of a memory go with it. The
+searches are those of `search` and `recall`, without uses, priming or a reranker, and outside of what is measured of
+callers' searches.
+
+All is as of the run's moment: what was used or changed after it isn't drawn, and isn't made stronger. Raising goes by
+each profile's own word for it (`Event.source` is `test`): spec and cmm give back a share of the strength that is
+missing, mnemex adds to the multiplier, memory_decay does as for a use; uses and their times stay in all of them.
+
+A run costs a search for each test, one call to a model for each slice of questions where there is a provider, and a
+pass over the tenant's rows to draw the sample.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any, Final
+from uuid import UUID, uuid4
+
+import numpy as np
+
+from app import metrics
+from app.domain.dynamics.state import Event
+from app.domain.dynamics.timeline import Era
+from app.domain.evaluation import other_words
+from app.domain.evaluation import questions as asking
+from app.domain.evaluation import self_tests as rule
+from app.domain.evaluation.self_tests import ASKED, FLAGGING, Kind
+from app.domain.jobs import Job, Step
+from app.services.evaluation import testing
+from app.services.strength import rebase, strengths
+from app.store import self_tests as rows
+from app.store.core import database
+from app.store.core.packed import kept
+from app.store.erasure import erasures
+from app.store.memories import events
+from app.store.memories.events import Change
+from app.store.privacy import holds
+from app.store.self_tests import Asked, NewRun, Outcome, Run
+from app.store.strength import reviews, states
+
+KIND: Final = "selftest"
+STEP_SECONDS: Final = 2.0
+SLICE: Final = 20
+"""Tests at a time, which is one call to a model."""
+STALE: Final = timedelta(days=1)
+"""A run that was left for longer isn't gone on with."""
+REWORDED: Final[tuple[Kind, ...]] = ("other_words", "recall")
+"""Tests that ask by the same question in other words."""
+_SPARE: Final = 4
+"""Times as many are drawn as are wanted, for those that can't be asked about."""
+
+
+def step(job: Job) -> Step:
+    """A few seconds of a run that was asked for, due or not."""
+    return carry_on(job.tenant_id, rebase.moment_of(job), job.state, time.monotonic() + STEP_SECONDS)
+
+
+def carry_on_when_due(tenant_id: UUID, as_of: datetime, state: dict[str, Any], until: float) -> Step:
+    """The night's step: the same where the policy wants it and the last run is long enough ago."""
+    if not state and not _is_due(tenant_id, as_of):
+        return Step(0, state, finished=True)
+    return carry_on(tenant_id, as_of, state, until)
+
+
+def carry_on(tenant_id: UUID, as_of: datetime | None, state: dict[str, Any], until: float) -> Step:
+    """Go on with a run from where it was left; the tests of it that weren't done stand in its rows.
+
+    Args:
+        tenant_id: The tenant.
+        as_of: Of which moment the sample is; None for now. A run that was left unfinished keeps its own.
+        state: As the step before left it; empty at first.
+        until: When to leave off, by the monotonic clock; one slice is always done.
+    """
+    if not state:
+        return _begun(tenant_id, as_of)
+    run_id, done, counts = UUID(state["run_id"]), 0, Counter[str]()
+    while True:
+        kind, outcomes = _slice(tenant_id, run_id)
+        done += len(outcomes)
+        for one in outcomes:
+            counts[f"{kind}_{'passed' if one.passed else 'failed'}"] += 1
+            if one.brought == 0:
+                counts[f"{kind}_empty"] += 1
+        if kind is None or time.monotonic() >= until:
+            return Step(done, state, finished=kind is None, counts=dict(counts))
+
+
+def preview(tenant_id: UUID, as_of: datetime | None) -> list[Asked]:
+    """What the next run would ask, if it were of this moment; nothing is written."""
+    with database.tenant(tenant_id) as tx:
+        _, asked = _drawn(tx, tenant_id, as_of or database.now(tx))
+        return asked
+
+
+def page(tenant_id: UUID, older_than: tuple[datetime, UUID] | None, limit: int) -> list[Run]:
+    """Runs, those begun last first, after the one given by when it was begun and its id."""
+    with database.tenant(tenant_id) as tx:
+        return rows.page(tx, tenant_id, older_than, limit)
+
+
+def _is_due(tenant_id: UUID, as_of: datetime) -> bool:
+    with database.tenant(tenant_id) as tx:
+        policy = strengths.timeline(tx, tenant_id).at(as_of.timestamp()).policy
+        last = rows.last(tx, tenant_id)
+    if last is not None and last.finished_at is None:
+        return policy.self_tests.enabled
+    return rule.is_due(policy.self_tests, last.as_of if last else None, as_of, policy.time_zone)
+
+
+def _begun(tenant_id: UUID, as_of: datetime | None) -> Step:
+    """Enter a run with its sample, or find the one that is under way."""
+    with database.tenant(tenant_id) as tx:
+        as_of = as_of or database.now(tx)
+        last = rows.last(tx, tenant_id)
+    if last is not None and last.finished_at is None:
+        if as_of - last.as_of < STALE:
+            return Step(0, {"run_id": str(last.run_id)}, finished=False)
+        _finish(tenant_id, last)
+    with database.tenant(tenant_id) as tx:
+        erasures.share(tx, tenant_id)  # what is drawn isn't hidden before it is entered
+        seed, asked = _drawn(tx, tenant_id, as_of)
+        if not asked:
+            return Step(0, {}, finished=True, notes=("there is nothing to ask about",))
+        target = strengths.timeline(tx, tenant_id).at(as_of.timestamp()).policy.self_tests.speed_p95_ms
+        run_id = uuid4()
+        if not rows.begin(
+            tx, tenant_id, NewRun(run_id, as_of, seed, target), asked
+        ):  # somebody else has just begun one
+            under_way = rows.last(tx, tenant_id)
+            run_id = under_way.run_id if under_way else run_id
+    return Step(0, {"run_id": str(run_id)}, finished=False, total=len(asked))
+
+
+def _drawn(tx: database.Transaction, tenant_id: UUID, as_of: datetime) -> tuple[int, list[Asked]]:
+    """The seed of the next run, and what it asks: nothing of memories that are held."""
+    last = rows.last(tx, tenant_id)
+    seed = rule.seed_after(tenant_id, last.run_id if last else None)
+    era = strengths.timeline(tx, tenant_id).at(as_of.timestamp())
+    most = era.policy.self_tests.sample
+    linked = rows.drawn_links(tx, tenant_id, as_of, era.version, seed, _SPARE * most)
+    single = rows.drawn(tx, tenant_id, as_of, era.version, seed, _SPARE * most)
+    summaries = rows.drawn_summaries(tx, tenant_id, as_of, era.version, seed, _SPARE * most)
+    every = list(dict.fromkeys([*(end for link in linked for end in link), *single, *summaries]))
+    held = holds.on(tx, tenant_id, every).keys()
+    said = {key: text for key, text in rows.texts(tx, tenant_id, every).items() if key not in held}
+    askable = [key for key in single if key in said and asking.can_be_asked(said[key])]
+    connections = [Asked("connection", to, source) for source, to in linked if source in said and to in said]
+    coherent = [Asked("coherence", key) for key in summaries if key in said]
+    reworded = askable[: other_words.sampled(most)]
+    asked: list[Asked] = [
+        *connections[:most],
+        *(Asked("application", key) for key in askable[:most]),
+        *(Asked(kind, key) for kind in REWORDED for key in reworded),
+        *coherent[:most],
+    ]
+    return seed, asked
+
+
+def _slice(tenant_id: UUID, run_id: UUID) -> tuple[Kind | None, list[Outcome]]:
+    """Do the next tests of a run, all of one kind, and enter what came of them; at its end, finish it."""
+    with database.tenant(tenant_id) as tx:
+        run = rows.get(tx, tenant_id, run_id)
+        if run is None or run.finished_at is not None:
+            return None, []
+        found = ((kind, rows.waiting(tx, tenant_id, run_id, kind, SLICE)) for kind in ASKED)
+        kind, asked = next((each for each in found if each[1]), (None, []))
+        policy = strengths.timeline(tx, tenant_id).at(run.as_of.timestamp()).policy
+    if kind is None:
+        _finish(tenant_id, run)
+        return None, []
+    outcomes = testing.TESTS[kind](tenant_id, run, asked, policy)
+    return kind, _enter(tenant_id, run, kind, asked, outcomes)
+
+
+def _enter(tenant_id: UUID, run: Run, kind: Kind, asked: list[Asked], outcomes: list[Outcome]) -> list[Outcome]:
+    """Write outcomes with what they do to the memories, once. Returns those that weren't known yet."""
+    with database.tenant(tenant_id) as tx:
+        erasures.share(tx, tenant_id)
+        # What was deleted or hidden meanwhile is in none of the rows that are locked here.
+        there = set(states.lock(tx, tenant_id, [one.memory_id for one in outcomes]).ids)
+        done = [one for one in outcomes if one.memory_id in there]
+        fresh = rows.enter(tx, tenant_id, run.run_id, kind, done)
+        known = {one.memory_id for one in done}
+        lost = [one.memory_id for one in asked if one.memory_id not in known]
+        if lost:
+            rows.drop(tx, tenant_id, run.run_id, kind, lost)
+        outcomes = [one for one in done if one.memory_id in fresh]
+        era = strengths.timeline(tx, tenant_id).at(run.as_of.timestamp())
+        failed = [one.memory_id for one in outcomes if not one.passed]
+        if kind in FLAGGING:
+            raised = rows.passed(tx, tenant_id, run.run_id, kind)
+            passed = [one.memory_id for one in outcomes if one.passed and one.memory_id not in raised]
+            _raise(tx, tenant_id, passed, run)
+        if failed and kind in FLAGGING:
+            reviews.flag(tx, tenant_id, failed, run.as_of, era.policy.review.first_interval_days)
+    metrics.count(f"self_tests_{kind}_passed", len(outcomes) - len(failed))
+    metrics.count(f"self_tests_{kind}_failed", len(failed))
+    if kind == "recall":
+        metrics.count("self_tests_recall_empty", sum(one.brought == 0 for one in outcomes))
+    return outcomes
+
+
+def _raise(tx: database.Transaction, tenant_id: UUID, memory_ids: list[UUID], run: Run) -> None:
+    """Let memories be stronger, as of the run, for having passed; those that were used or changed since stay."""
+    if not memory_ids:
+        return
+    now = float(kept(run.as_of.timestamp()))
+    times = strengths.timeline(tx, tenant_id)
+    era: Era = times.at(now)
+    locked = states.lock(tx, tenant_id, memory_ids)
+    locked = locked.only(np.flatnonzero((locked.state.anchored_at <= now) & (locked.versions <= era.version)))
+    if not locked.ids:
+        return
+    held = strengths.brought(locked, times, now)
+    tested = replace(held, state=era.dynamics.reinforce(held.state, Event(at=now, now=now, source="test")))
+    strengths.write_uses(tx, tenant_id, tested, era, now)
+    before, after = era.dynamics.strength(held.state, now), era.dynamics.strength(tested.state, now)
+    events.add(tx, tenant_id, "test", tested.ids, Change(now, before, after, after))
+
+
+def _finish(tenant_id: UUID, run: Run) -> None:
+    """Enter what a run has come to; the speed counts where anything was searched for."""
+    with database.tenant(tenant_id) as tx:
+        results, took = rows.took(tx, tenant_id, run.run_id)
+        p95 = rule.quantile(took, 0.95)
+        is_quick = p95 is not None and p95 <= run.target_ms
+        if p95 is not None:
+            results["retrieval_speed"] = {"passed": int(is_quick), "failed": int(not is_quick)}
+        finished = rows.finish(tx, tenant_id, run.run_id, results, rule.quantile(took, 0.5), p95)
+    if finished and p95 is not None:
+        metrics.count(f"self_tests_retrieval_speed_{'passed' if is_quick else 'failed'}")

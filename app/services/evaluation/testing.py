@@ -1,0 +1,140 @@
+"""What each kind of self-test does: memories to ask about go in, what came of it comes out. Nothing is written."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Final
+from uuid import UUID
+
+from app.domain.consolidation import coherence
+from app.domain.evaluation.self_tests import Kind, place_of
+from app.domain.policy.policy import Policy
+from app.domain.recall.request import Message, RecallRequest
+from app.domain.search.ranking import Mode
+from app.domain.search.request import SearchRequest, SearchResult
+from app.domain.search.spread import Spreading
+from app.services.evaluation import questions
+from app.services.recall.recall import recall
+from app.services.search import search
+from app.services.search.spreading import spread
+from app.store import self_tests as rows
+from app.store.core import database
+from app.store.self_tests import Asked, Outcome, Run
+
+ALONG_LINKS: Final = Spreading(("link",), factor=0.5, hops=1)
+"""How a connection is followed: what is linked to one of the best results gets half of its score, at full weight."""
+QUERY_MAX_CHARACTERS: Final = 2_000
+LOOK_BACK: Final = timedelta(days=1)
+"""A run of a moment before this ranks as of it. A night's own is minutes ago: its searches are those of callers."""
+
+
+def _connections(tenant_id: UUID, run: Run, asked: Sequence[Asked], policy: Policy) -> list[Outcome]:
+    """Whether each memory is found from one that is linked to it, without the embedding search."""
+    sources = {one.memory_id: one.other_id for one in asked if one.other_id is not None}
+    said = _texts(tenant_id, [*sources, *sources.values()])
+    as_of = _look_back(tenant_id, run)
+    within = policy.self_tests.found_within
+    outcomes = []
+    for memory_id, source_id in sources.items():
+        if memory_id in said and source_id in said:
+            query = said[source_id][:QUERY_MAX_CHARACTERS]
+            request = _request(query, within, as_of, mode="lexical")
+            gathered = search.gather(tenant_id, request, policy)
+            ranked, _ = search.ranked(tenant_id, gathered, request)
+            along = spread(tenant_id, ranked, request, ALONG_LINKS, gathered.probe)
+            place = place_of((result.id == memory_id for result in along), within)
+            outcomes.append(Outcome(memory_id, place is not None, place))
+    return outcomes
+
+
+def _applications(tenant_id: UUID, run: Run, asked: Sequence[Asked], policy: Policy) -> list[Outcome]:
+    """Whether each memory is found by a question about it, as any caller's search would, and how fast."""
+    said = _texts(tenant_id, [one.memory_id for one in asked])
+    about = questions.about(tenant_id, said, policy)
+    as_of = _look_back(tenant_id, run)
+    within = policy.self_tests.found_within
+    outcomes = []
+    for place, (memory_id, question) in enumerate(about.items()):
+        request = _request(question.text, within, as_of)
+        if place == 0:  # not timed: a process that has just begun loads its embedder
+            search.search(tenant_id, request, policy)
+        began = time.perf_counter()
+        found = search.search(tenant_id, request, policy)
+        took = 1000 * (time.perf_counter() - began)
+        rank = place_of(_is_it(found, memory_id, said), within)
+        outcomes.append(Outcome(memory_id, rank is not None, rank, milliseconds=took, by_model=question.by_model))
+    return outcomes
+
+
+def _other_words(tenant_id: UUID, run: Run, asked: Sequence[Asked], policy: Policy) -> list[Outcome]:
+    """Return whether a search finds each memory by a question in other words than its own."""
+    said = _texts(tenant_id, [one.memory_id for one in asked])
+    as_of = _look_back(tenant_id, run)
+    within = policy.self_tests.found_within
+    outcomes = []
+    for memory_id, question in questions.in_other_words(tenant_id, said, policy).items():
+        found = search.search(tenant_id, _request(question.text, within, as_of), policy)
+        place = place_of(_is_it(found, memory_id, said), within)
+        outcomes.append(Outcome(memory_id, place is not None, place, by_model=question.by_model))
+    return outcomes
+
+
+def _recall(tenant_id: UUID, _run: Run, asked: Sequence[Asked], policy: Policy) -> list[Outcome]:
+    """Return whether recall brings each memory up for a message in other words, and how many memories it brings."""
+    said = _texts(tenant_id, [one.memory_id for one in asked])
+    unranked = policy.model_copy(
+        update={"ranking": policy.ranking.model_copy(update={"rerank": 0})}
+    )  # a reranker may cost something
+    outcomes = []
+    for memory_id, question in questions.in_other_words(tenant_id, said, policy).items():
+        found = recall(tenant_id, RecallRequest([Message(text=question.text, role="user")]), unranked).memories
+        place = next((n for n, one in enumerate(found, 1) if memory_id == one.id or one.text == said[memory_id]), None)
+        outcomes.append(Outcome(memory_id, place is not None, place, by_model=question.by_model, brought=len(found)))
+    return outcomes
+
+
+def _coherence(tenant_id: UUID, _run: Run, asked: Sequence[Asked], _policy: Policy) -> list[Outcome]:
+    """Whether each summary says the key points that its sources still say."""
+    with database.tenant(tenant_id) as tx:
+        found = rows.summaries(tx, tenant_id, [one.memory_id for one in asked])
+    shares = ((each.memory_id, coherence.entailed(each.text, each.key_points, each.sources)) for each in found)
+    return [
+        Outcome(memory_id, share >= coherence.ENTAILED_MIN, share=share)
+        for memory_id, share in shares
+        if share is not None
+    ]
+
+
+Test = Callable[[UUID, Run, Sequence[Asked], Policy], list[Outcome]]
+
+TESTS: Final[Mapping[Kind, Test]] = {
+    "connection": _connections,
+    "application": _applications,
+    "other_words": _other_words,
+    "recall": _recall,
+    "coherence": _coherence,
+}
+"""By kind; a memory that can't be asked about any more has no outcome."""
+
+
+def _request(query: str, within: int, as_of: datetime | None, mode: Mode | None = None) -> SearchRequest:
+    """A search that leaves nothing behind, and costs no call but that for the query's vector."""
+    return SearchRequest(query, limit=within, mode=mode, rerank=0, review_blend=0.0, reinforce=False, as_of=as_of)
+
+
+def _look_back(tenant_id: UUID, run: Run) -> datetime | None:
+    """The moment to rank as of; None for now."""
+    with database.tenant(tenant_id) as tx:
+        return run.as_of if run.as_of < database.now(tx) - LOOK_BACK else None
+
+
+def _is_it(found: Sequence[SearchResult], memory_id: UUID, said: Mapping[UUID, str]) -> Iterator[bool]:
+    """Which results are the memory, or say the same word for word."""
+    return (result.id == memory_id or result.text == said[memory_id] for result in found)
+
+
+def _texts(tenant_id: UUID, memory_ids: Sequence[UUID]) -> dict[UUID, str]:
+    with database.tenant(tenant_id) as tx:
+        return rows.texts(tx, tenant_id, memory_ids)

@@ -1,0 +1,1 @@
+"""Store accepted memories: drain the stream, update by external id, and keep dead letters."""

@@ -1,0 +1,231 @@
+"""Dead letters: listed without their content, and replayed or discarded by a person.
+
+A letter of the drain holds an entry that isn't stored. Its replay goes through the stream like any request, and the
+letter is deleted after that: a crash in between means two entries with one base, of which the ledger lets one be
+stored. The other letters name stored memories, which wait for their stage again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+from uuid import UUID
+
+import structlog
+
+from app import failpoints, metrics, queues
+from app.clients.redis import stream
+from app.clients.redis.stream import Entry
+from app.domain.privacy.audit import SYSTEM, Action
+from app.errors import BacklogFull, Conflict, NotFound, Unavailable
+from app.services.security import audit
+from app.store.core import database
+from app.store.enrichment import rating_turns, ratings, work
+from app.store.ingest import dead_letters as rows
+from app.store.ingest.dead_letters import Letter, Unstored, Wanted
+
+# Bounds of one call of a replay or discard of many.
+ENTRIES_A_CALL: Final = 200
+BYTES_A_CALL: Final = 16 << 20
+LETTERS_A_CALL: Final = 1000
+
+_TASKS: Final = {
+    work.INDEX: queues.INDEX,
+    work.EMBED: queues.EMBED_MEMORIES,
+    work.SCORE: queues.SCORE_MEMORIES,
+    ratings.STAGE: queues.RATE_MEMORIES,
+}
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Handled:
+    """What one call has done to many letters.
+
+    Attributes:
+        letters: How many were dealt with.
+        left: How many of those meant are still there.
+        before: Only letters written before this were meant: what fails again doesn't come round in the next call.
+    """
+
+    letters: int
+    left: int
+    before: datetime
+
+
+def page(
+    tenant_id: UUID, wanted: Wanted, *, discarded: bool, older_than: tuple[datetime, UUID] | None, limit: int
+) -> tuple[list[Letter], list[tuple[str, str, int]]]:
+    """Letters from the newest on, and how many there are by stage and reason."""
+    with database.tenant(tenant_id) as tx:
+        found = rows.page(tx, tenant_id, wanted, discarded=discarded, older_than=older_than, limit=limit)
+        return found, rows.reasons(tx, tenant_id, wanted, discarded=discarded)
+
+
+def get(tenant_id: UUID, letter_id: UUID) -> Letter:
+    """A letter.
+
+    Raises:
+        NotFound: This tenant has no such letter.
+    """
+    with database.tenant(tenant_id) as tx:
+        found = rows.get(tx, tenant_id, letter_id)
+    if found is None:
+        raise NotFound("this tenant has no such dead letter")
+    return found
+
+
+def replay(tenant_id: UUID, letter_id: UUID, actor: str = SYSTEM) -> Letter:
+    """Give what a letter holds another try. Returns the letter as it was.
+
+    Raises:
+        NotFound: This tenant has no such letter.
+        Conflict: It is discarded, or was written by a version that didn't keep enough.
+        BacklogFull: This tenant has too much waiting.
+        Unavailable: All tenants together have, or Redis is full or away.
+    """
+    letter = get(tenant_id, letter_id)
+    if letter.discarded_at is not None:
+        raise Conflict("this dead letter was discarded: what it held is gone")
+    if not letter.replayable:
+        raise Conflict(
+            "this dead letter was written by an older version, which didn't keep what a replay needs: "
+            "send its memories again, then discard it"
+        )
+    if letter.stage == rows.DRAIN:
+        with database.tenant(tenant_id) as tx:
+            unstored = rows.of_drain(tx, tenant_id, letter_id)
+        if unstored is not None:  # else somebody was quicker
+            _store_again(tenant_id, [(letter_id, unstored)], actor)
+    else:
+        with database.tenant(tenant_id) as tx:
+            taken = rows.take(tx, tenant_id, letter_id)
+            _queue_again(tx, tenant_id, [taken] if taken else [])
+            _enter(tx, tenant_id, "letters_replayed", actor, [letter_id] if taken else [])
+        queues.nudge(_TASKS[letter.stage])
+    _say("dead_letters_replayed", tenant_id, 1)
+    return letter
+
+
+def replay_many(
+    tenant_id: UUID, stage: str | None, reason: str, before: datetime | None = None, actor: str = SYSTEM
+) -> Handled:
+    """Replay the oldest letters of a reason, as many as a call may, and again by its `before` until none is left.
+
+    Raises:
+        BacklogFull: This tenant has too much waiting, and nothing was replayed.
+        Unavailable: All tenants together have, or Redis is full or away, and nothing was replayed.
+    """
+    wanted, before = _meant(tenant_id, stage, reason, before)
+    with database.tenant(tenant_id) as tx:
+        taken = rows.take_some(tx, tenant_id, wanted, LETTERS_A_CALL)
+        _queue_again(tx, tenant_id, list(taken.values()))
+        unstored = rows.some_of_drain(tx, tenant_id, wanted, limit=ENTRIES_A_CALL, most_bytes=BYTES_A_CALL)
+        _enter(tx, tenant_id, "letters_replayed", actor, taken)
+    for task in {_TASKS[letter_stage] for letter_stage, _ in taken.values()}:
+        queues.nudge(task)
+    try:
+        stored = _store_again(tenant_id, unstored, actor)
+    except (BacklogFull, Unavailable):
+        if not taken:
+            raise
+        stored = 0
+    _say("dead_letters_replayed", tenant_id, len(taken) + stored)
+    with database.tenant(tenant_id) as tx:
+        left = rows.count_replayable(tx, tenant_id, wanted)
+    return Handled(len(taken) + stored, left, before)
+
+
+def discard(tenant_id: UUID, letter_id: UUID, because: str, actor: str = SYSTEM) -> Letter:
+    """Empty a letter at once; that it was, and why it was discarded, stays for a while. Returns it as it is then.
+
+    Raises:
+        NotFound: This tenant has no such letter.
+        Conflict: It is discarded already.
+    """
+    with database.tenant(tenant_id) as tx:
+        done = rows.discard(tx, tenant_id, letter_id, because)
+        _enter(tx, tenant_id, "letters_discarded", actor, [letter_id] if done else [])
+    letter = get(tenant_id, letter_id)
+    if not done:
+        raise Conflict("this dead letter is discarded already")
+    _say("dead_letters_discarded", tenant_id, 1)
+    return letter
+
+
+def discard_many(
+    tenant_id: UUID,
+    stage: str | None,
+    reason: str,
+    because: str,
+    before: datetime | None = None,
+    actor: str = SYSTEM,
+) -> Handled:
+    """Discard the oldest letters of a reason, as many as a call may, and again by its `before` until none is left."""
+    wanted, before = _meant(tenant_id, stage, reason, before)
+    with database.tenant(tenant_id) as tx:
+        discarded = rows.discard_some(tx, tenant_id, wanted, because, LETTERS_A_CALL)
+        left = rows.count_waiting(tx, tenant_id, wanted)
+        _enter(tx, tenant_id, "letters_discarded", actor, discarded)
+    _say("dead_letters_discarded", tenant_id, len(discarded))
+    return Handled(len(discarded), left, before)
+
+
+def _store_again(tenant_id: UUID, letters: Sequence[tuple[UUID, Unstored]], actor: str) -> int:
+    """Append entries to the stream, and then delete their letters. Returns how many; fewer where the door closes.
+
+    Raises:
+        BacklogFull: Not even the first was taken.
+        Unavailable: Likewise.
+    """
+    appended: list[UUID] = []
+    nudge = False
+    try:
+        for letter_id, held in letters:
+            entry = Entry(held.position, str(held.memories).encode(), held.header, held.payload)
+            nudge |= stream.replay(tenant_id, entry)
+            appended.append(letter_id)
+    except (BacklogFull, Unavailable):
+        if not appended:
+            raise
+    if not appended:
+        return 0
+    failpoints.reach("replay.before_delete")
+    with database.tenant(tenant_id) as tx:
+        _enter(tx, tenant_id, "letters_replayed", actor, rows.delete(tx, tenant_id, appended))
+    if nudge:
+        queues.wake(queues.DRAIN)
+    return len(appended)
+
+
+def _enter(tx: database.Transaction, tenant_id: UUID, action: Action, actor: str, letter_ids: Collection[UUID]) -> None:
+    if letter_ids:  # else somebody was quicker
+        audit.enter(tx, tenant_id, action, actor, ids=letter_ids)
+
+
+def _queue_again(tx: database.Transaction, tenant_id: UUID, taken: Sequence[tuple[str, list[UUID]]]) -> None:
+    """Let memories wait for their stages again."""
+    by_stage: dict[str, set[UUID]] = {}
+    for stage, memory_ids in taken:
+        by_stage.setdefault(stage, set()).update(memory_ids)
+    for stage, wanted in by_stage.items():
+        if stage == ratings.STAGE:
+            ratings.ask_again(tx, tenant_id, list(wanted))
+            rating_turns.add(tx, tenant_id)
+        else:
+            work.add(tx, [stage], tenant_id, list(wanted))
+
+
+def _meant(tenant_id: UUID, stage: str | None, reason: str, before: datetime | None) -> tuple[Wanted, datetime]:
+    if before is None:
+        with database.tenant(tenant_id) as tx:
+            before = database.now(tx)
+    return Wanted(stage, reason, before), before
+
+
+def _say(event: str, tenant_id: UUID, letters: int) -> None:
+    metrics.count(event, letters)
+    log.info(event, tenant=str(tenant_id), letters=letters)

@@ -1,0 +1,213 @@
+"""Drain: what waits in the tenants' streams becomes rows, once, whatever dies in between.
+
+An entry leaves the stream after the transaction that stored it. Stored twice it can't be: the ledger knows it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from uuid import UUID
+
+import structlog
+
+from app import failpoints, metrics, queues, tracing
+from app.clients.redis.stream import Entry, Turn, drainage
+from app.domain.ingest import touch
+from app.domain.ingest.bodies import decode
+from app.domain.ingest.envelope import Malformed, first_position, unpack
+from app.errors import Invalid, Unreadable
+from app.services.ingest import keyed
+from app.services.passing import is_passing
+from app.services.strength import reinforce
+from app.services.strength.reinforce import Touched
+from app.settings import settings
+from app.store.core import database
+from app.store.core.copying import Arrival
+from app.store.erasure import erasures
+from app.store.ingest import arrivals, dead_letters
+from app.store.ingest.dead_letters import Unstored
+
+STAGE = "drain"
+KILLED = "its worker died each time"
+
+log = structlog.get_logger(__name__)
+
+
+def drain() -> int:
+    """Take turns of the ring until it is empty or the slice's time is up. Returns the memories stored.
+
+    Raises:
+        sqlalchemy.exc.OperationalError: PostgreSQL's trouble; nothing is lost, the entries are taken up again.
+        redis.RedisError: Redis's, likewise.
+    """
+    deadline = time.monotonic() + settings().slice_seconds
+    stored = 0
+    turn = drainage().take(first=True)
+    while turn is not None:
+        with tracing.work("store", _told(turn), {"requests": len(turn.suspects) + len(turn.fresh)}):
+            fresh = _store(turn)
+        if fresh and not stored:
+            _nudge_enrichment()  # it needn't wait for the end of a long slice
+        stored += fresh
+        if time.monotonic() >= deadline:
+            queues.nudge(queues.DRAIN)
+            break
+        turn = drainage().take(first=False)
+    if stored:
+        _nudge_enrichment()
+        metrics.count("stored_memories", stored)
+    return stored
+
+
+def _told(turn: Turn) -> Iterator[str]:
+    """The trace contexts of a turn's requests, where they have any."""
+    for entry in (*turn.suspects, *turn.fresh):
+        with suppress(Malformed):
+            yield unpack(*entry).trace
+
+
+def _nudge_enrichment() -> None:
+    queues.nudge(queues.INDEX)
+    queues.nudge(queues.EMBED_MEMORIES)
+
+
+def _store(turn: Turn) -> int:
+    """Store a turn's entries: together, or one by one where one of them may be at fault. Ends the turn."""
+    tenant_id = turn.tenant_id
+    try:
+        stored = _store_each(tenant_id, turn.suspects)
+        if turn.fresh:
+            try:
+                return stored + _store_together(tenant_id, turn.fresh)
+            except Exception as error:
+                if is_passing(error):
+                    raise
+                metrics.count("deliveries", len(turn.fresh), lane=queues.INGEST, outcome="failed")
+                _say("turn_failed", tenant_id, error, entries=len(turn.fresh))
+            stored += _store_each(tenant_id, turn.fresh)
+    except Exception:
+        # Not the entries' fault: somebody may try them again at once.
+        metrics.count("deliveries", len(turn.fresh) + len(turn.suspects), lane=queues.INGEST, outcome="put_off")
+        drainage().settle(tenant_id, free=True)
+        raise
+    drainage().settle(tenant_id, free=True)
+    return stored
+
+
+def _store_each(tenant_id: UUID, entries: Sequence[Entry]) -> int:
+    """Store entries one by one; what can't be after its third delivery is set aside."""
+    tries = settings().deliveries_max - 1  # the delivery among others was the first
+    return sum(_store_alone(tenant_id, entry, tries) for entry in entries)
+
+
+def _store_alone(tenant_id: UUID, entry: Entry, tries: int) -> int:
+    reason = KILLED
+    while (attempt := drainage().count_attempt(tenant_id, entry)) <= tries:
+        try:
+            return _store_together(tenant_id, [entry], free=False)
+        except Exception as error:
+            if is_passing(error):
+                drainage().forgive(tenant_id, entry)
+                raise
+            reason = type(error).__name__
+            metrics.count("deliveries", lane=queues.INGEST, outcome="failed")
+            _say("entry_failed", tenant_id, error, entry=entry.entry_id, attempt=attempt)
+    _set_aside(tenant_id, entry, reason, attempt)
+    drainage().settle(tenant_id, [entry], free=False)
+    return 0
+
+
+def _say(event: str, tenant_id: UUID, error: Exception, **details: object) -> None:
+    log.warning(event, tenant=str(tenant_id), exc_info=error, **details)
+
+
+def _store_together(tenant_id: UUID, entries: Sequence[Entry], *, free: bool = True) -> int:
+    """Store entries, and then delete them from the stream. Returns the memories stored.
+
+    Args:
+        tenant_id: Whose they are.
+        entries: What to store, all or nothing.
+        free: Whether the tenant's turn ends with it.
+    """
+    plain: list[Arrival] = []
+    careful: list[Arrival] = []
+    touched: list[Touched] = []
+    unreadable: list[tuple[Entry, str]] = []
+    for entry in entries:
+        try:
+            read = _read(entry)
+        except (Malformed, Unreadable, Invalid) as error:
+            unreadable.append((entry, str(error) if isinstance(error, Malformed) else type(error).__name__))
+            continue
+        if isinstance(read, Touched):
+            touched.append(read)
+        else:
+            (careful if keyed.needs_care(read) else plain).append(read)
+    stored = 0
+    failpoints.reach("drain.before_store")
+    if plain:
+        with database.drain() as tx:
+            erasures.share(tx, tenant_id)
+            coming = erasures.coming(tx, tenant_id)
+            clear: list[Arrival] = []
+            for each in plain:  # what an erasure may be of takes the other way, hidden or dropped there
+                (careful if coming.concerns(each.memories, each.accepted_ms) else clear).append(each)
+            if clear:
+                stored += arrivals.copy_fresh(tx, tenant_id, clear)
+            failpoints.reach("drain.before_commit")
+    if careful:
+        stored += keyed.store(tenant_id, careful)
+    if touched:  # after the memories of the same turn, which they may be of
+        reinforce.apply(tenant_id, touched)
+    # Last, so that it is done once when the others have to be tried again. Reading it again can't help: what
+    # the door didn't let in was put there by something else.
+    for entry, reason in unreadable:
+        _set_aside(tenant_id, entry, reason, 1)
+    failpoints.reach("drain.before_settle")
+    drainage().settle(tenant_id, entries, free=free)
+    aside = {entry.entry_id for entry, _ in unreadable}
+    _count([entry for entry in entries if entry.entry_id not in aside])
+    return stored
+
+
+def _count(done: Sequence[Entry]) -> None:
+    """Count entries, and how long their memories took to be stored."""
+    with metrics.gathering():
+        metrics.count("deliveries", len(done), lane=queues.INGEST, outcome="done")
+        for entry in done:
+            metrics.observe("event_store_seconds", drainage().waited_seconds(entry), entry.memories)
+
+
+def _read(entry: Entry) -> Arrival | Touched:
+    failpoints.reach("drain.read", entry.entry_id)
+    envelope = unpack(*entry)
+    memories = decode(envelope.body, envelope.form, dimensions=None) if envelope.form != "touches" else []
+    if len(memories) != envelope.memories:
+        reason = "envelope holds another number of memories than it says"
+        raise Malformed(reason)
+    if envelope.form == "touches":
+        return Touched(envelope.base, envelope.accepted_ms / 1000, touch.decode(envelope.body))
+    return Arrival(envelope.position, envelope.base, envelope.accepted_ms, memories)
+
+
+def _set_aside(tenant_id: UUID, entry: Entry, reason: str, attempts: int) -> None:
+    with database.drain() as tx:
+        dead_letters.add(
+            tx,
+            tenant_id,
+            stage=STAGE,
+            reason=reason,
+            attempts=attempts,
+            unstored=Unstored(
+                entry.entry_id,
+                first_position(entry.entry_id, entry.header),
+                entry.header,
+                entry.body,
+                entry.memories,
+            ),
+        )
+    metrics.count("dead_letters")
+    metrics.count("deliveries", lane=queues.INGEST, outcome="dead")
+    log.error("dead_letter", tenant=str(tenant_id), entry=entry.entry_id, reason=reason, attempts=attempts)

@@ -1,0 +1,248 @@
+"""Memories that need more care than COPY: with an id or a vector of the caller's own, or superseding others.
+
+The same external id again updates that memory; the id answered for the repeat becomes an alias of the first.
+An envelope with any such memory is stored as a whole in the tenant's own transaction, ledger row included.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+from uuid import UUID
+
+import numpy as np
+import structlog
+from msgspec.structs import replace
+
+from app import metrics
+from app.clients.llm.resilience import ProviderFailed
+from app.domain.ingest.ids import first_seq, memory_uuids
+from app.domain.ingest.memory import Kind
+from app.domain.privacy.arriving import is_buried
+from app.errors import Misconfigured
+from app.services.consolidation import rederiving, supersede
+from app.services.embedding import spaces
+from app.services.enrichment import corrections, personal
+from app.services.erasure import erasures as erasing
+from app.services.security import audit
+from app.services.strength import strengths
+from app.services.tiers import cold_restore, restores
+from app.store.consolidation import supersessions
+from app.store.core import database
+from app.store.core.copying import Arrival
+from app.store.embedding import embeddings
+from app.store.embedding import spaces as rows
+from app.store.embedding.embeddings import Texts
+from app.store.enrichment import cues, words, work
+from app.store.erasure import erasures, tombstones
+from app.store.ingest import arrivals
+from app.store.memories import memories, tenant_counts
+from app.store.memories.memories import ENRICHED_FIELDS, NewMemory
+from app.store.privacy import holds
+from app.store.strength import states
+from app.store.tenants import policies
+from app.store.tiers import cold, tier_moves, tiers
+
+_KEPT: Final = ("salience", "multiplier")
+"""What an update that leaves it out keeps."""
+
+log = structlog.get_logger(__name__)
+
+
+def needs_care(arrival: Arrival) -> bool:
+    """Whether any memory has an external id or an embedding, or supersedes another."""
+    return any(
+        memory.external_id is not None or memory.embedding is not None or memory.supersedes
+        for memory in arrival.memories
+    )
+
+
+def store(tenant_id: UUID, careful: Sequence[Arrival]) -> int:
+    """Store these envelopes' memories, or update the ones that their external ids name.
+
+    Returns:
+        How many memories were stored or changed; the same content again changes nothing.
+    """
+    by_base = {arrival.base: arrival for arrival in careful}
+    if any(memory.embedding is not None for arrival in careful for memory in arrival.memories):
+        _settle(tenant_id)
+    with database.tenant(tenant_id) as tx:
+        holds.share(tx, tenant_id)
+        fresh = arrivals.note_fresh(tx, tenant_id, {base: len(arrival.memories) for base, arrival in by_base.items()})
+        erasures.share(tx, tenant_id)
+        given = _living(
+            tx, tenant_id, [row for base, arrival in by_base.items() if base in fresh for row in _rows(arrival)]
+        )
+        if not given:
+            return 0
+        latest, overtaken = _latest(given)
+        keys = [key for key in latest if isinstance(key, str)]
+        known = memories.lock_external(tx, tenant_id, keys)
+        # What is under a legal hold stays as it is: what came for it becomes a memory of its own, with its external id.
+        if held := holds.on(tx, tenant_id, list(known)):
+            for memory_id in holds.unname(tx, tenant_id, list(held), list(latest.values())):
+                del known[memory_id]
+        states.lock(tx, tenant_id, list(known))  # before their vectors and words
+        reworded = _reworded(known, latest)
+        # An update may move a memory to another thread: the neighbours it leaves are indexed again too.
+        former = words.neighbours(tx, tenant_id, reworded)
+        later = embeddings.remove(tx, tenant_id, reworded)
+        before = tenant_counts.of(tx, tenant_id, list(known))
+        with strengths.changing(tx, tenant_id, list(known)):
+            written = memories.upsert(tx, tenant_id, list(latest.values()))
+            memories.set_kinds(tx, tenant_id, _kinds(latest, written.aliases))
+            updated = list(written.changed & known.keys())
+            tiers.look_again(tx, tenant_id, updated)
+        thawed = list(cold.places(tx, tenant_id, updated))
+        cold_restore.come_back(tx, tenant_id, thawed)
+        later |= embeddings.remove(tx, tenant_id, reworded)
+        back = restores.restore(tx, tenant_id, updated)
+        _reindex(tx, tenant_id, reworded, former)
+        cold_restore.discard(tx, tenant_id, thawed)
+        _alias(tx, tenant_id, latest, overtaken, written.aliases)
+        vectors = {
+            written.aliases.get(row.memory_id, row.memory_id): row.given.embedding
+            for row in latest.values()
+            if row.given.embedding is not None
+        }
+        embedded = _write_vectors(tx, tenant_id, written.versions, vectors)
+        supersessions.part(tx, tenant_id, updated)
+        corrections.renew(tx, tenant_id, updated)
+        superseded = supersede.note(tx, tenant_id, _superseded(given, latest, written.aliases))
+        new = written.changed - known.keys()
+        work.add(tx, [work.INDEX], tenant_id, list(new))
+        rederiving.source_changed(tx, tenant_id, updated)
+        work.add(tx, [work.SCORE], tenant_id, list(written.changed))
+        work.add(tx, [work.EMBED], tenant_id, list({*new, *reworded, *later} - embedded))
+        tenant_counts.add(tx, tenant_id, tenant_counts.of(tx, tenant_id, list({*known, *new})).less(before))
+        tier_moves.add(tx, tenant_id, {("restored", "edit"): len(thawed) + len(back)})
+        erasing.hide_met(tx, tenant_id, list(written.changed))
+        supersede.enter(tx, tenant_id, superseded, "caller")
+        if thawed or back:
+            audit.enter(tx, tenant_id, "memories_restored", ids=[*thawed, *back])
+    return len(written.changed)
+
+
+def _kinds(latest: Mapping[str | UUID, NewMemory], aliases: Mapping[UUID, UUID]) -> dict[UUID, Kind]:
+    """Those that callers gave, by the ids under which memories are kept."""
+    return {
+        aliases.get(row.memory_id, row.memory_id): row.given.kind
+        for row in latest.values()
+        if row.given.kind is not None
+    }
+
+
+def _alias(
+    tx: database.Transaction,
+    tenant_id: UUID,
+    latest: Mapping[str | UUID, NewMemory],
+    overtaken: Sequence[tuple[str | UUID, NewMemory]],
+    aliases: Mapping[UUID, UUID],
+) -> None:
+    """Let ids that were answered for repeats lead to the memories that these became."""
+    through = {row.memory_id: latest[key].memory_id for key, row in overtaken}
+    final = {row: aliases.get(stored, stored) for row, stored in through.items()}
+    memories.add_aliases(tx, tenant_id, {**aliases, **final})
+
+
+def _living(tx: database.Transaction, tenant_id: UUID, given: list[NewMemory]) -> list[NewMemory]:
+    """Those that aren't about somebody who was erased after they came."""
+    if not given:
+        return given
+    graves = tombstones.since(tx, tenant_id, min(row.accepted_ms for row in given))
+    if not graves:
+        return given
+    key = tombstones.digest_key(tx, tenant_id, os.urandom(32))
+    living = [row for row in given if not is_buried(graves, key, row.given, row.seq)]
+    metrics.count("erased_on_arrival", len(given) - len(living))
+    return living
+
+
+def _rows(arrival: Arrival) -> Iterator[NewMemory]:
+    seq = first_seq(arrival.entry_id)
+    ids = memory_uuids(arrival.base, len(arrival.memories))
+    for place, (memory_id, memory) in enumerate(zip(ids, arrival.memories, strict=True)):
+        yield NewMemory(UUID(memory_id), seq + place, arrival.accepted_ms, memory)
+
+
+def _reindex(tx: database.Transaction, tenant_id: UUID, reworded: list[UUID], former: list[UUID]) -> None:
+    """Index memories whose words have changed, and those beside which they were."""
+    if reworded:
+        policy = policies.current(tx, tenant_id)
+        personal.note(tx, tenant_id, reworded, policy)
+        cues.delete_outdated(tx, tenant_id, reworded)
+        words.index(tx, tenant_id, [*reworded, *former], policy.language, policy.time_zone)
+
+
+def _reworded(known: Mapping[UUID, Any], latest: Mapping[str | UUID, NewMemory]) -> list[UUID]:
+    """Those of the known memories that say something else now, or elsewhere."""
+    return [
+        memory_id
+        for memory_id, row in known.items()
+        if any(getattr(row, name) != getattr(latest[row.external_id].given, name) for name in ENRICHED_FIELDS)
+    ]
+
+
+def _latest(
+    given: Sequence[NewMemory],
+) -> tuple[dict[str | UUID, NewMemory], list[tuple[str | UUID, NewMemory]]]:
+    """The last memory of each external id, by that id (by its own where it has none), and those it overtook."""
+    latest: dict[str | UUID, NewMemory] = {}
+    overtaken = []
+    for row in sorted(given, key=lambda row: row.seq):
+        key = row.given.external_id or row.memory_id
+        if key in latest:
+            overtaken.append((key, latest[key]))
+            left_out = [name for name in _KEPT if getattr(row.given, name) is None]
+            updated = replace(row.given, **{name: getattr(latest[key].given, name) for name in left_out})
+            row = replace(row, given=updated)  # noqa: PLW2901
+        latest[key] = row
+    return latest, overtaken
+
+
+def _superseded(
+    given: Sequence[NewMemory], latest: Mapping[str | UUID, NewMemory], aliases: Mapping[UUID, UUID]
+) -> dict[UUID, list[str]]:
+    """What each memory supersedes, by the id under which it is kept; what was overtaken has said it of the last."""
+    wanted: dict[UUID, list[str]] = {}
+    for row in given:
+        last = latest[row.given.external_id or row.memory_id].memory_id
+        wanted.setdefault(aliases.get(last, last), []).extend(row.given.superseded)
+    return wanted
+
+
+def _settle(tenant_id: UUID) -> None:
+    """Give the tenant its embedding space, which may mean to ask a provider for its size."""
+    try:
+        spaces.settled(tenant_id)
+    except (ProviderFailed, Misconfigured) as error:
+        log.warning("no_embedding_space", tenant=str(tenant_id), error=type(error).__name__)
+
+
+def _write_vectors(
+    tx: database.Transaction, tenant_id: UUID, versions: Mapping[UUID, int], vectors: Mapping[UUID, list[float]]
+) -> set[UUID]:
+    """Write the caller's own vectors to the space that the tenant is searched in.
+
+    The door has checked their size, but the tenant may have moved since: one of another size is left out, which
+    is logged, and its memory is embedded like any other.
+
+    Returns:
+        Whose meaning is known now; while the tenant moves, all others need a vector in its target.
+    """
+    if not vectors:
+        return set()
+    there = rows.hold(tx, tenant_id)
+    size = there.searched.dimensions if there else None
+    fitting = {memory_id: vector for memory_id, vector in vectors.items() if len(vector) == size}
+    if len(fitting) < len(vectors):
+        log.warning("vectors_left_out", tenant=str(tenant_id), memories=len(vectors) - len(fitting), dimensions=size)
+    if there is None or not fitting:
+        return set()
+    matrix = np.array(list(fitting.values()), dtype=np.float64)
+    matrix /= np.abs(matrix).max(axis=1, keepdims=True)  # first, since squares of large numbers overflow
+    matrix /= np.linalg.norm(matrix, axis=1, keepdims=True)
+    texts = Texts(list(fitting), [versions[memory_id] for memory_id in fitting], [])
+    embeddings.write(tx, tenant_id, there.searched.space_id, texts, matrix.astype(np.float32), by_caller=True)
+    return set(fitting) if there.target is None else set()

@@ -1,0 +1,1 @@
+"""Queue, schedule and run background jobs."""

@@ -1,0 +1,74 @@
+"""Housekeeping of what is kept for a limited time."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Any, Final
+from uuid import UUID
+
+from app import metrics
+from app.domain.consolidation.supersession import WAITING_DAYS
+from app.domain.jobs import Step
+from app.settings import settings
+from app.store import self_tests
+from app.store.consolidation import consolidation_runs, supersessions
+from app.store.core import database
+from app.store.ingest import arrivals, dead_letters
+from app.store.jobs import jobs, schedules
+from app.store.memories import events
+from app.store.search import searches
+from app.store.tenants import operators, policies
+from app.store.tiers import tier_moves
+
+Delete = Callable[[database.Transaction, UUID, datetime, int], int]
+
+SLICE_ROWS: Final = 500
+# A replay may come as late as a client may repeat a request, and a redelivery takes at most this much longer.
+REDELIVERY: Final = timedelta(days=7)
+# Runs and jobs that ended, and letters that somebody discarded, are what happened: kept for as long as people ask.
+RECORDS: Final = timedelta(days=90)
+# A few rows a day.
+MOVES: Final = timedelta(days=365)
+
+
+def carry_on(tenant_id: UUID, as_of: datetime, state: dict[str, Any], until: float) -> Step:
+    """Go on with deleting what has been kept for its time, slice by slice: ledger, runs and so on.
+
+    Args:
+        tenant_id: The tenant.
+        as_of: What is kept is counted back from here.
+        state: As the step before left it; empty at first.
+        until: When to leave off, by the monotonic clock; one slice is always done.
+    """
+    with database.tenant(tenant_id) as tx:
+        policy = policies.current(tx, tenant_id)
+    history_days = policy.history_days
+    # Without consent none is retained: a policy without it may have come into force since the last night.
+    searches_days = policy.record_searches_days if policy.record_searches else 0
+    kept: list[tuple[str, Delete, timedelta]] = [
+        ("ledger", arrivals.purge, timedelta(hours=settings().idempotency_hours) + REDELIVERY),
+        ("runs", schedules.purge, RECORDS),
+        ("jobs", jobs.purge, RECORDS),
+        ("letters", dead_letters.purge, RECORDS),
+        ("operators", operators.purge, RECORDS),
+        ("history", events.purge, timedelta(days=history_days)),
+        ("moves", tier_moves.purge, MOVES),
+        ("self_tests", self_tests.purge, timedelta(days=history_days)),
+        ("consolidations", consolidation_runs.purge, timedelta(days=history_days)),
+        ("names", supersessions.purge, timedelta(days=WAITING_DAYS)),
+        ("searches", searches.purge, timedelta(days=searches_days)),
+    ]
+    place, counts = state.get("place", 0), Counter[str]()
+    while True:
+        name, delete, age = kept[place]
+        with database.tenant(tenant_id) as tx:
+            rows = delete(tx, tenant_id, as_of - age, SLICE_ROWS)
+        counts[name] += rows
+        if rows < SLICE_ROWS:
+            place += 1
+        if place == len(kept) or time.monotonic() >= until:
+            metrics.count("ledger_purged_rows", counts["ledger"])
+            return Step(counts.total(), {"place": place}, finished=place == len(kept), counts=dict(counts))

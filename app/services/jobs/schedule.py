@@ -1,0 +1,280 @@
+"""The schedule: what is due becomes a run, and a run is a job.
+
+A run is entered together with its job, once for each local date of its tenant, so any number of ticks and doubled
+messages have one effect. After an outage, the nights that were missed become one.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from typing import Final
+from uuid import UUID, uuid4
+from zoneinfo import ZoneInfo
+
+import structlog
+
+from app.domain.dynamics.timeline import Era, Timeline
+from app.domain.policy.policy import Policy
+from app.domain.privacy.audit import SYSTEM
+from app.errors import Conflict, NotFound
+from app.services.jobs import jobs
+from app.services.jobs.cron import jitter, next_time
+from app.services.night import night_preview
+from app.services.night.night_preview import Page, Place
+from app.services.security import audit
+from app.services.strength import strengths
+from app.services.tiers import sweep
+from app.settings import settings
+from app.store.core import database
+from app.store.jobs import jobs as job_rows
+from app.store.jobs import schedules
+from app.store.jobs.schedules import NewRun, Run, Schedule
+
+_BATCH: Final = 200
+_MISSED_DAYS_MAX: Final = 1000
+_DAY: Final = timedelta(days=1)
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True)
+class Due:
+    """A time of a schedule.
+
+    Attributes:
+        at: When, the tenant's delay included.
+        local_date: The tenant's date when it begins, by the clock on the wall and without the delay.
+        policy: That which it follows.
+    """
+
+    at: datetime
+    local_date: date
+    policy: Policy
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A schedule as its tenant sees it.
+
+    Attributes:
+        policy: That in force.
+        late_seconds: Since it was due; 0 while it is paused, or not due yet.
+        last_run: Its newest run.
+    """
+
+    schedule: Schedule
+    policy: Policy
+    late_seconds: float
+    last_run: Run | None
+
+
+def tick(tasks: Sequence[str], now: datetime | None = None) -> int:
+    """Enter the runs that are due, for one slice, and send the jobs whose turn it is. Returns how many were sent.
+
+    Args:
+        tasks: Kinds of jobs that each tenant has in its schedule.
+        now: Instead of the database's clock, for tests.
+    """
+    with database.shared() as tx:
+        moment = now or database.now(tx)
+    for task in tasks:
+        _complete(task, moment)
+    until = time.monotonic() + settings().slice_seconds
+    while time.monotonic() < until:
+        with database.shared() as tx:
+            due = schedules.due(tx, moment, _BATCH)
+        for schedule_id, tenant_id in due:
+            _enter(schedule_id, tenant_id, moment)
+        if len(due) < _BATCH:
+            break
+    return jobs.send()
+
+
+def follow_policy(tx: database.Transaction, tenant_id: UUID) -> None:
+    """Move the tenant's schedules to the times of its policies, in the transaction that has added one."""
+    times = strengths.timeline(tx, tenant_id)
+    for held in schedules.lock(tx, tenant_id):
+        schedules.move_on(
+            tx, held.schedule_id, held.last_date, following(times, tenant_id, held.task, held.last_date).at
+        )
+
+
+def of_tenant(tenant_id: UUID) -> list[Shown]:
+    """A tenant's schedules, by name."""
+    with database.tenant(tenant_id) as tx:
+        now = database.now(tx)
+        policy = strengths.timeline(tx, tenant_id).at(now.timestamp()).policy
+        return [_shown(tx, held, policy, now) for held in schedules.of_tenant(tx, tenant_id)]
+
+
+def runs(tenant_id: UUID, task: str, older_than: tuple[datetime, UUID] | None, limit: int) -> list[Run]:
+    """Runs of a schedule from the newest on, after the one given by its time and id.
+
+    Raises:
+        NotFound: The tenant has no such schedule.
+    """
+    with database.tenant(tenant_id) as tx:
+        _named(schedules.of_tenant(tx, tenant_id), task)
+        return schedules.page(tx, tenant_id, task, older_than, limit)
+
+
+def run(tenant_id: UUID, task: str, as_of: datetime | None = None, actor: str = SYSTEM) -> Run:
+    """Run it now, paused or not. Returns the run; where one is under way, that one.
+
+    Args:
+        tenant_id: The tenant.
+        task: The schedule's name.
+        as_of: The moment of all that it does; None for now.
+        actor: Id of the key that asks for it.
+
+    Raises:
+        NotFound: The tenant has no such schedule.
+        Conflict: A job that is no run of it does the same just now.
+        Invalid: The moment is yet to come.
+    """
+    told = sweep.parameters(as_of)
+    with database.tenant(tenant_id) as tx:
+        held = _named(schedules.lock(tx, tenant_id), task)
+        moment, job_id = database.now(tx), uuid4()
+        while not job_rows.add(tx, job_id, tenant_id, task, told or _parameters(moment), lone=True):
+            under_way = job_rows.find_lone(tx, tenant_id, task)
+            if under_way is not None:
+                return _of_job(tx, tenant_id, under_way)
+        zone = strengths.timeline(tx, tenant_id).at(moment.timestamp()).policy.time_zone
+        local_date = moment.astimezone(ZoneInfo(zone)).date()
+        schedules.enter_run(tx, held, NewRun("by_hand", moment, local_date, job_id=job_id), moment)
+        entered = _of_job(tx, tenant_id, job_id)
+        audit.enter(tx, tenant_id, "job_started", actor, details={"job": str(job_id), "kind": task})
+    jobs.send_on()
+    return entered
+
+
+def preview(tenant_id: UUID, task: str, as_of: datetime | None, begin: Place | None, limit: int) -> Page:
+    """What a run of it would change; arguments as `night_preview.preview`'s, as the night is all there is.
+
+    Raises:
+        NotFound: The tenant has no such schedule.
+        Invalid: There is no step of that name.
+    """
+    with database.tenant(tenant_id) as tx:
+        _named(schedules.of_tenant(tx, tenant_id), task)
+    return night_preview.preview(tenant_id, as_of, begin, limit)
+
+
+def pause(tenant_id: UUID, task: str, *, paused: bool) -> Shown:
+    """Let a schedule rest, or go on: then what it has missed is caught up with once. A run under way goes on.
+
+    Raises:
+        NotFound: The tenant has no such schedule.
+    """
+    with database.tenant(tenant_id) as tx:
+        held = _named(schedules.lock(tx, tenant_id), task)
+        schedules.pause(tx, held.schedule_id, paused=paused)
+        now = database.now(tx)
+        policy = strengths.timeline(tx, tenant_id).at(now.timestamp()).policy
+        return _shown(tx, _named(schedules.of_tenant(tx, tenant_id), task), policy, now)
+
+
+def following(times: Timeline, tenant_id: UUID, task: str, last_date: date) -> Due:
+    """The first night of a later date than this, by the policy that is in force then.
+
+    A policy that moves the night to an hour that has passed, on a date that hasn't had one, has it at once.
+    """
+    eras = times.eras
+    ends = [era.since for era in eras[1:]] + [float("inf")]
+    for era, end in zip(eras, ends, strict=True):
+        due = _in_era(era, tenant_id, task, last_date)
+        if due.at.timestamp() < end:
+            return due
+    raise AssertionError("the last policy holds for ever")
+
+
+def _in_era(era: Era, tenant_id: UUID, task: str, last_date: date) -> Due:
+    night, zone = era.policy.night, ZoneInfo(era.policy.time_zone)
+    day = last_date + _DAY
+    midnight = datetime(day.year, day.month, day.day, tzinfo=zone).astimezone(UTC)
+    begins = next_time(night.cron, era.policy.time_zone, midnight - timedelta(microseconds=1))
+    if begins is None:
+        raise AssertionError("every date has its night")
+    at = begins + jitter(tenant_id, task, night.jitter_seconds)
+    if at.timestamp() < era.since:
+        at = datetime.fromtimestamp(era.since, UTC)
+    return Due(at, begins.astimezone(zone).date(), era.policy)
+
+
+def _complete(task: str, moment: datetime) -> None:
+    """Give tenants that lack it their row of this task; what has passed today isn't made up for."""
+    with database.shared() as tx:
+        lacking = schedules.tenants_lacking(tx, task, _BATCH)
+    for tenant_id in lacking:
+        with database.tenant(tenant_id) as tx:
+            times = strengths.timeline(tx, tenant_id)
+            zone = ZoneInfo(times.at(moment.timestamp()).policy.time_zone)
+            last_date = moment.astimezone(zone).date() - _DAY
+            due = following(times, tenant_id, task, last_date)
+            if due.at <= moment:
+                last_date = due.local_date
+                due = following(times, tenant_id, task, last_date)
+            row = {"tenant_id": tenant_id, "task": task, "next_run_at": due.at, "last_date": last_date}
+            schedules.add(tx, [row])
+
+
+def _enter(schedule_id: UUID, tenant_id: UUID, moment: datetime) -> None:
+    """Enter the run of a schedule that is due, with its job, and move the schedule on."""
+    with database.tenant(tenant_id) as tx:
+        held = schedules.claim(tx, schedule_id, moment)
+        if held is None:
+            return
+        last, missed, coming = _walk(held, strengths.timeline(tx, tenant_id), moment)
+        if last is not None:
+            hours = last.policy.night.catch_up_hours
+            if moment - last.at > timedelta(hours=hours):
+                why = f"it couldn't begin within {hours:g} hours"
+                entered = NewRun("scheduled", last.at, last.local_date, missed - 1, skipped=why)
+            else:
+                job_id = uuid4()
+                if not job_rows.add(tx, job_id, tenant_id, held.task, _parameters(moment), lone=True):
+                    return  # one is run by hand since we looked; this one's turn is afterwards
+                entered = NewRun("scheduled", last.at, last.local_date, missed - 1, job_id)
+            schedules.enter_run(tx, held, entered, moment)
+        schedules.move_on(tx, schedule_id, last.local_date if last else held.last_date, coming.at)
+
+
+def _walk(held: Schedule, times: Timeline, moment: datetime) -> tuple[Due | None, int, Due]:
+    """The last time that was due up to a moment, how many were, and the first after it."""
+    last, missed = None, 0
+    since = max(held.last_date, moment.date() - timedelta(days=_MISSED_DAYS_MAX))
+    coming = following(times, held.tenant_id, held.task, since)
+    while coming.at <= moment:
+        last, missed = coming, missed + 1
+        coming = following(times, held.tenant_id, held.task, last.local_date)
+    return last, missed, coming
+
+
+def _parameters(moment: datetime) -> dict[str, str]:
+    return {"as_of": moment.isoformat()}
+
+
+def _named(found: Sequence[Schedule], task: str) -> Schedule:
+    for held in found:
+        if held.task == task:
+            return held
+    raise NotFound(
+        f"this tenant has no schedule of this name; there is {', '.join(one.task for one in found) or 'none'}"
+    )
+
+
+def _of_job(tx: database.Transaction, tenant_id: UUID, job_id: UUID) -> Run:
+    found = schedules.of_job(tx, tenant_id, job_id)
+    if found is None:
+        raise Conflict(f"the job {job_id}, which is no run of the schedule, is doing this: wait until it has ended")
+    return found
+
+
+def _shown(tx: database.Transaction, held: Schedule, policy: Policy, now: datetime) -> Shown:
+    late = 0.0 if held.paused else max((now - held.next_run_at).total_seconds(), 0.0)
+    last = schedules.page(tx, held.tenant_id, held.task, None, 1)
+    return Shown(held, policy, late, last[0] if last else None)

@@ -1,0 +1,1 @@
+"""Read, edit, delete, link and explain single memories."""

@@ -1,0 +1,26 @@
+"""A tenant's numbers: counted anew at night, and what is kept of them corrected."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import structlog
+
+from app import metrics
+from app.store.core import database
+from app.store.memories import tenant_counts
+from app.store.memories.tenant_counts import Counts
+
+log = structlog.get_logger(__name__)
+
+
+def recount(tenant_id: UUID) -> Counts:
+    """Count a tenant's memories one by one, and correct its numbers. Returns by how much they were wrong: nothing."""
+    with database.tenant(tenant_id) as tx:
+        tenant_counts.lock(tx, tenant_id)
+        drift = tenant_counts.drift(tx, tenant_id)
+        tenant_counts.add(tx, tenant_id, drift)
+    if any(drift):
+        metrics.count("counts_corrected")
+        log.warning("counts_corrected", tenant=str(tenant_id), **drift._asdict())
+    return drift

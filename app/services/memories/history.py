@@ -1,0 +1,26 @@
+"""What happened to a memory."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from uuid import UUID
+
+from app.services.memories import memories
+from app.services.memories.memories import Pending
+from app.store.core import database
+from app.store.memories import events
+from app.store.memories.events import Happened
+
+
+def page(tenant_id: UUID, memory_id: UUID, older_than: tuple[datetime, int] | None, limit: int) -> list[Happened]:
+    """A memory's history, newest first, from after the entry given; of one in the queue, its acceptance.
+
+    Raises:
+        NotFound: This tenant has no such memory.
+    """
+    found = memories.get(tenant_id, memory_id)
+    if isinstance(found, Pending):
+        accepted_at = datetime.fromtimestamp(found.accepted_ms / 1000, UTC)
+        return [Happened(accepted_at, 0, "accepted", None, None, None)] if older_than is None else []
+    with database.tenant(tenant_id) as tx:
+        return events.page(tx, tenant_id, found.memory_id, older_than, limit)

@@ -1,0 +1,109 @@
+"""Links between memories: made, listed, removed. Ids that were answered for a repeat of a memory name it too."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+from uuid import UUID
+
+from app.domain.strength.links import LINKS_A_MEMORY, NewLink
+from app.errors import FieldError, Invalid, NotFound, Unavailable
+from app.services.memories import memories
+from app.store.core import database
+from app.store.memories import links as rows
+from app.store.memories.links import Key, Link, Wanted
+
+
+class Added(NamedTuple):
+    """What became of links that were given: how many are new, and how many have another weight now."""
+
+    added: int
+    updated: int
+
+
+def add(tenant_id: UUID, given: Sequence[NewLink]) -> Added:
+    """Make links, all of them or none; one that is there already has the new weight.
+
+    Raises:
+        NotFound: This tenant has no such memory.
+        Unavailable: A memory is still in the queue.
+        Invalid: A link leads from a memory to itself, or a memory would have more than `LINKS_A_MEMORY`.
+    """
+    ends = [end for link in given for end in (link.from_id, link.to_id)]
+    with database.tenant(tenant_id) as tx:
+        stored = rows.lock_ends(tx, tenant_id, ends)
+        missing = next((place for place, end in enumerate(ends) if end not in stored), None)
+        if missing is None:
+            weights = _weights(given, stored)
+            added = Added(*rows.upsert(tx, tenant_id, weights))
+            fullest, held = rows.fullest(tx, tenant_id, list(stored.values()))
+            if held > LINKS_A_MEMORY:
+                place = [stored[end] for end in ends].index(fullest)
+                raise Invalid(errors=[FieldError(_field(given, place), "has too many links", held, LINKS_A_MEMORY)])
+            return added
+    # The transaction is over: the queue is asked outside of it.
+    raise _missing(tenant_id, _field(given, missing), ends[missing])
+
+
+def page(tenant_id: UUID, wanted: Wanted, after: Key | None, limit: int) -> list[Link]:
+    """Links in the order of their ends, after the one given.
+
+    Raises:
+        NotFound: This tenant has no such memory.
+    """
+    meant = _meant(tenant_id, wanted)
+    with database.tenant(tenant_id) as tx:
+        return rows.page(tx, tenant_id, meant, after, limit)
+
+
+def remove(tenant_id: UUID, wanted: Wanted, *, both_ways: bool = False) -> int:
+    """Delete links; with `both_ways` those that lead back too. Returns how many they were.
+
+    Raises:
+        NotFound: This tenant has no such memory.
+    """
+    meant = _meant(tenant_id, wanted)
+    with database.tenant(tenant_id) as tx:
+        removed = rows.remove(tx, tenant_id, meant)
+        if both_ways:
+            removed += rows.remove(tx, tenant_id, replace(meant, from_id=meant.to_id, to_id=meant.from_id))
+        return removed
+
+
+def _meant(tenant_id: UUID, wanted: Wanted) -> Wanted:
+    """The same with the ids under which the memories are kept; one in the queue has no links yet."""
+
+    def kept(end: UUID | None) -> UUID | None:
+        return None if end is None else memories.get(tenant_id, end).memory_id
+
+    return replace(wanted, memory_id=kept(wanted.memory_id), from_id=kept(wanted.from_id), to_id=kept(wanted.to_id))
+
+
+def _weights(given: Sequence[NewLink], stored: Mapping[UUID, UUID]) -> dict[Key, float]:
+    """The weight of each link; of two that are the same, the last one counts."""
+    weights: dict[Key, float] = {}
+    for place, link in enumerate(given):
+        from_id, to_id = stored[link.from_id], stored[link.to_id]
+        if from_id == to_id:
+            raise Invalid(errors=[FieldError(_field(given, 2 * place + 1), "is the memory that the link leads from")])
+        weights[Key(from_id, to_id, link.kind)] = link.weight
+        if link.both_ways:
+            weights[Key(to_id, from_id, link.kind)] = link.weight
+    return weights
+
+
+def _field(given: Sequence[NewLink], place: int) -> str:
+    """The name of an end, counted over all links; as in the body, which is a single link or a list."""
+    name = ("from", "to")[place % 2]
+    return name if len(given) == 1 else f"[{place // 2}].{name}"
+
+
+def _missing(tenant_id: UUID, field: str, memory_id: UUID) -> NotFound | Unavailable:
+    """What the caller should know of a memory that isn't stored: still in the queue, or not there at all."""
+    try:
+        memories.get(tenant_id, memory_id)
+    except NotFound:
+        error = FieldError(field, "names no memory of this tenant", str(memory_id))
+        return NotFound("this tenant has no such memory", errors=[error])
+    return Unavailable("a memory to be linked is still in the queue", retry_after_seconds=1)

@@ -1,0 +1,123 @@
+"""What time makes of stored memories: strength, importance, and what comes next, as of any moment."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from uuid import UUID
+
+import numpy as np
+
+from app.domain.dynamics.timeline import Era
+from app.domain.strength import review
+from app.domain.tiers import tiers
+from app.domain.tiers.lifecycle import Standing
+from app.domain.tiers.tiers import DECAY_TIERS
+from app.services.strength import strengths
+from app.store.consolidation import supersessions
+from app.store.consolidation.supersessions import Around
+from app.store.core import database
+from app.store.memories.memories import Stored
+from app.store.strength import reviews, states
+from app.store.strength.reviews import Reviewed
+from app.store.strength.states import Held
+from app.store.tiers import standings
+
+
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """A memory's numbers at a moment.
+
+    Attributes:
+        strength: 0 to 1.
+        score: The model's own number; the strength, except in mnemex, where it may exceed 1.
+        importance: 0 to 1, without a context.
+        decay_tier: What decay alone asks for.
+        next_due_at: Before which nothing can happen to it by itself, in seconds since 1970; infinite for never.
+        review_priority: How near it is to the middle of the danger zone, 0 to 1.
+    """
+
+    strength: float
+    score: float
+    importance: float
+    decay_tier: str
+    next_due_at: float
+    review_priority: float
+
+
+@dataclass(frozen=True, slots=True)
+class Live:
+    """A memory's numbers, and where it stands in its reviews and among its likes, which no `as_of` changes.
+
+    Attributes:
+        reviewed: None before its first review.
+        around: What it supersedes, and what supersedes it.
+    """
+
+    numbers: Numbers
+    next_review_at: datetime
+    interval_days: float
+    reviewed: Reviewed | None
+    around: Around
+
+
+def look(tenant_id: UUID, stored: Sequence[Stored], as_of: datetime | None = None) -> dict[UUID, Live]:
+    """What the memories are like at a moment, by id; one that was deleted meanwhile is left out.
+
+    Args:
+        tenant_id: The tenant.
+        stored: The memories.
+        as_of: Any moment; None for now. Before its anchor, the last change of what strength is worked out from, a
+            memory is as it was there.
+    """
+    if not stored:
+        return {}
+    ids = sorted(row.memory_id for row in stored)
+    with database.tenant(tenant_id) as tx:
+        held = states.read(tx, tenant_id, ids)
+        reviewed = reviews.read(tx, tenant_id, ids)
+        around = supersessions.around(tx, tenant_id, ids)
+        times = strengths.timeline(tx, tenant_id)  # after the rows, which may be of a policy that has just come
+        standing = standings.read(tx, tenant_id, held.ids, times.at(database.now(tx).timestamp()).policy.rules)
+        now = (as_of or database.now(tx)).timestamp()
+    # One that fades from long ago may be anchored before its policy came.
+    moments = np.maximum(np.maximum(held.state.anchored_at, times.since(held.versions)), now)
+    numbers: dict[UUID, Numbers] = {}
+    for moment in np.unique(moments).tolist():  # one, but for a look into the past
+        places = np.flatnonzero(moments == moment)
+        part = strengths.brought(held.only(places), times, moment)
+        numbers |= _numbers(part, standing.take(places), times.at(moment), moment)
+    first_interval_days = times.at(now).policy.review.first_interval_days
+    return {
+        row.memory_id: _live(
+            row,
+            numbers[row.memory_id],
+            reviewed.get(row.memory_id),
+            around.get(row.memory_id, Around()),
+            first_interval_days,
+        )
+        for row in stored
+        if row.memory_id in numbers
+    }
+
+
+def _numbers(held: Held, standing: Standing, era: Era, moment: float) -> dict[UUID, Numbers]:
+    policy, state = era.policy, held.state
+    seen = strengths.look(era, state, moment)
+    due_at = strengths.due_at(era, state, moment, seen, standing)
+    columns = (
+        seen.strength.tolist(),
+        era.dynamics.score(state, moment).tolist(),
+        seen.importance.tolist(),
+        [DECAY_TIERS[place] for place in tiers.decay_tier(policy.tiers, state, moment, seen, standing.accepted_at)],
+        due_at.tolist(),
+        review.danger_priority(policy.review, seen.strength).tolist(),
+    )
+    return {memory_id: Numbers(*row) for memory_id, row in zip(held.ids, zip(*columns, strict=True), strict=True)}
+
+
+def _live(row: Stored, numbers: Numbers, reviewed: Reviewed | None, around: Around, first_interval_days: float) -> Live:
+    if reviewed is None:
+        return Live(numbers, row.created_at + timedelta(days=first_interval_days), first_interval_days, None, around)
+    return Live(numbers, reviewed.due_at, reviewed.interval_days, reviewed, around)

@@ -1,0 +1,81 @@
+"""What a memory is tied to: what it was made of, what was made of it, what took its place, and what it is linked to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal, NamedTuple
+from uuid import UUID
+
+from app.services.consolidation.merging import SUMMARISES, SUPPORTS
+from app.store.consolidation import consolidation, merges, supersessions
+from app.store.core import database
+from app.store.enrichment import corrections
+from app.store.memories import links
+from app.store.memories.links import Wanted
+
+STEPS: Final = 2
+"""So many generations up and down: what it was made of may have been made itself."""
+KIN_MAX: Final = 60
+LINKS_MAX: Final = 20
+
+Way = Literal["summary", "kept", "superseded", "corrected", "link"]
+
+
+class Tie(NamedTuple):
+    """From one memory to a later one: to the summary that was made of it, or to what has taken its place.
+
+    Attributes:
+        way: How; `kept` stands beside the summary, a `link` leads from one to the other, and what is `corrected` is so
+            by a link from the later one.
+        kind: Of a link, in the caller's words.
+    """
+
+    from_id: UUID
+    to_id: UUID
+    way: Way
+    kind: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Tied:
+    """The ties of a memory.
+
+    Attributes:
+        ties: Between memories that are there, each once.
+        texts: What each of them says, by its id.
+        tiers: Where each is kept.
+    """
+
+    ties: list[Tie]
+    texts: dict[UUID, str]
+    tiers: dict[UUID, str]
+
+
+def of(tenant_id: UUID, memory_id: UUID) -> Tied:
+    """The ties of a stored memory, given by the id under which it is kept."""
+    with database.tenant(tenant_id) as tx:
+        ties: dict[Tie, None] = {}
+        known, asked = {memory_id}, {memory_id}
+        for _ in range(STEPS):
+            found = merges.kin(tx, tenant_id, sorted(asked), KIN_MAX) if asked else []
+            ties |= {Tie(kin.memory_id, kin.summary_id, _way(kin.part)): None for kin in found}
+            asked = {end for kin in found for end in (kin.summary_id, kin.memory_id)} - known
+            known |= asked
+        around = supersessions.around(tx, tenant_id, [memory_id]).get(memory_id)
+        if around is not None:
+            ties |= {Tie(older, memory_id, "superseded"): None for older in around.supersedes}
+            ties |= {Tie(memory_id, newer, "superseded"): None for newer in around.superseded_by}
+        for link in links.page(tx, tenant_id, Wanted(memory_id), None, LINKS_MAX):
+            if link.kind == corrections.KIND:
+                ties[Tie(link.other_id, link.memory_id, "corrected")] = None
+            elif link.kind not in (SUMMARISES, SUPPORTS):
+                ties[Tie(link.memory_id, link.other_id, "link", link.kind)] = None
+        ends = {end for tie in ties for end in (tie.from_id, tie.to_id)}
+        present = consolidation.present(tx, tenant_id, sorted(ends))
+    texts = {each.memory_id: each.text for each in present}
+    there = [tie for tie in ties if tie.from_id in texts and tie.to_id in texts]
+    return Tied(there, texts, {each.memory_id: each.tier for each in present})
+
+
+def _way(part: merges.Part) -> Way:
+    return "kept" if part == "kept" else "summary"

@@ -1,0 +1,168 @@
+"""Why a memory is kept where it is, and when that can next be another place by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+from uuid import UUID
+
+import numpy as np
+
+from app.domain.dynamics.state import FAR_SECONDS, State
+from app.domain.dynamics.timeline import Era, Timeline
+from app.domain.tiers import why
+from app.domain.tiers.lifecycle import RULES, Rules, Standing
+from app.domain.tiers.tiers import DECAY_TIERS
+from app.domain.tiers.why import Case
+from app.errors import Unavailable
+from app.services.consolidation import supersede
+from app.services.consolidation.supersede import Outcome
+from app.services.memories import memories
+from app.services.memories.memories import Missing, Pending
+from app.services.strength import strengths
+from app.store.core import database
+from app.store.enrichment import corrections
+from app.store.privacy import holds
+from app.store.privacy.holds import Holder
+from app.store.strength import states
+from app.store.tiers import standings
+
+LOOKS_MOST: Final = 1_000
+"""How often the future is looked into: a model in ticks has one a few ticks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A decision about a memory.
+
+    Attributes:
+        tier: Where it shall be kept, of `DECAY_TIERS`.
+        rule: What decided, of `lifecycle.RULES`.
+        why: In words and numbers.
+    """
+
+    tier: str
+    rule: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Explained:
+    """Why a memory is kept where it is.
+
+    Attributes:
+        tier: Where it is.
+        verdict: Where it shall be; the night moves it.
+        case: The numbers that were used.
+        change_at: When another place comes by itself, unless it is used; None for never, or not within sight.
+        change: What comes then.
+        holders: The legal holds on it, the first placed first.
+        supersedes: What it was said to supersede, and what has become of that.
+        corrects: Earlier memories that it corrects, and `corrected_by` later ones that correct it.
+    """
+
+    memory_id: UUID
+    as_of: datetime
+    tier: str
+    verdict: Verdict
+    case: Case
+    change_at: datetime | None
+    change: Verdict | None
+    holders: list[Holder]
+    supersedes: list[Outcome]
+    corrects: list[UUID]
+    corrected_by: list[UUID]
+
+
+def of(tenant_id: UUID, memory_id: UUID, as_of: datetime | None = None) -> Explained:
+    """The decision about a memory at a moment.
+
+    Args:
+        tenant_id: The tenant.
+        memory_id: The memory, by its own id or one that stands for it.
+        as_of: Any moment; None for now. Before the last change of the memory, it is as it was then.
+
+    Raises:
+        NotFound: This tenant has no such memory.
+        Unavailable: It is still in the queue.
+    """
+    found = memories.get(tenant_id, memory_id)
+    if isinstance(found, Pending):
+        raise Unavailable("this memory is still in the queue", retry_after_seconds=1)
+    with memories.stored_only(tenant_id, memory_id), database.tenant(tenant_id) as tx:
+        held = states.read(tx, tenant_id, [found.memory_id])
+        if not held.ids:
+            raise Missing
+        times = strengths.timeline(tx, tenant_id)
+        asked = as_of or database.now(tx)
+        now = max(asked.timestamp(), float(held.state.anchored_at[0]), float(times.since(held.versions)[0]))
+        eras = [times.at(now), *times.after(now)]
+        standing = {each: standings.read(tx, tenant_id, held.ids, each) for each in {era.policy.rules for era in eras}}
+        holders = holds.on(tx, tenant_id, held.ids).get(held.ids[0], [])
+        corrects, corrected_by = corrections.around(tx, tenant_id, held.ids[0])
+    named = supersede.outcomes(tenant_id, [found.memory_id])
+    life = _Life(times, standing, strengths.brought(held, times, now).state, now)
+    verdict, case = life.judged()
+    tier = DECAY_TIERS[life.standing.tiers[0]]
+    moment = asked if now == asked.timestamp() else life.moment
+    change_at, change = life.next(verdict.tier)
+    told = (holders, named, corrects, corrected_by)
+    return Explained(found.memory_id, moment, tier, verdict, case, change_at, change, *told)
+
+
+@dataclass(slots=True)
+class _Life:
+    """A memory at a moment, to be followed from there on as if nothing happened to it.
+
+    Attributes:
+        standings: By the policies' rules.
+        state: Brought to the policy of the moment.
+        now: Seconds since 1970.
+    """
+
+    times: Timeline
+    standings: Mapping[Rules, Standing]
+    state: State
+    now: float
+
+    @property
+    def moment(self) -> datetime:
+        return datetime.fromtimestamp(self.now, UTC)
+
+    @property
+    def era(self) -> Era:
+        return self.times.at(self.now)
+
+    @property
+    def standing(self) -> Standing:
+        return self.standings[self.era.policy.rules]
+
+    def judged(self) -> tuple[Verdict, Case]:
+        """The decision, and what it was made of."""
+        seen, decision = strengths.decided(self.era, self.state, self.now, self.standing)
+        [words] = why.reasons(self.era.policy.rules, self.standing, self.state, self.now, seen, decision)
+        [case] = why.cases(self.era.policy.rules, self.standing, self.state, self.now, seen)
+        return Verdict(DECAY_TIERS[decision.tiers[0]], RULES[decision.rules[0]], words), case
+
+    def next(self, tier: str) -> tuple[datetime | None, Verdict | None]:
+        """The first other place than this tier that comes by itself, looked for where anything can happen."""
+        for _ in range(LOOKS_MOST):
+            later = self._later()
+            if later > FAR_SECONDS:
+                break
+            version = np.array([self.era.version])
+            self.state, self.now = self.times.brought(self.state, version, later), later
+            if np.isfinite(self.era.dynamics.refresh_seconds):
+                self.state = self.era.dynamics.advance(self.state, later)
+            verdict, _ = self.judged()
+            if verdict.tier != tier:
+                return self.moment, verdict
+        return None, None
+
+    def _later(self) -> float:
+        """The first moment at which anything can happen, another policy too; infinite for never."""
+        seen = strengths.look(self.era, self.state, self.now)
+        due = float(strengths.due_at(self.era, self.state, self.now, seen, self.standing)[0])
+        return min([due, *(era.since for era in self.times.after(self.now))])

@@ -1,0 +1,1 @@
+"""Measure the service's health, queues, rates and figures for operators."""

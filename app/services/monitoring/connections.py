@@ -1,0 +1,63 @@
+"""How processes of each kind use their connections to PostgreSQL, told through Redis since workers come and go."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections import Counter
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, Final, cast
+
+import msgspec
+import structlog
+
+from app.clients.redis.redis import POOLS, RedisError
+from app.clients.redis.stream import backlog, client
+from app.queues import LANES
+from app.store.core import database
+from app.store.core.pools import Pool
+
+API: Final = "api"
+KINDS: Final = (API, *LANES)
+HEARD_MS: Final = 120_000
+"""After this a process that has told nothing counts no more."""
+
+log = structlog.get_logger(__name__)
+
+
+def tell(kind: str) -> None:
+    """Say how this process uses its connections. Never raises for want of Redis."""
+    own = database.pool()
+    try:
+        told = [backlog().now_ms(), own.limit, own.open, own.in_use, own.waiting]
+        client().hset(POOLS, f"{kind}|{_name()}", msgspec.json.encode(told))
+    except RedisError as error:
+        log.warning("pool_not_told", error=type(error).__name__)
+
+
+def of_kinds() -> dict[str, Pool]:
+    """The sums of the processes of each kind that were heard of lately; forgets the others."""
+    now_ms = backlog().now_ms()
+    held = cast("Mapping[bytes, bytes]", client().hgetall(POOLS))
+    sums = {kind: Counter[str]() for kind in KINDS}
+    silent = []
+    for name, told in held.items():
+        kind = name.decode().partition("|")[0]
+        at_ms, *figures = cast("list[Any]", msgspec.json.decode(told))
+        if kind not in sums or now_ms - at_ms > HEARD_MS:
+            silent.append(name)
+        else:
+            sums[kind].update(dict(zip(("limit", "open", "in_use", "waiting"), figures, strict=True)))
+    if silent:
+        client().hdel(POOLS, *silent)
+    return {kind: Pool(**found) for kind, found in sums.items()}
+
+
+@cache
+def _host() -> str:
+    return socket.gethostname()
+
+
+def _name() -> str:
+    return f"{_host()}:{os.getpid()}"

@@ -1,0 +1,139 @@
+"""Whether the service and what it leans on are well."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+from urllib.parse import urlsplit
+
+import structlog
+
+from app.clients.redis.redis import PROBE, RedisError, ResponseError, check_settings, connect
+from app.clients.redis.stream import client
+from app.errors import Misconfigured
+from app.services.erasure import ledger
+from app.settings import settings
+from app.store.core import database
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True)
+class Dependency:
+    """One thing that the service needs: its name, whether it is well, and what to do if not."""
+
+    name: str
+    well: bool
+    detail: str
+
+
+def check_redis() -> None:
+    """Refuse to start on a Redis that would lose memories; one that is away now is waited for.
+
+    Raises:
+        Misconfigured: A setting of it would lose what was accepted; also in the log, with the way out.
+    """
+    try:
+        for remark in check_settings(connect()):
+            log.warning("redis_settings", remark=remark)
+    except RedisError as error:
+        log.warning("redis_away", error=type(error).__name__)
+    except Misconfigured as error:
+        log.critical("misconfigured", what=str(error))
+        raise
+
+
+@dataclass(frozen=True)
+class RedisRoom:
+    """Redis's memory in bytes, `limit` 0 for none; and whether it refuses to write."""
+
+    used: int
+    limit: int
+    refuses: bool
+
+
+def redis_room() -> RedisRoom:
+    """How full Redis is, and whether it takes anything: asked by writing a key that lapses."""
+    used, limit = redis_memory()
+    try:
+        client().set(PROBE, 1, ex=60)
+        refuses = False
+    except ResponseError:  # full, can't write its file, or became somebody's replica
+        refuses = True
+    return RedisRoom(used, limit, refuses)
+
+
+def redis_memory() -> tuple[int, int]:
+    """Bytes that Redis uses, and may use, 0 for any."""
+    memory = cast("dict[str, int]", client().info("memory"))
+    return memory["used_memory"], memory["maxmemory"]
+
+
+def disks_free() -> dict[str, float]:
+    """The share of each disk that is free, of those that this process sees: 0 to 1, by what is kept there."""
+    config = settings()
+    home = config.home.absolute()
+    folders = {
+        "home": next(each for each in (home, *home.parents) if each.is_dir()),
+        "postgresql": home / "postgres",
+    }
+    cold = urlsplit(config.cold_url or "")
+    folders["cold"] = Path(cold.path) if cold.scheme == "file" else home / "cold"
+    found = {}
+    for name, folder in folders.items():
+        if folder.is_dir():
+            usage = shutil.disk_usage(folder)
+            found[name] = usage.free / usage.total
+    return found
+
+
+def backup_age_seconds() -> float | None:
+    """Since the last backup marked its end, endless where it never has; None where no mark is set."""
+    mark = settings().backup_mark
+    if mark is None:
+        return None
+    try:
+        return max(time.time() - mark.stat().st_mtime, 0.0)
+    except OSError:
+        return float("inf")
+
+
+def dependencies() -> list[Dependency]:
+    """PostgreSQL, its schema and role, and Redis, asked now."""
+    return [*_database(), _redis()]
+
+
+def _database() -> list[Dependency]:
+    from app.store.core import migrate  # noqa: PLC0415 - Alembic takes a while to import, and no worker needs it
+
+    try:
+        with database.shared() as tx:
+            revision = migrate.current(tx)
+        bypasses = database.bypasses_row_security()
+    except database.DatabaseError as error:
+        return [Dependency("postgresql", well=False, detail=f"can't be reached: {type(error).__name__}")]
+    found = [Dependency("postgresql", well=True, detail="answers")]
+    wanted = migrate.head()
+    if revision is None or (revision != wanted and migrate.knows(revision)):
+        detail = f"the schema is {revision or 'empty'}, this version needs {wanted}: run `ebbing migrate`"
+        found.append(Dependency("schema", well=False, detail=detail))
+    else:  # a newer version's schema serves the one before it, else no upgrade could roll
+        detail = f"revision {revision}" if revision == wanted else f"revision {revision}, of a version after this one"
+        found.append(Dependency("schema", well=True, detail=detail))
+        wrong = ledger.remedy(ledger.standing())
+        found.append(Dependency("erasures", well=wrong is None, detail=wrong or "none to replay"))
+    if bypasses:
+        detail = "the service's role can bypass row-level security: tenants aren't kept apart"
+        found.append(Dependency("row-level security", well=False, detail=detail))
+    return found
+
+
+def _redis() -> Dependency:
+    try:
+        client().ping()
+    except RedisError as error:
+        return Dependency("redis", well=False, detail=f"can't be reached: {type(error).__name__}")
+    return Dependency("redis", well=True, detail="answers")

@@ -1,0 +1,140 @@
+"""How fast the lanes fill and empty, by the minute and for a day: what a page needs to tell when one is done.
+
+A sample a minute is kept in Redis: what waits in each lane, and how many have left it so far. All rates are
+differences between two samples, so a restart changes nothing, and a minute that nobody sampled is part of the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Final, cast
+
+import msgspec
+
+from app import metrics, queues
+from app.clients.redis.redis import LANE_MINUTE, LANE_SAMPLES
+from app.clients.redis.stream import backlog, client
+from app.domain.ingest.decoding import prepared
+from app.services.monitoring import stats
+from app.services.monitoring.stats import Lane
+
+MINUTES_KEPT: Final = 24 * 60
+WINDOW_MINUTES: Final = 5
+"""What a rate of now is the mean of."""
+
+_MS: Final = 60_000
+
+# What has left a lane, by the workers' counters; of other lanes, the jobs that have ended there.
+LEFT: Final = {
+    queues.INGEST: "indexed_memories",
+    queues.EMBED: "embedded_memories",
+    queues.SCORE: "scored_memories",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Minute:
+    """A stretch of about a minute.
+
+    Attributes:
+        ended_at: Seconds since 1970.
+        depth: What waited at its end.
+    """
+
+    ended_at: float
+    depth: int
+    in_per_second: float
+    out_per_second: float
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """How fast a lane fills and empties: memories a second, or jobs.
+
+    Attributes:
+        in_per_second: Over the last `WINDOW_MINUTES`.
+        out_per_second: Likewise.
+        drain_seconds: Until it is empty at this pace; 0 when it is, None when it gets no emptier.
+        history: By the minute, the oldest first.
+    """
+
+    in_per_second: float
+    out_per_second: float
+    drain_seconds: float | None
+    history: list[Minute]
+
+
+@prepared
+class _Sample(msgspec.Struct, array_like=True, frozen=True):
+    """What was so at a moment: by lane, what waited, and how many had left it since ever."""
+
+    at_ms: int
+    depths: dict[str, int]
+    left: dict[str, int]
+
+
+def keep() -> bool:
+    """Take this minute's sample, unless somebody has. Returns whether it was taken."""
+    minute = backlog().now_ms() // _MS
+    before = client().set(LANE_MINUTE, minute, get=True)
+    if before is not None and int(cast("bytes", before)) == minute:
+        return False
+    sample = _now(stats.of_lanes())
+    with client().pipeline(transaction=False) as pipe:
+        pipe.zadd(LANE_SAMPLES, {msgspec.json.encode(sample): minute})
+        pipe.zremrangebyscore(LANE_SAMPLES, "-inf", minute - MINUTES_KEPT - 1)
+        pipe.execute()
+    return True
+
+
+def of_lanes(lanes: Mapping[str, Lane] | None = None, minutes: int = MINUTES_KEPT) -> dict[str, Rates]:
+    """How fast each lane fills and empties.
+
+    Args:
+        lanes: What waits now, where that is known already (`stats.of_lanes`).
+        minutes: How far the history goes back, 1 or more.
+    """
+    now = _now(stats.of_lanes() if lanes is None else lanes)
+    samples = _since(now.at_ms // _MS - max(minutes, WINDOW_MINUTES))
+    recent = [each for each in samples if each.at_ms >= now.at_ms - WINDOW_MINUTES * _MS] or samples[-1:]
+    shown = [each for each in samples if each.at_ms >= now.at_ms - minutes * _MS]
+    return {lane: _rates(lane, now, recent, shown) for lane in now.depths}
+
+
+def _now(lanes: Mapping[str, Lane]) -> _Sample:
+    held = metrics.held()
+    depths = {name: lane.depth for name, lane in lanes.items()}
+    left = {name: held.amount(LEFT[name]) if name in LEFT else _jobs(held, name) for name in lanes}
+    return _Sample(backlog().now_ms(), depths, left)
+
+
+def _jobs(held: metrics.Held, lane: str) -> int:
+    return sum(held.amount("jobs", (lane, outcome)) for outcome in metrics.JOB_OUTCOMES)
+
+
+def _since(minute: int) -> list[_Sample]:
+    held = cast("list[Any]", client().zrangebyscore(LANE_SAMPLES, minute, "+inf"))
+    return [msgspec.json.decode(each, type=_Sample) for each in held]
+
+
+def _rates(lane: str, now: _Sample, recent: Sequence[_Sample], shown: Sequence[_Sample]) -> Rates:
+    known = [each for each in shown if lane in each.depths]
+    history = [_between(lane, one, other) for one, other in pairwise(known)]
+    base = next((each for each in recent if lane in each.depths and each.at_ms < now.at_ms), None)
+    depth = now.depths[lane]
+    if base is None:
+        return Rates(0.0, 0.0, None if depth else 0.0, history)
+    last = _between(lane, base, now)
+    falls = last.out_per_second - last.in_per_second
+    drain_seconds = 0.0 if not depth else depth / falls if falls > 0 else None
+    return Rates(last.in_per_second, last.out_per_second, drain_seconds, history)
+
+
+def _between(lane: str, before: _Sample, after: _Sample) -> Minute:
+    """What came is what left and what more waits; less than nothing only where what waited was dropped."""
+    seconds = (after.at_ms - before.at_ms) / 1000
+    left = max(after.left[lane] - before.left[lane], 0)
+    came = max(left + after.depths[lane] - before.depths[lane], 0)
+    return Minute(after.at_ms / 1000, after.depths[lane], came / seconds, left / seconds)

@@ -1,0 +1,227 @@
+"""How everything stands this moment, for the dashboard's first line: what is wrong, and what waits.
+
+Asked for often, by many at once, and just when something is broken: each part is asked for by itself, what can't be
+reached is a finding, and a process asks anew at most once a second.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from threading import Lock
+from typing import Final
+from uuid import UUID
+
+from app import heartbeats
+from app.domain import verdict
+from app.domain.evaluation.self_tests import is_recall_empty
+from app.domain.verdict import Finding
+from app.services.jobs import schedule
+from app.services.monitoring import figures, health, rates, stats
+from app.services.monitoring.rates import Rates
+from app.services.monitoring.stats import Lane
+from app.services.passing import is_passing
+from app.services.privacy import deadlines
+from app.services.tenants import budget
+from app.store import self_tests
+from app.store.core import database
+from app.store.ingest import dead_letters
+
+FRESH_SECONDS: Final = 1.0
+HISTORY_MINUTES: Final = 60
+_KEPT: Final = 100
+
+
+@dataclass(frozen=True)
+class Situation:
+    """How a tenant, or all of them, stand.
+
+    Attributes:
+        findings: What is wrong, the worst first.
+        lanes: What waits; empty where it can't be known.
+        silent: By lane, seconds since its worker was heard of.
+        rates: By lane, how fast it fills and empties; only where it is all tenants.
+        letters: Dead letters of the tenant; None where it can't be known.
+        seconds: What asking took.
+    """
+
+    findings: list[Finding]
+    lanes: dict[str, Lane]
+    silent: dict[str, float | None]
+    letters: int | None
+    seconds: float
+    rates: dict[str, Rates] = field(default_factory=dict)
+
+    def is_silent(self, lane: str) -> bool:
+        """Whether its worker should have been heard of since it was."""
+        return (self.silent.get(lane) or 0) >= verdict.SILENT_SECONDS
+
+    @property
+    def line(self) -> str:
+        """The verdict."""
+        return verdict.line(self.findings)
+
+    @property
+    def state(self) -> str:
+        """`well`, `attention` or `trouble`."""
+        return self.findings[0].severity if self.findings else "well"
+
+    @property
+    def oldest_seconds(self) -> float | None:
+        """Age of the oldest event that isn't stored yet."""
+        lane = self.lanes.get("ingest")
+        return lane.oldest_age_seconds if lane else None
+
+
+@dataclass
+class _Memo:
+    lock: Lock = field(default_factory=Lock)
+    held: dict[tuple[UUID, bool], tuple[float, Situation]] = field(default_factory=dict)
+
+
+_memo = _Memo()
+
+
+def now(tenant_id: UUID, *, every: bool = False) -> Situation:
+    """How a tenant stands.
+
+    Args:
+        tenant_id: The tenant.
+        every: Whether lanes and nights are those of all tenants.
+    """
+    with _memo.lock:
+        held = _memo.held.get((tenant_id, every))
+        if held is not None and time.monotonic() - held[0] < FRESH_SECONDS:
+            return held[1]
+        found = _asked(tenant_id, every=every)
+        if len(_memo.held) >= _KEPT:
+            _memo.held.clear()
+        _memo.held[tenant_id, every] = (time.monotonic(), found)
+        return found
+
+
+def forget() -> None:
+    """Ask anew at the next look."""
+    with _memo.lock:
+        _memo.held.clear()
+
+
+@dataclass
+class _Asked:
+    findings: list[Finding] = field(default_factory=list)
+    away: set[str] = field(default_factory=set)
+
+    @contextmanager
+    def of(self, *stores: str) -> Iterator[None]:
+        """Ask these stores; where they can't be reached, that is what is found."""
+        try:
+            yield
+        except Exception as error:
+            if not is_passing(error):
+                raise
+            self.away.update(stores)
+
+    def part(self, ask: Callable[[], list[Finding]], *stores: str) -> None:
+        """What a part finds, unless a store that it needs is known to be away."""
+        if not self.away & set(stores):
+            with self.of(*stores):
+                self.findings += ask()
+
+
+def _asked(tenant_id: UUID, *, every: bool) -> Situation:
+    began, asked = time.monotonic(), _Asked()
+    for dependency in health.dependencies():
+        if not dependency.well:
+            asked.away.add(dependency.name)
+            todo = "start it, or see `ebbing doctor`"
+            what = f"{dependency.name}: {dependency.detail}"
+            asked.findings.append(Finding("trouble", f"{dependency.name}_away", what, todo))
+    silent: dict[str, float | None] = {}
+    lanes: dict[str, Lane] = {}
+    speeds: dict[str, Rates] = {}
+    letters: int | None = None
+    if "redis" not in asked.away:
+        with asked.of("redis"):
+            silent = heartbeats.ages()
+            asked.findings += verdict.of_silence(silent)
+    if not asked.away & {"postgresql", "redis", "schema"}:
+        with asked.of("postgresql", "redis"):
+            lanes = stats.of_lanes() if every else stats.lanes_of(tenant_id)
+            if every:
+                speeds = rates.of_lanes(lanes, HISTORY_MINUTES)
+            asked.findings += verdict.of_lanes({name: lane.oldest_age_seconds for name, lane in lanes.items()})
+    if not asked.away & {"postgresql", "schema"}:
+        with asked.of("postgresql"):
+            letters = _letters(tenant_id)
+            if letters:
+                what = f"{letters} dead {'letter waits' if letters == 1 else 'letters wait'} for a decision"
+                asked.findings.append(Finding("attention", "dead_letters", what, "replay or discard them", "letters"))
+        asked.part(lambda: _nights(tenant_id, every=every), "postgresql", "schema")
+        asked.part(lambda: _requests(tenant_id), "postgresql", "schema")
+        asked.part(lambda: _recalls(tenant_id), "postgresql", "schema")
+        asked.part(lambda: _budget(tenant_id), "postgresql", "schema")
+    asked.part(_room, "redis")
+    if every:
+        own = {one.code for one in asked.findings}  # which are of now
+        asked.part(lambda: [one for one in _of_all() if one.code not in own], "redis")
+    return Situation(verdict.ranked(asked.findings), lanes, silent, letters, time.monotonic() - began, speeds)
+
+
+def _letters(tenant_id: UUID) -> int:
+    with database.tenant(tenant_id) as tx:
+        return dead_letters.count(tx, tenant_id)
+
+
+def _nights(tenant_id: UUID, *, every: bool) -> list[Finding]:
+    if every:
+        found = stats.nights()
+        return verdict.of_nights(found.overdue_seconds, found.failed, found.cut_short)
+    held = schedule.of_tenant(tenant_id)
+    runs = [one.last_run for one in held if one.last_run]
+    failed = {step: 1 for run in runs for step in stats.failed_steps(run)}
+    overdue = max((one.late_seconds for one in held), default=0.0)
+    return verdict.of_nights(overdue, failed, sum(run.status == "cut_short" for run in runs))
+
+
+def _recalls(tenant_id: UUID) -> list[Finding]:
+    with database.tenant(tenant_id) as tx:
+        run = self_tests.last_with_recalls(tx, tenant_id)
+    return [verdict.recall_empty(None)] if run is not None and is_recall_empty(run.results) else []
+
+
+def _requests(tenant_id: UUID) -> list[Finding]:
+    due = deadlines.of_tenant(tenant_id)
+    return [] if due.days_left is None else [verdict.of_requests(due.requests, due.days_left)]
+
+
+def _of_all() -> list[Finding]:
+    """What the figures of all tenants say; they are some seconds old."""
+    kept = figures.read()
+    promised = kept.deadlines
+    found = []
+    if kept.unaccounted_requests:
+        found.append(verdict.lost(kept.unaccounted_requests))
+    if promised.min_days_left is not None and promised.min_days_left < verdict.DAYS_LEFT:
+        found.append(verdict.of_requests(None, promised.min_days_left))
+    if kept.recall_empty:
+        found.append(verdict.recall_empty(kept.recall_empty))
+    if promised.late_rewrites:
+        found.append(verdict.late_rewrites(promised.late_rewrites))
+    return found
+
+
+def _room() -> list[Finding]:
+    used, limit = health.redis_memory()
+    return verdict.of_room(used / limit if limit else 0.0, health.disks_free())
+
+
+def _budget(tenant_id: UUID) -> list[Finding]:
+    state = budget.state(tenant_id)
+    if state is budget.State.OK:
+        return []
+    hard = state is budget.State.HARD
+    what = "the budget for models is spent" if hard else "the budget for models is nearly spent"
+    todo = "raise it by the policy or the settings; until then rules do what models would"
+    return [Finding("trouble" if hard else "attention", "budget", what, todo, "money")]

@@ -1,0 +1,1 @@
+"""Run a tenant's nightly maintenance, step by step."""

@@ -1,0 +1,126 @@
+"""A tenant's night: a job that goes through `STEPS`, each as of the one moment at which the night was entered."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+import structlog
+
+from app import metrics
+from app.domain.jobs import Job, Step
+from app.services.night.steps import STEPS
+from app.services.passing import is_passing
+from app.settings import settings
+from app.store.core import database
+from app.store.jobs import schedules
+
+KIND: Final = "night"
+STEP_SECONDS: Final = 2.0
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass
+class _Place:
+    """Where a night is; what `schedules` shows of it, it finds by these names.
+
+    Attributes:
+        as_of: The moment of all that it does.
+        ends_at: When it is cut short.
+        left: Names of the steps to come, that under way first.
+        step: That under way; None at the end.
+        inner: Where that one left off.
+        done: What it has dealt with.
+        failed: Types of errors by the steps that they ended.
+        cut_short: The step at which time was up.
+        seconds: How long that under way has been at work.
+    """
+
+    as_of: str
+    ends_at: str
+    left: list[str]
+    step: str | None
+    inner: dict[str, Any]
+    done: int
+    failed: dict[str, str]
+    cut_short: str | None = None
+    seconds: float = 0.0
+
+
+def step(job: Job) -> Step:
+    """A few seconds of a night.
+
+    A step that fails is noted, and the others are done all the same; what passes by itself is waited for.
+    """
+    with database.tenant(job.tenant_id) as tx:
+        now = database.now(tx)
+        place = _Place(**job.state) if job.state else _begun(tx, job, now)
+    place.left = [name for name in place.left if name in STEPS]  # those that this version has
+    if not place.left:
+        return _ended(place)
+    name = place.left[0]
+    if place.step != name:
+        _enter(place, name)
+    if now >= datetime.fromisoformat(place.ends_at):
+        place.cut_short = name
+        return _ended(place, f"cut short in {name}: the next night begins with it")
+    began = time.monotonic()
+    did = _tried(job, name, place)
+    place.seconds += time.monotonic() - began
+    if isinstance(did, str):
+        metrics.job_ended(name, place.seconds, well=False)
+        place.failed[name] = did
+        return _following(place, Step(0, {}, finished=True, notes=(f"{name} failed: {did}",)))
+    place.inner, place.done = did.state, place.done + did.done
+    counts = {f"{name}.{what}": count for what, count in did.counts.items()}
+    told = tuple(f"{name}: {note}" for note in did.notes)
+    if not did.finished:
+        return Step(did.done, vars(place), finished=False, counts={name: did.done, **counts}, notes=told)
+    metrics.job_ended(name, place.seconds, well=True)
+    ended = Step(did.done, {}, finished=True, counts={name: did.done, **counts}, notes=(*told, f"{name}: {place.done}"))
+    return _following(place, ended)
+
+
+def _begun(tx: database.Transaction, job: Job, now: datetime) -> _Place:
+    names = list(job.parameters.get("steps", STEPS))
+    cut_short = schedules.cut_short(tx, job.tenant_id, KIND)
+    if cut_short in names[1:]:  # else a step that takes whole nights would keep those behind it from ever being done
+        names = names[names.index(cut_short) :] + names
+    as_of = job.parameters.get("as_of", now.isoformat())
+    ends_at = now + timedelta(hours=settings().night_hours)
+    return _Place(as_of, ends_at.isoformat(), names, None, {}, 0, {})
+
+
+def _enter(place: _Place, name: str) -> None:
+    place.step, place.inner, place.done, place.seconds = name, {}, 0, 0.0
+
+
+def _tried(job: Job, name: str, place: _Place) -> Step | str:
+    """What the step has done, or the type of the error that has ended it."""
+    until = time.monotonic() + STEP_SECONDS
+    try:
+        return STEPS[name](job.tenant_id, datetime.fromisoformat(place.as_of), place.inner, until)
+    except Exception as error:
+        if is_passing(error):
+            raise
+        log.exception("night_step_failed", job=str(job.job_id), tenant=str(job.tenant_id), step=name)
+        return type(error).__name__
+
+
+def _following(place: _Place, did: Step) -> Step:
+    """Go over to the next step."""
+    place.left = place.left[1:]
+    if not place.left:
+        return _ended(place, *did.notes, done=did.done, counts=did.counts)
+    _enter(place, place.left[0])
+    return Step(did.done, vars(place), finished=False, counts=did.counts, notes=did.notes)
+
+
+def _ended(place: _Place, *notes: str, done: int = 0, counts: dict[str, int] | None = None) -> Step:
+    place.step = place.cut_short
+    failure = ", ".join(f"{name}: {error}" for name, error in place.failed.items()) or None
+    metrics.count("runs_failed" if failure else "runs_done")
+    return Step(done, vars(place), finished=True, counts=counts or {}, notes=notes, failure=failure)

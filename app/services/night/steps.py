@@ -1,0 +1,99 @@
+"""What a night does, in its order (design: lifecycle, The night): one line a step, and one for its dry run.
+
+A step goes on from where it was left, for a few seconds, and says what it has done, as a job's step does. All that it
+does is as of the night's moment, and may be done again after a crash, or the night after.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from functools import partial
+from typing import Any, Final, TypeAlias
+from uuid import UUID
+
+from app.domain.jobs import Step
+from app.services.consolidation import consolidate, contradictions
+from app.services.embedding import graphs
+from app.services.erasure import erasing
+from app.services.evaluation import self_tests
+from app.services.jobs import retention
+from app.services.memories import counts
+from app.services.privacy import deadlines, exports
+from app.services.security import audit
+from app.services.tenants import quota
+from app.services.tiers import archive, cold, compaction, expiry, previews, removals, sweep
+from app.services.tiers.previews import Preview
+from app.settings import settings
+
+CarryOn = Callable[[UUID, datetime, dict[str, Any], float], Step]
+"""Takes the tenant, the night's moment, the state that the step before left (empty at first), and when to leave off by
+the monotonic clock; a slice, at most 500 rows or some seconds, is done in any case."""
+
+Foresee: TypeAlias = Callable[[UUID, datetime | None, UUID | None, int], Preview]
+"""A step's dry run after the steps before it; arguments as `previews.preview`'s."""
+
+NO_MASTER_KEY: Final = "no master key is set: nothing goes to cold storage"
+
+
+def _cold(tenant_id: UUID, as_of: datetime, state: dict[str, Any], until: float) -> Step:
+    if settings().master_key is None:
+        return Step(0, state, finished=True, notes=(NO_MASTER_KEY,))
+    return cold.carry_on(tenant_id, as_of, state, until)
+
+
+def _segments(tenant_id: UUID, _as_of: datetime, state: dict[str, Any], until: float) -> Step:
+    if settings().master_key is None:
+        return Step(0, state, finished=True)
+    return compaction.carry_on(tenant_id, state, until)
+
+
+def _figures(tenant_id: UUID, _as_of: datetime, state: dict[str, Any], _until: float) -> Step:
+    """Count anew, and look at the quota, the audit, and requests that are due."""
+    counts.recount(tenant_id)
+    quota.watch(tenant_id)
+    audit.watch(tenant_id)
+    deadlines.look_at_requests(tenant_id)
+    return Step(1, state, finished=True)
+
+
+STEPS: Final[dict[str, CarryOn]] = {
+    "sweep": sweep.carry_on,
+    "erasures": erasing.carry_on,
+    "expire": expiry.carry_on,
+    "consolidate": consolidate.carry_on,
+    "contradictions": contradictions.carry_on,
+    "archive": archive.carry_on,
+    "cold": _cold,
+    "delete": removals.carry_on,
+    "self_tests": self_tests.carry_on_when_due,
+    "segments": _segments,
+    "retention": retention.carry_on,
+    "exports": exports.carry_on,
+    "figures": _figures,
+    "graphs": graphs.carry_on,
+}
+
+_ELSEWHERE: Final = "moves no memory to another tier"
+
+
+def foreseen() -> Mapping[str, Foresee | str]:
+    """How each step's dry run is made, or why it lists nothing."""
+    key = settings().master_key is not None
+    lower = (archive.WORK, cold.WORK) if key else (archive.WORK,)
+    return {
+        "sweep": sweep.preview,
+        "erasures": "erases what was asked for: `POST /v1/privacy/erasures` has a dry run of its own",
+        "expire": expiry.preview,
+        "consolidate": "moves sources of summaries: `POST /v1/maintenance/consolidate` has a dry run of its own",
+        "contradictions": "asks a model, and moves no memory to another tier",
+        "archive": archive.preview,
+        "cold": partial(previews.preview, cold.WORK, behind=(archive.WORK,)) if key else NO_MASTER_KEY,
+        "delete": partial(previews.preview, removals.WORK, behind=lower),
+        "self_tests": "asks memories about themselves: `POST /v1/maintenance/selftest` has a dry run of its own",
+        "segments": _ELSEWHERE,
+        "retention": _ELSEWHERE,
+        "exports": _ELSEWHERE,
+        "figures": _ELSEWHERE,
+        "graphs": _ELSEWHERE,
+    }

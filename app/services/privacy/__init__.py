@@ -1,0 +1,1 @@
+"""Apply categories, legal holds, exports, privacy requests and their deadlines."""

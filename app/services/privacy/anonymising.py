@@ -1,0 +1,73 @@
+"""Memories that a legal ground keeps, made anonymous before the person is erased: then they are nobody's.
+
+A memory under a legal hold is kept as it is; once that is released, it can be made anonymous, or goes with the rest.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Final
+from uuid import UUID
+
+from app.domain.ingest.memory import MemoryPatch
+from app.domain.ingest.roles import name_of, role_of
+from app.domain.privacy.anonymising import Anonymous, Span, anonymised
+from app.domain.privacy.detection import detect
+from app.domain.privacy.erasure import Named, digest
+from app.errors import Unavailable
+from app.services.memories import memories
+from app.services.memories.memories import Pending
+from app.services.security import audit
+from app.store.core import database
+from app.store.erasure import tombstones
+from app.store.privacy import anonymous
+
+NO_GROUND: Final = "none was given"
+
+
+class _Emptied(MemoryPatch, frozen=True, forbid_unknown_fields=True):
+    external_id: None = None
+
+
+def anonymise(tenant_id: UUID, memory_id: UUID, actor: str, ground: str | None = None) -> Anonymous:
+    """Take out of a memory whose it is: its labels, and of its text what detection finds, and the names in it.
+
+    The speaker's role stays, since it names nobody.
+
+    It can't be undone. Summaries that it went into are another matter: they are erased with the person.
+
+    Args:
+        tenant_id: The tenant.
+        memory_id: A stored memory, which isn't in cold storage.
+        actor: Id of the caller's key.
+        ground: Why it is kept; told by the report of an erasure of the person or of the thread.
+
+    Returns:
+        Its text as it is now, and what was replaced.
+
+    Raises:
+        NotFound: This tenant has no such memory.
+        Unavailable: It is still in the queue.
+        Conflict: It is under a legal hold, or in cold storage.
+    """
+    found = memories.get(tenant_id, memory_id)
+    if isinstance(found, Pending):
+        raise Unavailable("this memory is still in the queue", retry_after_seconds=1)
+    inferred = (found.inferred or {}).get("entities") or ()
+    names = [name for name in (found.subject, name_of(found.speaker), *found.entities, *inferred) if name]
+    spans = [Span(each.start, each.end, each.kind) for each in detect(found.text)]
+    done = anonymised(found.text, spans, names)
+    emptied = {"subject": None, "speaker": None, "thread": None, "metadata": None, "entities": (), "tags": ()}
+    role = role_of(found.role, found.speaker)
+    patch = _Emptied(text=done.text, role=role, **emptied)  # type: ignore[arg-type]  # by name
+    memories.edit(tenant_id, found.memory_id, patch)
+    with database.tenant(tenant_id) as tx:
+        anonymous.forget(tx, tenant_id, found.memory_id)
+        named: dict[Named, str | None] = {"subject": found.subject, "thread": found.thread}
+        key = tombstones.digest_key(tx, tenant_id, os.urandom(32))
+        for what, name in named.items():
+            if name is not None:
+                anonymous.note(tx, tenant_id, digest(key, what, name), ground or NO_GROUND)
+        details = {f"removed_{kind}": times for kind, times in sorted(done.removed.items())}
+        audit.enter(tx, tenant_id, "memory_anonymised", actor, ids=[found.memory_id], details=details)
+    return done

@@ -1,0 +1,170 @@
+"""The zip of an export, put together while it is fetched: parts are opened one after another, never all at once.
+
+What it holds is told by its last entry, the manifest, with the checksum of each file.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Any, Final
+from uuid import UUID
+from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
+
+import msgspec
+
+from app.clients.cold_store import cold_store
+from app.domain.privacy import page
+from app.domain.privacy.export import FORMAT, bound_to, schema
+from app.domain.tiers import sealing
+from app.errors import Conflict, Unavailable
+from app.services.privacy import exports
+from app.services.security import audit, key_store, recipients
+from app.store.core import database
+from app.store.privacy.exports import Export
+
+_PAGES: Final[dict[str, tuple[str, Callable[[Any], str]]]] = {
+    "access": ("memories.jsonl", page.held),
+    "portable": ("given.jsonl", page.given),
+}
+"""By kind, the file that people read as a page, and how a line of it is shown."""
+_PERMISSIONS: Final = 0o600 << 16
+
+
+class _Sink(io.RawIOBase):
+    """What a zip is written to, and taken from as it grows; it can't be sought in."""
+
+    def __init__(self) -> None:
+        self._held = bytearray()
+
+    def write(self, data: Any) -> int:
+        self._held += data
+        return len(data)
+
+    def take(self) -> bytes:
+        taken = bytes(self._held)
+        self._held.clear()
+        return taken
+
+
+@dataclass(slots=True)
+class _Bundle:
+    """An export on its way out.
+
+    Attributes:
+        key: Which opens its parts.
+        recipients: Who was sent the tenant's memories, for an export of all that is held (GDPR Art. 15 (1) c).
+        files: What was written so far, for the manifest.
+        damaged: Memories whose text can't be read any more.
+    """
+
+    tenant_id: UUID
+    export: Export
+    key: bytes
+    recipients: list[dict[str, Any]]
+    files: list[dict[str, Any]] = field(default_factory=list)
+    damaged: list[str] = field(default_factory=list)
+
+    def parts(self, file: str) -> Iterator[bytes]:
+        """The parts of a file, opened."""
+        for number, (name, _) in enumerate(self.export.parts):
+            if name == file:
+                sealed = cold_store().get(exports.part_path(self.tenant_id, self.export.export_id, number))
+                bound = bound_to(self.tenant_id.bytes + self.export.export_id.bytes, number)
+                yield sealing.unseal(self.key, sealed, bound)
+
+    def read(self) -> Iterator[bytes]:
+        """The page that people read, piece by piece."""
+        export = self.export
+        made = f"{export.finished_at:%Y-%m-%d %H:%M} UTC" if export.finished_at else ""
+        yield page.head(export.kind, export.subject or "", made).encode()
+        file, shown = _PAGES[export.kind]
+        for part in self.parts(file):
+            lines = [msgspec.json.decode(line) for line in part.splitlines()]
+            self.damaged += [line["memory"]["memory_id"] for line in lines if "damaged" in line]
+            yield "".join(map(shown, lines)).encode()
+        yield page.foot({name: self.lines(name) for name in self.names()}, self.recipients).encode()
+
+    def names(self) -> list[str]:
+        """The files of lines, in order."""
+        return list(dict.fromkeys(name for name, _ in self.export.parts))
+
+    def lines(self, file: str) -> int:
+        """How many lines a file has."""
+        return sum(lines for name, lines in self.export.parts if name == file)
+
+    def contents(self) -> Iterator[tuple[str, Iterator[bytes]]]:
+        """Every file but the manifest."""
+        for name in self.names():
+            yield name, self.parts(name)
+        if self.export.kind == "portable":
+            yield "given.schema.json", iter([msgspec.json.format(msgspec.json.encode(schema()), indent=2)])
+        yield "index.html", self.read()
+
+    def manifest(self) -> bytes:
+        """What is in the zip, and how it was made."""
+        export = self.export
+        told = {
+            "format": FORMAT,
+            "export_id": export.export_id,
+            "kind": export.kind,
+            "subject": export.subject,
+            "law": export.law,
+            "requested_at": export.requested_at,
+            "finished_at": export.finished_at,
+            "files": self.files,
+            "damaged": self.damaged,
+        } | ({"recipients": self.recipients} if export.kind == "access" else {})
+        return msgspec.json.format(msgspec.json.encode(told), indent=2)
+
+
+def fetch(tenant_id: UUID, export_id: UUID, actor: str) -> Iterator[bytes]:
+    """The zip of an export, to be sent as it comes.
+
+    Args:
+        tenant_id: The tenant.
+        export_id: One that is ready.
+        actor: Id of the key that fetches it, which is audited.
+
+    Raises:
+        NotFound: This tenant has no such export.
+        Conflict: It has expired, or has failed.
+        Unavailable: It isn't ready.
+        Misconfigured: There is no master key, or another one than before.
+    """
+    with database.tenant(tenant_id) as tx:
+        export = exports.found(tx, tenant_id, export_id)
+        key = key_store.opened(tx, tenant_id, [export_id]).get(export_id)
+        if export.status == "running":
+            raise Unavailable("this export isn't ready yet", retry_after_seconds=2)
+        if export.status != "ready" or key is None or export.expires_at <= database.now(tx):
+            over = "has failed: ask for another one" if export.status == "failed" else "has expired"
+            raise Conflict(f"this export {over}")
+        sent_to = recipients.of(tx, tenant_id) if export.kind == "access" else []
+        audit.enter(tx, tenant_id, "export_fetched", actor, subject=export.subject, details={"export": str(export_id)})
+    return _zipped(_Bundle(tenant_id, export, key, sent_to))
+
+
+def _zipped(bundle: _Bundle) -> Iterator[bytes]:
+    sink = _Sink()
+    with ZipFile(sink, "w") as archive:
+        for name, pieces in bundle.contents():
+            digest, size = sha256(), 0
+            with archive.open(_entry(bundle, name), "w", force_zip64=True) as into:
+                for piece in pieces:
+                    digest.update(piece)
+                    size += len(piece)
+                    into.write(piece)
+                    yield sink.take()
+            told = {"name": name, "bytes": size, "sha256": digest.hexdigest()}
+            bundle.files.append(told | ({"lines": bundle.lines(name)} if name in bundle.names() else {}))
+        archive.writestr(_entry(bundle, "manifest.json"), bundle.manifest())
+    yield sink.take()
+
+
+def _entry(bundle: _Bundle, name: str) -> ZipInfo:
+    made = ZipInfo(name, (bundle.export.finished_at or bundle.export.requested_at).timetuple()[:6])
+    made.compress_type, made.external_attr = ZIP_DEFLATED, _PERMISSIONS
+    return made

@@ -1,0 +1,107 @@
+"""Categories of privacy as they are in force: how long each is kept, how many memories it has, and which goes next."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Final
+from uuid import UUID
+
+import numpy as np
+
+from app.domain.privacy.parameters import ARCHIVED_CONVERSATIONS, Privacy
+from app.domain.privacy.retention import CONVERSATION, NO_CATEGORY
+from app.domain.tiers.lifecycle import DELETED, Standing
+from app.services.strength import strengths
+from app.store.core import database
+from app.store.enrichment.work import NIL
+from app.store.tiers import expiring, standings
+
+ROWS: Final = 5000
+SECONDS_MAX: Final = 10.0
+
+
+@dataclass(slots=True)
+class Kept:
+    """A category.
+
+    Attributes:
+        name: As callers give it; None for what expires by the risk without being of one.
+        max_days: Days that its memories are kept; None where it has no limit of its own.
+        memories: How many are of it.
+        next_expiry_at: When the first goes by this limit, unless a hold keeps it; None for none.
+    """
+
+    name: str | None
+    max_days: float | None
+    memories: int = 0
+    next_expiry_at: datetime | None = None
+
+
+@dataclass(slots=True)
+class Running:
+    """All of them.
+
+    Attributes:
+        privacy: The policy in force.
+        complete: Whether all memories were looked at.
+    """
+
+    privacy: Privacy
+    categories: list[Kept]
+    complete: bool = True
+
+
+@dataclass(slots=True)
+class _Sums:
+    counts: dict[int, int] = field(default_factory=dict)
+    first: dict[int, float] = field(default_factory=dict)
+
+    def add(self, privacy: Privacy, standing: Standing) -> None:
+        found, is_there = standing.expiry, standing.tiers != DELETED
+        ends = is_there & np.isfinite(found.at)
+        for place in (CONVERSATION, NO_CATEGORY, *range(len(privacy.names))):
+            ending = ends & (found.category == place)
+            of = is_there & (((found.categories >> place) & 1) > 0) if place >= 0 else ending
+            self.counts[place] = self.counts.get(place, 0) + int(of.sum())
+            at = found.at[ending & ~standing.is_held]
+            self.first[place] = min(self.first.get(place, np.inf), float(at.min(initial=np.inf)))
+
+
+def running(tenant_id: UUID) -> Running:
+    """The categories of the policy in force, counted now."""
+    until, after, sums = time.monotonic() + SECONDS_MAX, NIL, _Sums()
+    with database.tenant(tenant_id) as tx:
+        rules = strengths.timeline(tx, tenant_id).at(database.now(tx).timestamp()).policy.rules
+    full = True
+    while full and time.monotonic() < until:
+        with database.tenant(tenant_id) as tx:
+            ids = expiring.personal_ids(tx, tenant_id, after, ROWS)
+            standing = standings.read(tx, tenant_id, ids, rules)
+        sums.add(rules.privacy, standing)
+        full = len(ids) == ROWS
+        after = ids[-1] if ids else after
+    privacy, kept = rules.privacy, _named(rules.privacy)
+    told = [Kept(name, days, sums.counts[place], _moment(sums.first[place])) for name, days, place in kept]
+    return Running(privacy, told, complete=not full)
+
+
+def _moment(seconds: float) -> datetime | None:
+    return datetime.fromtimestamp(seconds, UTC) if np.isfinite(seconds) else None
+
+
+def limits(tenant_id: UUID) -> list[Kept]:
+    """The categories of the policy in force without looking at any memory: nothing is counted."""
+    with database.tenant(tenant_id) as tx:
+        rules = strengths.timeline(tx, tenant_id).at(database.now(tx).timestamp()).policy.rules
+    return [Kept(name, days) for name, days, _ in _named(rules.privacy)]
+
+
+def _named(privacy: Privacy) -> list[tuple[str | None, float | None, int]]:
+    """Name, days and place of each."""
+    return [
+        *zip(privacy.names, privacy.days, range(len(privacy.names)), strict=True),
+        (ARCHIVED_CONVERSATIONS, privacy.archived_conversation_days, CONVERSATION),
+        (None, privacy.default_days, NO_CATEGORY),
+    ]

@@ -1,0 +1,346 @@
+"""Making an export: the job that reads what is held on somebody, section by section, and writes it in sealed parts.
+
+Where it is stands in the export's row, which is written with the parts that are counted there: a step that is run again
+after a crash writes the same parts once more, and nothing twice.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final, NamedTuple
+from uuid import UUID
+
+import msgspec
+import numpy as np
+
+from app import failpoints
+from app.clients.cold_store import cold_store
+from app.clients.redis import pending
+from app.domain.dynamics.state import FAR_SECONDS
+from app.domain.ingest.bodies import decode
+from app.domain.ingest.decoding import prepared
+from app.domain.ingest.envelope import Envelope, Malformed, unpack
+from app.domain.ingest.ids import memory_uuids
+from app.domain.ingest.memory import MemoryIn
+from app.domain.jobs import Job, Step
+from app.domain.privacy.export import Given, bound_to, given_line, parts
+from app.domain.tiers import sealing, why
+from app.domain.tiers.lifecycle import RULES
+from app.domain.tiers.tiers import DECAY_TIERS
+from app.errors import EbbingError
+from app.services.privacy import exports
+from app.services.security import key_store
+from app.services.strength import strengths
+from app.services.tiers import cold_restore
+from app.settings import settings
+from app.store.core import database
+from app.store.enrichment.work import NIL
+from app.store.erasure import erasures
+from app.store.privacy import exports as rows
+from app.store.privacy import holdings, privacy_requests
+from app.store.privacy.exports import Export
+from app.store.strength import states
+from app.store.tiers import cold, standings
+
+ROWS: Final = 200
+HISTORY_ROWS: Final = 5000
+ENTRIES: Final = 50
+STEP_SECONDS: Final = 2.0
+
+_EARLIEST: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Read(NamedTuple):
+    """A page of a section.
+
+    Attributes:
+        lines: Each a JSON object.
+        after: Where the next page goes on, as JSON; None at the end.
+        counts: Added to the export's.
+    """
+
+    lines: list[bytes]
+    after: Any
+    counts: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A part of what is held: the file that it goes into, and what reads a page of it, in its own transactions."""
+
+    file: str
+    read: Callable[[UUID, str, Any], Read]
+
+
+def step(job: Job) -> Step:
+    """A few seconds of writing an export.
+
+    Raises:
+        StoreFailed: The store is away or full, or refuses us.
+        Misconfigured: There is no master key, or another one than before.
+    """
+    tenant_id, export_id = job.tenant_id, UUID(job.parameters["export_id"])
+    until, done = time.monotonic() + STEP_SECONDS, 0
+    while True:
+        with database.tenant(tenant_id) as tx:
+            erasures.share(tx, tenant_id)
+            export = rows.get(tx, tenant_id, export_id)
+            key = key_store.opened(tx, tenant_id, [export_id]).get(export_id)
+            is_free = export is not None and exports.is_free(tx, tenant_id, export.subject)
+        if export is None or export.subject is None or key is None or not is_free:
+            return Step(done, {}, finished=True, failure="the subject was erased, or its time was over")
+        sections = SECTIONS[export.kind]
+        if export.place["section"] >= len(sections):
+            return _finish(tenant_id, export, done)
+        more = _write(tenant_id, export, sections, key)
+        if more is None:
+            return Step(done, {}, finished=True, failure="the subject was erased meanwhile")
+        done += more
+        if time.monotonic() >= until:
+            return Step(done, {}, finished=False)
+
+
+def _write(tenant_id: UUID, export: Export, sections: Sequence[Section], key: bytes) -> int | None:
+    """A page: read, sealed, written, and entered. Returns how many lines; None where the export is over by then."""
+    at = export.place["section"]
+    section = sections[at]
+    read = section.read(tenant_id, export.subject or "", export.place["after"])
+    written = list(export.parts)
+    for part in parts(read.lines):
+        _put(tenant_id, export.export_id, len(written), part, key)
+        written.append((section.file, len(part)))
+    failpoints.reach("export.after_put")
+    place = {"section": at + 1, "after": None} if read.after is None else {"section": at, "after": read.after}
+    with database.tenant(tenant_id) as tx:
+        now = rows.get(tx, tenant_id, export.export_id, locked=True)
+        is_ours = now is not None and now.status == "running" and now.parts == export.parts
+        if is_ours:
+            counts = dict(Counter(export.counts) + Counter({section.file: len(read.lines)} | read.counts))
+            rows.note(tx, tenant_id, export.export_id, place=place, parts=written, counts=counts)
+            failpoints.reach("export.before_commit")
+    if not is_ours:  # its key is gone, too: what is left of it in the store is unreadable, and of no row
+        for number in range(len(export.parts), len(written)):
+            cold_store().delete(exports.part_path(tenant_id, export.export_id, number))
+        return None
+    return len(read.lines)
+
+
+def _put(tenant_id: UUID, export_id: UUID, number: int, part: Sequence[bytes], key: bytes) -> None:
+    nonce = os.urandom(sealing.NONCE_BYTES)
+    sealed = sealing.seal(key, nonce, b"\n".join(part) + b"\n", bound_to(tenant_id.bytes + export_id.bytes, number))
+    cold_store().put(exports.part_path(tenant_id, export_id, number), sealed)
+
+
+def _finish(tenant_id: UUID, export: Export, done: int) -> Step:
+    with database.tenant(tenant_id) as tx:
+        there = exports.found(tx, tenant_id, export.export_id, locked=True)
+        if there.status == "running":
+            rows.finish(tx, tenant_id, export.export_id, settings().export_days)
+            privacy_requests.answer(tx, tenant_id, [export.export_id], "done")
+    return Step(done, {}, finished=True, counts=export.counts)
+
+
+# --- Sections ---
+
+
+def _memories(tenant_id: UUID, subject: str, after: Any) -> Read:
+    """All that is held of memories; what is cold is fetched, and what of that can't be read is named."""
+    with database.tenant(tenant_id) as tx:
+        ids = holdings.ids(tx, tenant_id, subject, UUID(after) if after else NIL, ROWS)
+        held = holdings.memories(tx, tenant_id, ids)
+        lived = _live(tx, tenant_id, ids)
+        fetch = _thawed(tx, tenant_id, [each.memory_id for each in held if each.tier == "cold"])
+    bodies, damaged = fetch()
+    lines = []
+    for each in held:
+        body = bodies.get(each.memory_id)
+        line: dict[str, Any] = {"memory": msgspec.Raw(each.memory.encode())}
+        if body is not None:
+            whole = msgspec.json.decode(each.memory, type=dict[str, msgspec.Raw])
+            whole |= msgspec.json.decode(body, type=dict[str, msgspec.Raw])
+            line["memory"] = whole
+        line |= {"tier": each.tier, "hidden": each.hidden, "held": each.held}
+        line |= lived.get(each.memory_id, _NOT_LIVING)
+        line |= {name: msgspec.Raw(getattr(each, name).encode()) for name in ("state", "score", "others")}
+        if each.memory_id in damaged:
+            line["damaged"] = damaged[each.memory_id]
+        lines.append(msgspec.json.encode(line))
+    counts = {"damaged": len(damaged), "hidden": sum(each.hidden for each in held)}
+    return Read(lines, str(ids[-1]) if len(ids) == ROWS else None, counts)
+
+
+_NOT_LIVING: Final = {"strength": None, "importance": None, "retention": None}
+
+
+def _live(tx: database.Transaction, tenant_id: UUID, ids: Sequence[UUID]) -> dict[UUID, dict[str, Any]]:
+    """Strength, importance, and why each memory is kept where it is; of those that aren't hidden."""
+    held = states.read(tx, tenant_id, ids)
+    if not held.ids:
+        return {}
+    times = strengths.timeline(tx, tenant_id)
+    latest = max(float(np.max(held.state.anchored_at)), float(np.max(times.since(held.versions))))
+    now = max(database.now(tx).timestamp(), latest)
+    era = times.at(now)
+    standing = standings.read(tx, tenant_id, held.ids, era.policy.rules)
+    state = strengths.brought(held, times, now).state
+    seen, decision = strengths.decided(era, state, now, standing)
+    words = why.reasons(era.policy.rules, standing, state, now, seen, decision)
+    due = strengths.due_at(era, state, now, seen, standing).tolist()
+    return {
+        memory_id: {
+            "strength": float(seen.strength[row]),
+            "importance": float(seen.importance[row]),
+            "retention": {
+                "wanted_tier": DECAY_TIERS[decision.tiers[row]],
+                "rule": RULES[decision.rules[row]],
+                "why": words[row],
+                "next_change_at": datetime.fromtimestamp(due[row], UTC) if due[row] < FAR_SECONDS else None,
+            },
+        }
+        for row, memory_id in enumerate(held.ids)
+    }
+
+
+def _history(tenant_id: UUID, subject: str, after: Any) -> Read:
+    place = (UUID(after[0]), datetime.fromisoformat(after[1]), after[2]) if after else (NIL, _EARLIEST, 0)
+    with database.tenant(tenant_id) as tx:
+        found = holdings.history(tx, tenant_id, subject, place, HISTORY_ROWS)
+    following = None
+    if len(found) == HISTORY_ROWS:
+        memory_id, at, event_id, _ = found[-1]
+        following = [str(memory_id), at.isoformat(), event_id]
+    return Read([line.encode() for *_, line in found], following, {})
+
+
+def _pending(tenant_id: UUID, subject: str, after: Any) -> Read:
+    """What is accepted and isn't stored yet."""
+    envelopes, following = pending.page(tenant_id, after or "0-0", ENTRIES)
+    return Read([line for each in envelopes for line in _waiting(each, subject, "pending")], following, {})
+
+
+def _letters(tenant_id: UUID, subject: str, after: Any) -> Read:
+    """Dead letters: those of stored memories, and what couldn't be stored."""
+    kind, place = after or ("stored", str(NIL))
+    if kind == "stored":
+        with database.tenant(tenant_id) as tx:
+            found = holdings.letters(tx, tenant_id, subject, UUID(place), ROWS)
+        following = ["stored", str(found[-1][0])] if len(found) == ROWS else ["unstored", str(NIL)]
+        return Read([line.encode() for _, line in found], following, {})
+    envelopes, last = _unstored(tenant_id, place)
+    return Read([line for each in envelopes for line in _waiting(each, subject, "dead letter")], last, {})
+
+
+def _unstored(tenant_id: UUID, after: str) -> tuple[list[Envelope], list[str] | None]:
+    with database.tenant(tenant_id) as tx:
+        found = holdings.unstored(tx, tenant_id, UUID(after), ENTRIES)
+    envelopes = []
+    for _, entry_id, header, payload, memories in found:
+        try:
+            envelopes.append(unpack(entry_id, str(memories).encode(), header, payload))
+        except Malformed:
+            continue  # nobody can tell whom it is about
+    return envelopes, ["unstored", str(found[-1][0])] if len(found) == ENTRIES else None
+
+
+def _waiting(envelope: Envelope, subject: str, state: str) -> Iterable[bytes]:
+    for memory_id, memory in _about(envelope, subject):
+        yield msgspec.json.encode({"id": memory_id, "state": state, "given": msgspec.structs.asdict(memory)})
+
+
+def _about(envelope: Envelope, subject: str) -> list[tuple[str, MemoryIn]]:
+    """Those of an envelope's memories that are about a subject; none where it can't be read."""
+    if envelope.form == "touches":
+        return []
+    try:
+        given = decode(envelope.body, envelope.form, dimensions=None)
+    except EbbingError:
+        return []
+    ids = memory_uuids(envelope.base, len(given))
+    return [(memory_id, each) for memory_id, each in zip(ids, given, strict=True) if each.subject == subject]
+
+
+def _service(tenant_id: UUID, subject: str, _after: Any) -> Read:
+    with database.tenant(tenant_id) as tx:
+        return Read([line.encode() for line in holdings.service(tx, tenant_id, subject)], None, {})
+
+
+def _given(tenant_id: UUID, subject: str, after: Any) -> Read:
+    """Memories as they were given; of cold ones that can't be read, what is left in their rows."""
+    with database.tenant(tenant_id) as tx:
+        ids = holdings.ids(tx, tenant_id, subject, UUID(after) if after else NIL, ROWS, given=True)
+        said = holdings.said(tx, tenant_id, ids)
+        fetch = _thawed(tx, tenant_id, ids)
+    bodies, damaged = fetch()
+    lines = []
+    for each in said:
+        fields = {name: value for name, value in each._asdict().items() if name != "memory_id"}
+        if each.metadata is not None:
+            fields["metadata"] = msgspec.Raw(each.metadata.encode())
+        body = bodies.get(each.memory_id)
+        if body is not None:
+            cut = msgspec.json.decode(body, type=_Body)
+            fields |= {"text": cut.text, "entities": cut.entities}
+            fields["metadata"] = None if bytes(cut.metadata) == b"null" else cut.metadata
+        lines.append(given_line(fields))
+    return Read(lines, str(ids[-1]) if len(ids) == ROWS else None, {"damaged": len(damaged)})
+
+
+@prepared
+class _Body(msgspec.Struct, frozen=True):
+    """What of a record the portable export has."""
+
+    text: str
+    entities: list[str]
+    metadata: msgspec.Raw
+
+
+def _given_pending(tenant_id: UUID, subject: str, after: Any) -> Read:
+    envelopes, following = pending.page(tenant_id, after or "0-0", ENTRIES)
+    return Read(_given_lines(envelopes, subject), following, {})
+
+
+def _given_letters(tenant_id: UUID, subject: str, after: Any) -> Read:
+    envelopes, following = _unstored(tenant_id, after[1] if after else str(NIL))
+    return Read(_given_lines(envelopes, subject), following, {})
+
+
+def _given_lines(envelopes: Iterable[Envelope], subject: str) -> list[bytes]:
+    lines = []
+    for envelope in envelopes:
+        accepted_at = datetime.fromtimestamp(envelope.accepted_ms / 1000, UTC)
+        for _, memory in _about(envelope, subject):
+            fields = {name: getattr(memory, name) for name in Given.__struct_fields__}
+            lines.append(given_line(fields | {"occurred_at": memory.occurred_at or accepted_at}))
+    return lines
+
+
+Fetch = Callable[[], tuple[dict[UUID, str], dict[UUID, str]]]
+
+
+def _thawed(tx: database.Transaction, tenant_id: UUID, ids: Sequence[UUID]) -> Fetch:
+    """What fetches contents of cold memories when the transaction is over; by id, and why there is none of some."""
+    places = cold.places(tx, tenant_id, ids)
+    opened = key_store.opened(tx, tenant_id, [place.entry.key_id for place in places.values()])
+    return lambda: cold_restore.fetched(tenant_id, places, opened)
+
+
+SECTIONS: Final[dict[str, tuple[Section, ...]]] = {
+    "access": (
+        Section("dead_letters.jsonl", _letters),
+        Section("pending.jsonl", _pending),
+        Section("memories.jsonl", _memories),
+        Section("history.jsonl", _history),
+        Section("service.jsonl", _service),
+    ),
+    "portable": (
+        Section("given.jsonl", _given_letters),
+        Section("given.jsonl", _given_pending),
+        Section("given.jsonl", _given),
+    ),
+}
+"""By kind. What waits is read before what is stored: what is stored meanwhile is rather told twice than missed."""

@@ -1,0 +1,151 @@
+"""Legal holds: placed, listed, released. A held memory is neither removed nor moved, and its content isn't changed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Any, Final
+from uuid import UUID, uuid4
+
+from app.clients.redis.stream import backlog
+from app.domain.jobs import Job, Step
+from app.domain.privacy.audit import Action
+from app.domain.privacy.hold import Meant
+from app.errors import Conflict, FieldError, Invalid, NotFound, Unavailable
+from app.services.erasure import erasures
+from app.services.security import audit
+from app.store.core import database
+from app.store.enrichment.work import NIL
+from app.store.jobs import jobs
+from app.store.memories import links
+from app.store.privacy import holds as rows
+from app.store.privacy.holds import Counts, Hold
+
+KIND: Final = "release"
+ROWS: Final = 5000
+STEP_SECONDS: Final = 2.0
+_SHOWN: Final = 3
+
+
+def place(tenant_id: UUID, meant: Meant, reason: str, placed_by: str) -> Hold:
+    """Place a hold. Whatever it holds by then is still there when this returns.
+
+    Args:
+        tenant_id: The tenant.
+        meant: What to hold; ids that stand for another memory hold that.
+        reason: Why.
+        placed_by: Id of the caller's key.
+
+    Raises:
+        Invalid: Ids that name no memory of this tenant.
+        Unavailable: A memory is still in the queue.
+    """
+    ids = meant.memory_ids or []
+    missing: list[UUID] = []
+    with database.tenant(tenant_id) as tx:
+        rows.lock(tx, tenant_id)
+        if ids:
+            stored = links.kept_as(tx, tenant_id, ids)  # which the lock keeps from being removed
+            missing = [given for given in ids if given not in stored]
+            meant = replace(meant, memory_ids=list(dict.fromkeys(stored.values())))
+        if not missing:
+            placed = rows.place(tx, tenant_id, uuid4(), meant, reason, placed_by)
+            enter(tx, tenant_id, "hold_placed", placed, placed_by)
+            return placed
+    # The transaction is over: the queue is asked outside of it.
+    if backlog().find(tenant_id, *missing):
+        raise Unavailable("a memory to be held is still in the queue", retry_after_seconds=1)
+    raise Invalid(
+        errors=[
+            FieldError(f"memory_ids[{ids.index(given)}]", "names no memory of this tenant", str(given))
+            for given in missing
+        ]
+    )
+
+
+def preview(tenant_id: UUID, meant: Meant) -> Counts:
+    """How many memories a hold would be on now; nothing is written."""
+    with database.tenant(tenant_id) as tx:
+        return rows.counts(tx, tenant_id, meant)
+
+
+def page(tenant_id: UUID, older_than: tuple[datetime, UUID] | None, limit: int, *, released: bool) -> list[Hold]:
+    """Holds, those placed last first, after the one given by when it was placed and its id; see `store.holds.page`."""
+    with database.tenant(tenant_id) as tx:
+        return rows.page(tx, tenant_id, older_than, limit, released=released)
+
+
+def get(tenant_id: UUID, hold_id: UUID) -> tuple[Hold, Counts]:
+    """A hold, and how many memories it is on now; none where it was released.
+
+    Raises:
+        NotFound: This tenant has no such hold.
+    """
+    with database.tenant(tenant_id) as tx:
+        found = _found(tx, tenant_id, hold_id)
+        counts = rows.counts(tx, tenant_id, found.meant) if found.released_at is None else Counts(0, 0)
+    return found, counts
+
+
+def release(tenant_id: UUID, hold_id: UUID, released_by: str) -> Hold:
+    """Release a hold: what it was on is looked at by the next sweep. Where that is much, a job sees to it.
+
+    Raises:
+        NotFound: This tenant has no such hold.
+        Conflict: It was released before.
+    """
+    with database.tenant(tenant_id) as tx:
+        rows.lock(tx, tenant_id)  # else an erasure that has just seen it might wait for it for ever
+        found = _found(tx, tenant_id, hold_id)
+        if not rows.release(tx, tenant_id, hold_id, released_by):
+            raise Conflict("this hold was released before")
+        _, last = rows.make_due(tx, tenant_id, found.meant, NIL, ROWS)
+        if last is not None:  # the tick sends it
+            parameters = {"hold_id": str(hold_id), "after": str(last)}
+            jobs.add(tx, uuid4(), tenant_id, KIND, parameters, lone=False)
+        erasures.go_on(tx, tenant_id)
+        enter(tx, tenant_id, "hold_released", found, released_by)
+        return _found(tx, tenant_id, hold_id)
+
+
+def step(job: Job) -> Step:
+    """A few seconds of letting what a hold was on be looked at."""
+    until = time.monotonic() + STEP_SECONDS
+    after: UUID | None = UUID(job.state.get("after", job.parameters["after"]))
+    done = 0
+    while after is not None and time.monotonic() < until:
+        with database.tenant(job.tenant_id) as tx:
+            found = _found(tx, job.tenant_id, UUID(job.parameters["hold_id"]))
+            looked_at, after = rows.make_due(tx, job.tenant_id, found.meant, after, ROWS)
+        done += looked_at
+    state: dict[str, Any] = {} if after is None else {"after": str(after)}
+    return Step(done, state, finished=after is None)
+
+
+def check_free(tx: database.Transaction, tenant_id: UUID, memory_ids: Sequence[UUID]) -> None:
+    """Refuse to touch memories that are held. The transaction has shared the holds' lock.
+
+    Raises:
+        Conflict: Some are; names the holds.
+    """
+    held = rows.on(tx, tenant_id, memory_ids)
+    if held:
+        holders = list(dict.fromkeys(holder for each in held.values() for holder in each))
+        named = ", ".join(f"{holder.hold_id} of {holder.placed_at:%Y-%m-%d}" for holder in holders[:_SHOWN])
+        more = f" and {len(holders) - _SHOWN} more" if len(holders) > _SHOWN else ""
+        raise Conflict(f"a held memory is neither removed nor changed: it is under legal hold {named}{more}")
+
+
+def enter(tx: database.Transaction, tenant_id: UUID, action: Action, hold: Hold, actor: str) -> None:
+    """Enter into the audit what happens to a hold."""
+    meant, details = hold.meant, {"hold": str(hold.hold_id)}
+    audit.enter(tx, tenant_id, action, actor, ids=meant.memory_ids or (), subject=meant.subject, details=details)
+
+
+def _found(tx: database.Transaction, tenant_id: UUID, hold_id: UUID) -> Hold:
+    found = rows.get(tx, tenant_id, hold_id)
+    if found is None:
+        raise NotFound("this tenant has no such hold")
+    return found

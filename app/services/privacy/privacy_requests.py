@@ -1,0 +1,108 @@
+"""The log of requests about somebody's data: entered, confirmed, answered, and its numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID, uuid4
+
+from app.domain.ingest.memory import check_moment
+from app.domain.privacy.clocks import clocks
+from app.domain.privacy.requests import Answer, NewRequest, Request, Tally
+from app.errors import Conflict, FieldError, Invalid, NotFound
+from app.services.security import audit
+from app.store.core import database
+from app.store.erasure import erasures
+from app.store.privacy import privacy_requests as rows
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """Numbers of the requests of a period.
+
+    Attributes:
+        categories: Of what is held now, and of how many memories.
+    """
+
+    after: datetime
+    before: datetime
+    tallies: list[Tally]
+    categories: dict[str, int]
+
+
+def enter(tenant_id: UUID, given: NewRequest) -> Request:
+    """Enter a request that no call has entered by itself.
+
+    Raises:
+        Invalid: It was received in the future.
+    """
+    with database.tenant(tenant_id) as tx:
+        now = database.now(tx)
+        received_at = given.received_at or now
+        check_moment(received_at, "received_at")
+        if received_at > now:
+            raise Invalid(errors=[FieldError("received_at", "is in the future")])
+        times = clocks(given.law, received_at)
+        asked = (given.nature, given.law, given.manner, received_at)
+        new = Request(uuid4(), *asked, times.confirm_by, times.due_at)
+        rows.add(tx, tenant_id, new)
+    return new
+
+
+def page(tenant_id: UUID, older_than: tuple[datetime, UUID] | None, limit: int, *, is_open: bool) -> list[Request]:
+    """Requests, those received last first, after the one given by when it was and its id; the open ones alone."""
+    with database.tenant(tenant_id) as tx:
+        return rows.page(tx, tenant_id, older_than, limit, is_open=is_open)
+
+
+def confirm(tenant_id: UUID, request_id: UUID) -> Request:
+    """Enter that whoever asked was told that the request has come.
+
+    Raises:
+        NotFound: This tenant has no such request.
+    """
+    with database.tenant(tenant_id) as tx:
+        _found(tx, tenant_id, request_id)
+        rows.confirm(tx, tenant_id, request_id)
+        return _found(tx, tenant_id, request_id)
+
+
+def answer(tenant_id: UUID, request_id: UUID, answered: Answer, basis: str | None, actor: str) -> Request:
+    """Enter what became of a request.
+
+    Args:
+        tenant_id: The tenant.
+        request_id: The request.
+        answered: `done` or `denied`.
+        basis: The ground of a denial.
+        actor: Id of the caller's key.
+
+    Raises:
+        NotFound: This tenant has no such request.
+        Conflict: It is answered, or its erasure goes on.
+    """
+    with database.tenant(tenant_id) as tx:
+        there = _found(tx, tenant_id, request_id, locked=True)
+        if there.answer is not None:
+            raise Conflict(f"this request is answered: it is {there.answer}")
+        if erasures.get(tx, tenant_id, request_id) is not None:
+            raise Conflict("this request's erasure answers it: cancel that first, and enter the request by itself")
+        rows.answer(tx, tenant_id, [request_id], answered, basis)
+        found = _found(tx, tenant_id, request_id)
+        details = {"request": str(request_id), "nature": found.nature, "law": found.law, "answer": answered}
+        audit.enter(tx, tenant_id, "request_answered", actor, items=1, details=details)
+    return found
+
+
+def summary(tenant_id: UUID, after: datetime, before: datetime) -> Summary:
+    """Numbers of the requests received from a moment on, until another; and the categories of what is held."""
+    with database.tenant(tenant_id) as tx:
+        tallies = rows.tallies(tx, tenant_id, after, before)
+        return Summary(after, before, tallies, rows.categories(tx, tenant_id))
+
+
+def _found(tx: database.Transaction, tenant_id: UUID, request_id: UUID, *, locked: bool = False) -> Request:
+    there = rows.get(tx, tenant_id, request_id, locked=locked)
+    if there is None:
+        raise NotFound("this tenant has no such request")
+    return there

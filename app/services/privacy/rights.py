@@ -1,0 +1,99 @@
+"""People's rights as whoever looks after them needs them: what is due first, and an erasure brought forward."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+from uuid import UUID, uuid4
+
+from app import queues
+from app.domain.privacy.requests import KEPT_MONTHS, Tally
+from app.domain.privacy.urgency import Deadline, worst_first
+from app.errors import Conflict
+from app.services.erasure.erasures import ERASE, found
+from app.store.core import database
+from app.store.erasure import erasures
+from app.store.erasure.erasures import Erasure
+from app.store.jobs import jobs
+from app.store.privacy import exports, holds, privacy_requests
+from app.store.privacy import rights as rows
+from app.store.privacy.exports import Export
+from app.store.privacy.holds import Hold
+
+REQUESTS_MAX: Final = 100
+SHOWN: Final = 10
+_DAYS_A_MONTH: Final = 30.4375
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """How people's rights stand.
+
+    Attributes:
+        requests: Those that are open, the worst first; `REQUESTS_MAX` at most.
+        more: Whether more than those are open.
+        erasing: Those of them that an erasure answers when it is done.
+        erasures: The last that were asked for, but deletions of single memories.
+        exports: The last.
+        holds: The last that aren't released.
+        tallies: Numbers of the requests of the last 24 months.
+    """
+
+    requests: list[Deadline]
+    more: bool
+    erasing: set[UUID]
+    erasures: list[Erasure]
+    exports: list[Export]
+    holds: list[Hold]
+    tallies: list[Tally]
+
+
+def overview(tenant_id: UUID) -> Overview:
+    """How people's rights stand, by few rows: nothing is counted here."""
+    with database.tenant(tenant_id) as tx:
+        now = database.now(tx)
+        still_open = rows.open_requests(tx, tenant_id, REQUESTS_MAX + 1)
+        since = now - timedelta(days=KEPT_MONTHS * _DAYS_A_MONTH)
+        return Overview(
+            worst_first(still_open[:REQUESTS_MAX], now),
+            len(still_open) > REQUESTS_MAX,
+            rows.erasures_among(tx, tenant_id, [request.request_id for request in still_open]),
+            rows.requested(tx, tenant_id, None, SHOWN),
+            exports.page(tx, tenant_id, None, SHOWN),
+            holds.page(tx, tenant_id, None, SHOWN, released=False),
+            privacy_requests.tallies(tx, tenant_id, since, now),
+        )
+
+
+def requested(tenant_id: UUID, older_than: tuple[datetime, UUID] | None, limit: int) -> list[Erasure]:
+    """Erasures that were asked for, the last first, after the one given by when it was and its id."""
+    with database.tenant(tenant_id) as tx:
+        return rows.requested(tx, tenant_id, older_than, limit)
+
+
+def finish(tenant_id: UUID, erasure_id: UUID) -> Erasure:
+    """Let an erasure begin at once, without the rest of its grace, or go on where it was left undone.
+
+    Every law allows a grace of no days: nobody has a right to its rest but who wants to cancel.
+
+    Raises:
+        NotFound: This tenant has no such erasure.
+        Conflict: It is over, or waits for legal holds.
+    """
+    with database.tenant(tenant_id) as tx:
+        holds.share(tx, tenant_id)
+        erasures.lock(tx, tenant_id)
+        there = found(tx, tenant_id, erasure_id, locked=True)
+        if there.status == "held":
+            raise Conflict("it is done but for what is under legal hold: release that, and it goes on by itself")
+        if there.status not in ("grace", "running"):
+            raise Conflict(f"it is over: it is {there.status}")
+        now = database.now(tx)
+        if there.erase_after > now:
+            erasures.set_fields(tx, tenant_id, erasure_id, erase_after=now)
+        if not rows.hasten(tx, tenant_id, ERASE, erasure_id):
+            jobs.add(tx, uuid4(), tenant_id, ERASE, {"erasure_id": str(erasure_id)}, lone=False)
+        there = found(tx, tenant_id, erasure_id)
+    queues.nudge(queues.RIGHTS_TICK)
+    return there

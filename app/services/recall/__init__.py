@@ -1,0 +1,1 @@
+"""Choose the memories that a conversation should bring to mind."""

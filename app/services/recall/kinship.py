@@ -1,0 +1,55 @@
+"""Kinship between the words of a conversation and those of memories, by the bundled embedder's word vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from app.clients.embedding.embedder import embedder
+from app.clients.embedding.static_embedder import StaticEmbedder, word_vectors
+from app.domain.consolidation.facts import stem
+from app.domain.dynamics.ops import Floats
+from app.domain.recall.kin import kinship
+from app.domain.recall.relevance import WeighedWord
+from app.domain.text.highlight import windows
+from app.domain.text.wording import content_words
+
+CHARACTERS: Final = 6_000
+"""How much of a memory's text is compared."""
+
+
+def kin(words: Sequence[WeighedWord], texts: Sequence[str]) -> Floats:
+    """Return the kinship of each text, 0 to 1, shape (n,).
+
+    It is 0 with another embedder than the bundled one, whose closeness knows kin words by itself.
+
+    Args:
+        words: The words of the conversation.
+        texts: Texts of memories.
+    """
+    if not words or not isinstance(embedder(), StaticEmbedder):
+        return np.zeros(len(texts))
+    known = word_vectors()
+    places: dict[str, int] = {}
+    by_window = [
+        [
+            [places.setdefault(word, len(places)) for word in dict.fromkeys(content_words(text[start:end]))]
+            for start, end in windows(text[:CHARACTERS])
+        ]
+        for text in texts
+    ]
+    asked = [word.spelling for word in words]
+    numbers: dict[str, int] = {}
+    stems, held = (
+        np.array([numbers.setdefault(stem(word), len(numbers)) for word in each], np.intp) for each in (asked, places)
+    )
+    return kinship(
+        known.unit_vectors(asked),
+        np.array([word.weight for word in words]),
+        known.usual,
+        by_window,
+        known.unit_vectors(list(places)),
+        stems[:, None] == held[None, :],
+    )

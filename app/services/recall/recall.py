@@ -1,0 +1,295 @@
+"""Bring the memories to mind that a conversation calls for: a few or none, as a text to be put before a model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from datetime import datetime, timedelta
+from typing import Any, Final
+from uuid import UUID
+
+import numpy as np
+from msgspec import structs
+
+from app.domain.dynamics.ops import Floats
+from app.domain.ingest.roles import name_of
+from app.domain.policy.policy import Policy
+from app.domain.recall import bridges, gate, worth
+from app.domain.recall.context import context, distinct, unsaid
+from app.domain.recall.form import Form, names_in, read_form
+from app.domain.recall.relevance import (
+    Evidence,
+    WeighedWord,
+    closeness,
+    cue_values,
+    fades,
+    rarity,
+    shared_words,
+    weigh_words,
+)
+from app.domain.recall.request import Recalled, RecallRequest, emphasis, spoken_by_user
+from app.domain.search.present import Pair
+from app.domain.search.request import RESULTS_MAX, SearchResult
+from app.domain.text import tokens
+from app.domain.text.highlight import excerpt, highlight
+from app.domain.text.inflection import inflected
+from app.services.recall import kinship
+from app.services.search import search, vitals
+from app.services.search.rerank import rerank
+from app.store.core import database
+from app.store.enrichment import cues, reminders
+from app.store.enrichment.reminders import Holders
+from app.store.search import neighbours
+from app.store.search import recall as store
+from app.store.strength import reviews
+from app.store.strength.reviews import Reviewed
+
+POOL: Final = 40
+"""How many of a search's best results are judged, and how many holders of reminders and cues join them at most."""
+RERANKED_MIN: Final = 20
+"""How many of the most relevant a reranker is shown at least, where the policy has it look at any."""
+NAMES_CHARACTERS: Final = 2_000
+"""How much of a candidate's text is searched for names."""
+SHOWN_WINDOWS: Final = 2
+"""Windows of a long memory in the context."""
+
+
+@dataclass(frozen=True, slots=True)
+class Brought:
+    """The outcome of a recall.
+
+    Attributes:
+        memories: The foremost first.
+        context: Those that fit its budget, as one text; empty where none does.
+        ids: Of the memories in the context, the foremost first.
+        tokens: Of the context, estimated from above.
+    """
+
+    memories: list[Recalled]
+    context: str
+    ids: list[UUID]
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Judged:
+    """Candidates with what makes them relevant; every array is in their order."""
+
+    relevance: Floats
+    openness: float
+    gate: Mapping[str, float]
+    worths: Floats
+    features: worth.Features
+
+
+_NOTHING: Final = Brought([], "", [], 0)
+
+
+def recall(tenant_id: UUID, request: RecallRequest, policy: Policy | None = None) -> Brought:
+    """Return the memories worth bringing up in a conversation; nothing counts as used by that.
+
+    Those of more relevance than the request or the policy asks for, by relevance, which is boosted for the order where
+    a memory is due for review; in the order of the operator's reranker, where the policy has one look again. What the
+    conversation says already isn't brought up, and equal texts once.
+
+    Args:
+        tenant_id: Whose memories.
+        request: The conversation.
+        policy: The tenant's where none is given.
+    """
+    turns = request.turns()
+    window = [turn.line for turn in turns]
+    if not window:
+        return _NOTHING
+    wanted = request.search(window, RESULTS_MAX)
+    gathered = search.gather(tenant_id, wanted, policy, emphasis(window))
+    policy = gathered.policy
+    ranked, _ = search.ranked(tenant_id, gathered, wanted)
+    said_words = emphasis(window)
+    forms = inflected(said_words) if policy.language == "english" else {}
+    words = weigh_words(window, gathered.asked, gathered.total, forms)
+    lexemes = sorted({lexeme for word in words if word.is_held for lexeme in word.lexemes})
+    faded = fades(words, said_words)
+    asked = bridges.split_flags(bridges.asked_flags(window))
+    with database.tenant(tenant_id) as tx:
+        held = reminders.holders(tx, tenant_id, asked, wanted, POOL) if asked else {}
+        cued = cues.holders(tx, tenant_id, list(faded), wanted, POOL) if policy.recall.cues else {}
+        joining = [*held.values(), *cued.values()]
+        found = _unsaid(_joined(tx, tenant_id, _unsaid(ranked, request), joining), request)
+        ids = [result.id for result in found]
+        evidence = store.evidence(tx, tenant_id, ids, lexemes, list(cued), gathered.probe)
+        reviewed = reviews.read(tx, tenant_id, ids)
+        now = database.now(tx)
+    if not found:
+        return _NOTHING
+    said = spoken_by_user(turns)
+    labels = {label for each in gathered.found for label in (name_of(each.speaker), each.subject) if label}
+    form = read_form(said, names_in(said, (each.text[:NAMES_CHARACTERS] for each in gathered.found), labels))
+    values = cue_values({stem: holders.memories for stem, holders in cued.items()}, faded, gathered.total)
+    judged = _judge(form, words, evidence, found, _rarities(asked, held, gathered.total), values)
+    relevance = _corrected(judged.relevance, found, gathered.corrections)
+    due = np.array([_is_due(result, reviewed.get(result.id), policy, now) for result in found])
+    order = np.argsort(-relevance * np.where(due, policy.recall.review_boost, 1.0), kind="stable").tolist()
+    bar = _bar(request, policy, form, alone=len(turns) == 1)
+    firsts = distinct([found[place].text for place in order])
+    above = [place for place, is_first in zip(order, firsts, strict=True) if is_first and relevance[place] > bar]
+    chosen = _reranked(tenant_id, wanted.query, found, above, policy)[: request.limit or policy.recall.most]
+    weights = {word.spelling: word.weight for word in words}
+    memories = [
+        _recalled(
+            found[place],
+            float(relevance[place]),
+            _shown(found[place].text, weights, 1),
+            due=bool(due[place]),
+            explain=_explained(judged, place) if request.explain else None,
+        )
+        for place in chosen
+    ]
+    shown = [_shown(memory.text, weights, SHOWN_WINDOWS) for memory in memories]
+    text, within = context(memories, shown, request.token_budget or policy.recall.token_budget, policy.time_zone)
+    return Brought(memories, text, [memory.id for memory in within], tokens.count(text))
+
+
+def _joined(
+    tx: database.Transaction, tenant_id: UUID, ranked: Sequence[SearchResult], held: Iterable[Holders]
+) -> list[SearchResult]:
+    """Return the best results of the search, joined by the newest holders of the rarest reminders and cues."""
+    best = list(ranked[:POOL])
+    rarest_first = sorted(held, key=lambda holders: holders.memories)
+    joining = dict.fromkeys(memory_id for holders in rarest_first for memory_id in holders.newest)
+    more = [memory_id for memory_id in joining if memory_id not in {result.id for result in best}][:POOL]
+    known = {result.id: result for result in ranked[POOL:]}
+    unknown = [memory_id for memory_id in more if memory_id not in known]
+    if unknown:
+        described = neighbours.described(tx, tenant_id, unknown)
+        there = [memory_id for memory_id in unknown if memory_id in described]
+        places, alive = vitals.of(tx, tenant_id, there)
+        for place, strength in zip(places, alive.strength.tolist(), strict=True):
+            known[there[place]] = SearchResult(**described[there[place]], score=0.0, strength=strength)
+    return best + [known[memory_id] for memory_id in more if memory_id in known]
+
+
+def _unsaid(found: Sequence[SearchResult], request: RecallRequest) -> list[SearchResult]:
+    """Return the results that the conversation doesn't say already."""
+    fresh = unsaid([result.text for result in found], request.lines)
+    return [result for result, is_fresh in zip(found, fresh, strict=True) if is_fresh]
+
+
+def _rarities(asked: Sequence[int], held: Mapping[int, Holders], total: int) -> dict[int, float]:
+    """Return the rarity of each flag that is asked for, among all memories."""
+    return {flag: rarity(held[flag].memories, total) for flag in asked}
+
+
+def _judge(
+    form: Form,
+    words: Sequence[WeighedWord],
+    evidence: Evidence,
+    found: Sequence[SearchResult],
+    rarities: Mapping[int, float],
+    cue_values: Floats,
+) -> _Judged:
+    """Return the relevance of each candidate: how far the gate opens, times what the memory is worth."""
+    texts = [result.text for result in found]
+    held = evidence.reminders[:, None]
+    user = np.array([worth.said_by_user(result.role, result.speaker) for result in found])
+
+    def reminding(asked: Sequence[int], *, of_days: bool) -> Floats:
+        rare = np.array([rarities[flag] for flag in asked])
+        return worth.reminding(held & np.array(asked, np.int64) != 0, rare, user, of_days=of_days)
+
+    features = worth.Features(
+        near=shared_words(words, evidence),
+        close=closeness(evidence.cosine, evidence.background),
+        kin=kinship.kin(words, texts),
+        user=user,
+        personal=evidence.personal / 10,
+        bridge=reminding([flag for flag in rarities if flag & bridges.BRIDGES_MASK], of_days=False),
+        day=reminding([flag for flag in rarities if not flag & bridges.BRIDGES_MASK], of_days=True),
+        cue=worth.reminding(evidence.cues.astype(float), cue_values, user, of_days=False),
+    )
+    rarest = max([word.weight for word in words if word.is_held] + cue_values.tolist(), default=0.0)
+    seen = gate.gate_features(form, rarest, float(features.close.max()))
+    opened, worths = gate.openness(seen), worth.worth(features)
+    return _Judged(opened * worths, opened, seen, worths, features)
+
+
+def _corrected(relevance: Floats, found: Sequence[SearchResult], pairs: Sequence[Pair]) -> Floats:
+    """Return the relevance with each correction at least as relevant as what it corrects, which stands behind it."""
+    places = {result.id: place for place, result in enumerate(found)}
+    raised = relevance.copy()
+    for pair in pairs:
+        newer, older = places.get(pair.newer), places.get(pair.older)
+        if newer is not None and older is not None:
+            raised[newer] = max(raised[newer], raised[older])
+    return raised
+
+
+def _bar(request: RecallRequest, policy: Policy, form: Form, *, alone: bool) -> float:
+    """Return the relevance that a memory must exceed; a question may have a lower bar.
+
+    Within a conversation that is a question about a person by name; one about oneself has it if it is sent `alone`.
+    """
+    if request.least is not None:
+        return request.least
+    rules = policy.recall
+    if form.asks_about_person or (alone and form.asks_about_self and not form.worldly):
+        return min(rules.relevance_above, rules.relevance_above_for_questions)
+    return rules.relevance_above
+
+
+def _reranked(
+    tenant_id: UUID, query: str, found: Sequence[SearchResult], above: Sequence[int], policy: Policy
+) -> list[int]:
+    """Return the places of the candidates above the bar in the order of the operator's reranker, where it answers."""
+    places = {found[place].id: place for place in above}
+    # Of equal scores, so that the reranker alone decides.
+    level = [structs.replace(found[place], score=1.0) for place in above]
+    best = policy.ranking.rerank
+    results, _ = rerank(tenant_id, query, level, min(max(best, RERANKED_MIN), POOL) if best else 0)
+    return [places[result.id] for result in results]
+
+
+def _shown(text: str, weights: Mapping[str, float], most: int) -> str:
+    """Return the part of a memory that matches the conversation best."""
+    return excerpt(text, highlight(text, weights, most))
+
+
+def _is_due(result: SearchResult, reviewed: Reviewed | None, policy: Policy, now: datetime) -> bool:
+    """Return whether a memory is due for review, by the queue of reviews."""
+    first = timedelta(days=policy.review.first_interval_days)
+    return (reviewed.due_at if reviewed else result.created_at + first) <= now
+
+
+def _explained(judged: _Judged, place: int) -> dict[str, Any]:
+    """Return the features that a candidate's relevance comes from."""
+    own = {field.name: float(getattr(judged.features, field.name)[place]) for field in fields(judged.features)}
+    return {
+        "open": judged.openness,
+        "worth": float(judged.worths[place]),
+        "conversation": dict(judged.gate),
+        "memory": own,
+    }
+
+
+def _recalled(
+    result: SearchResult, relevance: float, shown: str, *, due: bool, explain: dict[str, Any] | None
+) -> Recalled:
+    return Recalled(
+        id=result.id,
+        text=result.text,
+        highlight=shown,
+        relevance=relevance,
+        strength=result.strength,
+        due_for_review=due,
+        tier=result.tier,
+        subject=result.subject,
+        thread=result.thread,
+        speaker=result.speaker,
+        external_id=result.external_id,
+        kind=result.kind,
+        tags=result.tags,
+        occurred_at=result.occurred_at,
+        created_at=result.created_at,
+        role=result.role,
+        explain=explain,
+    )

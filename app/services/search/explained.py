@@ -1,0 +1,48 @@
+"""Why a search has found what it shows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+from uuid import UUID
+
+from msgspec import structs
+
+from app.domain.search import explaining
+from app.domain.search.request import SearchResult
+from app.services.search.gathered import Gathered
+from app.store.consolidation import consolidation
+from app.store.core import database
+from app.store.enrichment import words
+
+NOTHING: Final = frozenset[str](), frozenset[str]()
+
+
+def explained(tenant_id: UUID, results: Sequence[SearchResult], gathered: Gathered) -> list[SearchResult]:
+    """The results with their ranks, the query's words that they share, and their vitals, beside the parts of the score.
+
+    Args:
+        tenant_id: The tenant.
+        results: What is shown; what a search has spread to isn't among what was gathered.
+        gathered: What was ranked.
+    """
+    found, lexemes = gathered.found, gathered.query.lexemes
+    with database.tenant(tenant_id) as tx:
+        made = consolidation.summaries(tx, tenant_id, [result.id for result in results])
+        said = words.said(tx, tenant_id, [result.id for result in results], list(lexemes))
+    places = {candidate.memory_id: place for place, candidate in enumerate(found)}
+    ranks = explaining.ranks(found)
+    told = []
+    for result in results:
+        place = places.get(result.id)
+        own, near = said.get(result.id, NOTHING)
+        more: dict[str, Any] = {
+            "ranks": ranks[place] if place is not None else explaining.UNRANKED,
+            "matched": explaining.spelled(own, gathered.asked, lexemes),
+            "near": explaining.spelled(near, gathered.asked, lexemes),
+            "made_by": "consolidation" if result.id in made else "caller",
+        }
+        if place is not None:
+            more["vitals"] = explaining.vitals(gathered.vitals, place)
+        told.append(structs.replace(result, explain=(result.explain or {}) | more))
+    return told

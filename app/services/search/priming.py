@@ -1,0 +1,61 @@
+"""Priming: what the turns of a conversation have found lately counts more in its next searches (cmm, seed 002)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from uuid import UUID
+
+import numpy as np
+import numpy.typing as npt
+import structlog
+
+from app.clients.redis.priming import activate as remember
+from app.clients.redis.priming import last_turns
+from app.clients.redis.redis import RedisError
+from app.domain.dynamics import cmm
+from app.domain.dynamics.cmm import CmmParameters
+from app.domain.policy.policy import Policy
+from app.domain.search.candidates import Candidate
+from app.domain.search.modes import parameters_of
+from app.domain.search.request import SearchRequest, SearchResult
+
+log = structlog.get_logger(__name__)
+
+
+def factors(
+    tenant_id: UUID, found: Sequence[Candidate], request: SearchRequest, policy: Policy
+) -> npt.NDArray[np.float64] | None:
+    """Factor for the score of each memory that a search has found; None where nothing is primed.
+
+    Only turns of a session are, under the profile or the mode `cmm`. Without Redis nothing is.
+    """
+    if (place := _place(request, policy)) is None:
+        return None
+    session, turn = place
+    try:
+        turns_ago = turn - last_turns(tenant_id, session, [candidate.memory_id for candidate in found])
+    except RedisError as error:
+        log.warning("not_primed", tenant=str(tenant_id), error=type(error).__name__)
+        return None
+    return cmm.priming(parameters_of(policy.known_parameters, CmmParameters), turns_ago)
+
+
+def activate(tenant_id: UUID, results: Sequence[SearchResult], request: SearchRequest, policy: Policy) -> None:
+    """Note what a turn of a session has shown, under the profile or the mode `cmm`."""
+    if (place := _place(request, policy)) is None:
+        return
+    session, turn = place
+    kept = parameters_of(policy.known_parameters, CmmParameters).priming_turns
+    try:
+        remember(tenant_id, session, [result.id for result in results], turn, kept)
+    except RedisError as error:
+        log.warning("not_primed", tenant=str(tenant_id), error=type(error).__name__)
+
+
+def _place(request: SearchRequest, policy: Policy) -> tuple[str, int] | None:
+    """Session and turn of a search; None where nothing is primed, such as at another moment than now."""
+    if cmm.Cmm.name not in {policy.forgetting.profile, request.mode or policy.ranking.mode}:
+        return None
+    if request.session is None or request.turn is None or request.as_of is not None:
+        return None
+    return request.session, request.turn

@@ -1,0 +1,317 @@
+"""Search a tenant's memories by words and by meaning."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import chain
+from uuid import UUID
+from zoneinfo import ZoneInfo
+
+import numpy as np
+from msgspec import structs
+from numpy.typing import NDArray
+
+from app.domain.ingest.touch import Use
+from app.domain.policy.policy import Policy
+from app.domain.search import modes, rank, terms
+from app.domain.search.candidates import Candidate, Vitals
+from app.domain.search.present import Pair
+from app.domain.search.ranking import Ranking
+from app.domain.search.request import SearchRequest, SearchResult
+from app.domain.search.spread import spreading
+from app.domain.search.terms import Term, WeighedQuery
+from app.domain.strength import review
+from app.domain.text.highlight import WINDOW_CHARACTERS, excerpt, highlight
+from app.domain.text.inflection import inflected
+from app.domain.text.wording import content_words
+from app.services.embedding import graphs, spaces
+from app.services.embedding.soft_words import match_words
+from app.services.search import archived, corrected, known_circumstances, priming, vitals
+from app.services.search.explained import explained
+from app.services.search.gathered import Gathered
+from app.services.search.rerank import rerank
+from app.services.search.spreading import spread
+from app.services.strength import reviews, strengths
+from app.store.core import database
+from app.store.embedding.spaces import Space
+from app.store.enrichment import words
+from app.store.search import circumstances
+from app.store.search import search as store
+from app.store.search.circumstances import Circumstances
+from app.store.search.probe import Short
+from app.store.strength.states import Held
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a search has found.
+
+    Attributes:
+        results: Best first.
+        uses: What of it counts as used, by the request or else the policy.
+        reranked: Whether a reranker has had its say in their order.
+        gathered: The candidates, where the policy records searches and this one ranks by the present.
+    """
+
+    results: list[SearchResult]
+    uses: list[Use]
+    reranked: bool = False
+    gathered: Gathered | None = None
+
+
+def search(tenant_id: UUID, request: SearchRequest, policy: Policy | None = None) -> list[SearchResult]:
+    """The results of `find`; nothing counts as used."""
+    return find(tenant_id, request, policy).results
+
+
+def find(tenant_id: UUID, request: SearchRequest, policy: Policy | None = None) -> Found:
+    """The best memories for the request; none if none shares a word or a meaning with it.
+
+    Args:
+        tenant_id: Whose memories.
+        request: What is looked for.
+        policy: The tenant's where none is given.
+
+    Raises:
+        Invalid: The request's own vector isn't of the size of the tenant's.
+    """
+    gathered = gather(tenant_id, request, policy)
+    policy = gathered.policy
+    results, reranked = ranked(tenant_id, gathered, request)
+    if request.explain:
+        results = explained(tenant_id, results, gathered)
+    results = [_highlighted(result, gathered.query.spellings) for result in results]
+    priming.activate(tenant_id, results, request, policy)
+    reinforces = policy.reinforcement.by_search if request.reinforce is None else request.reinforce
+    reinforces = reinforces and request.as_of is None
+    used = _wanted(results, policy.reinforcement.by_search_share) if reinforces else []
+    recorded = gathered if policy.record_searches and request.as_of is None else None
+    return Found(results, rank.uses(used, gathered.found), reranked, recorded)
+
+
+def _highlighted(result: SearchResult, rarity: Mapping[str, float]) -> SearchResult:
+    """Return the result with the part of its text that matches best, where the text is a long one."""
+    if len(result.text) <= WINDOW_CHARACTERS:
+        return result
+    return structs.replace(result, highlight=excerpt(result.text, highlight(result.text, rarity)))
+
+
+def _wanted(results: list[SearchResult], share: float) -> list[SearchResult]:
+    """The results near the best one. To be listed doesn't bring back what is archived."""
+    least = share * max((result.score for result in results), default=0.0)
+    return [result for result in results if result.tier == "active" and result.score >= least]
+
+
+def gather(
+    tenant_id: UUID,
+    request: SearchRequest,
+    policy: Policy | None = None,
+    emphasis: Mapping[str, float] = terms.EVEN,
+) -> Gathered:
+    """What a search ranks.
+
+    Args:
+        tenant_id: Whose memories.
+        request: What is looked for.
+        policy: The tenant's where none is given.
+        emphasis: By what the rarity of a word of the query is multiplied; 1 where it isn't there.
+    """
+    looked_for, seen = _find_candidates(tenant_id, request, policy, emphasis)
+    if seen.mark != looked_for.around.mark:
+        # Its policies or spaces have changed since they were read: vectors of a space that it has left may be gone.
+        known_circumstances.forget(tenant_id)
+        looked_for, seen = _find_candidates(tenant_id, request, policy, emphasis)
+    around = looked_for.around._replace(now=seen.now)
+    if seen.mark != around.mark:
+        with database.tenant(tenant_id) as tx:
+            around = circumstances.read(tx, tenant_id)
+    alive = vitals.seen(tenant_id, seen.held, around, request.as_of) if seen.candidates else Vitals.none()
+    query, ranking = looked_for.query, seen.ranking
+    soft = match_words(query.soft, seen.candidates) if ranking.soft_words else np.zeros(len(seen.candidates))
+    return Gathered(
+        looked_for.policy,
+        ranking,
+        looked_for.asked,
+        query,
+        looked_for.total,
+        seen.probe,
+        seen.candidates,
+        alive,
+        soft,
+        seen.pairs,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _LookedFor:
+    """The query, by the words that the tenant has.
+
+    Attributes:
+        around: The tenant's circumstances, maybe of an earlier search.
+        policy: The tenant's.
+        wanted: The weights: the policy's, with the request's own in their places.
+        asked: The query's words, with their counts.
+        query: The same by rarity.
+        active: Active memories that have words.
+        total: All memories that have words, in the tiers that are searched.
+    """
+
+    around: Circumstances
+    policy: Policy
+    wanted: Ranking
+    asked: Sequence[Term]
+    query: WeighedQuery
+    active: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """Candidates, and the query as they were compared with it.
+
+    Attributes:
+        candidates: In the order of the statement.
+        held: Their states, from which their strengths are computed.
+        now: Time of the read, in seconds since 1970.
+        mark: Mark of the tenant's circumstances at that time.
+        pairs: Corrections among the candidates.
+        probe: The words and vectors of the query.
+        ranking: The weights; those of parts that can't be computed are 0.
+    """
+
+    candidates: Sequence[Candidate]
+    held: Held
+    now: float
+    mark: str
+    pairs: Sequence[Pair]
+    probe: store.Probe
+    ranking: Ranking
+
+
+def _find_candidates(
+    tenant_id: UUID, request: SearchRequest, policy: Policy | None, emphasis: Mapping[str, float]
+) -> tuple[_LookedFor, _Seen]:
+    """Look the query's words up and find candidates: in one transaction, unless the query's vector takes a call."""
+    in_archive = "archived" in request.tiers
+    with database.tenant(tenant_id) as tx:
+        looked_for = _look_up(tx, tenant_id, request, policy, emphasis)
+        if not in_archive and spaces.is_at_hand(looked_for.around.spaces, request.vector):
+            return looked_for, _compare(tx, tenant_id, request, looked_for, *_vectors(tenant_id, request, looked_for))
+    vectors = _vectors(tenant_id, request, looked_for)
+    with database.tenant(tenant_id) as tx:
+        return looked_for, _compare(tx, tenant_id, request, looked_for, *vectors)
+
+
+def _look_up(
+    tx: database.Transaction,
+    tenant_id: UUID,
+    request: SearchRequest,
+    policy: Policy | None,
+    emphasis: Mapping[str, float],
+) -> _LookedFor:
+    spellings = list(dict.fromkeys(content_words(request.query)))
+    around = known_circumstances.read(tx, tenant_id)
+    policy = policy or strengths.timeline_of(around.policies).at(around.now).policy
+    forms = inflected(spellings) if policy.language == "english" else {}
+    every = list(dict.fromkeys([*spellings, *chain.from_iterable(forms.values())]))
+    in_archive = "archived" in request.tiers
+    asked, active = words.terms(tx, tenant_id, request.query, every, policy.language, every=in_archive)
+    asked, total = archived.counted(tx, tenant_id, asked, active) if in_archive else (asked, active)
+    query = terms.weigh(asked, total, forms, emphasis)
+    return _LookedFor(around, policy, request.ranking(policy.ranking), asked, query, active, total)
+
+
+def _vectors(
+    tenant_id: UUID, request: SearchRequest, looked_for: _LookedFor
+) -> tuple[NDArray[np.float32] | None, tuple[Short, ...]]:
+    """Return the vector that active memories are compared with, and those that archived ones are compared with."""
+    there, idf = looked_for.around.spaces, looked_for.query.spellings
+    space = there.searched if there else None
+    wanted = looked_for.wanted
+    vector = _vector(tenant_id, space, request, idf) if modes.based(wanted).relevance else None
+    return vector, _short(tenant_id, space, request, idf, wanted) if "archived" in request.tiers else ()
+
+
+def _compare(
+    tx: database.Transaction,
+    tenant_id: UUID,
+    request: SearchRequest,
+    looked_for: _LookedFor,
+    vector: NDArray[np.float32] | None,
+    short: tuple[Short, ...],
+) -> _Seen:
+    there = looked_for.around.spaces
+    ranking = modes.based(looked_for.wanted, has_vector=bool(short) or (vector is not None and bool(vector.any())))
+    among = looked_for.active if graphs.has_graph(there, looked_for.active) else None
+    lexemes = looked_for.query.lexemes if modes.selection(ranking)[0] else {}
+    space_id, has_windows = there.searched.space_id if there else None, looked_for.around.has_windows
+    probe = store.Probe(lexemes, space_id, vector, among, short, has_windows)
+    found = store.candidates(tx, tenant_id, probe, request, ranking)
+    pairs = (
+        corrected.pairs(tx, tenant_id, found.candidates, looked_for.policy, ranking) if found.has_corrections else ()
+    )
+    mark = found.mark or circumstances.read(tx, tenant_id).mark
+    return _Seen(found.candidates, found.held, found.now, mark, pairs, probe, ranking)
+
+
+def ranked(tenant_id: UUID, gathered: Gathered, request: SearchRequest) -> tuple[list[SearchResult], bool]:
+    """The best of what was gathered, best first, and whether a reranker has had its say in their order."""
+    policy, ranking = gathered.policy, gathered.ranking
+    parameters = policy.known_parameters
+    spreads = spreading(ranking.mode, parameters)
+    share = review.blend_share(request.review_blend, policy.forgetting.profile)
+    most = store.CANDIDATES if share or spreads or gathered.corrections else max(request.limit, ranking.rerank)
+    results = rank.rank(
+        gathered.found,
+        gathered.vitals,
+        structs.replace(request, limit=most),
+        ranking,
+        priming=priming.factors(tenant_id, gathered.found, request, policy),
+        now=_clock(request, policy),
+        parameters=parameters,
+        soft_words=gathered.soft_words,
+    )
+    if spreads:
+        results = spread(tenant_id, results, request, spreads, gathered.probe)
+    best = results[0].score if results else 0.0
+    results, reranked = rerank(tenant_id, request.query, results, ranking.rerank)
+    results = corrected.placed(results, gathered, request)
+    if share:
+        # Held against the best before a reranker has lifted some: what it hasn't seen has to do with the query as well.
+        least = review.BLEND_SCORE_MIN * best
+        results = reviews.blend(
+            tenant_id, results, policy.review, share, request.limit, least=least, as_of=request.as_of
+        )
+    return results[: request.limit], reranked
+
+
+def _clock(request: SearchRequest, policy: Policy) -> datetime | None:
+    """What the request's times are told from, in the tenant's time zone; None at the ends of the calendar."""
+    try:
+        return (request.as_of or datetime.now(UTC)).astimezone(ZoneInfo(policy.time_zone))
+    except OverflowError:
+        return None
+
+
+def _vector(
+    tenant_id: UUID, space: Space | None, request: SearchRequest, idf: Mapping[str, float]
+) -> NDArray[np.float32] | None:
+    """What memories are compared with: the request's own vector, else its query's; None for words alone."""
+    if request.vector is not None:
+        return spaces.given_vector(tenant_id, space, request.vector)
+    return spaces.query_vector(tenant_id, space, request.query, idf) if space else None
+
+
+def _short(
+    tenant_id: UUID, searched: Space | None, request: SearchRequest, idf: Mapping[str, float], wanted: Ranking
+) -> tuple[Short, ...]:
+    """What archived memories are compared with; the request's own vector is of the searched space alone."""
+
+    def asked(space: Space) -> NDArray[np.float32] | None:
+        if request.vector is not None and space != searched:
+            return None
+        return _vector(tenant_id, space, request, idf)
+
+    return archived.probes(tenant_id, asked) if modes.based(wanted).relevance else ()

@@ -1,0 +1,153 @@
+"""Record searches with the tenant's consent, and note in the records what callers used afterwards.
+
+Both serve `ebbing replay` alone: where they fail, a warning is logged, and neither the search nor the use fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Final, NamedTuple
+from uuid import UUID, uuid4
+from zoneinfo import ZoneInfo
+
+import numpy as np
+import structlog
+
+from app.domain.ingest.touch import session_digest
+from app.domain.search import present, signals
+from app.domain.search.recorded import (
+    BASES,
+    CANDIDATES_MAX,
+    COLUMNS,
+    PARTS,
+    VITALS,
+    Recorded,
+    order,
+    request_fields,
+    unit_weights,
+)
+from app.domain.search.request import SearchRequest, SearchResult
+from app.services.search.gathered import Gathered
+from app.store.core import database
+from app.store.search import searches
+from app.store.search.searches import Search
+
+USED_WITHIN: Final = timedelta(hours=1)
+"""How long after a search a use of what it found counts as its own."""
+
+log = structlog.get_logger(__name__)
+
+
+class Used(NamedTuple):
+    """A use that a caller reported: the memory, the digest of the session, and when, in seconds since 1970."""
+
+    memory_id: UUID
+    session: int
+    at: float
+
+
+def record(
+    tenant_id: UUID,
+    request: SearchRequest,
+    gathered: Gathered,
+    results: Sequence[SearchResult],
+    searched_at: datetime,
+) -> bool:
+    """Record a search that was answered, and delete the oldest record where there are too many.
+
+    A search without candidates isn't recorded, nor one that coincides with a removal of memories.
+
+    Args:
+        tenant_id: The tenant.
+        request: The request, at the present moment.
+        gathered: The candidates.
+        results: As they were answered.
+        searched_at: Before the search began.
+
+    Returns:
+        Whether it was recorded.
+    """
+    try:
+        search = _record_of(tenant_id, request, gathered, results, searched_at)
+        if not search.candidates.memory_ids:
+            return False
+        with database.tenant(tenant_id) as tx:
+            if not searches.try_share(tx, tenant_id):
+                return False
+            added = searches.add(tx, tenant_id, search)
+            searches.trim(tx, tenant_id)
+    except database.DatabaseError as error:
+        log.warning("search_not_recorded", tenant=str(tenant_id), error=type(error).__name__)
+        return False
+    return added
+
+
+def attach_uses(tenant_id: UUID, used: Sequence[Used]) -> None:
+    """Note uses that callers reported in the records of the searches before them."""
+    if not used:
+        return
+    try:
+        with database.tenant(tenant_id) as tx:
+            searches.attach_uses(
+                tx,
+                tenant_id,
+                [each.memory_id for each in used],
+                [each.session for each in used],
+                [each.at for each in used],
+                sessionless=session_digest(tenant_id, None),
+                within=USED_WITHIN,
+            )
+    except database.DatabaseError as error:
+        log.warning("uses_not_attached", tenant=str(tenant_id), error=type(error).__name__)
+
+
+def _record_of(
+    tenant_id: UUID,
+    request: SearchRequest,
+    gathered: Gathered,
+    results: Sequence[SearchResult],
+    searched_at: datetime,
+) -> Search:
+    best = best_candidates(request, gathered)
+    places = {memory_id: place for place, memory_id in enumerate(best.memory_ids)}
+    probe = gathered.probe
+    return Search(
+        search_id=uuid4(),
+        searched_at=searched_at,
+        session=session_digest(tenant_id, request.session),
+        subject=request.subject,
+        thread=request.thread,
+        request=request_fields(request),
+        space_id=probe.space_id if probe.has_vector else None,
+        vector=probe.vector if probe.has_vector else None,
+        terms=list(gathered.query.lexemes),
+        candidates=best,
+        results=[places[result.id] for result in results if result.id in places],
+    )
+
+
+def best_candidates(request: SearchRequest, gathered: Gathered) -> Recorded:
+    """Return the candidates that rank best, in their order, with the numbers that they are ranked by."""
+    found = gathered.found
+    bases = frozenset(name for name in BASES if getattr(gathered.ranking, name))
+    has_vector = gathered.probe.has_vector
+    ids = [candidate.memory_id for candidate in found]
+    if not ids:
+        return Recorded([], np.empty((len(COLUMNS), 0)), bases, has_vector)
+    now = datetime.now(UTC).astimezone(ZoneInfo(gathered.policy.time_zone))
+    parts = signals.parts(found, request.query, unit_weights(gathered.ranking), now, gathered.soft_words)
+    columns = [
+        *(parts.by_name[name] for name in PARTS),
+        np.array([candidate.cosine for candidate in found], np.float64),
+        *(getattr(gathered.vitals, name) for name in VITALS),
+    ]
+    every = Recorded(ids, np.array(columns, np.float64), bases, has_vector)
+    places = order(every, gathered.ranking, gathered.policy)
+    if gathered.corrections and present.asks_for_present(request):
+        at = {ids[place]: place for place in places}
+        pairs = present.complete(gathered.corrections, {ids[place]: found[place] for place in places})
+        known = [(at[pair.newer], at[pair.older]) for pair in pairs]
+        every = Recorded(ids, every.columns, bases, has_vector, known)
+        places = order(every, gathered.ranking, gathered.policy, shown=request.limit)
+    return every.only(places[:CANDIDATES_MAX])

@@ -1,0 +1,70 @@
+"""Spreading activation of a search: what lies near its best results comes along (modes cmm and memory_decay)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
+
+from msgspec import structs
+
+from app.domain.search import spread as rule
+from app.domain.search.request import SearchRequest, SearchResult
+from app.domain.search.spread import SEEDS_MAX, Reached, Spreading
+from app.services.search import vitals
+from app.store.core import database
+from app.store.search import neighbours
+from app.store.search.probe import Probe
+
+
+def spread(
+    tenant_id: UUID,
+    ranked: Sequence[SearchResult],
+    request: SearchRequest,
+    spreading: Spreading,
+    probe: Probe,
+) -> list[SearchResult]:
+    """The results with what they spread to, each memory once with its best score, best first.
+
+    The best results have neighbours, and those have more, as far as the hops go; whatever passes the request's
+    filters. A result that gets its score from another has it as its part `spread`, and `spread_from` and `spread_by`
+    say from which and how.
+
+    Args:
+        tenant_id: The tenant.
+        ranked: What was found, best first.
+        request: What was looked for.
+        spreading: How a search spreads.
+        probe: What memories were compared with.
+    """
+    scores = {result.id: result.score for result in ranked}
+    reached: dict[UUID, Reached] = {}
+    edge: Sequence[UUID] = [result.id for result in ranked[:SEEDS_MAX]]
+    with database.tenant(tenant_id) as tx:
+        for _ in range(spreading.hops):
+            near = neighbours.near(tx, tenant_id, edge, spreading.ways, probe, request)
+            raised = rule.raised(scores, near, spreading.factor)
+            scores |= {memory_id: one.score for memory_id, one in raised.items()}
+            reached |= raised
+            edge = sorted(raised, key=lambda memory_id: -scores[memory_id])[:SEEDS_MAX]
+        known = {result.id: result for result in ranked}
+        described = neighbours.described(tx, tenant_id, [memory_id for memory_id in reached if memory_id not in known])
+        ids = list(described)
+        places, alive = vitals.of(tx, tenant_id, ids, request.as_of)
+    for place, strength in zip(places, alive.strength.tolist(), strict=True):
+        if strength >= spreading.strength_min:
+            known[ids[place]] = SearchResult(**described[ids[place]], score=0.0, strength=strength)
+    merged = [_with(result, reached.get(result.id), explain=request.explain) for result in known.values()]
+    return sorted(merged, key=lambda result: (result.score, result.id), reverse=True)
+
+
+def _with(result: SearchResult, reached: Reached | None, *, explain: bool) -> SearchResult:
+    if reached is None:
+        return result
+    told: dict[str, Any] = {
+        "spread": reached.score,
+        "factors": {},
+        "spread_from": str(reached.parent_id),
+        "spread_by": reached.way,
+    }
+    return structs.replace(result, score=reached.score, explain=told if explain else None)

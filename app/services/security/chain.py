@@ -1,0 +1,32 @@
+"""How a tenant's audit stands, for a page: its last stretch looked at now, or all of it, some seconds at a time."""
+
+from __future__ import annotations
+
+import time
+from typing import Final
+from uuid import UUID
+
+from app.domain.privacy.audit import Place
+from app.services.security import audit
+from app.services.security.audit import Verified
+from app.store.core import database
+from app.store.privacy import audit as rows
+
+LAST_ENTRIES: Final = 500
+SECONDS_MAX: Final = 3.0
+
+
+def last(tenant_id: UUID) -> Verified:
+    """Verify the last entries of a chain."""
+    with database.tenant(tenant_id) as tx:
+        begin = rows.place(tx, tenant_id, back=LAST_ENTRIES)
+    return onwards(tenant_id, begin)
+
+
+def onwards(tenant_id: UUID, after: Place) -> Verified:
+    """Verify a chain from after a place on, for `SECONDS_MAX`; from the place it answers on, until it is finished."""
+    until = time.monotonic() + SECONDS_MAX
+    found = audit.verify(tenant_id, after)
+    while not found.finished and time.monotonic() < until:
+        found = audit.verify(tenant_id, found.place)
+    return found

@@ -1,0 +1,41 @@
+"""What operators do by hand on the dashboard, and why: a row with the reason, and a line of the audit without it.
+
+The reason is somebody's words, so it is kept for a limited time and never stands in the chain.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Final
+from uuid import UUID, uuid4
+
+from app.services.security import audit
+from app.store.core import database
+from app.store.tenants import operators as rows
+from app.store.tenants.operators import Act
+
+REASON_MAX: Final = 500
+"""Characters."""
+
+
+def note(tenant_id: UUID, actor: str, act: str, target: str, reason: str) -> None:
+    """Write down what is asked for, before it is done.
+
+    Args:
+        tenant_id: Whose.
+        actor: Id of the key.
+        act: A fixed word, such as `run_night`.
+        target: An id, or a fixed word, of what it is done to; may be empty.
+        reason: Why, at most `REASON_MAX` characters.
+    """
+    act_id = uuid4()
+    with database.tenant(tenant_id) as tx:
+        rows.add(tx, tenant_id, Act(act_id, database.now(tx), actor, act, target, reason))
+        details = {"act": act, "id": str(act_id)} | ({"target": target} if target else {})
+        audit.enter(tx, tenant_id, "operator_acted", actor, details=details)
+
+
+def page(tenant_id: UUID, older_than: tuple[datetime, UUID] | None = None, limit: int = 50) -> list[Act]:
+    """What was done, the newest first, after the one given by its time and id."""
+    with database.tenant(tenant_id) as tx:
+        return rows.page(tx, tenant_id, older_than, limit)

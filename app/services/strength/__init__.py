@@ -1,0 +1,1 @@
+"""Compute and change the strength of memories: uses, reviews, policies of forgetting."""

@@ -1,0 +1,63 @@
+"""The forgetting curve of one memory, past and to come: as the service works its strength out, drawn over time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final
+from uuid import UUID
+
+from app.domain.strength import course
+from app.domain.strength.course import Course, Entry, Known
+from app.domain.tiers.tiers import Tiers
+from app.errors import NotFound
+from app.services.strength import strengths
+from app.store.core import database
+from app.store.memories import events
+from app.store.memories.events import Happened
+from app.store.memories.memories import Stored
+from app.store.strength import states
+
+AHEAD_DAYS: Final = 90
+ENTRIES_MAX: Final = 1_000
+"""Of a history, so many of the newest entries are looked at."""
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """A course, and what it was drawn from.
+
+    Attributes:
+        happened: The newest entries of the memory's history, newest first.
+        tiers: As the policy of now has them.
+    """
+
+    course: Course
+    happened: list[Happened]
+    tiers: Tiers
+
+
+def of(tenant_id: UUID, memory: Stored, days: int = AHEAD_DAYS) -> Drawn:
+    """The course of a memory's strength, and so many days more.
+
+    Raises:
+        NotFound: It was deleted meanwhile.
+    """
+    with database.tenant(tenant_id) as tx:
+        held = states.read(tx, tenant_id, [memory.memory_id])
+        happened = events.page(tx, tenant_id, memory.memory_id, None, ENTRIES_MAX)
+        times = strengths.timeline(tx, tenant_id)
+        as_of = database.now(tx)
+    if not held.ids:
+        raise NotFound("this tenant has no such memory")
+    policy = times.at(as_of.timestamp()).policy
+    kept_since = as_of - timedelta(days=policy.history_days)
+    known = Known(
+        held.state,
+        int(held.versions[0]),
+        memory.created_at.timestamp(),
+        [Entry(each.at.timestamp(), *each[1:]) for each in happened],
+        is_whole=len(happened) < ENTRIES_MAX and memory.created_at > kept_since,
+    )
+    until = (as_of + timedelta(days=days)).timestamp()
+    return Drawn(course.course(known, times, as_of.timestamp(), until), happened, policy.tiers)

@@ -1,0 +1,136 @@
+"""Models of forgetting from outside: packages with the entry point `ebbing.dynamics`, and the operator's own files.
+
+Loaded once as a process starts, before it takes work. One that isn't fit keeps the process from starting: found out in
+a worker at night it would have let a tenant's memories wait till morning.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from functools import partial
+from importlib import metadata, util
+from pathlib import Path
+from typing import Any, Final
+
+import structlog
+
+from app.domain.dynamics.custom import CustomParameters, custom
+from app.domain.dynamics.profiles import PROFILES, Profile
+from app.domain.dynamics.proving import Unfit, register
+from app.errors import Misconfigured
+from app.services.passing import is_passing
+from app.settings import settings
+from app.store.core import database
+from app.store.tenants import policies
+
+GROUP: Final = "ebbing.dynamics"
+PARTS: Final = 2
+
+log = structlog.get_logger(__name__)
+
+_loaded: dict[str, str] = {}
+
+
+def load() -> dict[str, str]:
+    """Offer every plugin to policies; a second call does nothing.
+
+    Returns:
+        Where each comes from, by name.
+
+    Raises:
+        Misconfigured: One isn't fit; names it, and says why.
+    """
+    for name, origin, make in _found():
+        if _loaded.get(name) == origin:
+            continue
+        try:
+            register(name, make())
+        except Exception as error:
+            what = str(error) if isinstance(error, Unfit) else f"{type(error).__name__}: {error}"
+            raise Misconfigured(f"the dynamics {name!r} ({origin}) can't be used: {what}") from error
+        _loaded[name] = origin
+    return dict(_loaded)
+
+
+def check() -> None:
+    """`load`, and what is wrong with one goes to the log as well.
+
+    Raises:
+        Misconfigured: As `load`.
+    """
+    try:
+        load()
+    except Misconfigured as error:
+        log.critical("misconfigured", what=str(error))
+        raise
+
+
+def missing() -> dict[str, int]:
+    """How many tenants have a policy whose model of forgetting isn't here, by its name."""
+    with database.drain() as tx:
+        return {name: tenants for name, tenants in policies.profiles(tx).items() if name not in PROFILES}
+
+
+def announce() -> None:
+    """Say in the log which plugins are there, and which are missing: those tenants' memories are left as they are."""
+    for name, origin in _loaded.items():
+        log.info("dynamics_loaded", name=name, origin=origin)
+    try:
+        found = missing()
+    except Exception as error:
+        if not is_passing(error):
+            raise
+        log.warning("dynamics_unknown", error=type(error).__name__)
+        return
+    for name, tenants in found.items():
+        log.error("dynamics_missing", name=name, tenants=tenants, remedy=remedy(name))
+
+
+def remedy(name: str) -> str:
+    """What to do where a model is missing."""
+    return f"install the package that brings the dynamics {name!r}, or name its file in EBBING_DYNAMICS_FILES"
+
+
+def forget() -> None:
+    """Take all plugins back: between tests."""
+    for name in _loaded:
+        del PROFILES[name]
+    _loaded.clear()
+
+
+def _found() -> Iterator[tuple[str, str, Callable[[], Profile]]]:
+    """Name, origin and a way to the profile, of each."""
+    for entry in sorted(metadata.entry_points(group=GROUP), key=lambda entry: (entry.name, entry.value)):
+        package = entry.dist.name if entry.dist is not None else "no package"
+        yield entry.name, f"{entry.value} of {package}", partial(_of_package, entry)
+    for name, path in settings().dynamics_files.items():
+        yield name, str(path), partial(_of_file, name, path)
+
+
+def _of_package(entry: metadata.EntryPoint) -> Profile:
+    """What an entry point names: a profile, the pair of a model and its parameters, or what makes either."""
+    given = entry.load()
+    made = given() if callable(given) and not isinstance(given, type) else given
+    if isinstance(made, Profile):
+        return made
+    if isinstance(made, tuple) and len(made) == PARTS:
+        model, parameters = made
+        return Profile(model, parameters)
+    raise Unfit(f"its entry point must name (model, parameters), or a function that answers them, not {given!r}")
+
+
+def _of_file(name: str, path: Path) -> Profile:
+    if not path.is_file():
+        raise Unfit("there is no such file")
+    module_name = f"ebbing_dynamics_{name}"
+    spec = util.spec_from_file_location(module_name, path)
+    if spec is None or spec.loader is None:
+        raise Unfit("it isn't a Python file: its name must end in .py")
+    module = util.module_from_spec(spec)
+    sys.modules[module_name] = module
+    spec.loader.exec_module(module)
+    compute: Any = getattr(module, "compute_decay", None)
+    if not callable(compute):
+        raise Unfit("it has no function compute_decay(activation, impact, stability, mtype, params)")
+    return Profile(custom(name, compute), CustomParameters)

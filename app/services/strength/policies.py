@@ -1,0 +1,15 @@
+"""A tenant's policy in force."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from app.domain.policy.policy import Policy
+from app.store.core import database
+from app.store.tenants import policies as rows
+
+
+def current(tenant_id: UUID) -> Policy:
+    """The policy in force for a tenant."""
+    with database.tenant(tenant_id) as tx:
+        return rows.current(tx, tenant_id)

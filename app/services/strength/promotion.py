@@ -1,0 +1,39 @@
+"""The flag of memories that have earned a place for good."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import numpy as np
+
+from app.domain.dynamics.timeline import Era
+from app.domain.strength.promotion import REASONS, promoted_for
+from app.store.core import database
+from app.store.memories import events
+from app.store.memories.events import Change
+from app.store.strength import promotion
+from app.store.strength.states import Held
+
+
+def flag(tx: database.Transaction, tenant_id: UUID, held: Held, era: Era, now: float) -> list[UUID]:
+    """Flag those of the memories that have just earned it, and note why. Once flagged, they stay so.
+
+    Args:
+        tx: The tenant's transaction, which has locked the rows.
+        tenant_id: The tenant.
+        held: The memories after their use or review, brought to the era.
+        era: Whose model of forgetting holds.
+        now: Seconds since 1970.
+
+    Returns:
+        The ids of those that weren't flagged before.
+    """
+    reasons = promoted_for(era.dynamics, held.state, now)
+    places = {held.ids[place]: place for place in np.flatnonzero(reasons != "").tolist()}
+    earned = {memory_id: str(reasons[place]) for memory_id, place in places.items()}
+    flagged = promotion.set_flags(tx, tenant_id, earned, now)
+    if flagged:
+        why = [REASONS.index(earned[memory_id]) for memory_id in flagged]
+        strength = era.dynamics.strength(held.state, now)[[places[memory_id] for memory_id in flagged]]
+        events.add(tx, tenant_id, "promoted", flagged, Change(now, why, why, strength))
+    return flagged

@@ -1,0 +1,283 @@
+"""Reinforcement: what was used becomes stronger, each use once, whatever dies in between."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, NamedTuple
+from uuid import UUID
+
+import numpy as np
+import numpy.typing as npt
+import structlog
+
+from app import metrics
+from app.clients.redis import stream
+from app.domain.dynamics.mnemex import Mnemex, is_other_domain
+from app.domain.dynamics.timeline import Era
+from app.domain.ingest.ids import RANDOM_BYTES, new_base
+from app.domain.ingest.touch import Touches, Use, encode, found
+from app.domain.strength.reinforcement import Moments, Reinforced, Uses, reinforced, rested
+from app.errors import BacklogFull, Unavailable
+from app.services.memories import memories
+from app.services.search import search_records
+from app.services.strength import associates, promotion, strengths
+from app.services.tiers import restores, thawing
+from app.store.core import database
+from app.store.core.packed import kept
+from app.store.ingest import arrivals
+from app.store.memories import events
+from app.store.memories.events import Change, EventKind
+from app.store.strength import states
+from app.store.strength import uses as store
+from app.store.strength.states import Held
+from app.store.tiers import cold
+
+log = structlog.get_logger(__name__)
+
+
+class Touched(NamedTuple):
+    """An envelope's touches.
+
+    Attributes:
+        base: By which the ledger knows it, 16 bytes.
+        accepted_at: Seconds since 1970.
+        touches: What it holds.
+    """
+
+    base: bytes
+    accepted_at: float
+    touches: Touches
+
+
+@dataclass(frozen=True, slots=True)
+class Touch:
+    """What a touch has made of one memory: strength 0 to 1, and the model's own score, now.
+
+    Attributes:
+        why: Why it is no stronger: touched by the same session a moment ago, or a later use was known already.
+    """
+
+    id: UUID
+    strength: tuple[float, float]
+    score: tuple[float, float]
+    access_count: int
+    multiplier: float
+    why: Literal["refractory", "late"] | None
+
+
+class _Told(NamedTuple):
+    """A use of a memory that is there: in which envelope and with what it was told, its row, and when."""
+
+    envelope: int
+    touches: Touches
+    row: int
+    at: float
+    use: Use
+
+
+@dataclass(frozen=True, slots=True)
+class _Done:
+    """What uses have done: the memories that they concern, before and after, both as of the era of `now`.
+
+    Attributes:
+        known_as: The ids under which memories are kept, by the alias that was given.
+    """
+
+    now: float
+    era: Era
+    known_as: Mapping[UUID, UUID]
+    before: Held
+    after: Held
+    counts: dict[str, int]
+
+
+def apply(tenant_id: UUID, touched: Sequence[Touched]) -> None:
+    """Reinforce what these envelopes say was used, in one transaction; an envelope that comes again does nothing.
+
+    Envelopes count in the order given, the uses of each in the order of time. Ids of nothing that is there are
+    left out.
+    """
+    by_base = {each.base: each for each in touched}
+    with database.tenant(tenant_id) as tx:
+        fresh = arrivals.note_fresh(tx, tenant_id, dict.fromkeys(by_base, 0))
+        done = _reinforce(tx, tenant_id, [each for base, each in by_base.items() if base in fresh])
+        used = {done.known_as.get(use.id, use.id) for each in touched for use in each.touches.uses}
+        frozen = list(cold.places(tx, tenant_id, list(used)))
+    if frozen:
+        thawing.start(tenant_id, frozen)
+    _attach(tenant_id, done, [each for each in by_base.values() if each.base in fresh])
+    for name, count in done.counts.items():
+        metrics.count(name, count)
+
+
+def send(tenant_id: UUID, uses: Sequence[Use], session: str | None, request_id: str) -> None:
+    """Put a search's uses into the queue; what it can't take is counted, and dropped.
+
+    Nobody is nudged: the drain of every second applies them, since a drain for each search costs as much as a search.
+    """
+    base = new_base(time.time_ns() // 1_000_000, os.urandom(RANDOM_BYTES))
+    try:
+        stream.append(tenant_id, base, "touches", request_id, encode(found(uses, tenant_id, session)))
+    except (BacklogFull, Unavailable) as error:
+        metrics.DROPPED_TOUCHES.inc()
+        log.info("touches_dropped", tenant=str(tenant_id), error=type(error).__name__)
+
+
+def touch(tenant_id: UUID, memory_id: UUID, touches: Touches) -> Touch:
+    """Reinforce one memory at once.
+
+    Raises:
+        NotFound: This tenant has no such memory.
+        Unavailable: It is still in the queue.
+    """
+    touched = [Touched(b"", np.inf, touches)]
+    with memories.stored_only(tenant_id, memory_id), database.tenant(tenant_id) as tx:
+        done = _reinforce(tx, tenant_id, touched)
+        stored_id = done.known_as.get(memory_id, memory_id)
+        if stored_id not in done.before.ids:
+            raise memories.Missing
+        frozen = list(cold.places(tx, tenant_id, [stored_id]))
+    if frozen:
+        thawing.start(tenant_id, frozen)
+    _attach(tenant_id, done, touched)
+    for name, count in done.counts.items():
+        metrics.count(name, count)
+    place = np.array([done.before.ids.index(stored_id)])
+    model, before, after = done.era.dynamics, done.before.only(place).state, done.after.only(place).state
+    return Touch(
+        id=stored_id,
+        strength=(float(model.strength(before, done.now)[0]), float(model.strength(after, done.now)[0])),
+        score=(float(model.score(before, done.now)[0]), float(model.score(after, done.now)[0])),
+        access_count=int(after.access_count[0]),
+        multiplier=float(after.multiplier[0]),
+        why="refractory" if done.counts["refractory_uses"] else "late" if done.counts["late_uses"] else None,
+    )
+
+
+def _attach(tenant_id: UUID, done: _Done, touched: Sequence[Touched]) -> None:
+    """Note what callers used in the records of the searches that found it, where the tenant records searches.
+
+    In a transaction after that of the uses: no memory's state stays locked while records are waited for.
+    """
+    if not done.era.policy.record_searches:
+        return
+    reported = [each for each in touched if not each.touches.by_search]
+    told = _told(reported, done.before.ids, done.known_as, done.now)
+    used = [search_records.Used(done.before.ids[one.row], one.touches.session, one.at) for one in told]
+    search_records.attach_uses(tenant_id, used)
+
+
+def _reinforce(tx: database.Transaction, tenant_id: UUID, touched: Sequence[Touched]) -> _Done:
+    given = {use.id for each in touched for use in each.touches.uses}
+    known_as = store.aliases(tx, tenant_id, given)
+    stored = {known_as.get(memory_id, memory_id) for memory_id in given}
+    spreading = strengths.timeline(tx, tenant_id).at(database.now(tx).timestamp())
+    along = associates.reached(tx, tenant_id, spreading, list(stored))
+    locked = states.lock(tx, tenant_id, list(stored.union(*along.values())))
+    # Once nobody else writes them: whoever did may know a newer policy.
+    now = float(kept(database.now(tx).timestamp()))
+    times = strengths.timeline(tx, tenant_id)
+    era = times.at(now)
+    before = strengths.brought(locked, times, now)
+    told = _told(touched, before.ids, known_as, now)
+    uses, counting, elsewhere = _counting(tx, tenant_id, era, before.ids, told)
+    done = reinforced(era.dynamics, before.state, uses, now)
+    _note(tx, tenant_id, before.ids, uses, done)
+    used_by = _used_by(counting, done, before.ids)
+    used = replace(before, state=done.state)
+    after, stabler = associates.strengthen(tx, tenant_id, era, used, along, used=used_by, now=now)
+    places = np.union1d(uses.rows, stabler)
+    crossed = np.bincount(uses.rows[elsewhere & ~done.late], minlength=len(after))[places]
+    strengths.write_uses(tx, tenant_id, after.only(places), era, now, crossed)
+    promotion.flag(tx, tenant_id, after.only(np.unique(uses.rows)), era, now)
+    after = restores.restore_used(tx, tenant_id, after, np.unique(uses.rows[~done.late]), era, now)
+    counts = {
+        "unknown_uses": sum(len(each.touches.uses) for each in touched) - len(told),
+        "refractory_uses": len(told) - len(uses),
+        "late_uses": int(done.late.sum()),
+        "reinforced_uses": int((~done.late).sum()),
+    }
+    return _Done(now, era, known_as, before, after, counts)
+
+
+def _told(
+    touched: Sequence[Touched], memory_ids: Sequence[UUID], known_as: Mapping[UUID, UUID], now: float
+) -> list[_Told]:
+    """The uses of what is there, by envelope and then by time; what is told of the future counts as now."""
+    rows = {memory_id: row for row, memory_id in enumerate(memory_ids)}
+    rows |= {alias: rows[memory_id] for alias, memory_id in known_as.items() if memory_id in rows}
+    told = []
+    for envelope, (_, accepted_at, touches) in enumerate(touched):
+        there = [use for use in touches.uses if use.id in rows]
+        uses = [
+            _Told(envelope, touches, rows[use.id], min(accepted_at if use.at is None else use.at, now), use)
+            for use in there
+        ]
+        told += sorted(uses, key=lambda one: one.at)
+    return told
+
+
+def _counting(
+    tx: database.Transaction, tenant_id: UUID, era: Era, memory_ids: Sequence[UUID], told: Sequence[_Told]
+) -> tuple[Uses, Sequence[_Told], npt.NDArray[np.bool_]]:
+    """Those of the uses that count, as arrays and as told, and which were in another domain, so that they boost."""
+    uses = Uses(
+        rows=np.array([one.row for one in told], np.intp),
+        sessions=np.array([one.touches.session for one in told], np.int64),
+        at=kept([one.at for one in told]),
+        boost=np.array([one.touches.boost for one in told], np.bool_),
+        place=np.array([one.use.place for one in told], np.float64),
+        margin=np.array([one.use.margin for one in told], np.float64),
+        lexical=np.array([one.use.lexical for one in told], np.bool_),
+    )
+    seconds = era.policy.reinforcement.refractory_seconds
+    if told and seconds > 0:
+        rows = {memory_id: row for row, memory_id in enumerate(memory_ids)}
+        used = [memory_ids[row] for row in uses.rows]
+        ids, sessions, at = store.recent(tx, tenant_id, used, uses.sessions, uses.at, seconds)
+        known = Moments(np.array([rows[memory_id] for memory_id in ids], np.intp), sessions, at)
+        counting = rested(uses, known, seconds)
+        uses, told = uses.only(counting), [told[place] for place in counting]
+    elsewhere = _elsewhere(tx, tenant_id, era, memory_ids, told)
+    return replace(uses, boost=uses.boost | elsewhere), told, elsewhere
+
+
+def _elsewhere(
+    tx: database.Transaction, tenant_id: UUID, era: Era, memory_ids: Sequence[UUID], told: Sequence[_Told]
+) -> npt.NDArray[np.bool_]:
+    """Which uses were in another domain than their memory's, where the model of forgetting asks for it."""
+    elsewhere = np.zeros(len(told), np.bool_)
+    tagged = [place for place, one in enumerate(told) if one.touches.context_tags]
+    if not tagged or not isinstance(era.dynamics, Mnemex):
+        return elsewhere
+    tags = store.tags(tx, tenant_id, list({memory_ids[told[place].row] for place in tagged}))
+    for place in tagged:
+        one = told[place]
+        own = tags.get(memory_ids[one.row], ())
+        elsewhere[place] = is_other_domain(era.dynamics.parameters, own, one.touches.context_tags)
+    return elsewhere
+
+
+def _used_by(told: Sequence[_Told], done: Reinforced, memory_ids: Sequence[UUID]) -> list[dict[UUID, float]]:
+    """What each envelope has used, and when, the last time; without what came late."""
+    used: dict[int, dict[UUID, float]] = {}
+    for one, late in zip(told, done.late, strict=True):
+        if not late:
+            moments = used.setdefault(one.envelope, {})
+            memory_id = memory_ids[one.row]
+            moments[memory_id] = max(one.at, moments.get(memory_id, one.at))
+    return list(used.values())
+
+
+def _note(tx: database.Transaction, tenant_id: UUID, memory_ids: Sequence[UUID], uses: Uses, done: Reinforced) -> None:
+    """Enter the uses into the history."""
+    kinds: tuple[tuple[EventKind, npt.NDArray[np.bool_]], ...] = (("use", ~done.late), ("late_use", done.late))
+    for kind, chosen in kinds:
+        places = np.flatnonzero(chosen)
+        change = Change(
+            uses.at[places], done.before[places], done.after[places], done.after[places], uses.sessions[places]
+        )
+        events.add(tx, tenant_id, kind, [memory_ids[row] for row in uses.rows[places]], change)

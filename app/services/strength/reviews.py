@@ -1,0 +1,309 @@
+"""Reviews: which memories to look at again, and what came of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Final, Literal, NamedTuple
+from uuid import UUID
+
+import numpy as np
+import numpy.typing as npt
+from msgspec import structs
+
+from app.domain.dynamics.ops import Floats
+from app.domain.dynamics.state import DAY_SECONDS, Event
+from app.domain.dynamics.timeline import Era, Timeline
+from app.domain.policy.policy import Policy
+from app.domain.search.request import SearchResult
+from app.domain.strength import review
+from app.domain.tiers.tiers import Seen
+from app.errors import Conflict
+from app.services.memories import memories
+from app.services.strength import promotion, strengths
+from app.services.tiers import restores
+from app.store.core import database
+from app.store.core.packed import uuids
+from app.store.memories import events
+from app.store.memories import memories as rows
+from app.store.memories.events import Change, EventKind
+from app.store.strength import reviews, states
+from app.store.strength.reviews import Described, Flagged, Reviewed, Waiting
+from app.store.strength.states import Held
+
+SLICE_ROWS: Final = 100_000
+
+By = Literal["due", "danger", "flagged"]
+Result = Literal["passed", "failed"]
+
+
+class Entry(NamedTuple):
+    """A memory to review, with the numbers that have brought it in.
+
+    Attributes:
+        urgency: 0.6 · importance + 0.4 · days overdue, with the policy's weights.
+        priority: How near it is to the middle of the danger zone, 0 to 1.
+        overdue_days: Below 0 where it isn't due yet.
+        reviewed: None before its first review.
+    """
+
+    memory_id: UUID
+    described: Described
+    strength: float
+    importance: float
+    urgency: float
+    priority: float
+    due_at: datetime
+    overdue_days: float
+    interval_days: float
+    reviewed: Reviewed | None
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """What to review now, the first first; `total` counts those that were left for later too."""
+
+    entries: list[Entry]
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a review has changed.
+
+    Attributes:
+        before: Strength before it, 0 to 1.
+        after: Strength after it.
+        importance: What the interval was worked out from.
+        changed: False where the review was told before.
+    """
+
+    memory_id: UUID
+    before: float
+    after: float
+    importance: float
+    reviewed: Reviewed
+    changed: bool
+
+
+def session(
+    tenant_id: UUID,
+    *,
+    by: By = "due",
+    subject: str | None = None,
+    thread: str | None = None,
+    limit: int | None = None,
+) -> Session:
+    """The memories to review now.
+
+    Args:
+        tenant_id: The tenant.
+        by: `due`, those whose interval is over, by urgency; `danger`, those about to be forgotten, by priority;
+            `flagged`, those whose last review or a self-test since has failed, due or not, by urgency.
+        subject: Only those about this subject.
+        thread: Only those of this thread.
+        limit: Most of them; never more than the policy's session.
+    """
+    with database.tenant(tenant_id) as tx:
+        now = database.now(tx).timestamp()
+        times = strengths.timeline(tx, tenant_id)
+        era = times.at(now)
+        policy = era.policy.review
+        found = reviews.waiting(
+            tx,
+            tenant_id,
+            until=now if by == "due" else math.inf,
+            first_interval_days=policy.first_interval_days,
+            subject=subject,
+            thread=thread,
+            flagged=by == "flagged",
+        )
+        overdue_days = (now - found.due_at) / DAY_SECONDS
+        places = review.foremost(policy, overdue_days) if by == "due" else np.arange(len(overdue_days))
+        numbers = _numbers(tx, tenant_id, found.only(places), times, now)
+        if by == "due":
+            order, total = review.queue(policy, numbers.seen.importance, numbers.overdue_days), len(overdue_days)
+        elif by == "flagged":
+            urgency = review.urgency(policy, numbers.seen.importance, numbers.overdue_days)
+            order, total = np.argsort(-urgency, kind="stable")[: policy.session_limit], len(overdue_days)
+        else:
+            order = np.argsort(-numbers.priority, kind="stable")
+            total = int(np.count_nonzero(numbers.priority))
+            order = order[: min(total, policy.session_limit)]
+        return Session(_entries(tx, tenant_id, numbers, order[:limit], era), total)
+
+
+def flagged(tenant_id: UUID, limit: int) -> list[Flagged]:
+    """The memories whose last review, or a self-test since, has failed, the longest due first."""
+    with database.tenant(tenant_id) as tx:
+        return reviews.flagged(tx, tenant_id, limit)
+
+
+def record(tenant_id: UUID, memory_id: UUID, result: Result, at: datetime | None = None) -> Outcome:
+    """Enter the result of a review.
+
+    Passed, it counts as a use, and the next interval follows; failed, the first interval comes again, and the memory
+    is flagged. The same result once more within the policy's refractory time is the same review told again, and
+    changes nothing.
+
+    Args:
+        tenant_id: The tenant.
+        memory_id: The memory, by its own id or one that stands for it.
+        result: What came of it.
+        at: When it was; of the future counts as now, from before the memory as its beginning.
+
+    Raises:
+        NotFound: This tenant has no such memory.
+        Unavailable: It is still in the queue.
+        Conflict: A later review with another result is known.
+    """
+    with memories.stored_only(tenant_id, memory_id), database.tenant(tenant_id) as tx:
+        locked = states.lock(tx, tenant_id, [rows.resolve(tx, tenant_id, memory_id)])
+        if not locked.ids:
+            raise memories.Missing
+        now = database.now(tx)
+        seconds = now.timestamp()
+        times = strengths.timeline(tx, tenant_id)
+        era = times.at(seconds)
+        held = strengths.brought(locked, times, seconds)
+        seen = strengths.look(era, held.state, seconds)
+        [strength], [importance] = seen.strength.tolist(), seen.importance.tolist()
+        former = reviews.read(tx, tenant_id, held.ids).get(held.ids[0])
+        began = datetime.fromtimestamp(float(held.state.created_at[0]), UTC)
+        moment = min(max(at or now, began), now)
+        if former is not None and _is_known(former, result, moment, era.policy):
+            return Outcome(held.ids[0], strength, strength, importance, former, changed=False)
+        reviewed = _following(former, result, moment, importance, era.policy.review)
+        reviews.write(tx, tenant_id, held.ids[0], reviewed)
+        after = strength
+        if result == "passed":
+            after = _reinforce(tx, tenant_id, held, era, moment.timestamp(), seconds)
+        kind: EventKind = "review_passed" if result == "passed" else "review_failed"
+        events.add(tx, tenant_id, kind, held.ids, Change(moment.timestamp(), strength, after, after))
+        return Outcome(held.ids[0], strength, after, importance, reviewed, changed=True)
+
+
+def blend(
+    tenant_id: UUID,
+    ranked: Sequence[SearchResult],
+    policy: review.Review,
+    share: float,
+    limit: int,
+    *,
+    least: float,
+    as_of: datetime | None = None,
+) -> list[SearchResult]:
+    """The results of a search with a share of their places given to memories that want review, marked as such.
+
+    Those are the ones in the danger zone, and those that were reviewed before and are due again, as far as they have
+    to do with the query.
+
+    Args:
+        tenant_id: The tenant.
+        ranked: All that was found, best first.
+        policy: The policy's parameters of reviews.
+        share: Of the places, 0 to 1.
+        limit: Most results.
+        least: Score from which a result has to do with the query.
+        as_of: When a review must be due by; None for now.
+    """
+    ids = [result.id for result in ranked]
+    with database.tenant(tenant_id) as tx:
+        known = reviews.read(tx, tenant_id, ids)
+        now = as_of or database.now(tx)
+    strength = np.array([result.strength for result in ranked])
+    priority = review.danger_priority(policy, strength).tolist()
+    wanting = [
+        place
+        for place, result in enumerate(ranked)
+        if result.score >= least and (priority[place] or (result.id in known and known[result.id].due_at <= now))
+    ]
+    wanting.sort(key=lambda place: -priority[place])
+    order = review.interleave(len(ranked), wanting, share, limit)
+    return [structs.replace(ranked[place], for_review=place in wanting) for place in order]
+
+
+class _Numbers(NamedTuple):
+    ids: bytes
+    seen: Seen
+    priority: Floats
+    due_at: Floats
+    overdue_days: Floats
+
+
+def _numbers(tx: database.Transaction, tenant_id: UUID, found: Waiting, times: Timeline, now: float) -> _Numbers:
+    """What decides who comes first, without those that were deleted meanwhile."""
+    era = times.at(now)
+    left, looks = [Waiting(b"", np.empty(0))], [Seen(np.empty(0), np.empty(0))]
+    for part in found.slices(SLICE_ROWS):
+        rows_read = states.read_unnamed(tx, tenant_id, part.ids)
+        looks.append(strengths.look(era, times.brought(rows_read.state, rows_read.versions, now), now))
+        left.append(part.left(rows_read.ids))
+    seen = Seen(
+        np.concatenate([look.strength for look in looks]),
+        np.concatenate([look.importance for look in looks]),
+    )
+    due_at = np.concatenate([part.due_at for part in left])
+    priority = review.danger_priority(era.policy.review, seen.strength)
+    return _Numbers(b"".join(part.ids for part in left), seen, priority, due_at, (now - due_at) / DAY_SECONDS)
+
+
+def _entries(
+    tx: database.Transaction, tenant_id: UUID, numbers: _Numbers, order: npt.NDArray[np.intp], era: Era
+) -> list[Entry]:
+    policy = era.policy.review
+    ids = uuids(Waiting(numbers.ids, numbers.due_at).only(order).ids)
+    described, known = reviews.described(tx, tenant_id, ids), reviews.read(tx, tenant_id, ids)
+    urgency = review.urgency(policy, numbers.seen.importance, numbers.overdue_days)
+    return [
+        Entry(
+            memory_id,
+            described[memory_id],
+            float(numbers.seen.strength[row]),
+            float(numbers.seen.importance[row]),
+            float(urgency[row]),
+            float(numbers.priority[row]),
+            datetime.fromtimestamp(float(numbers.due_at[row]), UTC),
+            float(numbers.overdue_days[row]),
+            known[memory_id].interval_days if memory_id in known else policy.first_interval_days,
+            known.get(memory_id),
+        )
+        for memory_id, row in zip(ids, order, strict=True)
+        if memory_id in described
+    ]
+
+
+def _is_known(former: Reviewed, result: Result, moment: datetime, policy: Policy) -> bool:
+    """Whether a review was told before.
+
+    Raises:
+        Conflict: It is older than the last one, and its result another.
+    """
+    refractory = timedelta(seconds=policy.reinforcement.refractory_seconds)
+    if former.review_count and former.flagged == (result == "failed") and moment - former.reviewed_at <= refractory:
+        return True
+    if moment < former.reviewed_at:
+        raise Conflict("a later review of this memory is known, with another result")
+    return False
+
+
+def _following(
+    former: Reviewed | None, result: Result, moment: datetime, importance: float, policy: review.Review
+) -> Reviewed:
+    interval = policy.first_interval_days
+    if result == "passed":
+        ended = np.array([former.interval_days if former else interval])
+        [interval] = review.next_interval_days(policy, ended, np.array([importance])).tolist()
+    count = former.review_count + 1 if former else 1
+    return Reviewed(moment + timedelta(days=interval), interval, moment, count, result == "failed")
+
+
+def _reinforce(tx: database.Transaction, tenant_id: UUID, held: Held, era: Era, at: float, now: float) -> float:
+    """Let a review count as a use, which brings back what is archived. Returns the strength after it."""
+    used = replace(held, state=era.dynamics.reinforce(held.state, Event(at=at, now=now)))
+    strengths.write_uses(tx, tenant_id, used, era, now)
+    promotion.flag(tx, tenant_id, used, era, now)
+    used = restores.restore_used(tx, tenant_id, used, np.arange(len(used)), era, now)
+    return float(era.dynamics.strength(used.state, now)[0])

@@ -1,0 +1,1 @@
+"""Manage tenants, their policies, quotas, budgets and usage."""

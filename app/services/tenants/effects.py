@@ -1,0 +1,114 @@
+"""What a change of the policy would do to a tenant's memories, worked out without writing anything."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+from uuid import UUID
+
+import numpy as np
+import numpy.typing as npt
+
+from app.domain.dynamics.conversion import losses
+from app.domain.dynamics.state import DAY_SECONDS
+from app.domain.dynamics.timeline import Era, Timeline
+from app.domain.tiers.lifecycle import Standing
+from app.domain.tiers.tiers import DECAY_TIERS
+from app.services.strength import strengths
+from app.store.strength.states import Held
+
+PAGE_ROWS: Final = 20_000
+SAMPLES: Final = 20
+LATER_DAYS: Final = 30
+SECONDS_MAX: Final = 40.0
+"""Clients wait for a minute."""
+
+
+@dataclass
+class Effects:
+    """What changes at the moment at which a policy begins, and what it leads to if nothing is used.
+
+    Attributes:
+        at: That moment, in seconds since 1970.
+        memories: How many were looked at.
+        complete: Whether these are all; looking ends after `SECONDS_MAX`.
+        before: Memories by the tier that decay asks for at that moment, without the change.
+        after: The same with it.
+        later_before: As `before`, `LATER_DAYS` after that moment.
+        later_after: As `after`, then.
+        moves: Memories by their tier before and after.
+        sample: The first that move.
+        lost: Memories that lose something for good, by name in `conversion.LOSSES`.
+    """
+
+    at: float
+    memories: int = 0
+    complete: bool = True
+    before: Counter[str] = field(default_factory=Counter)
+    after: Counter[str] = field(default_factory=Counter)
+    later_before: Counter[str] = field(default_factory=Counter)
+    later_after: Counter[str] = field(default_factory=Counter)
+    moves: Counter[tuple[str, str]] = field(default_factory=Counter)
+    sample: list[tuple[UUID, str, str]] = field(default_factory=list)
+    lost: Counter[str] = field(default_factory=Counter)
+
+
+def of(tenant_id: UUID, times: Timeline, era: Era) -> Effects:
+    """The effects of a policy that isn't set yet.
+
+    Args:
+        tenant_id: The tenant.
+        times: Its policies.
+        era: The policy to be, of a version above all others, and from when on it would hold.
+
+    Raises:
+        ProfileMissing: A policy's model of forgetting isn't installed.
+    """
+    changed = Timeline([*times.eras, era])
+    effects, began = Effects(era.since), time.monotonic()
+    later = effects.at + LATER_DAYS * DAY_SECONDS
+    eras = [each.at(moment) for moment in (effects.at, later) for each in (times, changed)]
+    for held, standings in strengths.pages(tenant_id, PAGE_ROWS, [each.policy.rules for each in eras]):
+        if effects.memories and time.monotonic() - began > SECONDS_MAX:
+            effects.complete = False
+            break
+        _add(effects, held, standings, times, changed)
+    return effects
+
+
+def _add(effects: Effects, held: Held, standings: Sequence[Standing], times: Timeline, changed: Timeline) -> None:
+    at, later = effects.at, effects.at + LATER_DAYS * DAY_SECONDS
+    held = _settled(held, times, at)
+    before, after = _tiers(times, held, standings[0], at), _tiers(changed, held, standings[1], at)
+    effects.memories += len(held)
+    for counts, places in (
+        (effects.before, before),
+        (effects.after, after),
+        (effects.later_before, _tiers(times, held, standings[2], later)),
+        (effects.later_after, _tiers(changed, held, standings[3], later)),
+    ):
+        counts.update(dict(zip(DECAY_TIERS, np.bincount(places, minlength=len(DECAY_TIERS)).tolist(), strict=True)))
+    moving = np.flatnonzero(before != after)
+    pairs = [(DECAY_TIERS[before[row]], DECAY_TIERS[after[row]]) for row in moving]
+    effects.moves.update(pairs)
+    room = SAMPLES - len(effects.sample)
+    effects.sample += [(held.ids[row], *pair) for row, pair in zip(moving[:room], pairs, strict=False)]
+    lost = losses(held.state, at, times.at(at).dynamics, changed.at(at).dynamics)
+    effects.lost.update({name: int(rows.sum()) for name, rows in lost.items()})
+
+
+def _settled(held: Held, times: Timeline, at: float) -> Held:
+    """The same memories anchored at the moment, so that what came before is worked out once."""
+    era = times.at(at)
+    state = era.dynamics.advance(strengths.brought(held, times, at).state, at)
+    return replace(held, state=state, versions=np.full(len(held), era.version))
+
+
+def _tiers(times: Timeline, held: Held, standing: Standing, moment: float) -> npt.NDArray[np.int8]:
+    """Where memories shall be kept at a moment, as places in `DECAY_TIERS`."""
+    state = strengths.brought(held, times, moment).state
+    _, decision = strengths.decided(times.at(moment), state, moment, standing)
+    return decision.tiers

@@ -1,0 +1,75 @@
+"""Give tenants the defaults of this version where their stored policies hold the defaults of an earlier one."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from uuid import UUID
+
+import structlog
+
+from app.domain.dynamics.timeline import Timeline
+from app.domain.policy import amendment
+from app.domain.policy.policy import Policy
+from app.domain.policy.policy_defaults import CURRENT, follow
+from app.domain.privacy.audit import SYSTEM, Detail
+from app.services.security import audit
+from app.services.strength import strengths
+from app.store.core import database
+from app.store.tenants import policies, tenants
+
+log = structlog.get_logger(__name__)
+
+
+def follow_all() -> int:
+    """Write new versions of all policies that are in force or waiting and hold former defaults.
+
+    Values that a tenant set stay. Nothing happens the second time.
+
+    Returns:
+        The number of tenants with a new version.
+    """
+    with database.shared() as tx:
+        behind = tenants.find_behind(tx, CURRENT)
+    return sum(follow_one(tenant_id) for tenant_id in behind)
+
+
+def follow_one(tenant_id: UUID) -> bool:
+    """Do the same for one tenant. Return whether it has a new version."""
+    with database.tenant(tenant_id) as tx:
+        policies.lock(tx, tenant_id)
+        now = database.now(tx)
+        eras = strengths.eras(tx, tenant_id)
+        times = Timeline(eras)
+        under = tenants.written_under(tx, tenant_id)
+        held = times.at(now.timestamp())
+        latest = max((era.version for era in eras), default=0)
+        fields: set[str] = set()
+        written = 0
+        for era in (held, *times.after(now.timestamp())):
+            changed, names = _followed(era.policy, under)
+            # Once a version has been written, those that wait follow it: a lower number would never hold.
+            if not names and not written:
+                continue
+            written += 1
+            since = now if era is held else datetime.fromtimestamp(era.since, UTC)
+            policies.add(tx, tenant_id, latest + written, changed, since)
+            if era is held and policies.is_rebased(tx, tenant_id, era.version):
+                policies.mark_rebased(tx, tenant_id, latest + written)
+            fields.update(names)
+        tenants.mark_written_under(tx, tenant_id, CURRENT)
+        if not written:
+            return False
+        details: dict[str, Detail] = {
+            "version": latest + written,
+            "parts": sorted({name.partition(".")[0] for name in fields}),
+            "superseded": 0,
+        }
+        audit.enter(tx, tenant_id, "policy_set", SYSTEM, details=details)
+    log.info("policy_follows_defaults", tenant=str(tenant_id), version=latest + written, fields=sorted(fields))
+    return True
+
+
+def _followed(policy: Policy, written_under: int) -> tuple[Policy, list[str]]:
+    """Return the policy under this version's defaults, and the names of the fields that differ."""
+    followed = follow(policy, written_under)
+    return followed, [change.field for change in amendment.differences(policy, followed)]

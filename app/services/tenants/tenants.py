@@ -1,0 +1,171 @@
+"""Tenants and API keys: made, listed, revoked. A secret is shown once, when it is made."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from datetime import datetime
+from uuid import UUID, uuid4
+
+from app.domain.ingest.memory import check_moment
+from app.domain.policy import keys
+from app.domain.policy.policy import Policy
+from app.domain.privacy.audit import CLI, Detail
+from app.errors import Conflict, FieldError, Invalid, NotFound
+from app.services.security import audit
+from app.store.core import database
+from app.store.tenants import policies
+from app.store.tenants import tenants as rows
+from app.store.tenants.tenants import Key, Tenant
+
+FIRST_POLICY_VERSION = 1
+NAME_MAX_CHARACTERS = 200
+TENANT_SCOPES = tuple(scope for scope in keys.SCOPES if scope != "admin")
+
+
+def create(
+    name: str, policy: Policy | None = None, scopes: Sequence[str] = TENANT_SCOPES, actor: str = CLI
+) -> tuple[Tenant, str]:
+    """A new tenant with its first policy and a key of these scopes; audited as made by `actor`.
+
+    Returns:
+        The tenant, and the key's text, which can't be had again.
+
+    Raises:
+        Conflict: The name is taken.
+        Invalid: The name is empty or too long.
+    """
+    _check_name(name)
+    tenant_id = uuid4()
+    with database.tenant(tenant_id) as tx:
+        tenant = rows.add(tx, tenant_id, name)
+        if tenant is None:
+            raise Conflict(f"there is a tenant of the name {name!r} already")
+        policies.add(tx, tenant_id, FIRST_POLICY_VERSION, policy or Policy())
+        key = _issue(tx, tenant_id, "first", scopes, None)
+        audit.enter(tx, tenant_id, "tenant_made", actor, details={"policy": FIRST_POLICY_VERSION})
+        _audit_made(tx, tenant_id, key, scopes, None, actor)
+    return tenant, key
+
+
+def simulated(name: str, policy: Policy, since: datetime) -> UUID:
+    """A new tenant whose time is made up, with a policy that holds since the moment at which it begins; without a key.
+
+    Raises:
+        Conflict: The name is taken.
+    """
+    tenant_id = uuid4()
+    with database.tenant(tenant_id) as tx:
+        if rows.add(tx, tenant_id, name, simulated=True) is None:
+            raise Conflict(f"there is a tenant of the name {name!r} already")
+        policies.add(tx, tenant_id, FIRST_POLICY_VERSION, policy, since)
+        audit.enter(tx, tenant_id, "tenant_made", CLI, details={"policy": FIRST_POLICY_VERSION})
+    return tenant_id
+
+
+def listed(after: str = "", limit: int = 100) -> list[Tenant]:
+    """Tenants by name, after the one given."""
+    with database.shared() as tx:
+        return rows.page(tx, after, limit)
+
+
+def find(name: str) -> Tenant | None:
+    """The tenant of this name."""
+    with database.shared() as tx:
+        return rows.find(tx, name)
+
+
+def issue_key(
+    tenant_id: UUID,
+    name: str,
+    scopes: Sequence[str] = TENANT_SCOPES,
+    expires_at: datetime | None = None,
+    actor: str = CLI,
+) -> str:
+    """A further key for a tenant, audited as made by `actor`. Returns its text, which can't be had again.
+
+    Raises:
+        NotFound: There is no such tenant.
+        Invalid: A scope is unknown, or none is given; the name is empty or too long; or the end is in no year we have.
+    """
+    _check_name(name)
+    if expires_at is not None:
+        check_moment(expires_at, "expires_at")
+    unknown = [scope for scope in scopes if scope not in keys.SCOPES]
+    if unknown or not scopes:
+        raise Invalid(errors=[FieldError("scopes", "must be some of the known scopes", None, ", ".join(keys.SCOPES))])
+    with database.tenant(tenant_id) as tx:
+        if rows.get(tx, tenant_id) is None:
+            raise NotFound("there is no such tenant")
+        text = _issue(tx, tenant_id, name, scopes, expires_at)
+        _audit_made(tx, tenant_id, text, scopes, expires_at, actor)
+    return text
+
+
+def find_key(key_id: str) -> Key | None:
+    """A key by its id, revoked and expired ones too."""
+    with database.shared() as tx:
+        return rows.find_key(tx, key_id)
+
+
+def listed_keys(tenant_id: UUID | None = None) -> list[Key]:
+    """The keys of a tenant, or of all, newest first."""
+    with database.shared() as tx:
+        return rows.keys(tx, tenant_id)
+
+
+def revoke_key(key_id: str, actor: str = CLI) -> None:
+    """Revoke a key, audited as done by `actor`; every API process refuses it within 5 seconds.
+
+    Raises:
+        NotFound: There is no such key.
+    """
+    key = find_key(key_id) if key_id.isalnum() else None
+    if key is None:
+        raise NotFound("there is no such key")
+    with database.tenant(key.tenant_id) as tx:
+        if rows.revoke_key(tx, key_id):
+            audit.enter(tx, key.tenant_id, "key_revoked", actor, details={"key": key_id})
+
+
+def _check_name(name: str) -> None:
+    if not 0 < len(name) <= NAME_MAX_CHARACTERS:
+        raise Invalid(errors=[FieldError("name", "has the wrong length", len(name), NAME_MAX_CHARACTERS)])
+    if "\0" in name:
+        raise Invalid(errors=[FieldError("name", "holds a NUL character, which can't be stored")])
+
+
+def _audit_made(
+    tx: database.Transaction,
+    tenant_id: UUID,
+    text: str,
+    scopes: Sequence[str],
+    expires_at: datetime | None,
+    actor: str,
+) -> None:
+    made = keys.parse(text)
+    details: dict[str, Detail] = {
+        "key": made.key_id if made else None,
+        "scopes": sorted(scopes),
+        "expires_at": None if expires_at is None else expires_at.isoformat(),
+    }
+    audit.enter(tx, tenant_id, "key_made", actor, details=details)
+
+
+def _issue(
+    tx: database.Transaction, tenant_id: UUID, name: str, scopes: Sequence[str], expires_at: datetime | None
+) -> str:
+    text = keys.make(secrets.token_bytes(keys.ID_BYTES), secrets.token_bytes(keys.SECRET_BYTES))
+    made = keys.parse(text)
+    if made is None:
+        raise ValueError("a key was made that can't be read")
+    rows.add_key(
+        tx,
+        key_id=made.key_id,
+        tenant_id=tenant_id,
+        name=name,
+        digest=keys.digest(made.secret),
+        scopes=scopes,
+        expires_at=expires_at,
+    )
+    return text

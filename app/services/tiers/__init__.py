@@ -1,0 +1,1 @@
+"""Move memories between the tiers active, archived, cold and deleted, and back."""

@@ -1,0 +1,224 @@
+"""Bases of the archive: fitted at night from a sample, and found again for whatever was reduced by them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import lru_cache
+from typing import Final
+from uuid import UUID
+
+import numpy as np
+import structlog
+
+from app.domain.tiers import reduction
+from app.domain.tiers.reduction import Basis
+from app.store.core import database
+from app.store.embedding import spaces
+from app.store.embedding.spaces import Space
+from app.store.tiers import archive, bases
+from app.store.tiers.bases import SHARED, Known
+
+OWN_FROM: Final = 1000
+"""Vectors from which on a tenant has a basis of its own."""
+SHARE_EACH: Final = 50
+"""Vectors that a tenant gives to the shared basis."""
+REFIT_DAYS: Final = 90
+_DRAWN_FROM: Final = 4 * reduction.SAMPLES_MAX
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Chosen:
+    """A basis by which a tenant's vectors of a space are reduced now."""
+
+    basis_id: int
+    space_id: int
+    basis: Basis
+
+
+def current(tenant_id: UUID, space: Space) -> Chosen | None:
+    """What a tenant's vectors of a space are reduced by: its own basis, else the shared one.
+
+    None where there is neither, or what there is isn't of that space: then vectors are kept whole, and a warning says
+    so.
+    """
+    if space.dimensions <= reduction.DIMENSIONS:
+        return None
+    for owner in (tenant_id, SHARED):
+        with database.tenant(owner) as tx:
+            known = bases.newest(tx, owner, space.space_id)
+        basis = None if known is None else _read(owner, known.basis_id)
+        if known is not None and basis is not None and basis.dimensions == space.dimensions:
+            return Chosen(known.basis_id, space.space_id, basis)
+        if known is not None:
+            log.warning("basis_unusable", tenant=str(tenant_id), basis=known.basis_id, space=space.space_id)
+    return None
+
+
+def shared_ids() -> list[int]:
+    """All bases that tenants share."""
+    with database.tenant(SHARED) as tx:
+        return bases.ids(tx, SHARED)
+
+
+def of(tenant_id: UUID, basis_ids: Iterable[int]) -> dict[int, Basis]:
+    """Bases by id, a tenant's own or shared; what is missing is left out, with a warning."""
+    found: dict[int, Basis] = {}
+    for basis_id in basis_ids:
+        basis = _read(tenant_id, basis_id) or _read(SHARED, basis_id)
+        if basis is None:
+            log.warning("basis_missing", tenant=str(tenant_id), basis=basis_id)
+        else:
+            found[basis_id] = basis
+    return found
+
+
+def _read(owner: UUID, basis_id: int) -> Basis | None:
+    try:
+        return _cached(owner, basis_id)
+    except LookupError:
+        return None
+
+
+@lru_cache(maxsize=32)  # at 1,536 dimensions, 25 MB
+def _cached(owner: UUID, basis_id: int) -> Basis:
+    """A basis never changes. One that isn't there is looked up again.
+
+    Raises:
+        LookupError: It isn't there.
+    """
+    with database.tenant(owner) as tx:
+        return bases.read(tx, owner, [basis_id])[basis_id]
+
+
+def refit(tenant_id: UUID) -> tuple[str, ...]:
+    """Fit what a tenant's vectors shall be reduced by, if it is time: at first, once there are twice as many, or late.
+
+    Returns:
+        What there is to say of it, for a job's log.
+    """
+    with database.tenant(tenant_id) as tx:
+        there = spaces.of_tenant(tx, tenant_id)
+        count = bases.count_vectors(tx, tenant_id, there.searched.space_id, reduction.SAMPLES_MAX) if there else 0
+    if there is None:
+        return ()
+    space = there.searched
+    if space.dimensions <= reduction.DIMENSIONS:
+        return (f"vectors have {space.dimensions} dimensions: they are kept as they are",)
+    if count >= OWN_FROM:
+        return _refit(tenant_id, space, count)
+    with database.tenant(tenant_id) as tx:
+        if count and not len(bases.sample(tx, tenant_id, space.space_id, 1)):
+            _draw(tx, tenant_id, space, SHARE_EACH)
+    return _refit_shared(space)
+
+
+def _refit(tenant_id: UUID, space: Space, count: int) -> tuple[str, ...]:
+    with database.tenant(tenant_id) as tx:
+        if not _is_due(tx, tenant_id, space, count):
+            return ()
+        sample = _draw(tx, tenant_id, space, reduction.SAMPLES_MAX)
+    basis = reduction.fit(sample)
+    with database.tenant(tenant_id) as tx:
+        told = _enter(tx, tenant_id, space, basis, len(sample))
+        bases.drop_unused(tx, tenant_id)
+    return told
+
+
+def fit_shared(space: Space) -> int | None:
+    """Fit a shared basis, whether it is time or not. Returns its id; None where there are too few vectors."""
+    with database.shared() as held:
+        sample = _shared_sample(held, space)
+    with database.tenant(SHARED) as tx:
+        basis = reduction.fit(sample)
+        return None if basis is None else bases.add(tx, SHARED, space.space_id, basis)
+
+
+def _refit_shared(space: Space) -> tuple[str, ...]:
+    """The same from a few vectors of many tenants; one process at a time, and each tenant's in its own transaction."""
+    with database.shared() as held:
+        if not bases.lock_shared(held):
+            return ()
+        sample = _shared_sample(held, space)
+        with database.tenant(SHARED) as tx:
+            if not _is_due(tx, SHARED, space, len(sample)):
+                return ()
+            return _enter(tx, SHARED, space, reduction.fit(sample), len(sample))
+
+
+def _shared_sample(tx: database.Transaction, space: Space) -> reduction.Vectors:
+    parts = []
+    for owner in bases.tenants_in(tx, space.space_id, reduction.SAMPLES_MAX // SHARE_EACH):
+        with database.tenant(owner) as own:
+            parts.append(bases.sample(own, owner, space.space_id, SHARE_EACH))
+    return np.concatenate([part for part in parts if part.size] or [np.empty((0, space.dimensions), np.float32)])
+
+
+def _is_due(tx: database.Transaction, owner: UUID, space: Space, count: int) -> bool:
+    known = bases.newest(tx, owner, space.space_id)
+    return (
+        known is None
+        or 2 * known.samples <= count
+        or known.made_at < database.now(tx) - timedelta(days=REFIT_DAYS)
+        or _read(owner, known.basis_id) is None
+    )
+
+
+def _draw(tx: database.Transaction, tenant_id: UUID, space: Space, limit: int) -> reduction.Vectors:
+    some = bases.subjects(tx, tenant_id, space.space_id, _DRAWN_FROM)
+    drawn = reduction.drawn([subject for _, subject in some], limit)
+    return bases.resample(tx, tenant_id, space.space_id, [some[place][0] for place in drawn])
+
+
+def _enter(tx: database.Transaction, owner: UUID, space: Space, basis: Basis | None, samples: int) -> tuple[str, ...]:
+    if basis is None:
+        return (f"{samples} vectors are too few to reduce by: they are kept as they are for now",)
+    basis_id = bases.add(tx, owner, space.space_id, basis)
+    kept = round(basis.variance_kept, 3)
+    log.info("basis_fitted", owner=str(owner), basis=basis_id, space=space.space_id, samples=samples, kept=kept)
+    whose = "shared " if owner == SHARED else ""
+    return (f"{whose}basis {basis_id} keeps {kept:.1%} of the variance of {samples} vectors",)
+
+
+@dataclass(frozen=True)
+class Reduced:
+    """Archived vectors of one embedding space that were reduced in the same way.
+
+    Attributes:
+        basis: The number of what they were reduced by; None where they are whole.
+        shared: Whether other tenants' are reduced by it too.
+        variance_kept: Share of the variance that is left, 0 to 1; None where the basis is missing.
+        samples: Vectors that it was fitted on.
+    """
+
+    model: str
+    basis: int | None
+    shared: bool
+    variance_kept: float | None
+    samples: int | None
+    memories: int
+
+
+def in_use(tenant_id: UUID) -> list[Reduced]:
+    """What a tenant's archived vectors are reduced by."""
+    with database.tenant(tenant_id) as tx:
+        kept = archive.kept(tx, tenant_id)
+        models = spaces.models(tx, [one.space_id for one in kept])
+        own = bases.known(tx, tenant_id, [one.basis_id for one in kept if one.basis_id is not None])
+    others = [one.basis_id for one in kept if one.basis_id is not None and one.basis_id not in own]
+    shared: dict[int, Known] = {}
+    if others:
+        with database.tenant(SHARED) as tx:
+            shared = bases.known(tx, SHARED, others)
+    return [
+        _described(models[one.space_id], one, own.get(one.basis_id or 0), shared.get(one.basis_id or 0)) for one in kept
+    ]
+
+
+def _described(model: str, kept: archive.Kept, own: Known | None, shared: Known | None) -> Reduced:
+    known = own or shared
+    variance = 1.0 if kept.basis_id is None else known.variance_kept if known else None
+    return Reduced(model, kept.basis_id, shared is not None, variance, known.samples if known else None, kept.memories)

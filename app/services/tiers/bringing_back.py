@@ -1,0 +1,56 @@
+"""Restores that somebody asks for: from the archive at once, from cold storage by a job."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from uuid import UUID
+
+from app import queues
+from app.services.jobs import jobs
+from app.services.memories import memories
+from app.services.memories.memories import Pending
+from app.services.tiers import cold_restore, moves, restores
+from app.store.core import database
+from app.store.memories.memories import Stored
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What came of it.
+
+    Attributes:
+        memory: As it is now: active, unless a job is on the way.
+        job_id: Of the job that fetches it out of cold storage; None where there is nothing left to do.
+    """
+
+    memory: Stored | Pending
+    job_id: UUID | None = None
+
+
+def restore(tenant_id: UUID, memory_id: UUID, actor: str) -> Asked:
+    """Bring a memory back to the active ones; that counts as a use. One that is active is left as it is.
+
+    A legal hold doesn't stand against it: nothing is lost by it.
+
+    Args:
+        tenant_id: The tenant.
+        memory_id: The memory, by its own id or one that stands for it.
+        actor: Id of the key that asks for it.
+
+    Raises:
+        NotFound: This tenant has no such memory.
+    """
+    found = memories.get(tenant_id, memory_id)
+    if isinstance(found, Pending) or found.tier == "active":
+        return Asked(found)
+    with memories.stored_only(tenant_id, memory_id), database.tenant(tenant_id) as tx:
+        stored_id = memories.lock(tx, tenant_id, memory_id)
+        back = restores.restore(tx, tenant_id, [stored_id])
+        moves.note_restored(tx, tenant_id, back, "archived", rule="hand", actor=actor)
+    if back:
+        queues.nudge(queues.EMBED_MEMORIES)
+    found = memories.get(tenant_id, stored_id)
+    if isinstance(found, Pending) or found.tier != "cold":
+        return Asked(found)
+    parameters = cold_restore.parameters([found.memory_id], rule="hand")
+    return Asked(found, jobs.create(tenant_id, cold_restore.KIND, parameters, lone=False, actor=actor))

@@ -1,0 +1,241 @@
+"""Memories brought back from cold storage: fetched by range, checked, and written back as they were.
+
+What is missing or damaged is named, memory by memory, and keeps no other from coming back. What comes back leaves a
+gap in its segment, and its key is destroyed.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+from uuid import UUID
+
+import msgspec
+import structlog
+
+from app import failpoints, metrics, queues
+from app.clients.cold_store import ColdStore, StoreFailed, cold_store
+from app.domain.ingest.decoding import prepared
+from app.domain.jobs import Job, Step
+from app.domain.tiers import sealing, segment
+from app.domain.tiers.segment import Damaged
+from app.services.security import audit, key_store
+from app.services.tiers import restores
+from app.store.core import database
+from app.store.enrichment import work
+from app.store.memories import tenant_counts
+from app.store.strength import states
+from app.store.tiers import cold, tier_moves
+from app.store.tiers import key_store as keys
+from app.store.tiers.cold import Place
+
+KIND: Final = "restore"
+ROWS: Final = 500
+IDS_MAX: Final = 1000
+GAPS_MAX_BYTES: Final = 64 << 10
+"""Between records of a segment that are fetched in one range."""
+NOT_COLD: Final = "not in cold storage"
+KEY_GONE: Final = "its key was destroyed"
+_LOOKS: Final = 3
+
+log = structlog.get_logger(__name__)
+
+
+@prepared
+class _Body(msgspec.Struct, frozen=True):
+    """What a record must hold."""
+
+    text: str
+    entities: list[str]
+    metadata: dict[str, Any] | None
+    links: list[dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of memories that were to be restored.
+
+    Attributes:
+        restored: In id order.
+        failed: Why the others weren't, in fixed phrases.
+    """
+
+    restored: list[UUID]
+    failed: dict[UUID, str]
+
+
+def parameters(memory_ids: Sequence[UUID], rule: str = "use") -> dict[str, Any]:
+    """What a job that restores these memories is told, and by which rule: `use` or `hand`.
+
+    Raises:
+        ValueError: There are more than `IDS_MAX`.
+    """
+    if len(memory_ids) > IDS_MAX:
+        raise ValueError(f"{len(memory_ids)} memories: a job restores at most {IDS_MAX}")
+    told: dict[str, Any] = {"ids": [str(memory_id) for memory_id in memory_ids]}
+    return told if rule == "use" else told | {"rule": rule}
+
+
+def step(job: Job) -> Step:
+    """Restore some of a job's memories.
+
+    Raises:
+        StoreFailed: The store is away, or refuses us.
+        Misconfigured: There is no master key, or another one than before.
+    """
+    ids = [UUID(each) for each in job.parameters["ids"]]
+    begin = job.state.get("next", 0)
+    outcome = restore(job.tenant_id, ids[begin : begin + ROWS], job.parameters.get("rule", "use"))
+    end = begin + ROWS
+    notes = tuple(f"{memory_id}: {why}" for memory_id, why in outcome.failed.items())
+    counts = {"restored": len(outcome.restored), "failed": len(outcome.failed)}
+    done = len(ids[begin:end])
+    return Step(done, {"next": end}, finished=end >= len(ids), total=len(ids), counts=counts, notes=notes)
+
+
+def restore(tenant_id: UUID, memory_ids: Sequence[UUID], rule: str = "use") -> Outcome:
+    """Bring back memories from cold storage, at most `ROWS`; it counts as a use. Again does nothing.
+
+    Raises:
+        StoreFailed: The store is away, or refuses us; nothing has changed.
+        Misconfigured: There is no master key, or another one than before.
+    """
+    left = sorted(set(memory_ids))
+    restored: set[UUID] = set()
+    failed: dict[UUID, str] = {}
+    for _ in range(_LOOKS):  # a compaction may have moved some meanwhile
+        with database.tenant(tenant_id) as tx:
+            places = cold.places(tx, tenant_id, left)
+            opened = key_store.opened(tx, tenant_id, [place.entry.key_id for place in places.values()])
+        bodies, failed = fetched(tenant_id, places, opened)
+        failpoints.reach("restore.after_fetch")
+        restored |= set(_write_back(tenant_id, bodies, places, rule))
+        with database.tenant(tenant_id) as tx:
+            still = cold.places(tx, tenant_id, [each for each in left if each not in restored])
+        left = [each for each, place in still.items() if place != places.get(each)]
+        if not left:
+            break
+    found = {*restored, *failed, *left}
+    failed |= {each: NOT_COLD for each in memory_ids if each not in found}
+    for memory_id, why in failed.items():
+        if why != NOT_COLD:
+            log.error("cold_damaged", tenant=str(tenant_id), memory=str(memory_id), reason=why)
+    metrics.count("cold_damaged", sum(why != NOT_COLD for why in failed.values()))
+    metrics.count("cold_restored", len(restored))
+    if restored:
+        for task in (queues.INDEX, queues.EMBED_MEMORIES):
+            queues.nudge(task)
+    return Outcome(sorted(restored), failed)
+
+
+def fetched(
+    tenant_id: UUID, places: Mapping[UUID, Place], opened: Mapping[UUID, bytes]
+) -> tuple[dict[UUID, str], dict[UUID, str]]:
+    """The contents of records by memory, and why there is none of some."""
+    bodies, failed = {}, {}
+    by_path = defaultdict(list)
+    for place in places.values():
+        if place.entry.key_id in opened:
+            by_path[place.path].append(place)
+        else:
+            failed[place.entry.memory_id] = KEY_GONE
+    store = cold_store() if by_path else None
+    for path, together in by_path.items():
+        assert store is not None  # noqa: S101 - for the type checker
+        for part in _parts(together):
+            for place, content in _read(store, tenant_id, path, part, opened):
+                if isinstance(content, Damaged):
+                    failed[place.entry.memory_id] = str(content)
+                else:
+                    bodies[place.entry.memory_id] = content
+    return bodies, failed
+
+
+def _parts(places: Sequence[Place]) -> Iterator[list[Place]]:
+    """Records of a segment that lie close enough to be fetched together."""
+    part: list[Place] = []
+    for place in sorted(places, key=lambda each: each.entry.start):
+        if part and place.entry.start - (part[-1].entry.start + part[-1].entry.length) > GAPS_MAX_BYTES:
+            yield part
+            part = []
+        part.append(place)
+    yield part
+
+
+def _read(
+    store: ColdStore, tenant_id: UUID, path: str, part: Sequence[Place], opened: Mapping[UUID, bytes]
+) -> Iterator[tuple[Place, str | Damaged]]:
+    start = part[0].entry.start
+    end = part[-1].entry.start + part[-1].entry.length
+    try:
+        data = store.get_range(path, start, end - start)
+    except StoreFailed as error:
+        if not error.lost:
+            raise
+        for place in part:
+            yield place, Damaged(f"its object is {error.failure}")
+        return
+    for place in part:
+        try:
+            yield place, _content(tenant_id, place, segment.body(data, place.entry, offset=start), opened)
+        except Damaged as damaged:
+            yield place, damaged
+
+
+def _content(tenant_id: UUID, place: Place, body: bytes, opened: Mapping[UUID, bytes]) -> str:
+    entry = place.entry
+    bound = sealing.bound_to(tenant_id, entry.memory_id, entry.text_version)
+    content = sealing.unseal(opened[entry.key_id], body, bound)
+    try:
+        msgspec.json.decode(content, type=_Body)
+        return content.decode()
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        raise Damaged("form of its content") from None
+
+
+def _write_back(tenant_id: UUID, bodies: Mapping[UUID, str], places: Mapping[UUID, Place], rule: str) -> list[UUID]:
+    """Fill the rows of what is still where it was fetched from. Returns them."""
+    if not bodies:
+        return []
+    with database.tenant(tenant_id) as tx:
+        locked = cold.lock(tx, tenant_id, list(bodies), wait=True)
+        states.lock(tx, tenant_id, locked)
+        now = cold.places(tx, tenant_id, locked, locked=True)
+        back = [memory_id for memory_id, place in now.items() if place == places[memory_id]]
+        if back:
+            with tenant_counts.changing(tx, tenant_id, back):
+                cold.fill(tx, tenant_id, {memory_id: bodies[memory_id] for memory_id in back})
+                come_back(tx, tenant_id, back)
+                discard(tx, tenant_id, back)
+            tier_moves.add(tx, tenant_id, {("restored", rule): len(back)})
+            audit.enter(tx, tenant_id, "memories_restored", ids=back, details={"from": "cold"})
+        failpoints.reach("restore.before_commit")
+    failpoints.reach("restore.after_commit")
+    return back
+
+
+def come_back(tx: database.Transaction, tenant_id: UUID, memory_ids: Sequence[UUID]) -> None:
+    """Let memories whose rows are whole again be active, and used just now; what is in cold storage is to be discarded.
+
+    Args:
+        tx: The tenant's transaction, which has locked the rows of the memories.
+        tenant_id: The tenant.
+        memory_ids: All of them cold.
+    """
+    if not memory_ids:
+        return
+    used, era, now = restores.use(tx, tenant_id, states.lock(tx, tenant_id, memory_ids))
+    restores.come_back(tx, tenant_id, used, "cold", era, now)
+    work.add(tx, work.SEARCHED_BY, tenant_id, used.ids)
+
+
+def discard(tx: database.Transaction, tenant_id: UUID, memory_ids: Sequence[UUID]) -> None:
+    """Give up what is in cold storage of these memories, and destroy its keys; the rows stay as they are.
+
+    Segments are locked after words: call it after whatever locks those.
+    """
+    key_ids = cold.take_out(tx, tenant_id, memory_ids)
+    if key_ids:
+        keys.remove_records(tx, tenant_id, key_ids)

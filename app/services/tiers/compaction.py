@@ -1,0 +1,235 @@
+"""Upkeep of cold storage: segments that are mostly gaps, or small, are put together; what nobody needs is deleted.
+
+Records are moved as they are, sealed. And the manifest is held against the store, both ways: an object without a
+segment is deleted, a segment without its object is told of, memory by memory.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Final
+from uuid import UUID, uuid4
+
+import structlog
+
+from app import failpoints, metrics
+from app.clients.cold_store import StoreFailed, cold_store
+from app.domain.jobs import Job, Step
+from app.domain.tiers import segment
+from app.domain.tiers.segment import Damaged, Sealed, Segment
+from app.services.privacy.deadlines import look_at_segments
+from app.services.tiers import cold as moving
+from app.services.tiers.cold import SegmentLost
+from app.store.core import database
+from app.store.privacy import deadlines
+from app.store.tiers import cold
+from app.store.tiers.cold import Listed, Place
+
+KIND: Final = "compact"
+LIVE_SHARE: Final = 0.5
+"""A segment that has less of its records than this is rewritten."""
+SMALL_RECORDS: Final = segment.RECORDS // 2
+SMALL_SEGMENTS: Final = 8
+"""From so many that have fewer records than `SMALL_RECORDS` on, they are put together."""
+TOGETHER_BYTES: Final = 32 << 20
+ORPHAN_AGE: Final = timedelta(days=1)
+"""Of an object that the manifest doesn't know: whoever writes one enters it first, but clocks differ."""
+NAMED_MAX: Final = 100
+STEP_SECONDS: Final = 2.0
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What the manifest and the store say of each other.
+
+    Attributes:
+        orphans: Objects that were deleted, since no segment has them.
+        lost: Why memories can't be restored: their segment's object is missing, or of another size.
+    """
+
+    orphans: int
+    lost: dict[UUID, str]
+
+
+def step(job: Job) -> Step:
+    """A few seconds of upkeep."""
+    return carry_on(job.tenant_id, job.state, time.monotonic() + STEP_SECONDS)
+
+
+def carry_on(tenant_id: UUID, state: dict[str, Any], until: float) -> Step:
+    """Go on with the upkeep from where it was left.
+
+    Args:
+        tenant_id: The tenant.
+        state: As the step before left it; empty at first.
+        until: When to leave off, by the monotonic clock; one segment is always written.
+
+    Raises:
+        StoreFailed: The store is away or full, or refuses us.
+    """
+    if not state:
+        return Step(0, {"phase": "compact"}, finished=False, counts={"dropped": moving.clean(tenant_id)})
+    counts = Counter[str]()
+    notes: dict[str, None] = {}
+    spoilt = {UUID(each) for each in state.get("spoilt", [])}
+    while state["phase"] == "compact":
+        merged, damaged = compact(tenant_id, spoilt)
+        spoilt |= set(damaged)
+        notes |= dict.fromkeys(f"segment {segment_id}: {why}" for segment_id, why in damaged.items())
+        counts["compacted"] += merged
+        if not merged and not damaged:
+            break
+        if time.monotonic() >= until:
+            left_off = {"phase": "compact", "spoilt": [str(each) for each in spoilt]}
+            return Step(merged, left_off, finished=False, counts=counts, notes=tuple(notes))
+    checked = check(tenant_id)
+    named = [f"{memory_id}: {why}" for memory_id, why in list(checked.lost.items())[:NAMED_MAX]]
+    more = [f"and {len(checked.lost) - NAMED_MAX} more"] if len(checked.lost) > NAMED_MAX else []
+    counts.update(orphans=checked.orphans, lost=len(checked.lost))
+    late = look_at_segments(tenant_id)
+    return Step(0, state, finished=True, counts=dict(counts), notes=(*notes, *named, *more, *late))
+
+
+def compact(tenant_id: UUID, spoilt: set[UUID] | frozenset[UUID] = frozenset()) -> tuple[int, dict[UUID, str]]:
+    """Put the records of some segments into a new one. Call it again until 0 and none.
+
+    A segment with anything damaged in it is left as it is.
+
+    Args:
+        tenant_id: The tenant.
+        spoilt: Segments to leave alone.
+
+    Returns:
+        How many segments were given up for it, and why others couldn't be.
+
+    Raises:
+        StoreFailed: The store is away or full, or refuses us; nothing has changed.
+    """
+    with database.tenant(tenant_id) as tx:
+        marked = deadlines.to_rewrite(tx, tenant_id)
+        chosen = _chosen([each for each in cold.listed(tx, tenant_id) if each.segment_id not in spoilt], marked)
+        places = cold.places_in(tx, tenant_id, [each.segment_id for each in chosen], segment.RECORDS_MAX)
+    if not chosen:
+        return 0, {}
+    records, damaged = _records(tenant_id, chosen, places)
+    well = [each for each in chosen if each.segment_id not in damaged]
+    if not well:
+        return 0, damaged
+    moved = {each.memory_id: places[each.memory_id] for each in records}
+    if records:
+        new_id, made = uuid4(), segment.encode(tenant_id, records)
+        moving.put(cold_store(), tenant_id, new_id, made)
+        _enter(tenant_id, new_id, made, moved)
+    moving.delete(tenant_id, _drop(tenant_id))
+    return len(well), damaged
+
+
+def _chosen(listed: Sequence[Listed], marked: Sequence[UUID] = ()) -> list[Listed]:
+    """Segments whose records are to be put together: as many as fit into one.
+
+    Those that an erasure has touched come first, in the order given.
+    """
+    written = [each for each in listed if each.status == "written"]
+    order = {segment_id: place for place, segment_id in enumerate(marked)}
+    gaping = [each for each in written if each.live < LIVE_SHARE * each.records or each.segment_id in order]
+    gaping.sort(key=lambda each: order.get(each.segment_id, len(order)))
+    small = [each for each in written if each not in gaping and each.live < SMALL_RECORDS]
+    chosen: list[Listed] = []
+    records, size = 0, 0
+    for each in [*gaping, *(small if len(small) >= SMALL_SEGMENTS else [])]:
+        records, size = records + each.live, size + each.size
+        if chosen and (records > segment.RECORDS or size > TOGETHER_BYTES):
+            break
+        chosen.append(each)
+    return chosen
+
+
+def _records(
+    tenant_id: UUID, chosen: Sequence[Listed], places: Mapping[UUID, Place]
+) -> tuple[list[Sealed], dict[UUID, str]]:
+    """The live records of segments as they are, and why there are none of some."""
+    store = cold_store()
+    found: list[Sealed] = []
+    damaged = {}
+    for each in chosen:
+        entries = [place.entry for place in places.values() if place.segment_id == each.segment_id]
+        try:
+            data = store.get(each.path)
+            segment.decode(tenant_id, data)
+            own = [(entry, segment.body(data, entry)) for entry in entries]
+        except Damaged as error:
+            damaged[each.segment_id] = str(error)
+        except StoreFailed as error:
+            if not error.lost:
+                raise
+            damaged[each.segment_id] = f"its object is {error.failure}"
+        else:
+            found += [Sealed(entry.memory_id, entry.key_id, entry.text_version, body) for entry, body in own]
+    for segment_id, why in damaged.items():
+        log.error("cold_segment_damaged", tenant=str(tenant_id), segment=str(segment_id), reason=why)
+    return found, damaged
+
+
+def _enter(tenant_id: UUID, new_id: UUID, made: Segment, moved: Mapping[UUID, Place]) -> None:
+    """Let those memories that are still where they were point to the new segment."""
+    with database.tenant(tenant_id) as tx:
+        now = cold.places(tx, tenant_id, list(moved), locked=True)
+        still = [entry for entry in made.entries if now.get(entry.memory_id) == moved[entry.memory_id]]
+        cold.take_out(tx, tenant_id, [entry.memory_id for entry in still])
+        if not cold.finish(tx, tenant_id, new_id, len(still)):
+            raise SegmentLost
+        cold.place(tx, tenant_id, new_id, still)
+        failpoints.reach("compact.before_commit")
+    failpoints.reach("compact.after_commit")
+
+
+def _drop(tenant_id: UUID) -> list[tuple[UUID, str]]:
+    with database.tenant(tenant_id) as tx:
+        return cold.dropped(tx, tenant_id)
+
+
+def check(tenant_id: UUID) -> Checked:
+    """Hold the manifest against the store: delete what no segment has, and name the memories whose object isn't right.
+
+    Raises:
+        StoreFailed: The store is away, or refuses us.
+    """
+    store = cold_store()
+    folder = moving.path_of(tenant_id, UUID(int=0)).rpartition("/")[0]
+    there = {found.path: found for found in store.under(folder)}
+    with database.tenant(tenant_id) as tx:
+        listed = cold.listed(tx, tenant_id)  # after the store: a segment is entered before its object is written
+        now = database.now(tx)
+    known = {each.path for each in listed}
+    orphans = [path for path, found in there.items() if path not in known and now - found.modified_at > ORPHAN_AGE]
+    for path in orphans:
+        store.delete(path)
+    wrong = {each.segment_id: _wrong(each, there[each.path].size if each.path in there else None) for each in listed}
+    lost = _memories_of(tenant_id, {segment_id: why for segment_id, why in wrong.items() if why is not None})
+    for memory_id, why in lost.items():
+        log.error("cold_damaged", tenant=str(tenant_id), memory=str(memory_id), reason=why)
+    metrics.count("cold_orphans", len(orphans))
+    metrics.count("cold_damaged", len(lost))
+    return Checked(len(orphans), lost)
+
+
+def _wrong(each: Listed, size: int | None) -> str | None:
+    if each.status != "written" or size == each.size:
+        return None
+    if size is None and cold_store().size(each.path) == each.size:
+        return None  # written while the list was made
+    return "its object is missing" if size is None else "its object is of another size"
+
+
+def _memories_of(tenant_id: UUID, wrong: Mapping[UUID, str]) -> dict[UUID, str]:
+    if not wrong:
+        return {}
+    with database.tenant(tenant_id) as tx:
+        places = cold.places_in(tx, tenant_id, list(wrong), segment.RECORDS_MAX * len(wrong))
+    return {memory_id: wrong[place.segment_id] for memory_id, place in places.items()}

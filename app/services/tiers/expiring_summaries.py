@@ -1,0 +1,65 @@
+"""Summaries of memories that expire, as a dry run tells of them: those that go too, and those that are made again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Final
+from uuid import UUID
+
+import numpy as np
+
+from app.domain.tiers.lifecycle import EXPIRY, RULES
+from app.domain.tiers.tiers import DECAY_TIERS
+from app.services.strength import strengths
+from app.services.tiers.previews import Move
+from app.store.consolidation import merges
+from app.store.core import database
+from app.store.strength import states
+from app.store.tiers import standings
+
+_GOES: Final = "made of memories that expire: nothing is left that it could be made of again"
+_FADED: Final = "made of memories that expire: it isn't active any more, so it goes with them"
+_AGAIN: Final = "made of memories that expire: it is made again of the {left:,} that remain"
+
+
+def of(tenant_id: UUID, as_of: datetime | None, memory_ids: Sequence[UUID]) -> list[Move]:
+    """What becomes of the summaries of memories that have expired at a moment, in id order.
+
+    One whose sources are on several pages is told with the first of those that expire. What expires by itself, or is
+    under a legal hold, isn't told here.
+
+    Args:
+        tenant_id: The tenant.
+        as_of: The moment; None for now.
+        memory_ids: A page of what expires.
+    """
+    with database.tenant(tenant_id) as tx:
+        made = merges.summaries_of(tx, tenant_id, memory_ids)
+        if not made:
+            return []
+        sources = merges.sources_of(tx, tenant_id, made)
+        now = (as_of or database.now(tx)).timestamp()
+        times = strengths.timeline(tx, tenant_id)
+        era = times.at(now)
+        held = states.read(tx, tenant_id, sorted({*made, *(each for some in sources.values() for each in some)}))
+        standing = standings.read(tx, tenant_id, held.ids, era.policy.rules)
+    rules = strengths.decided(era, strengths.brought(held, times, now).state, now, standing)[1].rules
+    expired = {held.ids[row] for row in np.flatnonzero(rules == EXPIRY)}
+    at = {memory_id: row for row, memory_id in enumerate(held.ids)}
+    told = []
+    for summary in made:
+        if summary not in at or summary in expired or standing.is_held[at[summary]]:
+            continue
+        theirs = sources[summary]
+        if min(expired.intersection(theirs), default=None) in memory_ids:
+            left = sum(each in at and each not in expired for each in theirs)
+            told.append(_told(summary, int(standing.tiers[at[summary]]), left))
+    return told
+
+
+def _told(summary: UUID, tier: int, left: int) -> Move:
+    before, rule = DECAY_TIERS[tier], RULES[EXPIRY]
+    if left and before == "active":
+        return Move(summary, before, before, rule, _AGAIN.format(left=left))
+    return Move(summary, before, "deleted", rule, _FADED if left else _GOES)

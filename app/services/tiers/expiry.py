@@ -1,0 +1,185 @@
+"""Expiry: what privacy allows no longer leaves from whichever tier it is in, and nothing of it stays.
+
+Summaries that were made of it are hidden with it, and made again of what remains; where nothing does, they go. The
+first night that finds something only tells how much it is, so that somebody can look at the dry run and set the policy;
+from the next night on it goes. A job by hand goes at once.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from datetime import datetime
+from typing import Any, Final
+from uuid import UUID
+
+import numpy as np
+
+from app import failpoints, metrics, queues
+from app.domain.jobs import Job, Step
+from app.domain.privacy.audit import Detail
+from app.domain.privacy.parameters import KNOWN
+from app.domain.privacy.retention import CONVERSATION, NO_CATEGORY
+from app.domain.tiers.lifecycle import DELETED, EXPIRY, Decision, Standing
+from app.services.consolidation import rederiving
+from app.services.security import audit
+from app.services.strength import rebase
+from app.services.tiers import expiring_summaries, moves, previews, sweep
+from app.services.tiers.moves import Due
+from app.services.tiers.previews import Preview, Tiers, Work
+from app.store.consolidation import merges
+from app.store.core import database
+from app.store.enrichment.work import NIL
+from app.store.memories import tenant_counts
+from app.store.strength.states import Held
+from app.store.tiers import expiring, removal, tier_moves
+
+KIND: Final = "expire"
+ROWS: Final = 500
+NOTICE: Final = "{count} memories have expired and go from the next night on: see a dry run of `expire`"
+
+
+def expire(
+    tenant_id: UUID, as_of: datetime | None = None, after: UUID = NIL, limit: int = ROWS
+) -> tuple[Counter[str], UUID | None]:
+    """Remove a slice of the memories that have expired at a moment, and hide the summaries that are to be made again.
+
+    Args:
+        tenant_id: The tenant.
+        as_of: Up to now; None for now.
+        after: Where the slice before has ended.
+        limit: Most that are looked at.
+
+    Returns:
+        How many are `deleted`, how many `summaries` among them of which nothing remains, and how many are made `again`;
+        and where this slice has ended, None for the last.
+    """
+    with database.tenant(tenant_id) as tx:
+        due, following = moves.take_expired(tx, tenant_id, after, limit, as_of)
+        gone = due.held.ids
+        if not gone:
+            return Counter(), following
+        made = sorted(set(merges.summaries_of(tx, tenant_id, gone)).difference(gone))
+        free = moves.judge(tx, tenant_id, made, as_of) if made else None
+        summaries = [] if free is None else free.only(np.flatnonzero(~free.standing.is_held)).held.ids
+        aside = rederiving.set_aside(tx, tenant_id, summaries, gone)
+        again = set(aside.ids)
+        summaries = [memory_id for memory_id in summaries if memory_id not in again]
+        every = sorted([*gone, *summaries])
+        with tenant_counts.changing(tx, tenant_id, every):
+            for start in range(0, len(every), removal.MOST):
+                removal.remove(tx, tenant_id, every[start : start + removal.MOST])
+        tenant_counts.add(tx, tenant_id, tenant_counts.NONE.less(aside.counts))
+        risky = int(due.standing.expiry.by_risk.sum())
+        tier_moves.add(
+            tx,
+            tenant_id,
+            {
+                ("expired", "category"): len(gone) - risky,
+                ("expired", "risk"): risky,
+                ("expired", "source_expired"): len(summaries),
+                ("hidden", "source_expired"): len(again),
+            },
+        )
+        audit.enter(tx, tenant_id, "memories_expired", ids=every, details=_details(due, len(summaries), len(again)))
+        failpoints.reach("expire.before_commit")
+    metrics.count("expired_memories", len(every))
+    counts = Counter({"deleted": len(every), "summaries": len(summaries)})
+    return counts + Counter(again=len(again)), following
+
+
+def _details(due: Due, summaries: int, again: int) -> dict[str, Detail]:
+    """The rule, and how many by which category; tenants' own together, since their names may say anything."""
+    found = due.standing.expiry
+    by = Counter(_known(category) for category in found.category.tolist())
+    risky = int(found.by_risk.sum())
+    return {
+        "rule": "expiry",
+        "by_category": len(due.held) - risky,
+        "by_risk": risky,
+        "summaries": summaries,
+        "made_again": again,
+        **{f"of_{name}": count for name, count in sorted(by.items())},
+    }
+
+
+def _known(category: int) -> str:
+    if category == CONVERSATION:
+        return "archived_conversations"
+    return "none" if category == NO_CATEGORY else KNOWN[category] if category < len(KNOWN) else "others"
+
+
+def _gone(_: Held, standing: Standing, decision: Decision) -> tuple[Tiers, Tiers]:
+    return standing.tiers, np.where(decision.rules == EXPIRY, np.int8(DELETED), standing.tiers)
+
+
+_WORK: Final = Work(("deleted",), lambda _tx, _tenant_id, _version: "ending", _gone)
+
+
+def preview(tenant_id: UUID, as_of: datetime | None, after: UUID | None, limit: int) -> Preview:
+    """What would have expired at a moment, and what becomes of summaries of it. Arguments as `previews.preview`'s."""
+    found = previews.preview(_WORK, tenant_id, as_of, after, limit)
+    summaries = expiring_summaries.of(tenant_id, as_of, [move.memory_id for move in found.moves])
+    return found._replace(summaries=summaries, counts=found.counts | {"summaries": len(summaries)})
+
+
+def step(job: Job) -> Step:
+    """A few seconds of expiry, asked for by somebody."""
+    until = time.monotonic() + rebase.STEP_SECONDS
+    return _carried_on(job.tenant_id, rebase.moment_of(job), job.state, until, by_hand=True)
+
+
+def carry_on(tenant_id: UUID, as_of: datetime | None, state: dict[str, Any], until: float) -> Step:
+    """Go on with a night's expiry: a sweep first; arguments as `rebase.carry_on`'s."""
+    return _carried_on(tenant_id, as_of, state, until, by_hand=False)
+
+
+def _carried_on(tenant_id: UUID, as_of: datetime | None, state: dict[str, Any], until: float, *, by_hand: bool) -> Step:
+    phase = state.get("phase", "sweep")
+    if phase == "sweep":
+        swept = sweep.carry_on(tenant_id, as_of, state.get("sweep", {}), until)
+        kept = {"phase": "sweep", "as_of": swept.state["as_of"], "sweep": swept.state}
+        if swept.finished:
+            kept = {"phase": _after_sweep(tenant_id, by_hand=by_hand), "as_of": swept.state["as_of"], "after": str(NIL)}
+        return Step(0, kept, finished=False)
+    return _looked(tenant_id, state, until) if phase == "look" else _expired(tenant_id, state, until)
+
+
+def _after_sweep(tenant_id: UUID, *, by_hand: bool) -> str:
+    with database.tenant(tenant_id) as tx:
+        if by_hand:
+            expiring.note_expiry(tx, tenant_id, 0)
+        return "expire" if by_hand or expiring.is_noticed(tx, tenant_id) else "look"
+
+
+def _looked(tenant_id: UUID, state: dict[str, Any], until: float) -> Step:
+    """Count what has expired; nothing goes before somebody could know."""
+    moment, after, count = datetime.fromisoformat(state["as_of"]), UUID(state["after"]), state.get("count", 0)
+    while True:
+        with database.tenant(tenant_id) as tx:
+            due, following = moves.take_expired(tx, tenant_id, after, ROWS, moment)
+            count += len(due.held)
+            if following is None and count:
+                expiring.note_expiry(tx, tenant_id, count)
+                audit.enter(tx, tenant_id, "expiry_noticed", details={"memories": count})
+        if following is None:
+            notes = (NOTICE.format(count=count),) if count else ()
+            return Step(0, state, finished=True, counts={"noticed": count} if count else {}, notes=notes)
+        after = following
+        if time.monotonic() >= until:
+            return Step(0, state | {"after": str(after), "count": count}, finished=False)
+
+
+def _expired(tenant_id: UUID, state: dict[str, Any], until: float) -> Step:
+    moment, after, counts = datetime.fromisoformat(state["as_of"]), UUID(state["after"]), Counter[str]()
+    while True:
+        removed, following = expire(tenant_id, moment, after)
+        counts += removed
+        if following is None or time.monotonic() >= until:
+            if counts:
+                queues.nudge(queues.EMBED_MEMORIES)
+            after = following or after
+            return Step(
+                counts["deleted"], state | {"after": str(after)}, finished=following is None, counts=dict(counts)
+            )
+        after = following

@@ -1,0 +1,174 @@
+"""What time will make of a tenant's memories, as things are and under another policy; nothing is written."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import date, datetime, timedelta
+from typing import Any, Final
+from uuid import UUID
+from zoneinfo import ZoneInfo
+
+import numpy as np
+import numpy.typing as npt
+
+from app.domain.dynamics.ops import Floats
+from app.domain.dynamics.profiles import rebase
+from app.domain.dynamics.state import State
+from app.domain.dynamics.timeline import Era
+from app.domain.policy.amendment import amended
+from app.domain.tiers import forecast
+from app.domain.tiers.forecast import Counts
+from app.domain.tiers.lifecycle import Standing
+from app.domain.tiers.tiers import DECAY_TIERS
+from app.errors import FieldError, Invalid
+from app.services.strength import strengths
+from app.store.core import database
+
+PAGE_ROWS: Final = 20_000
+SHOWN_MAX: Final = 20
+"""Ids given of each move."""
+SECONDS_MAX: Final = 45.0
+"""For one forecast; clients wait for a minute."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What is asked for.
+
+    Attributes:
+        days: How many days to look ahead, 0 to `forecast.DAYS_MAX`.
+        changes: Fields of the policy that would be other than they are, as JSON has them; None asks for no what-if.
+        subject: Only memories about this subject.
+        one_in: Only one memory in so many is looked at, of all subjects, and stands for the others.
+    """
+
+    days: int
+    changes: Mapping[str, Any] | None = None
+    subject: str | None = None
+    one_in: int = 1
+
+
+@dataclass(slots=True)
+class Move:
+    """Memories that a change of policy would move at once.
+
+    Attributes:
+        source: The tier that decay asks for now.
+        target: The one that it would ask for.
+        memories: How many.
+        ids: The first of them.
+    """
+
+    source: str
+    target: str
+    memories: int = 0
+    ids: list[UUID] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """A forecast.
+
+    Attributes:
+        as_of: When it was made.
+        dates: Today, and the days after it, in the tenant's time zone.
+        counts: Memories by day and tier: today as of now, each later day as it begins.
+        changed: The same under the changed policy, where one was asked about.
+        moves: What the change would move at once.
+    """
+
+    as_of: datetime
+    dates: list[date]
+    counts: Counts
+    changed: Counts | None
+    moves: list[Move]
+
+
+def of_tenant(tenant_id: UUID, wish: Wish) -> Outlook:
+    """The forecast for a tenant.
+
+    Memories are read in pages, a transaction each. What changes meanwhile is in it or not; what was used or changed
+    after `as_of` is as it is then.
+
+    Raises:
+        Invalid: The changes make no policy, or it can't be worked out so far ahead.
+    """
+    began = time.monotonic()
+
+    def check() -> None:
+        if time.monotonic() - began > SECONDS_MAX:
+            raise _too_far(wish.days, f"takes more than {SECONDS_MAX:g} s for so many memories")
+
+    with database.tenant(tenant_id) as tx:
+        as_of, times = database.now(tx), strengths.timeline(tx, tenant_id)
+    now = as_of.timestamp()
+    policy = times.at(now).policy
+    changed = None if wish.changes is None else amended(policy, wish.changes)
+    for each in (policy, changed):
+        if each is not None and wish.days * 86_400 > forecast.seconds_max(each.model):
+            raise _too_far(wish.days, "takes too many ticks", int(forecast.seconds_max(each.model) // 86_400))
+    dates, moments = _days(as_of, ZoneInfo(policy.time_zone), wish.days)
+    eras = [times.at(now), *(era for era in times.after(now) if era.since <= moments[-1])]
+    as_is, as_changed = np.zeros((2, len(dates), len(DECAY_TIERS)), np.int64)
+    moves: dict[tuple[int, int], Move] = {}
+    looked_at = [era.policy.rules for era in eras] + ([] if changed is None else [changed.rules])
+    for held, standings in strengths.pages(tenant_id, PAGE_ROWS, looked_at, wish.subject, wish.one_in):
+        state = strengths.brought(held, times, now).state
+        as_is += _counts(eras, state, standings[: len(eras)], moments, check)
+        if changed is not None:
+            converted = rebase(state, now, policy.model, changed.model)
+            as_changed += forecast.counts(changed, converted, standings[-1], moments, check)
+            before = forecast.tiers_at(policy, state, standings[0], now)
+            after = forecast.tiers_at(changed, converted, standings[-1], now)
+            _add_moves(moves, held.ids, before, after)
+    told = [moves[pair] for pair in sorted(moves)]
+    return Outlook(as_of, dates, as_is * wish.one_in, None if changed is None else as_changed * wish.one_in, told)
+
+
+def _counts(
+    eras: Sequence[Era], state: State, standings: Sequence[Standing], moments: Floats, check: forecast.Check
+) -> Counts:
+    """`forecast.counts` by each policy in its own time; what one has let go down stays there under the next.
+
+    Args:
+        eras: The one of the first moment, and those that follow it.
+        state: Brought to the first.
+        standings: One for each era.
+        moments: Ascending, in seconds since 1970.
+        check: As `forecast.counts`.
+    """
+    parts, tiers = [], standings[0].tiers
+    starts = np.searchsorted(moments, [era.since for era in eras[1:]])
+    for era, following, read, own in zip(eras, [*eras[1:], None], standings, np.split(moments, starts), strict=True):
+        standing = replace(read, tiers=tiers)
+        if own.size:
+            parts.append(forecast.counts(era.policy, state, standing, own, check))
+        if following is not None:
+            tiers = forecast.tiers_at(era.policy, state, standing, following.since)
+            state = rebase(state, following.since, era.policy.model, following.policy.model)
+    return np.concatenate(parts)
+
+
+def _too_far(days: int, why: str, limit: int | None = None) -> Invalid:
+    return Invalid(errors=[FieldError("days", why, days, limit)])
+
+
+def _days(as_of: datetime, zone: ZoneInfo, days: int) -> tuple[list[date], npt.NDArray[np.float64]]:
+    today = as_of.astimezone(zone).date()
+    dates = [today + timedelta(days=ahead) for ahead in range(days + 1)]
+    midnights = [datetime(day.year, day.month, day.day, tzinfo=zone).timestamp() for day in dates]
+    return dates, np.array([as_of.timestamp(), *midnights[1:]])
+
+
+def _add_moves(
+    moves: dict[tuple[int, int], Move], ids: list[UUID], before: npt.NDArray[np.int8], after: npt.NDArray[np.int8]
+) -> None:
+    pairs = before * len(DECAY_TIERS) + after
+    for pair in np.unique(pairs[before != after]):
+        source, target = divmod(int(pair), len(DECAY_TIERS))
+        places = np.flatnonzero(pairs == pair)
+        move = moves.setdefault((source, target), Move(DECAY_TIERS[source], DECAY_TIERS[target]))
+        move.memories += len(places)
+        move.ids += [ids[place] for place in places[: SHOWN_MAX - len(move.ids)]]

@@ -1,0 +1,111 @@
+"""The ladder of tiers, for operators: what is where, what has moved and why, and what time will make of it."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, timedelta
+from threading import Lock
+from typing import Final
+from uuid import UUID
+
+from app.services.tenants import quota
+from app.services.tenants.quota import Room
+from app.services.tiers import bases, forecast
+from app.services.tiers.bases import Reduced
+from app.services.tiers.forecast import Outlook, Wish
+from app.store.core import database
+from app.store.memories import tenant_counts
+from app.store.memories.tenant_counts import Counts
+from app.store.tiers import tier_moves
+from app.store.tiers.tier_moves import Day, Moved
+
+DAYS: Final = 30
+"""How many days of moves are shown, today included."""
+AHEAD_DAYS: Final = 90
+FRESH_SECONDS: Final = 300.0
+"""A process looks ahead for a tenant anew when the last look is older."""
+SAMPLED_ABOVE: Final = 200_000
+"""Of more memories than this a sample is looked at."""
+SAMPLE: Final = 100_000
+"""About as many memories, or somewhat more, are in it."""
+_KEPT: Final = 100
+
+
+@dataclass(frozen=True)
+class Ladder:
+    """How a tenant's tiers stand.
+
+    Attributes:
+        today: By UTC, as all days of moves.
+        moved: What has moved in the last `DAYS` days.
+    """
+
+    counts: Counts
+    room: Room
+    today: date
+    moved: list[Day]
+
+
+@dataclass(frozen=True)
+class Ahead:
+    """What costs more to know, so that it is kept for a while.
+
+    Attributes:
+        one_in: The forecast is of one memory in so many; 1 for all.
+        archive: What archived vectors are reduced by.
+    """
+
+    outlook: Outlook
+    one_in: int
+    archive: list[Reduced]
+
+
+def of_tenant(tenant_id: UUID) -> Ladder:
+    """How the tiers stand, out of counters alone."""
+    with database.tenant(tenant_id) as tx:
+        today = database.now(tx).astimezone(UTC).date()
+        counts = tenant_counts.read(tx, tenant_id)
+        room = quota.of(tx, tenant_id, counts)
+        return Ladder(counts, room, today, tier_moves.since(tx, tenant_id, today - timedelta(days=DAYS - 1)))
+
+
+def latest(tenant_id: UUID, older_than: tuple[datetime, int] | None, limit: int) -> list[Moved]:
+    """The last moves, one by one; see `store.tier_moves.latest`."""
+    with database.tenant(tenant_id) as tx:
+        return tier_moves.latest(tx, tenant_id, older_than, limit)
+
+
+@dataclass
+class _Slot:
+    lock: Lock = field(default_factory=Lock)
+    at: float = 0.0
+    found: Ahead | None = None
+
+
+_slots: dict[UUID, _Slot] = {}
+_slots_lock = Lock()
+
+
+def ahead(tenant_id: UUID) -> Ahead:
+    """The forecast, and the archive's bases: from the last minutes, and worked out once for all who ask at a time.
+
+    Raises:
+        Invalid: It can't be worked out so far ahead.
+    """
+    with _slots_lock:
+        if len(_slots) >= _KEPT and tenant_id not in _slots:
+            _slots.clear()
+        slot = _slots.setdefault(tenant_id, _Slot())
+    with slot.lock:
+        if slot.found is None or time.monotonic() - slot.at > FRESH_SECONDS:
+            slot.found, slot.at = _ahead(tenant_id), time.monotonic()
+        return slot.found
+
+
+def _ahead(tenant_id: UUID) -> Ahead:
+    with database.tenant(tenant_id) as tx:
+        memories = tenant_counts.read(tx, tenant_id).memories
+    one_in = memories // SAMPLE if memories > SAMPLED_ABOVE else 1
+    outlook = forecast.of_tenant(tenant_id, Wish(AHEAD_DAYS, one_in=one_in))
+    return Ahead(outlook, one_in, bases.in_use(tenant_id))

@@ -1,0 +1,92 @@
+"""Permanent delete: memories in cold storage that fulfil every condition go for good, and nothing of them stays.
+
+What its caller has deleted (`DELETE /v1/memories/{id}`) isn't among them: it is hidden, and its row stays.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from datetime import datetime
+from typing import Any, Final
+from uuid import UUID
+
+import numpy as np
+
+from app import failpoints, queues
+from app.domain.jobs import Job, Step
+from app.domain.tiers.lifecycle import DELETED
+from app.domain.tiers.tiers import DECAY_TIERS
+from app.services.security import audit
+from app.services.strength.rebase import STEP_SECONDS, moment_of
+from app.services.tiers import moves, previews
+from app.services.tiers.previews import Preview, Work
+from app.store.core import database
+from app.store.memories import tenant_counts
+from app.store.tiers import removal, tier_moves
+
+KIND: Final = "delete"
+SOURCE: Final = "cold"
+_COLD: Final = DECAY_TIERS.index(SOURCE)
+
+
+def delete(tenant_id: UUID, as_of: datetime | None = None, limit: int = removal.MOST) -> tuple[int, Counter[str]]:
+    """Remove a slice of the cold memories that shall be deleted at a moment. Call again until it looks at none.
+
+    Args:
+        tenant_id: The tenant.
+        as_of: Up to now; None for now, which each call then takes anew.
+        limit: Most memories, up to `removal.MOST`.
+
+    Returns:
+        How many were looked at, and how many are `deleted`.
+    """
+    with database.tenant(tenant_id) as tx:
+        due = moves.take(tx, tenant_id, SOURCE, limit, as_of)
+        gone = due.only(np.flatnonzero(due.decision.tiers == DELETED))
+        if gone.held.ids:
+            with tenant_counts.changing(tx, tenant_id, gone.held.ids):
+                removal.remove(tx, tenant_id, gone.held.ids)
+            tier_moves.add(tx, tenant_id, moves.by_rule("deleted", gone.decision))
+            failpoints.reach("delete.before_audit")
+            audit.enter(tx, tenant_id, "memories_deleted", ids=gone.held.ids, details={"rule": "decay"})
+        failpoints.reach("delete.before_commit")
+    failpoints.reach("delete.after_commit")
+    return due.looked_at, Counter(deleted=len(gone.held)) if gone.held.ids else Counter()
+
+
+WORK: Final = Work(
+    ("deleted",),
+    lambda _tx, _tenant_id, _version: SOURCE,
+    lambda _held, standing, decision: (
+        standing.tiers,
+        np.where((standing.tiers == _COLD) & (decision.tiers == DELETED), DELETED, standing.tiers),
+    ),
+)
+
+
+def preview(tenant_id: UUID, as_of: datetime | None, after: UUID | None, limit: int) -> Preview:
+    """What would be deleted at a moment; arguments as `previews.preview`'s."""
+    return previews.preview(WORK, tenant_id, as_of, after, limit)
+
+
+def step(job: Job) -> Step:
+    """A few seconds of deleting."""
+    return carry_on(job.tenant_id, moment_of(job), job.state, time.monotonic() + STEP_SECONDS)
+
+
+def carry_on(tenant_id: UUID, as_of: datetime | None, state: dict[str, Any], until: float) -> Step:
+    """Go on deleting from where it was left; arguments as `rebase.carry_on`'s. All of its slices are of one moment."""
+    if not state:
+        with database.tenant(tenant_id) as tx:
+            state = {"as_of": (as_of or database.now(tx)).isoformat()}
+    moment = datetime.fromisoformat(state["as_of"])
+    done, counts = 0, Counter[str]()
+    while True:
+        looked_at, deleted = delete(tenant_id, moment)
+        done += looked_at
+        counts += deleted
+        if not looked_at or time.monotonic() >= until:
+            if counts:
+                queues.nudge(queues.EMBED_MEMORIES)
+            return Step(done, state, finished=not looked_at, counts=dict(counts))

@@ -1,0 +1,126 @@
+"""Restores: what was archived comes back as soon as it is used, and a while passes before it may fade away again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import fields, replace
+from typing import Final
+from uuid import UUID
+
+import numpy as np
+import numpy.typing as npt
+
+from app import failpoints
+from app.domain.dynamics.state import Event, Row, choose
+from app.domain.dynamics.timeline import Era
+from app.domain.tiers.tiers import DECAY_TIERS
+from app.services.strength import strengths
+from app.services.tiers import moves
+from app.store.core import database
+from app.store.embedding import spaces
+from app.store.enrichment import words, work
+from app.store.memories import events
+from app.store.memories.events import Change
+from app.store.strength import states
+from app.store.strength.states import Held
+from app.store.tiers import archive, tiers
+
+STRENGTH: Final = 0.45
+"""What a restored memory has at least; else it would fall back once its grace is over."""
+
+
+def restore(tx: database.Transaction, tenant_id: UUID, memory_ids: Sequence[UUID]) -> list[UUID]:
+    """Bring back those of these memories that are archived, which counts as a use; others are left as they are.
+
+    Locks all of their states in id order. Call it after whatever locks rows of `memories`, and before what locks
+    embedding spaces or words. They are found by their words at once, by their meaning when they are embedded again:
+    nudge `queues.EMBED_MEMORIES` after the commit. The tenant's numbers and its audit are the caller's to keep, last.
+
+    Returns:
+        Those that came back, in id order.
+    """
+    locked = states.lock(tx, tenant_id, memory_ids)
+    archived = set(archive.among(tx, tenant_id, locked.ids))  # once nobody else moves them
+    if not archived:
+        return []
+    locked = locked.only(np.flatnonzero([memory_id in archived for memory_id in locked.ids]))
+    used, era, now = use(tx, tenant_id, locked)
+    _put_back(tx, tenant_id, used, np.arange(len(used)), era, now)
+    return used.ids
+
+
+def use(tx: database.Transaction, tenant_id: UUID, locked: Held) -> tuple[Held, Era, float]:
+    """Enter a use, just now, of memories whose rows are locked: they after it, the policy in force, and when."""
+    now = database.now(tx).timestamp()
+    times = strengths.timeline(tx, tenant_id)
+    era = times.at(now)
+    held = strengths.brought(locked, times, now)
+    used = replace(held, state=era.dynamics.reinforce(held.state, Event(at=now, now=now)))
+    strengths.write_uses(tx, tenant_id, used, era, now)
+    return used, era, now
+
+
+def restore_used(
+    tx: database.Transaction, tenant_id: UUID, used: Held, rows: npt.NDArray[np.intp], era: Era, now: float
+) -> Held:
+    """Bring back those of memories that are archived, after a use that is written already.
+
+    The transaction locks nothing after it.
+
+    Args:
+        tx: The tenant's transaction, which has locked the rows.
+        tenant_id: The tenant.
+        used: After the use, of this era.
+        rows: Which of them were used; the others are left as they are.
+        era: Of `now`.
+        now: Seconds since 1970.
+
+    Returns:
+        All of `used`, with those that came back as strong as they are now.
+    """
+    after, back = _put_back(tx, tenant_id, used, rows, era, now)
+    moves.note_restored(tx, tenant_id, back, "archived")
+    return after
+
+
+def _put_back(
+    tx: database.Transaction, tenant_id: UUID, used: Held, rows: npt.NDArray[np.intp], era: Era, now: float
+) -> tuple[Held, list[UUID]]:
+    archived = set(archive.among(tx, tenant_id, [used.ids[row] for row in rows]))
+    places = np.array([row for row in rows if used.ids[row] in archived], np.intp)
+    if not places.size:
+        return used, []
+    back = used.only(places)
+    there = spaces.hold(tx, tenant_id)
+    lacking = archive.put_back(tx, tenant_id, there.searched.space_id if there else None, back.ids)
+    lifted = come_back(tx, tenant_id, back, "archived", era, now)
+    work.add(tx, [work.EMBED], tenant_id, lacking)
+    words.index(tx, tenant_id, back.ids, era.policy.language, era.policy.time_zone)
+    failpoints.reach("restore.before_commit")
+    columns = {field.name: getattr(used.state, field.name).copy() for field in fields(used.state)}
+    for name, column in columns.items():
+        column[places] = getattr(lifted.state, name)
+    return replace(used, state=Row(**columns)), back.ids
+
+
+def come_back(tx: database.Transaction, tenant_id: UUID, back: Held, source: str, era: Era, now: float) -> Held:
+    """Enter that memories are active again, at least as strong as `STRENGTH`, and into their histories.
+
+    What search finds them by is the caller's to see to. In mnemex a multiplier of 0 leaves no strength.
+
+    Args:
+        tx: The tenant's transaction, which has locked the rows.
+        tenant_id: The tenant.
+        back: After a use, of this era.
+        source: The tier that they come from.
+        era: Of `now`.
+        now: Seconds since 1970.
+    """
+    before = era.dynamics.strength(back.state, now)
+    raised = era.dynamics.at_strength(back.state, now, np.maximum(before, STRENGTH))
+    lifted = replace(back, state=choose(before < STRENGTH, raised, back.state))
+    states.write_anchors(tx, tenant_id, lifted, era.version)
+    tiers.restore(tx, tenant_id, lifted.ids, now)
+    strength = era.dynamics.strength(lifted.state, now)
+    events.add(tx, tenant_id, "restored", lifted.ids, Change(now, DECAY_TIERS.index(source), 0, strength))
+    return lifted

@@ -1,0 +1,1 @@
+"""SQL for groups of similar memories, summaries, merges and supersessions."""

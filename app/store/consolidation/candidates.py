@@ -1,0 +1,204 @@
+"""Memories that may be consolidated: which are new to it, what they are compared with, and how far it has come.
+
+An id says when its memory was accepted, so that what has come of age since a run is a range of ids.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+from uuid import UUID
+
+import numpy as np
+from numpy.typing import NDArray
+from sqlalchemy import Connection, text
+
+from app.domain.consolidation.grouping import Memories
+from app.domain.consolidation.nearest import Ids
+from app.store.core.packed import Uuids, driver, vectors
+from app.store.enrichment.work import NIL
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """How far a tenant's memories have been compared.
+
+    Attributes:
+        settled: None at or below this id is new any more for having come of age.
+        old: None at or below this is new for having become old; None before the first run.
+        edited_at: None that was edited before this moment is new for that; None before the first run.
+        edited_id: Nor is one edited at it whose id isn't above this.
+    """
+
+    settled: UUID = NIL
+    old: UUID | None = None
+    edited_at: datetime | None = None
+    edited_id: UUID = NIL
+
+
+def read_marks(tx: Connection, tenant_id: UUID) -> Marks:
+    """How far the tenant's have been compared."""
+    ids: dict[str, UUID] = {}
+    edited_at = None
+    for row in tx.execute(_READ, {"tenant": tenant_id}):
+        ids[row.age] = row.after_id
+        edited_at = row.after_at if row.age == "edited" else edited_at
+    return Marks(ids.get("settled", NIL), ids.get("old"), edited_at, ids.get("edited", NIL))
+
+
+_READ = text("""
+SELECT age, after_id, CASE WHEN age = 'edited' THEN after_at END AS after_at FROM consolidation_marks
+WHERE tenant_id = :tenant
+""")
+
+
+def write_marks(tx: Connection, tenant_id: UUID, marks: Marks) -> None:
+    """Note how far they have been compared now, in the transaction that writes what came of it; never less far."""
+    given: list[dict[str, Any]] = [{"age": "settled", "id": marks.settled, "at": None}]
+    if marks.old is not None:
+        given.append({"age": "old", "id": marks.old, "at": None})
+    if marks.edited_at is not None:
+        given.append({"age": "edited", "id": marks.edited_id, "at": marks.edited_at})
+    tx.execute(_ADVANCE, [{"tenant": tenant_id, **each} for each in given])
+
+
+_ADVANCE = text("""
+INSERT INTO consolidation_marks AS mark (tenant_id, age, after_id, after_at)
+VALUES (:tenant, :age, :id, coalesce(CAST(:at AS timestamptz), '-infinity'))
+ON CONFLICT (tenant_id, age) DO UPDATE SET after_id = excluded.after_id, after_at = excluded.after_at
+WHERE (mark.after_at, mark.after_id) < (excluded.after_at, excluded.after_id)
+""")
+
+# Looked up row by row: a planner without statistics would read all that the tenant has.
+_ELIGIBLE: Final = "tenant_id = %(tenant)s AND deleted_at IS NULL AND made_by = 'caller'"
+_EMBEDDED: Final = """CROSS JOIN LATERAL (
+  SELECT FROM embeddings
+  WHERE tenant_id = %(tenant)s AND space_id = %(space)s AND embeddings.memory_id = aged.memory_id OFFSET 0
+) AS vector"""
+
+
+def accepted(tx: Connection, tenant_id: UUID, space_id: int, *, after: UUID, before: UUID, limit: int) -> list[UUID]:
+    """Memories of callers with a vector in this space, their ids between these two, in their order."""
+    values = {"tenant": tenant_id, "space": space_id, "after": after, "before": before, "limit": limit}
+    return [memory_id for (memory_id,) in driver(tx).execute(_ACCEPTED, values, binary=True)]
+
+
+_ACCEPTED: Final = f"""
+SELECT memory_id FROM (
+  SELECT memory_id FROM memories
+  WHERE {_ELIGIBLE} AND memory_id > %(after)s AND memory_id < %(before)s ORDER BY memory_id OFFSET 0
+) AS aged {_EMBEDDED} LIMIT %(limit)s
+"""  # noqa: S608 - constants alone
+
+
+def edited(
+    tx: Connection, tenant_id: UUID, space_id: int, marks: Marks, *, until: datetime, before: UUID, limit: int
+) -> list[tuple[UUID, datetime]]:
+    """The like that were edited since these marks, until a moment, in the order of their edits, with their moments."""
+    values = {
+        "tenant": tenant_id,
+        "space": space_id,
+        "after_at": marks.edited_at,
+        "after_id": marks.edited_id,
+        "until": until,
+        "before": before,
+        "limit": limit,
+    }
+    return list(driver(tx).execute(_EDITED, values, binary=True))
+
+
+_EDITED: Final = f"""
+SELECT memory_id, updated_at FROM (
+  SELECT memory_id, updated_at FROM memories
+  WHERE {_ELIGIBLE} AND updated_at <= %(until)s AND (updated_at, memory_id) > (%(after_at)s, %(after_id)s)
+    AND memory_id < %(before)s ORDER BY updated_at, memory_id OFFSET 0
+) AS aged {_EMBEDDED} LIMIT %(limit)s
+"""  # noqa: S608 - as above
+
+
+def beside(
+    tx: Connection, tenant_id: UUID, subjects: Sequence[str | None], *, before: UUID
+) -> list[tuple[str | None, Ids]]:
+    """Ids below one of the callers' memories about each of these subjects, or about nobody; in ascending order."""
+    named = [subject for subject in subjects if subject is not None]
+    statements = [*([_BESIDE] if named else []), *([_BESIDE_NOBODY] if None in subjects else [])]
+    values = {"tenant": tenant_id, "subjects": named, "before": before}
+    if not statements:
+        return []
+    found = driver(tx).execute(" UNION ALL ".join(statements), values, binary=True)
+    return [(subject, np.frombuffer(sent, "S16")) for subject, sent in found]
+
+
+_BESIDE: Final = f"""
+SELECT subject, string_agg(uuid_send(memory_id), '' ORDER BY memory_id) FROM memories
+WHERE {_ELIGIBLE} AND subject = ANY (CAST(%(subjects)s AS text[])) AND memory_id < %(before)s GROUP BY subject
+"""  # noqa: S608 - as above
+_BESIDE_NOBODY: Final = f"""
+SELECT CAST(NULL AS text), string_agg(uuid_send(memory_id), '' ORDER BY memory_id) FROM memories
+WHERE {_ELIGIBLE} AND subject IS NULL AND memory_id < %(before)s HAVING count(*) > 0
+"""  # noqa: S608 - as above
+
+
+def read_vectors(tx: Connection, tenant_id: UUID, space_id: int, ids: Ids) -> tuple[Ids, NDArray[np.float32]]:
+    """Those of these memories that have a vector in this space, in ascending order, with it: (n,), (n, dimensions)."""
+    values = {"tenant": tenant_id, "space": space_id, "ids": Uuids(ids.tobytes())}
+    row = driver(tx).execute(_VECTORS, values, binary=True).fetchone()
+    found, sent = row or (None, None)
+    return np.frombuffer(found or b"", "S16"), vectors(sent)
+
+
+_VECTORS: Final = """
+SELECT string_agg(uuid_send(memory_id), ''), string_agg(halfvec_send(embedding), '') FROM (
+  SELECT memory_id, embedding FROM embeddings
+  WHERE tenant_id = %(tenant)s AND space_id = %(space)s AND memory_id = ANY (%(ids)s) ORDER BY memory_id
+) AS found
+"""
+
+
+def read(tx: Connection, tenant_id: UUID, space_id: int, ids: Sequence[UUID] | Ids, new: Sequence[UUID]) -> Memories:
+    """What is compared of these memories: of those that are active, a caller's, and have a vector in this space.
+
+    Entities are the caller's and those that were found in the text.
+
+    Args:
+        tx: The tenant's transaction.
+        tenant_id: The tenant.
+        space_id: The embedding space.
+        ids: Each once.
+        new: Those of them whose nearest are looked for.
+    """
+    given = Uuids(ids.tobytes() if isinstance(ids, np.ndarray) else ids)
+    values = {"tenant": tenant_id, "space": space_id, "ids": given}
+    rows = driver(tx).execute(_COMPARED, values, binary=True).fetchall()
+    memory_ids, subjects, threads, entities, said_at, sent = zip(*rows, strict=True) if rows else ((),) * 6
+    asked = set(new)
+    return Memories(
+        memory_ids,
+        subjects,
+        threads,
+        entities,
+        np.array(said_at, np.float64),
+        vectors(b"".join(sent)),
+        np.array([memory_id in asked for memory_id in memory_ids], np.bool_),
+    )
+
+
+_COMPARED: Final = f"""
+SELECT wanted.memory_id, subject, thread, entities || coalesce(inferred_entities, '{{}}'),
+  CAST(extract(epoch FROM coalesce(occurred_at, created_at)) AS float8), vector
+FROM unnest(%(ids)s) AS wanted (memory_id)
+CROSS JOIN LATERAL (
+  SELECT subject, thread, entities, occurred_at, created_at FROM memories
+  WHERE {_ELIGIBLE} AND memories.memory_id = wanted.memory_id OFFSET 0) AS memory
+CROSS JOIN LATERAL (
+  SELECT FROM memory_state
+  WHERE tenant_id = %(tenant)s AND memory_state.memory_id = wanted.memory_id AND tier = 'active' OFFSET 0) AS state
+CROSS JOIN LATERAL (
+  SELECT halfvec_send(embedding) AS vector FROM embeddings
+  WHERE tenant_id = %(tenant)s AND space_id = %(space)s AND embeddings.memory_id = wanted.memory_id OFFSET 0) AS known
+LEFT JOIN LATERAL (
+  SELECT inferred_entities FROM scores
+  WHERE tenant_id = %(tenant)s AND scores.memory_id = wanted.memory_id OFFSET 0) AS score ON true
+"""  # noqa: S608 - as above

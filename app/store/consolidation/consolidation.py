@@ -1,0 +1,365 @@
+"""Merging memories: what of them decides about it, and the rows that it leaves."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final, NamedTuple
+from uuid import UUID
+
+import msgspec
+from sqlalchemy import Connection, text
+
+from app.store.core.packed import Uuids, driver
+
+
+class Day(NamedTuple):
+    """A local date of a subject, in days since 1970."""
+
+    subject: str | None
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """What a caller said in and of an active memory.
+
+    Attributes:
+        said_at: In seconds since 1970: as its caller said, else when it was accepted.
+        day: Its local date then.
+    """
+
+    memory_id: UUID
+    seq: int
+    subject: str | None
+    thread: str | None
+    speaker: str | None
+    kind: str | None
+    text: str = field(repr=False)
+    text_version: int
+    tags: list[str]
+    categories: list[str]
+    entities: list[str]
+    occurred_at: datetime | None
+    said_at: float
+    day: int
+
+
+def facts(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID], time_zone: str) -> dict[UUID, Fact]:
+    """Those of these memories that are active and come from a caller, by their ids in ascending order."""
+    values = {"tenant": tenant_id, "ids": Uuids(memory_ids), "zone": time_zone}
+    return {row[0]: Fact(*row) for row in driver(tx).execute(_FACTS, values)}
+
+
+_SAID_AT: Final = "coalesce(occurred_at, created_at)"
+_SPEAKER: Final = "coalesce(speaker, role) AS speaker"
+"""Who said it: without a name, the role tells the sides of a conversation apart."""
+_DAY: Final = f"(CAST({_SAID_AT} AT TIME ZONE %(zone)s AS date) - date '1970-01-01')"
+_FACTS: Final = f"""
+SELECT memory.* FROM unnest(%(ids)s) AS id
+CROSS JOIN LATERAL (
+  SELECT memory_id, seq, subject, thread, {_SPEAKER}, kind, text, text_version, tags, categories, entities,
+    occurred_at, CAST(extract(epoch FROM {_SAID_AT}) AS float8), {_DAY}
+  FROM memories
+  WHERE tenant_id = %(tenant)s AND memory_id = id AND deleted_at IS NULL AND made_by = 'caller'
+    AND (SELECT tier FROM memory_state AS state
+      WHERE state.tenant_id = %(tenant)s AND state.memory_id = memories.memory_id) = 'active' OFFSET 0
+) AS memory ORDER BY memory_id
+"""  # noqa: S608 - constants alone
+
+
+def on_days(tx: Connection, tenant_id: UUID, days: Collection[Day], time_zone: str) -> dict[Day, int]:
+    """How many active memories from callers each of these days has."""
+    counted = dict.fromkeys(days, 0)
+    for subjects, statement in (
+        ([day.subject for day in counted if day.subject is not None], _ON_DAYS),
+        ([None] if any(day.subject is None for day in counted) else [], _ON_DAYS_OF_NOBODY),
+    ):
+        if subjects:
+            numbers = sorted({day.number for day in counted if (day.subject is None) == (subjects[0] is None)})
+            values = {
+                "tenant": tenant_id,
+                "zone": time_zone,
+                "days": numbers,
+                "subjects": sorted({subject for subject in subjects if subject is not None}),
+                # A day more at each end, so that no time zone matters.
+                "first": numbers[0] - 1,
+                "last": numbers[-1] + 2,
+            }
+            found = driver(tx).execute(statement, values)
+            counted |= {day: many for subject, number, many in found if (day := Day(subject, number)) in counted}
+    return counted
+
+
+_ON: Final = f"""
+SELECT subject, day, count(*) FROM (
+  SELECT memory_id, subject, {_DAY} AS day FROM memories
+  WHERE tenant_id = %(tenant)s AND {{whose}} AND deleted_at IS NULL AND made_by = 'caller'
+    AND {_SAID_AT} >= timestamptz '1970-01-01 UTC' + make_interval(days => %(first)s)
+    AND {_SAID_AT} < timestamptz '1970-01-01 UTC' + make_interval(days => %(last)s) OFFSET 0
+) AS said
+WHERE day = ANY (%(days)s) AND (
+  SELECT tier FROM memory_state AS state
+  WHERE state.tenant_id = %(tenant)s AND state.memory_id = said.memory_id) = 'active'
+GROUP BY subject, day
+"""  # noqa: S608 - constants alone
+_ON_DAYS: Final = _ON.format(whose="subject = ANY (%(subjects)s)")
+_ON_DAYS_OF_NOBODY: Final = _ON.format(whose="subject IS NULL")
+
+
+def known(tx: Connection, tenant_id: UUID, groups: Sequence[Mapping[UUID, int]]) -> dict[int, set[bool]]:
+    """Which groups an earlier merge has dealt with: it had all of their memories, saying what they say now.
+
+    One that was rejected or undone counts, one whose summary is gone doesn't.
+
+    Args:
+        tx: The tenant's transaction.
+        tenant_id: The tenant.
+        groups: Versions of texts by memory.
+
+    Returns:
+        By place of the group: whether such merges linked.
+    """
+    rows = [(n, memory_id, version) for n, group in enumerate(groups) for memory_id, version in group.items()]
+    values = {
+        "tenant": tenant_id,
+        "numbers": [n for n, _, _ in rows],
+        "ids": [memory_id for _, memory_id, _ in rows],
+        "versions": [version for _, _, version in rows],
+    }
+    found: dict[int, set[bool]] = defaultdict(set)
+    for n, is_link in driver(tx).execute(_KNOWN, values):
+        found[n].add(is_link)
+    return found
+
+
+_KNOWN: Final = """
+WITH given AS MATERIALIZED (
+  SELECT * FROM unnest(%(numbers)s::int[], %(ids)s::uuid[], %(versions)s::int[]) AS given (n, memory_id, text_version)
+), dealt AS (
+  SELECT n, merge_id, count(*) AS covered FROM given CROSS JOIN LATERAL (
+    SELECT merge_id FROM lineage
+    WHERE tenant_id = %(tenant)s AND lineage.memory_id = given.memory_id
+      AND lineage.text_version = given.text_version OFFSET 0
+  ) AS known GROUP BY n, merge_id
+)
+SELECT DISTINCT n, merge.action = 'link' FROM dealt
+JOIN (SELECT n, count(*) AS members FROM given GROUP BY n) AS size USING (n)
+CROSS JOIN LATERAL (
+  SELECT action FROM merges
+  WHERE tenant_id = %(tenant)s AND merges.merge_id = dealt.merge_id AND status <> 'gone' OFFSET 0
+) AS merge
+WHERE covered = members
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class NewSummary:
+    """A summary on its way into the tables, as a memory that fades from its making on."""
+
+    memory_id: UUID
+    seq: int
+    subject: str | None
+    thread: str | None
+    kind: str | None
+    text: str = field(repr=False)
+    tags: list[str]
+    categories: list[str]
+    entities: list[str]
+    occurred_at: datetime
+    made_at: datetime
+    salience: float
+    multiplier: float
+    pace: float
+    place: int
+    policy_version: int
+
+
+def add_summaries(tx: Connection, tenant_id: UUID, summaries: Sequence[NewSummary]) -> None:
+    """Insert summaries, with their states."""
+    rows = msgspec.json.encode(summaries).decode()
+    tx.execute(_ADD_SUMMARIES, {"tenant": tenant_id, "rows": rows})
+
+
+_ADD_SUMMARIES: Final = text("""
+WITH given AS MATERIALIZED (
+  SELECT * FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS given (
+    memory_id uuid, seq bigint, subject text, thread text, kind text, text text, tags text[], categories text[],
+    entities text[], occurred_at timestamptz, made_at timestamptz, salience real, multiplier real, pace real,
+    place smallint, policy_version integer)
+), made AS (
+  INSERT INTO memories (tenant_id, memory_id, seq, subject, thread, kind, text, tags, categories, entities,
+    occurred_at, created_at, made_by)
+  SELECT :tenant, memory_id, seq, subject, thread, kind, text, tags, categories, entities, occurred_at, made_at,
+    'consolidation'
+  FROM given
+)
+INSERT INTO memory_state (tenant_id, memory_id, kind, salience, salience_source, multiplier, pace, created_at,
+  accessed_at, anchored_at, policy_version)
+SELECT :tenant, memory_id, place, salience, 'consolidation', multiplier, pace, made_at, made_at, made_at, policy_version
+FROM given
+""")
+
+
+def put_away(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> None:
+    """Enter that memories are archived, of rows that are locked; what decay asks for further down stays asked."""
+    driver(tx).execute(_PUT_AWAY, {"tenant": tenant_id, "ids": Uuids(memory_ids)})
+
+
+_PUT_AWAY: Final = """
+UPDATE memory_state SET tier = 'archived',
+  wanted_tier = CASE wanted_tier WHEN 'active' THEN 'archived' ELSE wanted_tier END
+WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s)
+"""
+
+
+def put_back(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> None:
+    """Enter that memories are active again as they were, of rows that are locked: the next sweep looks at them."""
+    driver(tx).execute(_PUT_BACK, {"tenant": tenant_id, "ids": Uuids(memory_ids)})
+
+
+_PUT_BACK: Final = """
+UPDATE memory_state SET tier = 'active', wanted_tier = 'active', next_due_at = '-infinity'
+WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s)
+"""
+
+
+class NewLink(NamedTuple):
+    """A link on its way into the tables."""
+
+    memory_id: UUID
+    other_id: UUID
+    kind: str
+    weight: float
+
+
+def add_links(tx: Connection, tenant_id: UUID, links: Iterable[NewLink]) -> None:
+    """Insert links of consolidation; one that is there stays as it is."""
+    ordered = sorted(links)
+    values = {
+        "tenant": tenant_id,
+        "from_ids": [link.memory_id for link in ordered],
+        "to_ids": [link.other_id for link in ordered],
+        "kinds": [link.kind for link in ordered],
+        "weights": [link.weight for link in ordered],
+    }
+    driver(tx).execute(_ADD_LINKS, values)
+
+
+_ADD_LINKS: Final = """
+INSERT INTO links (tenant_id, memory_id, other_id, kind, weight, source)
+SELECT %(tenant)s, memory_id, other_id, kind, weight, 'consolidation'
+FROM unnest(%(from_ids)s::uuid[], %(to_ids)s::uuid[], %(kinds)s::text[], %(weights)s::float8[])
+  AS given (memory_id, other_id, kind, weight)
+ON CONFLICT DO NOTHING
+"""
+
+
+def remove_links(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> None:
+    """Delete the links that consolidation has made among these memories."""
+    driver(tx).execute(_REMOVE_LINKS, {"tenant": tenant_id, "ids": Uuids(memory_ids)})
+
+
+_REMOVE_LINKS: Final = """
+DELETE FROM links WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s) AND other_id = ANY (%(ids)s)
+  AND source = 'consolidation'
+"""
+
+
+def lock(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> None:
+    """Lock memories' rows in id order, deleted ones too."""
+    driver(tx).execute(_LOCK, {"tenant": tenant_id, "ids": Uuids(memory_ids)})
+
+
+_LOCK: Final = """
+SELECT FROM memories WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s) ORDER BY memory_id FOR UPDATE
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Present:
+    """A memory that isn't deleted, in whichever tier; of one in cold storage, the text is what is kept of it here."""
+
+    memory_id: UUID
+    text: str = field(repr=False)
+    text_version: int
+    speaker: str | None
+    subject: str | None
+    categories: list[str]
+    said_at: float
+    tier: str
+
+
+def present(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> list[Present]:
+    """Those of these memories that aren't deleted, in id order."""
+    found = driver(tx).execute(_PRESENT, {"tenant": tenant_id, "ids": Uuids(memory_ids)})
+    return [Present(*row) for row in found]
+
+
+_PRESENT: Final = f"""
+SELECT memory.*, (
+  SELECT tier FROM memory_state AS state WHERE state.tenant_id = %(tenant)s AND state.memory_id = memory.memory_id)
+FROM unnest(%(ids)s) AS id CROSS JOIN LATERAL (
+  SELECT memory_id, text, text_version, {_SPEAKER}, subject, categories,
+    CAST(extract(epoch FROM {_SAID_AT}) AS float8)
+  FROM memories
+  WHERE tenant_id = %(tenant)s AND memory_id = id AND deleted_at IS NULL OFFSET 0
+) AS memory ORDER BY memory_id
+"""  # noqa: S608 - constants alone
+
+
+def hidden(tx: Connection, tenant_id: UUID, summary_id: UUID) -> list[Present]:
+    """A summary that an open erasure has hidden; its tier is `hidden` where it was active, else that where it was.
+
+    One that is only hidden until it is made again is `aside`.
+    """
+    found = driver(tx).execute(_HIDDEN, {"tenant": tenant_id, "id": summary_id, "aside": SET_ASIDE})
+    return [Present(*row) for row in found]
+
+
+_HIDDEN: Final = f"""
+SELECT memory_id, text, text_version, speaker, subject, categories, CAST(extract(epoch FROM {_SAID_AT}) AS float8),
+  CASE WHEN erasure_id = %(aside)s THEN 'aside' WHEN tier = 'active' THEN 'hidden' ELSE tier END
+FROM memories JOIN hidden_memories AS hidden USING (tenant_id, memory_id)
+WHERE tenant_id = %(tenant)s AND memory_id = %(id)s
+"""  # noqa: S608 - constants alone
+
+
+SET_ASIDE: Final = UUID(int=0)
+"""What hides a summary, in place of an erasure, until it is made again of those of its sources that remain."""
+
+
+def with_sources(tx: Connection, tenant_id: UUID, summary_ids: Sequence[UUID], without: Sequence[UUID]) -> list[UUID]:
+    """Those of some summaries that are active and have a source besides these memories, in id order."""
+    values = {"tenant": tenant_id, "ids": Uuids(summary_ids), "without": Uuids(without)}
+    return [memory_id for (memory_id,) in driver(tx).execute(_WITH_SOURCES, values).fetchall()]
+
+
+_WITH_SOURCES: Final = """
+SELECT memory_id FROM memory_state AS state
+WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s) AND tier = 'active' AND EXISTS (
+  SELECT FROM merges CROSS JOIN LATERAL (
+    SELECT memory_id FROM lineage
+    WHERE lineage.tenant_id = %(tenant)s AND lineage.merge_id = merges.merge_id AND part = 'source'
+      AND lineage.memory_id <> ALL (%(without)s) OFFSET 0
+  ) AS source CROSS JOIN LATERAL (
+    SELECT FROM memories
+    WHERE memories.tenant_id = %(tenant)s AND memories.memory_id = source.memory_id AND deleted_at IS NULL OFFSET 0
+  ) AS there
+  WHERE merges.tenant_id = %(tenant)s AND merges.summary_id = state.memory_id AND merges.status = 'done')
+ORDER BY memory_id
+"""
+
+
+def summaries(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> set[UUID]:
+    """Those of these memories that consolidation has made."""
+    found = driver(tx).execute(_SUMMARIES, {"tenant": tenant_id, "ids": Uuids(memory_ids)})
+    return {memory_id for (memory_id,) in found}
+
+
+_SUMMARIES: Final = """
+SELECT memory_id FROM memories
+WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s) AND made_by = 'consolidation'
+"""

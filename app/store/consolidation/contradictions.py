@@ -1,0 +1,104 @@
+"""New memories with the earlier ones near them, and up to when a tenant's were looked at."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Final
+from uuid import UUID
+
+from sqlalchemy import Connection, text
+
+from app.domain.consolidation.contradiction import COSINE_MIN, NEIGHBOURS_MAX, Question, Text
+from app.store.core.packed import driver
+
+AMONG: Final = 2000
+"""How many earlier memories of the same subject a new one is compared with: the latest."""
+
+
+def watermark(tx: Connection, tenant_id: UUID) -> datetime | None:
+    """Up to when the memories accepted were looked at; None before the first time."""
+    found: datetime | None = tx.execute(_WATERMARK, {"tenant": tenant_id}).scalar()
+    return found
+
+
+_WATERMARK: Final = text("SELECT accepted_until FROM contradiction_watermarks WHERE tenant_id = :tenant")
+
+
+def move_watermark(tx: Connection, tenant_id: UUID, accepted_until: datetime) -> None:
+    """Note that memories accepted by a moment were looked at."""
+    tx.execute(_MOVE, {"tenant": tenant_id, "until": accepted_until})
+
+
+_MOVE: Final = text("""
+INSERT INTO contradiction_watermarks AS known (tenant_id, accepted_until) VALUES (:tenant, :until)
+ON CONFLICT (tenant_id) DO UPDATE SET accepted_until = greatest(known.accepted_until, excluded.accepted_until)
+""")
+
+
+def new(tx: Connection, tenant_id: UUID, after: UUID, until: datetime, limit: int) -> list[tuple[UUID, datetime]]:
+    """Current memories after this id and accepted by a moment, with when each was accepted, in the order of ids."""
+    values = {"tenant": tenant_id, "after": after, "until": until, "limit": limit}
+    return [(row.memory_id, row.created_at) for row in tx.execute(_NEW, values)]
+
+
+_CURRENT: Final = """deleted_at IS NULL AND NOT EXISTS (
+    SELECT FROM supersessions AS newer WHERE newer.tenant_id = {tenant} AND newer.status = 'active'
+      AND newer.superseded_id = memories.memory_id)"""
+
+_NEW: Final = text(f"""
+SELECT memory_id, created_at FROM memories
+WHERE tenant_id = :tenant AND memory_id > :after AND created_at <= :until AND {_CURRENT.format(tenant=":tenant")}
+ORDER BY memory_id LIMIT :limit
+""")  # noqa: S608 - constants alone
+
+
+def questions(tx: Connection, tenant_id: UUID, space_id: int, memory_ids: list[UUID]) -> list[Question]:
+    """These memories with the nearest earlier ones of the same subject; those without any are left out.
+
+    What is superseded, or was decided about beside the new one before, isn't asked about.
+    """
+    values = {"tenant": tenant_id, "space": space_id, "ids": memory_ids, "among": AMONG}
+    values |= {"cosine_min": COSINE_MIN, "most": NEIGHBOURS_MAX}
+    found: dict[UUID, Question] = {}
+    for memory_id, said, earlier_id, earlier in driver(tx).execute(_QUESTIONS, values, binary=True):
+        known = found.get(memory_id, Question(Text(memory_id, said), ()))
+        found[memory_id] = Question(known.memory, (*known.earlier, Text(earlier_id, earlier)))
+    return list(found.values())
+
+
+_EARLIER: Final = f"""
+    SELECT memory_id, text FROM memories
+    WHERE tenant_id = %(tenant)s AND memory_id < given.id AND {{same}}
+      AND {_CURRENT.format(tenant="%(tenant)s")}
+      AND NOT EXISTS (
+        SELECT FROM supersessions AS decided WHERE decided.tenant_id = %(tenant)s
+          AND decided.memory_id = given.id AND decided.superseded_id = memories.memory_id)
+    ORDER BY memory_id DESC LIMIT %(among)s
+"""  # noqa: S608 - constants alone
+
+# Row by row, as everywhere: without statistics, a join would read all that the tenant has.
+_QUESTIONS: Final = f"""
+SELECT new.memory_id, new.text, near.memory_id, near.text
+FROM unnest(%(ids)s::uuid[]) AS given (id)
+CROSS JOIN LATERAL (
+  SELECT memory_id, text, subject FROM memories WHERE tenant_id = %(tenant)s AND memory_id = given.id OFFSET 0
+) AS new
+CROSS JOIN LATERAL (
+  SELECT embedding AS vector FROM embeddings
+  WHERE tenant_id = %(tenant)s AND space_id = %(space)s AND memory_id = given.id OFFSET 0
+) AS own
+CROSS JOIN LATERAL (
+  SELECT latest.memory_id, latest.text, -(known.embedding <#> own.vector) AS cosine FROM (
+    ({_EARLIER.format(same="subject = new.subject")})
+    UNION ALL
+    ({_EARLIER.format(same="subject IS NULL AND new.subject IS NULL")})
+  ) AS latest
+  CROSS JOIN LATERAL (
+    SELECT embedding FROM embeddings
+    WHERE tenant_id = %(tenant)s AND space_id = %(space)s AND embeddings.memory_id = latest.memory_id OFFSET 0
+  ) AS known
+  WHERE -(known.embedding <#> own.vector) >= %(cosine_min)s
+  ORDER BY cosine DESC, latest.memory_id DESC LIMIT %(most)s
+) AS near
+ORDER BY new.memory_id, near.cosine DESC, near.memory_id DESC
+"""  # noqa: S608 - constants alone

@@ -1,0 +1,132 @@
+"""What memories superseded, and were superseded by, when an erasure hid them: kept until it can't be cancelled.
+
+Everything here takes the lock of supersessions first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+from uuid import UUID
+
+from sqlalchemy import Connection
+
+from app.domain.consolidation.supersession import Pair
+from app.store.consolidation import supersessions
+from app.store.core.packed import Uuids, driver
+
+
+def hide(tx: Connection, tenant_id: UUID, erasure_id: UUID, memory_ids: Sequence[UUID]) -> None:
+    """Let memories that an erasure hides supersede nothing, and be superseded by nothing, until it is cancelled.
+
+    What was superseded through them alone, by others, still is; what nothing else supersedes is current again.
+    """
+    supersessions.lock(tx, tenant_id)
+    values = {"tenant": tenant_id, "ids": Uuids(memory_ids), "erasure": erasure_id}
+    for statement in (_CLOSE, _KEEP, supersessions.FORGET):
+        driver(tx).execute(statement.encode(), values)
+
+
+_COLUMNS: Final = "(tenant_id, supersession_id, is_added, erasure_id, memory_id, superseded_id, body)"
+_CLOSE: Final = f"""
+WITH added AS ({supersessions.CLOSE} RETURNING supersession_id, memory_id, superseded_id)
+INSERT INTO hidden_supersessions {_COLUMNS}
+SELECT %(tenant)s, supersession_id, true, %(erasure)s, memory_id, superseded_id, '{{}}' FROM added
+"""  # noqa: S608 - constants alone
+_KEEP: Final = f"""
+INSERT INTO hidden_supersessions {_COLUMNS}
+SELECT tenant_id, supersession_id, false, %(erasure)s, memory_id, superseded_id, to_jsonb(known)
+{supersessions.OF_THEM}
+"""
+
+
+def show_again(tx: Connection, tenant_id: UUID, erasure_id: UUID) -> list[Pair]:
+    """Let all hold again that an erasure has hidden, its memories being there again.
+
+    What still has a hidden end is from now on of the erasure that hides it.
+
+    Returns:
+        The pairs that are active by this: whether they may be is the caller's to judge.
+    """
+    supersessions.lock(tx, tenant_id)
+    values = {"tenant": tenant_id, "erasure": erasure_id}
+    driver(tx).execute(_OPEN, values)
+    back = _back(tx, _SHOW_AGAIN, values)
+    driver(tx).execute(_HAND_OVER, values)
+    let_go(tx, tenant_id, [erasure_id])
+    return back
+
+
+def show_again_of(tx: Connection, tenant_id: UUID, memory_id: UUID) -> list[Pair]:
+    """Let hold again what a memory superseded, and what superseded it, as far as the others are there; see above.
+
+    What was closed over it meanwhile stays: it is true as well.
+    """
+    supersessions.lock(tx, tenant_id)
+    return _back(tx, _SHOW_AGAIN_OF, {"tenant": tenant_id, "memory": memory_id})
+
+
+def _back(tx: Connection, statement: str, values: dict[str, Any]) -> list[Pair]:
+    found = driver(tx).execute(statement.encode(), values, binary=True).fetchall()
+    return [Pair(*row[:2]) for row in found if row[2] == "active"]
+
+
+# What a person has decided since stays; what another erasure has hidden since doesn't come back with that one.
+_OPEN: Final = """
+WITH added AS (
+  DELETE FROM hidden_supersessions WHERE tenant_id = %(tenant)s AND erasure_id = %(erasure)s AND is_added
+  RETURNING supersession_id
+), kept AS (
+  DELETE FROM hidden_supersessions
+  WHERE tenant_id = %(tenant)s AND NOT is_added AND supersession_id IN (SELECT supersession_id FROM added)
+)
+DELETE FROM supersessions
+WHERE tenant_id = %(tenant)s AND status = 'active' AND decided_at IS NULL
+  AND supersession_id IN (SELECT supersession_id FROM added)
+"""
+_IS_THERE: Final = """EXISTS (
+  SELECT FROM memories WHERE memories.tenant_id = %(tenant)s AND memories.memory_id = kept.{} AND deleted_at IS NULL)"""
+_BACK: Final = f"""
+WITH back AS (
+  DELETE FROM hidden_supersessions AS kept
+  WHERE tenant_id = %(tenant)s AND {{which}}
+    AND {_IS_THERE.format("memory_id")} AND (superseded_id IS NULL OR {_IS_THERE.format("superseded_id")})
+  RETURNING body
+)
+INSERT INTO supersessions SELECT (jsonb_populate_record(NULL::supersessions, body)).* FROM back
+ON CONFLICT DO NOTHING RETURNING memory_id, superseded_id, status
+"""  # noqa: S608 - constants alone
+_SHOW_AGAIN: Final = _BACK.format(which="erasure_id = %(erasure)s")
+_SHOW_AGAIN_OF: Final = _BACK.format(which="NOT is_added AND %(memory)s IN (memory_id, superseded_id)")
+# One that is being erased doesn't come back.
+_HAND_OVER: Final = """
+UPDATE hidden_supersessions AS kept SET erasure_id = hides.erasure_id
+FROM (
+  SELECT memory_id, erasure_id FROM hidden_memories WHERE tenant_id = %(tenant)s AND erasure_id = ANY (ARRAY(
+    SELECT erasure_id FROM erasures WHERE tenant_id = %(tenant)s AND status = 'grace'))
+) AS hides
+WHERE kept.tenant_id = %(tenant)s AND kept.erasure_id = %(erasure)s
+  AND hides.memory_id IN (kept.memory_id, kept.superseded_id)
+"""
+
+
+def let_go(tx: Connection, tenant_id: UUID, erasure_ids: Sequence[UUID]) -> None:
+    """Forget what is kept for erasures: they can't be cancelled any more."""
+    driver(tx).execute(_LET_GO, {"tenant": tenant_id, "erasures": Uuids(erasure_ids)})
+
+
+_LET_GO: Final = "DELETE FROM hidden_supersessions WHERE tenant_id = %(tenant)s AND erasure_id = ANY (%(erasures)s)"
+
+
+def refuse(tx: Connection, tenant_id: UUID, pairs: Sequence[Pair], reason: str) -> None:
+    """Let pairs be rejected that held when they were hidden, and can't hold any more."""
+    values = {"tenant": tenant_id, "reason": reason}
+    values |= {"newer": Uuids([pair.memory_id for pair in pairs]), "older": Uuids([p.superseded_id for p in pairs])}
+    driver(tx).execute(_REFUSE, values)
+
+
+_REFUSE: Final = """
+UPDATE supersessions AS known SET status = 'rejected', reason = %(reason)s
+FROM unnest(%(newer)s, %(older)s) AS given (memory_id, superseded_id)
+WHERE tenant_id = %(tenant)s AND known.memory_id = given.memory_id AND known.superseded_id = given.superseded_id
+"""

@@ -1,0 +1,267 @@
+"""Merges: what was made of which memories, by which run, and which of it must be made again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from datetime import datetime
+from typing import Any, Final, Literal, NamedTuple
+from uuid import UUID
+
+from sqlalchemy import Connection, Row, text
+
+from app.domain.consolidation.deciding import Action
+from app.domain.consolidation.parameters import Level
+from app.store.core.packed import Uuids, driver
+
+Status = Literal["waiting", "done", "rejected", "undone", "gone"]
+Part = Literal["source", "kept", "linked"]
+
+
+@dataclass(frozen=True, slots=True)
+class Merge:
+    """A group of memories, and what became of it.
+
+    Attributes:
+        sources: How many memories were taken: into the summary, or linked.
+        summary_version: Version of the summary's text as it was made; another one was written by hand.
+        is_stale: Whether a source has changed since, or is gone.
+        characters_before: Of the sources' texts.
+        characters_after: Of the summary.
+        decided_by: Id of the key of who agreed, refused or undid.
+    """
+
+    merge_id: UUID
+    run_id: UUID
+    action: Action
+    status: Status
+    level: Level
+    cohesion: float
+    sources: int
+    created_at: datetime
+    summary_id: UUID | None = None
+    summary_version: int | None = None
+    method: str | None = None
+    model: str | None = None
+    key_points: list[str] = field(default_factory=list, repr=False)
+    is_stale: bool = False
+    characters_before: int = 0
+    characters_after: int = 0
+    decided_at: datetime | None = None
+    decided_by: str | None = None
+
+
+class Ancestor(NamedTuple):
+    """A memory that a merge took, and as what."""
+
+    merge_id: UUID
+    memory_id: UUID
+    text_version: int
+    part: Part
+
+
+_NAMES: Final = [each.name for each in fields(Merge)]
+_COLUMNS: Final = ", ".join(_NAMES)
+
+
+def add(tx: Connection, tenant_id: UUID, merges: Sequence[Merge], lineage: Sequence[Ancestor]) -> None:
+    """Insert merges, with the memories that they took."""
+    rows = [{name: getattr(merge, name) for name in _NAMES} | {"tenant": tenant_id} for merge in merges]
+    if rows:
+        tx.execute(_ADD, rows)
+        add_lineage(tx, tenant_id, lineage)
+
+
+def add_lineage(tx: Connection, tenant_id: UUID, lineage: Sequence[Ancestor]) -> None:
+    """Enter which memories merges took, and at what versions of their texts."""
+    values = {name: [getattr(each, name) for each in lineage] for name in Ancestor._fields}
+    driver(tx).execute(_ADD_LINEAGE, {"tenant": tenant_id} | values)
+
+
+_ADD: Final = text(f"""
+INSERT INTO merges (tenant_id, {_COLUMNS}) VALUES (:tenant, {", ".join(f":{name}" for name in _NAMES)})
+""")  # noqa: S608 - constants alone
+_ADD_LINEAGE: Final = """
+INSERT INTO lineage (tenant_id, merge_id, memory_id, text_version, part)
+SELECT %(tenant)s, merge_id, memory_id, text_version, part
+FROM unnest(%(merge_id)s::uuid[], %(memory_id)s::uuid[], %(text_version)s::int[], %(part)s::text[])
+  AS given (merge_id, memory_id, text_version, part)
+ORDER BY merge_id, memory_id ON CONFLICT (tenant_id, merge_id, memory_id) DO UPDATE
+SET text_version = excluded.text_version, part = excluded.part
+"""
+
+
+def get(tx: Connection, tenant_id: UUID, merge_id: UUID, *, lock: bool = False) -> Merge | None:
+    """A merge by its id, locked if wanted; None where there is none."""
+    values = {"tenant": tenant_id, "merge_id": merge_id}
+    found = tx.execute(_LOCK if lock else _GET, values).one_or_none()
+    return None if found is None else _merge(found)
+
+
+_GET: Final = text(f"SELECT {_COLUMNS} FROM merges WHERE tenant_id = :tenant AND merge_id = :merge_id")  # noqa: S608
+_LOCK: Final = text(f"{_GET.text} FOR UPDATE")
+
+
+def page(
+    tx: Connection, tenant_id: UUID, status: Status | None, older_than: tuple[datetime, UUID] | None, limit: int
+) -> list[Merge]:
+    """Merges, the newest first, after the one given by when it was made and its id."""
+    created_at, merge_id = older_than or (None, None)
+    values = {"tenant": tenant_id, "status": status, "at": created_at, "merge_id": merge_id, "limit": limit}
+    return [_merge(row) for row in tx.execute(_PAGE, values)]
+
+
+_PAGE: Final = text(f"""
+SELECT {_COLUMNS} FROM merges
+WHERE tenant_id = :tenant AND (CAST(:status AS text) IS NULL OR status = :status)
+  AND (CAST(:at AS timestamptz) IS NULL OR created_at < :at
+    OR (created_at = :at AND merge_id > CAST(:merge_id AS uuid)))
+ORDER BY created_at DESC, merge_id LIMIT :limit
+""")  # noqa: S608 - constants alone
+
+
+def of_memory(tx: Connection, tenant_id: UUID, memory_id: UUID) -> list[Merge]:
+    """The merges that made a memory, or that took it; newest first."""
+    return [_merge(row) for row in tx.execute(_OF_MEMORY, {"tenant": tenant_id, "memory_id": memory_id})]
+
+
+_OF_MEMORY: Final = text(f"""
+SELECT {_COLUMNS} FROM merges
+WHERE tenant_id = :tenant AND (summary_id = :memory_id OR merge_id = ANY (ARRAY(
+  SELECT merge_id FROM lineage WHERE tenant_id = :tenant AND memory_id = :memory_id)))
+ORDER BY created_at DESC, merge_id
+""")  # noqa: S608 - constants alone
+
+
+def ancestors(tx: Connection, tenant_id: UUID, merge_ids: Sequence[UUID]) -> list[Ancestor]:
+    """The memories that these merges took, in the order of both ids."""
+    found = driver(tx).execute(_ANCESTORS, {"tenant": tenant_id, "ids": Uuids(merge_ids)})
+    return [Ancestor(*row) for row in found]
+
+
+_ANCESTORS: Final = """
+SELECT merge_id, memory_id, text_version, part FROM lineage
+WHERE tenant_id = %(tenant)s AND merge_id = ANY (%(ids)s) ORDER BY merge_id, memory_id
+"""
+
+
+class Kin(NamedTuple):
+    """A summary that is there, and a memory that it was made of, or that was kept beside it."""
+
+    summary_id: UUID
+    memory_id: UUID
+    part: Part
+
+
+def kin(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID], limit: int) -> list[Kin]:
+    """What these memories were made of, and what was made of them, one step each; of merges that stand."""
+    found = driver(tx).execute(_KIN, {"tenant": tenant_id, "ids": Uuids(memory_ids), "limit": limit})
+    return [Kin(*row) for row in found]
+
+
+_KIN: Final = """
+SELECT merge.summary_id, ancestor.memory_id, ancestor.part
+FROM unnest(ARRAY(
+  SELECT merge_id FROM lineage WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s)
+  UNION
+  SELECT merge_id FROM merges WHERE tenant_id = %(tenant)s AND summary_id = ANY (%(ids)s) AND summary_id IS NOT NULL
+)) AS id
+CROSS JOIN LATERAL (
+  SELECT merge_id, summary_id, created_at FROM merges
+  WHERE tenant_id = %(tenant)s AND merge_id = id AND status = 'done' AND summary_id IS NOT NULL OFFSET 0
+) AS merge
+CROSS JOIN LATERAL (
+  SELECT memory_id, part FROM lineage WHERE tenant_id = %(tenant)s AND merge_id = id OFFSET 0
+) AS ancestor
+WHERE merge.summary_id = ANY (%(ids)s) OR ancestor.memory_id = ANY (%(ids)s)
+ORDER BY merge.created_at, merge.merge_id, ancestor.memory_id LIMIT %(limit)s
+"""
+
+
+def summaries_of(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> list[UUID]:
+    """The summaries that any of these memories went into, in id order; not those that they were kept beside."""
+    found = driver(tx).execute(_SUMMARIES_OF, {"tenant": tenant_id, "ids": Uuids(memory_ids)}).fetchall()
+    return [memory_id for (memory_id,) in found]
+
+
+_SUMMARIES_OF: Final = """
+SELECT DISTINCT summary_id FROM merges
+WHERE tenant_id = %(tenant)s AND summary_id IS NOT NULL AND merge_id = ANY (ARRAY(
+  SELECT merge_id FROM lineage WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s) AND part = 'source'))
+ORDER BY summary_id
+"""
+
+
+def sources_of(tx: Connection, tenant_id: UUID, summary_ids: Sequence[UUID]) -> dict[UUID, list[UUID]]:
+    """What each of these summaries was made of, as far as it is there; by the summary's id."""
+    found = driver(tx).execute(_SOURCES_OF, {"tenant": tenant_id, "ids": Uuids(summary_ids)}).fetchall()
+    return {summary_id: list(sources) for summary_id, sources in found}
+
+
+_SOURCES_OF: Final = """
+SELECT summary_id, array_agg(memory_id ORDER BY memory_id) FROM merges CROSS JOIN LATERAL (
+  SELECT memory_id FROM lineage
+  WHERE lineage.tenant_id = %(tenant)s AND lineage.merge_id = merges.merge_id AND part = 'source' OFFSET 0
+) AS source
+WHERE tenant_id = %(tenant)s AND summary_id = ANY (%(ids)s) GROUP BY summary_id
+"""
+
+
+def forget(tx: Connection, tenant_id: UUID, merge_id: UUID, memory_ids: Sequence[UUID]) -> None:
+    """Let a merge no longer name memories that are deleted."""
+    driver(tx).execute(_FORGET, {"tenant": tenant_id, "merge_id": merge_id, "ids": Uuids(memory_ids)})
+
+
+_FORGET: Final = """
+DELETE FROM lineage WHERE tenant_id = %(tenant)s AND merge_id = %(merge_id)s AND memory_id = ANY (%(ids)s)
+"""
+
+
+def change(tx: Connection, tenant_id: UUID, merge_id: UUID, columns: Mapping[str, Any]) -> None:
+    """Change columns of a merge that is locked."""
+    assignments = ", ".join(f"{name} = :{name}" for name in columns if name in _NAMES)
+    statement = text(f"UPDATE merges SET {assignments} WHERE tenant_id = :tenant AND merge_id = :merge")  # noqa: S608
+    tx.execute(statement, {**columns, "tenant": tenant_id, "merge": merge_id})
+
+
+def make_stale(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> bool:
+    """Note that sources of summaries say something else now, or are gone. Whether there are any such summaries."""
+    values = {"tenant": tenant_id, "ids": Uuids(memory_ids)}
+    return driver(tx).execute(_MAKE_STALE, values).rowcount > 0
+
+
+_MAKE_STALE: Final = """
+UPDATE merges SET is_stale = true
+WHERE tenant_id = %(tenant)s AND status = 'done' AND summary_id IS NOT NULL AND merge_id = ANY (ARRAY(
+  SELECT merge_id FROM lineage
+  WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s) AND part = 'source'))
+"""
+
+
+def stale(tx: Connection, tenant_id: UUID, after: UUID, limit: int) -> list[UUID]:
+    """Merges whose summaries must be made again, in pages by id."""
+    found = driver(tx).execute(_STALE, {"tenant": tenant_id, "after": after, "limit": limit})
+    return [merge_id for (merge_id,) in found]
+
+
+_STALE: Final = """
+SELECT merge_id FROM merges WHERE tenant_id = %(tenant)s AND is_stale AND merge_id > %(after)s
+ORDER BY merge_id LIMIT %(limit)s
+"""
+
+
+def stale_of(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> list[UUID]:
+    """Those of which any of these memories is a source, in id order."""
+    found = driver(tx).execute(_STALE_OF, {"tenant": tenant_id, "ids": Uuids(memory_ids)})
+    return [merge_id for (merge_id,) in found]
+
+
+_STALE_OF: Final = """
+SELECT merge_id FROM merges WHERE tenant_id = %(tenant)s AND is_stale AND merge_id = ANY (ARRAY(
+  SELECT merge_id FROM lineage WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s) AND part = 'source'))
+ORDER BY merge_id
+"""
+
+
+def _merge(row: Row[Any]) -> Merge:
+    return Merge(*row)  # type: ignore[call-arg]  # a row has as many columns

@@ -1,0 +1,395 @@
+"""Which memory supersedes which. What was deleted is at neither end of what is read here.
+
+All changes of one tenant's run one after the other, under an advisory lock until the transaction ends: after the
+words', before the counts'.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final, NamedTuple
+from uuid import UUID
+
+from sqlalchemy import Connection, text
+
+from app.domain.consolidation.supersession import End, Judged, Pair, Reason, Source, Status
+from app.store.core.packed import Uuids, driver
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """A supersession as it stands.
+
+    Attributes:
+        memory_id: The newer one.
+        superseded_id: The older one; None while it is `waiting`.
+        named: What the caller has named, while it is `waiting`.
+        reason: Why it is `rejected`.
+        since: When the older one ceased to be current.
+        text: What the newer one says.
+        superseded_text: What the older one says.
+    """
+
+    supersession_id: UUID
+    memory_id: UUID
+    superseded_id: UUID | None
+    named: str | None
+    status: Status
+    source: Source
+    reason: str | None
+    since: datetime | None
+    made_at: datetime
+    decided_at: datetime | None
+    decided_by: str | None
+    text: str
+    superseded_text: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Around:
+    """What a memory supersedes, what supersedes it, and since when it isn't current; all direct."""
+
+    supersedes: list[UUID] = field(default_factory=list)
+    superseded_by: list[UUID] = field(default_factory=list)
+    valid_to: datetime | None = None
+
+
+class Said(NamedTuple):
+    """A supersession as somebody has stated it, with its status."""
+
+    memory_id: UUID
+    superseded_id: UUID | None
+    named: str | None
+    status: Status
+    source: Source
+    reason: Reason | None
+    made_at: datetime
+
+
+class Waiting(NamedTuple):
+    """A name that a memory has for one that it supersedes, and since when it waits for it."""
+
+    memory_id: UUID
+    named: str
+    made_at: datetime
+
+
+def lock(tx: Connection, tenant_id: UUID) -> None:
+    """Let nobody else change the tenant's supersessions until the transaction ends."""
+    tx.execute(_LOCK, {"name": f"ebbing supersessions {tenant_id}"})
+
+
+_LOCK: Final = text("SELECT pg_advisory_xact_lock(hashtextextended(:name, 0))")
+
+
+def meant(tx: Connection, tenant_id: UUID, names: Iterable[str]) -> dict[str, End]:
+    """The memories that are named: by an id, by one that stands for it, or else by the caller's own id."""
+    given = {name: _id(name) for name in names}
+    values = {"tenant": tenant_id, "names": list(given), "ids": list(given.values())}
+    return {name: End(*rest) for name, *rest in tx.execute(_MEANT, values)} if given else {}
+
+
+def _id(name: str) -> UUID | None:
+    try:
+        return UUID(name)
+    except ValueError:
+        return None
+
+
+_MEANT: Final = text("""
+SELECT name, found.memory_id, found.subject, found.created_at
+FROM unnest(CAST(:names AS text[]), CAST(:ids AS uuid[])) AS given (name, id)
+CROSS JOIN LATERAL (
+  SELECT memory_id, subject, created_at FROM (
+    (SELECT 1 AS place, memory_id, subject, created_at FROM memories
+     WHERE tenant_id = :tenant AND deleted_at IS NULL AND memory_id = coalesce(
+       (SELECT memory_id FROM memory_aliases WHERE tenant_id = :tenant AND alias_id = given.id), given.id))
+    UNION ALL
+    (SELECT 2, memory_id, subject, created_at FROM memories
+     WHERE tenant_id = :tenant AND deleted_at IS NULL AND external_id = given.name)
+  ) AS either ORDER BY place LIMIT 1
+) AS found
+""")
+
+
+def above(tx: Connection, tenant_id: UUID, memory_ids: Iterable[UUID]) -> set[Pair]:
+    """All that supersedes these memories, and what supersedes that, and so on."""
+    found = driver(tx).execute(_ABOVE, {"tenant": tenant_id, "ids": Uuids(list(memory_ids))}, binary=True)
+    return {Pair(*row) for row in found}
+
+
+_ABOVE: Final = """
+WITH RECURSIVE above (memory_id, superseded_id) AS (
+  SELECT memory_id, superseded_id FROM supersessions
+  WHERE tenant_id = %(tenant)s AND status = 'active' AND superseded_id = ANY (%(ids)s)
+  UNION
+  SELECT further.memory_id, further.superseded_id FROM above CROSS JOIN LATERAL (
+    SELECT memory_id, superseded_id FROM supersessions
+    WHERE tenant_id = %(tenant)s AND status = 'active' AND superseded_id = above.memory_id OFFSET 0
+  ) AS further
+)
+SELECT memory_id, superseded_id FROM above
+"""
+
+
+def put(tx: Connection, tenant_id: UUID, judged: Sequence[Judged], status: Status, source: Source) -> list[Pair]:
+    """Enter pairs, the lock being held: with this status, or as rejected where something speaks against them.
+
+    What is known of a pair already gives way to what a caller or a person says; a model is told nothing new.
+
+    Returns:
+        Those that have this status now, and hadn't before.
+    """
+    values = {
+        "tenant": tenant_id,
+        "source": source,
+        "memory_ids": [each.pair.memory_id for each in judged],
+        "superseded_ids": [each.pair.superseded_id for each in judged],
+        "since": [each.since for each in judged],
+        "statuses": ["rejected" if each.reason else status for each in judged],
+        "reasons": [each.reason for each in judged],
+    }
+    return [Pair(*row[:2]) for row in tx.execute(_PUT, values) if row.status == status] if judged else []
+
+
+_PUT: Final = text("""
+INSERT INTO supersessions AS known (tenant_id, memory_id, superseded_id, status, source, reason, since)
+SELECT :tenant, memory_id, superseded_id, status, CAST(:source AS text), reason, since
+FROM unnest(CAST(:memory_ids AS uuid[]), CAST(:superseded_ids AS uuid[]), CAST(:since AS timestamptz[]),
+  CAST(:statuses AS text[]), CAST(:reasons AS text[])) AS given (memory_id, superseded_id, since, status, reason)
+ON CONFLICT (tenant_id, memory_id, superseded_id) DO UPDATE
+SET status = excluded.status, source = excluded.source, reason = excluded.reason, since = excluded.since
+WHERE excluded.source <> 'model' AND known.status <> excluded.status
+RETURNING memory_id, superseded_id, status
+""")
+
+
+def wait(tx: Connection, tenant_id: UUID, waiting: Sequence[Waiting]) -> None:
+    """Keep names whose memories aren't stored yet."""
+    if waiting:
+        columns = {
+            f"{name}s": list(values) for name, values in zip(Waiting._fields, zip(*waiting, strict=True), strict=True)
+        }
+        tx.execute(_WAIT, {"tenant": tenant_id} | columns)
+
+
+_WAIT: Final = text("""
+INSERT INTO supersessions (tenant_id, memory_id, named, status, source, made_at)
+SELECT :tenant, memory_id, named, 'waiting', 'caller', made_at
+FROM unnest(CAST(:memory_ids AS uuid[]), CAST(:nameds AS text[]), CAST(:made_ats AS timestamptz[]))
+  AS given (memory_id, named, made_at)
+ON CONFLICT DO NOTHING
+""")
+
+
+def take_waiting(tx: Connection, tenant_id: UUID, limit: int) -> list[Waiting]:
+    """Names that wait, the oldest first; they wait no longer."""
+    return [Waiting(*row) for row in tx.execute(_TAKE_WAITING, {"tenant": tenant_id, "limit": limit})]
+
+
+_TAKE_WAITING: Final = text("""
+DELETE FROM supersessions WHERE tenant_id = :tenant AND supersession_id = ANY (ARRAY(
+  SELECT supersession_id FROM supersessions WHERE tenant_id = :tenant AND status = 'waiting'
+  ORDER BY made_at, supersession_id LIMIT :limit))
+RETURNING memory_id, named, made_at
+""")
+
+
+def around(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> dict[UUID, Around]:
+    """What these memories supersede, and what supersedes them, by id; those with neither are left out."""
+    values = {"tenant": tenant_id, "ids": Uuids(memory_ids)}
+    found: dict[UUID, Around] = {}
+    for newer, older, since in driver(tx).execute(_AROUND, values, binary=True):
+        found.setdefault(newer, Around()).supersedes.append(older)
+        known = found.setdefault(older, Around())
+        valid_to = since if known.valid_to is None else min(since, known.valid_to)
+        found[older] = Around(known.supersedes, [*known.superseded_by, newer], valid_to)
+    return {memory_id: found[memory_id] for memory_id in memory_ids if memory_id in found}
+
+
+_AROUND: Final = """
+SELECT memory_id, superseded_id, since FROM supersessions
+WHERE tenant_id = %(tenant)s AND status = 'active' AND memory_id = ANY (%(ids)s)
+UNION
+SELECT memory_id, superseded_id, since FROM supersessions
+WHERE tenant_id = %(tenant)s AND status = 'active' AND superseded_id = ANY (%(ids)s)
+ORDER BY since, memory_id, superseded_id
+"""
+
+
+def said_of(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> list[Said]:
+    """Return what was said that these memories supersede, whatever has become of it, the first said first."""
+    values = {"tenant": tenant_id, "ids": Uuids(memory_ids)}
+    return [Said(*row) for row in driver(tx).execute(_SAID_OF, values)]
+
+
+_SAID_OF: Final = """
+SELECT memory_id, superseded_id, named, status, source, reason, made_at FROM supersessions
+WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s) ORDER BY memory_id, made_at, supersession_id
+"""
+
+
+def take_out(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> None:
+    """Forget all that memories supersede and are superseded by: they are deleted, their rows still there or not.
+
+    What was superseded through them alone, by others, still is; what nothing else supersedes is current again.
+    """
+    lock(tx, tenant_id)
+    for statement in (CLOSE, FORGET, _FORGET_HIDDEN):
+        driver(tx).execute(statement.encode(), {"tenant": tenant_id, "ids": Uuids(memory_ids)})
+
+
+# Both ends are there, the lock being held: of who is deleted, all has been forgotten.
+CLOSE: Final = """
+WITH RECURSIVE through (memory_id, between, source) AS (
+  SELECT memory_id, superseded_id, source FROM supersessions
+  WHERE tenant_id = %(tenant)s AND status = 'active' AND superseded_id = ANY (%(ids)s) AND memory_id <> ALL (%(ids)s)
+  UNION
+  SELECT through.memory_id, further.superseded_id, through.source FROM through CROSS JOIN LATERAL (
+    SELECT superseded_id FROM supersessions
+    WHERE tenant_id = %(tenant)s AND status = 'active' AND memory_id = through.between OFFSET 0
+  ) AS further
+  WHERE through.between = ANY (%(ids)s)
+)
+INSERT INTO supersessions (tenant_id, memory_id, superseded_id, status, source, since)
+SELECT DISTINCT ON (memory_id, between) %(tenant)s, memory_id, between, 'active', source, greatest(
+  (SELECT created_at FROM memories WHERE tenant_id = %(tenant)s AND memories.memory_id = through.memory_id),
+  (SELECT created_at FROM memories WHERE tenant_id = %(tenant)s AND memories.memory_id = through.between))
+FROM through WHERE between <> ALL (%(ids)s)
+ORDER BY memory_id, between, source
+ON CONFLICT DO NOTHING
+"""
+OF_THEM: Final = """
+FROM supersessions AS known WHERE tenant_id = %(tenant)s AND (
+  memory_id = ANY (%(ids)s)
+  OR (status IN ('active', 'proposed', 'rejected') AND superseded_id = ANY (%(ids)s)))
+"""
+FORGET: Final = f"DELETE {OF_THEM}"
+_FORGET_HIDDEN: Final = """
+DELETE FROM hidden_supersessions
+WHERE tenant_id = %(tenant)s AND (memory_id = ANY (%(ids)s) OR superseded_id = ANY (%(ids)s))
+"""
+
+
+def part(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> None:
+    """Reject what holds between memories that are about different subjects now, one of them having been edited."""
+    if memory_ids:
+        lock(tx, tenant_id)
+        driver(tx).execute(_PART, {"tenant": tenant_id, "ids": Uuids(memory_ids)})
+
+
+_SUBJECT: Final = "(SELECT subject FROM memories WHERE tenant_id = %(tenant)s AND memories.memory_id = known.{})"
+_PART: Final = f"""
+UPDATE supersessions AS known SET status = 'rejected', reason = 'subject'
+WHERE tenant_id = %(tenant)s AND status IN ('active', 'proposed')
+  AND (memory_id = ANY (%(ids)s) OR superseded_id = ANY (%(ids)s))
+  AND {_SUBJECT.format("memory_id")} IS DISTINCT FROM {_SUBJECT.format("superseded_id")}
+"""  # noqa: S608 - constants alone
+
+_RELATIONS: Final = """
+SELECT supersession_id, known.memory_id, superseded_id, named, status, source, reason, since, made_at, decided_at,
+  decided_by, newer.text, (
+    SELECT text FROM memories
+    WHERE memories.tenant_id = :tenant AND memories.memory_id = known.superseded_id) AS superseded_text
+FROM supersessions AS known CROSS JOIN LATERAL (
+  SELECT text FROM memories WHERE memories.tenant_id = :tenant AND memories.memory_id = known.memory_id OFFSET 0
+) AS newer
+WHERE tenant_id = :tenant
+"""
+
+
+def page(
+    tx: Connection,
+    tenant_id: UUID,
+    status: Status | None,
+    memory_id: UUID | None,
+    before: tuple[datetime, UUID] | None,
+    limit: int,
+) -> list[Relation]:
+    """Supersessions, those made last first, after the one given by when it was made and its id.
+
+    Args:
+        tx: The tenant's transaction.
+        tenant_id: The tenant.
+        status: Only those that have it.
+        memory_id: Only those of this memory, at either end.
+        before: Where the page before has ended.
+        limit: Most rows.
+    """
+    made_at, supersession_id = before or (None, None)
+    values: dict[str, Any] = {"tenant": tenant_id, "status": status, "memory_id": memory_id, "limit": limit}
+    values |= {"made_at": made_at, "supersession_id": supersession_id}
+    return [Relation(*row) for row in tx.execute(_PAGE, values)]
+
+
+_PAGE: Final = text(f"""{_RELATIONS}
+  AND (CAST(:status AS text) IS NULL OR status = :status)
+  AND (CAST(:memory_id AS uuid) IS NULL OR known.memory_id = :memory_id OR superseded_id = :memory_id)
+  AND (CAST(:made_at AS timestamptz) IS NULL OR (made_at, supersession_id) < (:made_at, CAST(:supersession_id AS uuid)))
+ORDER BY made_at DESC, supersession_id DESC LIMIT :limit
+""")
+
+
+def get(tx: Connection, tenant_id: UUID, supersession_id: UUID) -> Relation | None:
+    """One supersession; None where there is none."""
+    row = tx.execute(_GET, {"tenant": tenant_id, "id": supersession_id}).one_or_none()
+    return None if row is None else Relation(*row)
+
+
+_GET: Final = text(f"{_RELATIONS} AND supersession_id = :id")
+
+
+def of(tx: Connection, tenant_id: UUID, pair: Pair) -> Relation:
+    """The supersession of two memories, which is there."""
+    return Relation(*tx.execute(_OF, {"tenant": tenant_id, **pair._asdict()}).one())
+
+
+_OF: Final = text(f"{_RELATIONS} AND known.memory_id = :memory_id AND superseded_id = :superseded_id")
+
+
+def decide(
+    tx: Connection, tenant_id: UUID, supersession_id: UUID, status: Status, reason: str | None, decided_by: str
+) -> None:
+    """Give a pair another status, the lock being held."""
+    values = {"tenant": tenant_id, "id": supersession_id, "status": status, "reason": reason, "by": decided_by}
+    tx.execute(_DECIDE, values)
+
+
+_DECIDE: Final = text("""
+UPDATE supersessions SET status = :status, reason = :reason, decided_at = now(), decided_by = :by
+WHERE tenant_id = :tenant AND supersession_id = :id
+""")
+
+
+def drop(tx: Connection, tenant_id: UUID, supersession_id: UUID) -> None:
+    """Delete a name that waits."""
+    tx.execute(_DROP, {"tenant": tenant_id, "id": supersession_id})
+
+
+_DROP: Final = text("DELETE FROM supersessions WHERE tenant_id = :tenant AND supersession_id = :id")
+
+
+def ends(tx: Connection, tenant_id: UUID, memory_ids: Iterable[UUID]) -> dict[UUID, End]:
+    """These memories as far as they matter here, by their ids."""
+    found = driver(tx).execute(_ENDS, {"tenant": tenant_id, "ids": Uuids(list(memory_ids))}, binary=True)
+    return {row[0]: End(*row) for row in found}
+
+
+_ENDS: Final = """
+SELECT memory_id, subject, created_at FROM memories
+WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s) AND deleted_at IS NULL
+"""
+
+
+def purge(tx: Connection, tenant_id: UUID, before: datetime, limit: int) -> int:
+    """Delete names that wait since before this moment. Returns how many; again until fewer than the limit."""
+    return tx.execute(_PURGE, {"tenant": tenant_id, "before": before, "limit": limit}).rowcount
+
+
+_PURGE: Final = text("""
+DELETE FROM supersessions WHERE tenant_id = :tenant AND supersession_id = ANY (ARRAY(
+  SELECT supersession_id FROM supersessions
+  WHERE tenant_id = :tenant AND status = 'waiting' AND made_at < :before LIMIT :limit))
+""")

@@ -1,0 +1,1 @@
+"""Connections, transactions, migrations and binary formats of PostgreSQL."""

@@ -1,0 +1,177 @@
+"""Rows of `memories` and `memory_state` in PostgreSQL's binary COPY format, packed by hand.
+
+Every column of a row is a 32-bit length and its bytes, -1 for NULL. Packing by hand is about twice as fast as
+a driver's row writer, and this is the busiest code of the drain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+from struct import Struct
+from typing import Final
+from uuid import UUID
+
+import msgspec
+
+from app.domain.ingest.ids import first_seq
+from app.domain.ingest.memory import KINDS, MemoryIn
+from app.domain.ingest.roles import ROLES, Role
+
+MEMORIES_COPY: Final = """
+COPY memories (tenant_id, memory_id, seq, subject, thread, speaker, kind, text, tags, categories, entities,
+  metadata, occurred_at, created_at, role) FROM STDIN (FORMAT binary)
+"""
+STATE_COPY: Final = """
+COPY memory_state (tenant_id, memory_id, kind, salience, salience_source, multiplier, created_at, accessed_at,
+  anchored_at, policy_version) FROM STDIN (FORMAT binary)
+"""
+
+HEADER: Final = b"PGCOPY\n\xff\r\n\0" + bytes(8)
+TRAILER: Final = b"\xff\xff"
+PIECE_ROWS: Final = 500
+
+_POSTGRES_EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
+_POSTGRES_EPOCH_SECONDS = 946_684_800
+_TEXT_OID = 25
+_INT = Struct(">i")
+_LENGTH_AND_INT = Struct(">ii")
+_LENGTH_AND_LONG = Struct(">iq")
+_LENGTH_AND_FLOAT = Struct(">if")
+_ROW_START = Struct(">hi16si")
+_ARRAY_START = Struct(">iiiii")
+_NULL = _INT.pack(-1)
+_NO_LABELS = _INT.pack(12) + Struct(">iii").pack(0, 0, _TEXT_OID)
+_PLACES = [place.to_bytes(2, "big") for place in range(4096)]
+_FROM_CALLER = _INT.pack(6) + b"caller"
+_MEMORIES_COLUMNS = 15
+_STATE_COLUMNS = 10
+_KINDS = {kind: Struct(">ih").pack(2, place) for place, kind in enumerate(KINDS)}
+_NO_KIND = _KINDS["episodic"]
+_ROLES: dict[Role | None, bytes] = {None: _NULL} | {role: _INT.pack(len(role)) + role.encode() for role in ROLES}
+
+
+class Arrival(msgspec.Struct, frozen=True, gc=False):
+    """An envelope's memories, checked and ready to be stored.
+
+    Attributes:
+        entry_id: Its place in the stream.
+        base: First id, 16 bytes.
+        accepted_ms: When Redis took it, milliseconds since 1970.
+    """
+
+    entry_id: str
+    base: bytes
+    accepted_ms: int
+    memories: Sequence[MemoryIn]
+
+
+class Terms(msgspec.Struct, frozen=True, gc=False):
+    """What a tenant's policy says of new memories.
+
+    Attributes:
+        version: The policy's.
+        from_occurred: Whether they fade from when they happened, not from when they were accepted.
+    """
+
+    version: int = 0
+    from_occurred: bool = False
+
+
+def pack(tenant_id: UUID, arrivals: Iterable[Arrival], now_ms: int, terms: Terms) -> Iterator[tuple[bytes, bytes, int]]:
+    """Pieces of the COPY streams of `memories` and of `memory_state` for these arrivals, and the bytes of their texts.
+
+    In pieces, so that PostgreSQL works on one while the next is packed. `HEADER` comes before the first piece
+    and `TRAILER` after the last.
+
+    Args:
+        tenant_id: Whose memories they are.
+        arrivals: What to store.
+        now_ms: The database's now: no memory is created later than that, whatever Redis's clock says.
+        terms: What the tenant's policy says of new memories.
+    """
+    memories_start = _ROW_START.pack(_MEMORIES_COLUMNS, 16, tenant_id.bytes, 16)
+    state_start = _ROW_START.pack(_STATE_COLUMNS, 16, tenant_id.bytes, 16)
+    unscored = _NO_KIND + _NULL + _NULL + _LENGTH_AND_FLOAT.pack(4, 1.0)
+    version = _LENGTH_AND_INT.pack(4, terms.version)
+    rows: list[bytes] = []
+    states: list[bytes] = []
+    add_row, add_state = rows.append, states.append
+    text_bytes = 0
+    for arrival in arrivals:
+        stem, seq = arrival.base[:14], first_seq(arrival.entry_id)
+        created = _LENGTH_AND_LONG.pack(8, _microseconds(min(arrival.accepted_ms, now_ms) / 1000))
+        times = created * 3 + version
+        state_end = unscored + times
+        for place, memory in enumerate(arrival.memories):
+            memory_id = stem + _PLACES[place]
+            text = memory.text.encode()
+            text_bytes += len(text)
+            add_row(
+                b"".join(
+                    (
+                        memories_start,
+                        memory_id,
+                        _LENGTH_AND_LONG.pack(8, seq + place),
+                        _name(memory.subject) if memory.subject is not None else _NULL,
+                        _name(memory.thread) if memory.thread is not None else _NULL,
+                        _name(memory.speaker) if memory.speaker is not None else _NULL,
+                        _name(memory.kind) if memory.kind is not None else _NULL,
+                        _INT.pack(len(text)),
+                        text,
+                        _labels(memory.tags) if memory.tags else _NO_LABELS,
+                        _labels(memory.categories) if memory.categories else _NO_LABELS,
+                        _labels(memory.entities) if memory.entities else _NO_LABELS,
+                        _json(memory.metadata) if memory.metadata is not None else _NULL,
+                        _moment(memory.occurred_at) if memory.occurred_at is not None else _NULL,
+                        created,
+                        _ROLES[memory.role],
+                    )
+                )
+            )
+            if terms.from_occurred and memory.occurred_at is not None:
+                occurred = min(_moment(memory.occurred_at), created, key=_LENGTH_AND_LONG.unpack)
+                add_state(state_start + memory_id + _known(memory) + occurred * 3 + version)
+            elif memory.salience is None and memory.multiplier is None and memory.kind is None:
+                add_state(state_start + memory_id + state_end)
+            else:
+                add_state(state_start + memory_id + _known(memory) + times)
+        if len(rows) >= PIECE_ROWS:
+            yield b"".join(rows), b"".join(states), text_bytes
+            rows.clear()
+            states.clear()
+            text_bytes = 0
+    yield b"".join(rows), b"".join(states), text_bytes
+
+
+def _name(value: str) -> bytes:
+    encoded = value.encode()
+    return _INT.pack(len(encoded)) + encoded
+
+
+def _labels(values: Sequence[str]) -> bytes:
+    items = b"".join(map(_name, values))
+    return _INT.pack(20 + len(items)) + _ARRAY_START.pack(1, 0, _TEXT_OID, len(values), 1) + items
+
+
+def _json(value: object) -> bytes:
+    encoded = msgspec.json.encode(value)
+    return _INT.pack(1 + len(encoded)) + b"\x01" + encoded
+
+
+def _moment(value: datetime) -> bytes:
+    """In whole numbers: a float of seconds loses microseconds some centuries away."""
+    since = value - _POSTGRES_EPOCH
+    return _LENGTH_AND_LONG.pack(8, (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds)
+
+
+def _microseconds(unix_seconds: float) -> int:
+    return round((unix_seconds - _POSTGRES_EPOCH_SECONDS) * 1_000_000)
+
+
+def _known(memory: MemoryIn) -> bytes:
+    kind = _NO_KIND if memory.kind is None else _KINDS[memory.kind]
+    multiplier = _LENGTH_AND_FLOAT.pack(4, 1.0 if memory.multiplier is None else memory.multiplier)
+    if memory.salience is None:
+        return kind + _NULL + _NULL + multiplier
+    return kind + _LENGTH_AND_FLOAT.pack(4, memory.salience) + _FROM_CALLER + multiplier

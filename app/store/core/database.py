@@ -1,0 +1,211 @@
+"""Connections and transactions: one engine a role, each transaction bound to its tenant.
+
+Pools are opened on first use and dropped in forked children, so that no socket is shared between processes.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from datetime import datetime
+from itertools import count
+from typing import Literal
+from uuid import UUID
+
+import psycopg
+from sqlalchemy import Connection, Engine, create_engine, event, make_url, text
+from sqlalchemy.exc import DBAPIError, InterfaceError, SQLAlchemyError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
+
+from app.errors import Misconfigured
+from app.settings import settings
+from app.store.core import pools
+from app.store.core.pools import Pool
+
+Role = Literal["ebbing_app", "ebbing_drain"]
+
+_engines: dict[Role, Engine] = {}
+_numbers = count(1)
+_opened = 0
+_BIND = text("SELECT set_config('ebbing.tenant', :tenant, true)")
+_SIMULATED = "ebbing_simulated_now"
+
+_simulated: ContextVar[tuple[UUID, datetime] | None] = ContextVar("simulated", default=None)
+
+# States of PostgreSQL that say "not now" rather than "not this": connection, resources, operator, system, a lock.
+_PASSING = ("08", "53", "57", "58", "25006", "40", "55P03")
+
+
+# For services, which know no driver.
+DatabaseError = SQLAlchemyError
+Transaction = Connection
+
+
+@contextmanager
+def tenant(tenant_id: UUID) -> Iterator[Connection]:
+    """A transaction that sees this tenant's rows alone; commits at the end, rolls back on an error."""
+    with pools.begun(engine("ebbing_app")) as tx:
+        tx.execute(_BIND, {"tenant": str(tenant_id)})
+        held = _simulated.get()
+        if held is not None and held[0] == tenant_id:
+            tx.execution_options(**{_SIMULATED: held[1]})
+        yield tx
+
+
+@contextmanager
+def at(tenant_id: UUID, moment: datetime) -> Iterator[None]:
+    """Within this, in this thread, `now` is this moment in the transactions of a simulated tenant.
+
+    Raises:
+        ValueError: The tenant's time is real.
+    """
+    with shared() as tx:
+        if not tx.execute(_IS_SIMULATED, {"tenant": tenant_id}).scalar():
+            raise ValueError(f"the tenant {tenant_id} isn't simulated: its time is the database's")
+    before = _simulated.set((tenant_id, moment))
+    try:
+        yield
+    finally:
+        _simulated.reset(before)
+
+
+_IS_SIMULATED = text("SELECT simulated FROM tenants WHERE tenant_id = :tenant")
+
+
+@contextmanager
+def shared() -> Iterator[Connection]:
+    """A transaction over the tables without row-level security; sees no tenant's memories."""
+    with pools.begun(engine("ebbing_app")) as tx:
+        yield tx
+
+
+@contextmanager
+def drain() -> Iterator[Connection]:
+    """A transaction of `ebbing_drain`, which sees every tenant's ledger and may COPY."""
+    with pools.begun(engine("ebbing_drain")) as tx:
+        yield tx
+
+
+def engine(role: Role) -> Engine:
+    """The process's engine for a role."""
+    if role not in _engines:
+        _engines[role] = _open(role)
+    return _engines[role]
+
+
+def pool() -> Pool:
+    """How this process uses its connections; what was the most begins anew."""
+    return pools.state(list(_engines.values()))
+
+
+def opened() -> int:
+    """Grows with each connection that this process opens: what was known of the database may be of another one now."""
+    return _opened
+
+
+def _note_opened(*_: object) -> None:
+    global _opened  # noqa: PLW0603 - a number of the process
+    _opened = next(_numbers)
+
+
+def now(tx: Connection) -> datetime:
+    """The database's clock, the one that decides: as it stands, so that what waited for a lock isn't of before it."""
+    moment: datetime = simulated_now(tx) or tx.execute(text("SELECT clock_timestamp()")).scalar_one()
+    return moment
+
+
+def simulated_now(tx: Connection) -> datetime | None:
+    """The moment that it is taken to be in this transaction of a simulated tenant; else None."""
+    moment: datetime | None = tx.get_execution_options().get(_SIMULATED)
+    return moment
+
+
+def bypasses_row_security() -> bool:
+    """Whether the service's role could see every tenant's rows, which it must not."""
+    with shared() as tx:
+        return bool(tx.execute(_BYPASSES).scalar_one())
+
+
+_BYPASSES = text("SELECT rolsuper OR rolbypassrls FROM pg_roles WHERE rolname = current_user")
+
+
+def is_passing(error: BaseException) -> bool:
+    """Whether the error is the infrastructure's, so that the same work may succeed later as it is."""
+    if isinstance(error, DBAPIError):
+        if error.connection_invalidated or isinstance(error, InterfaceError):
+            return True
+        error = error.orig if error.orig is not None else error
+    if isinstance(error, psycopg.Error):
+        state = error.sqlstate or ""
+        return state.startswith(_PASSING) or (not state and isinstance(error, psycopg.OperationalError))
+    return isinstance(error, PoolTimeoutError | ConnectionError | TimeoutError)
+
+
+def is_too_slow(error: BaseException) -> bool:
+    """Whether PostgreSQL ended a statement since it took longer than `STATEMENT_TIMEOUT_SECONDS`."""
+    cause = error.orig if isinstance(error, DBAPIError) else error
+    return isinstance(cause, psycopg.errors.QueryCanceled)
+
+
+def database_url() -> str:
+    """The service's PostgreSQL.
+
+    Raises:
+        Misconfigured: No URL is set.
+    """
+    url = settings().database_url
+    if url is None:
+        message = "EBBING_DATABASE_URL isn't set: give it, or use `ebbing run`, which brings its own PostgreSQL"
+        raise Misconfigured(message)
+    return url.get_secret_value()
+
+
+def driver_url(url: str) -> str:
+    """The same URL with psycopg 3 as SQLAlchemy's driver."""
+    return make_url(url).set(drivername="postgresql+psycopg").render_as_string(hide_password=False)
+
+
+def close() -> None:
+    """Close all pools: at shutdown, and between tests."""
+    for opened in _engines.values():
+        opened.dispose()
+    _engines.clear()
+
+
+def _open(role: Role) -> Engine:
+    config = settings()
+    milliseconds = int(config.statement_timeout_seconds * 1000)
+    # A plan kept from when a table was empty is ruinous once it isn't, so plans are made for each call.
+    options = (
+        f"-c role={role} -c jit=off -c plan_cache_mode=force_custom_plan -c statement_timeout={milliseconds} "
+        f"-c idle_in_transaction_session_timeout={milliseconds} -c timezone=UTC"
+    )
+    made = create_engine(
+        driver_url(database_url()),
+        pool_size=config.database_pool_size,
+        max_overflow=pools.OVERFLOW,
+        pool_timeout=5,
+        pool_pre_ping=False,
+        pool_recycle=600,
+        hide_parameters=True,  # a failed statement must not carry memory text into an exception
+        connect_args={
+            "options": options,
+            "application_name": f"ebbing {role.removeprefix('ebbing_')}",
+            "connect_timeout": 5,
+        },
+    )
+    event.listen(made, "connect", _note_opened)
+    pools.watch(made)
+    return made
+
+
+def _forget_after_fork() -> None:
+    for inherited in _engines.values():
+        inherited.dispose(close=False)
+    _engines.clear()
+    pools.forget()
+
+
+os.register_at_fork(after_in_child=_forget_after_fork)

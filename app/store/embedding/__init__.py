@@ -1,0 +1,1 @@
+"""SQL for vectors, embedding spaces, windows and the indexes of large tenants."""

@@ -1,0 +1,298 @@
+"""Vectors of memories: what is to be embedded, and writing the vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from operator import itemgetter
+from uuid import UUID
+
+import numpy as np
+from numpy.typing import NDArray
+from sqlalchemy import Connection, text
+
+from app.domain.ingest.roles import name_of
+from app.domain.text.embedding import CONTEXT_TURNS, MemoryText
+from app.domain.text.wording import spoken
+from app.store.core.packed import Halfvecs
+from app.store.embedding import spaces, windows
+from app.store.embedding.windows import Windows
+
+# One pass over the turns from just before each thread's first wanted memory to just after its last. The wanted are
+# read by their ids and membership is tested by `= ANY`, not by a join: a planner without statistics would read all
+# that the tenant has, or loop over all pairs.
+_READ = text(
+    """
+WITH
+  wanted AS MATERIALIZED (
+    SELECT memory_id, CASE WHEN made_by = 'caller' THEN thread END AS thread, seq, text_version, text, speaker,
+      occurred_at FROM memories
+    WHERE tenant_id = :tenant AND memory_id = ANY (CAST(:ids AS uuid[])) AND deleted_at IS NULL
+  ),
+  span AS (
+    SELECT thread, min(seq) AS first_seq, max(seq) AS last_seq FROM wanted WHERE thread IS NOT NULL GROUP BY thread
+  ),
+  near AS (
+    SELECT turn.*, memory_id = ANY (CAST(:ids AS uuid[])) AS is_wanted
+    FROM span CROSS JOIN LATERAL (
+      (SELECT memory_id, thread, seq, text_version, text, speaker, occurred_at FROM memories
+       WHERE tenant_id = :tenant AND thread = span.thread AND seq < span.first_seq
+         AND made_by = 'caller' AND deleted_at IS NULL
+       ORDER BY seq DESC LIMIT :turns)
+      UNION ALL
+      (SELECT memory_id, thread, seq, text_version, text, speaker, occurred_at FROM memories
+       WHERE tenant_id = :tenant AND thread = span.thread AND seq BETWEEN span.first_seq AND span.last_seq
+         AND made_by = 'caller' AND deleted_at IS NULL)
+      UNION ALL
+      (SELECT memory_id, thread, seq, text_version, text, speaker, occurred_at FROM memories
+       WHERE tenant_id = :tenant AND thread = span.thread AND seq > span.last_seq
+         AND made_by = 'caller' AND deleted_at IS NULL
+       ORDER BY seq LIMIT :ahead)
+    ) AS turn
+  ),
+  marked AS (
+    SELECT near.*, bool_or(is_wanted) OVER (
+      PARTITION BY thread ORDER BY seq, memory_id ROWS BETWEEN :ahead PRECEDING AND :turns FOLLOWING) AS is_needed,
+      row_number() OVER (PARTITION BY thread ORDER BY seq, memory_id) AS place
+    FROM near
+  )
+SELECT memory_id, thread, place, is_wanted, text_version, text, speaker, occurred_at FROM marked WHERE is_needed
+UNION ALL
+SELECT memory_id, thread, 0, true, text_version, text, speaker, occurred_at FROM wanted WHERE thread IS NULL
+ORDER BY thread, place, memory_id
+"""
+)
+
+# Followers that came after the texts were read: embedding those writes this memory's vector again.
+_FOLLOWED = text("""
+SELECT memory_id FROM unnest(CAST(:ids AS uuid[]), CAST(:counts AS integer[])) AS read (memory_id, known)
+WHERE known < (
+  SELECT count(*) FROM memories AS centre CROSS JOIN LATERAL (
+    SELECT FROM memories
+    WHERE tenant_id = :tenant AND thread = centre.thread AND seq > centre.seq
+      AND made_by = 'caller' AND deleted_at IS NULL
+    ORDER BY seq LIMIT :turns
+  ) AS turn
+  WHERE centre.tenant_id = :tenant AND centre.memory_id = read.memory_id AND centre.made_by = 'caller'
+)
+""")
+
+_PRECEDING = text("""
+SELECT DISTINCT turn.memory_id
+FROM memories AS centre CROSS JOIN LATERAL (
+  SELECT memory_id FROM memories
+  WHERE tenant_id = :tenant AND thread = centre.thread AND seq < centre.seq
+    AND made_by = 'caller' AND deleted_at IS NULL
+  ORDER BY seq DESC LIMIT :turns
+) AS turn
+WHERE centre.tenant_id = :tenant AND centre.made_by = 'caller' AND centre.memory_id = ANY (CAST(:ids AS uuid[]))
+  AND centre.deleted_at IS NULL
+""")
+
+_OVERTAKEN = text(
+    """
+SELECT memory_id
+FROM unnest(CAST(:ids AS uuid[]), CAST(:versions AS integer[])) AS read (memory_id, text_version)
+WHERE text_version IS DISTINCT FROM (
+  SELECT memories.text_version FROM memories
+  WHERE memories.tenant_id = :tenant AND memories.memory_id = read.memory_id AND deleted_at IS NULL)
+"""
+)
+
+_WRITE = text(
+    """
+INSERT INTO embeddings AS known (tenant_id, space_id, memory_id, text_version, embedding, by_caller)
+SELECT :tenant, :space, memory_id, text_version, embedding, :by_caller
+FROM unnest(CAST(:ids AS uuid[]), CAST(:versions AS integer[]), CAST(:vectors AS halfvec[]))
+  AS ready (memory_id, text_version, embedding)
+WHERE (
+  SELECT true FROM memory_state AS state
+  WHERE state.tenant_id = :tenant AND state.memory_id = ready.memory_id AND tier <> 'active') IS NULL
+ORDER BY memory_id
+ON CONFLICT (tenant_id, space_id, memory_id) DO UPDATE
+SET text_version = excluded.text_version, embedding = excluded.embedding, by_caller = excluded.by_caller,
+  grafted = false
+WHERE known.text_version < excluded.text_version
+  OR (known.text_version = excluded.text_version AND (excluded.by_caller OR NOT known.by_caller) AND NOT :fill)
+RETURNING memory_id
+"""
+)
+
+_AROUND = text(
+    """
+SELECT DISTINCT turn.memory_id
+FROM memories AS centre CROSS JOIN LATERAL (
+  (SELECT memory_id FROM memories
+   WHERE tenant_id = :tenant AND thread = centre.thread AND seq < centre.seq
+     AND made_by = 'caller' AND deleted_at IS NULL
+   ORDER BY seq DESC LIMIT :turns)
+  UNION ALL
+  (SELECT memory_id FROM memories
+   WHERE tenant_id = :tenant AND thread = centre.thread AND seq > centre.seq
+     AND made_by = 'caller' AND deleted_at IS NULL
+   ORDER BY seq LIMIT :turns)
+) AS turn
+WHERE centre.tenant_id = :tenant AND centre.made_by = 'caller' AND centre.memory_id = ANY (CAST(:ids AS uuid[]))
+ORDER BY turn.memory_id
+"""
+)
+
+_REMOVE = text(
+    """
+DELETE FROM embeddings
+WHERE tenant_id = :tenant AND space_id = ANY (ARRAY(SELECT space_id FROM embedding_spaces))
+  AND (memory_id = ANY (CAST(:ids AS uuid[])) OR (memory_id = ANY (CAST(:around AS uuid[])) AND NOT by_caller))
+"""
+)
+
+_REMOVE_SAMPLES = text(
+    """
+DELETE FROM pca_samples
+WHERE tenant_id = :tenant AND space_id = ANY (ARRAY(SELECT space_id FROM embedding_spaces))
+  AND memory_id = ANY (CAST(:ids AS uuid[]) || CAST(:around AS uuid[]))
+"""
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """Memories to embed: `ids[i]` at `versions[i]` says `memories[i]`.
+
+    Attributes:
+        context: `context[i]` are the turns in its context, and at what versions they were read; may be left empty.
+        after: `after[i]` are those of them that follow it, the nearest first; may be left empty.
+    """
+
+    ids: list[UUID]
+    versions: list[int]
+    memories: list[MemoryText]
+    context: list[dict[UUID, int]] = field(default_factory=list)
+    after: list[tuple[UUID, ...]] = field(default_factory=list)
+
+
+def read_texts(tx: Connection, tenant_id: UUID, ids: Sequence[UUID], *, ahead: bool) -> Texts:
+    """Return the texts of these memories, each with the turns before it; deleted memories are left out.
+
+    Speakers that only name a role are left out.
+
+    Args:
+        tx: The tenant's transaction.
+        tenant_id: The tenant.
+        ids: Memories.
+        ahead: Read the turns after each memory as well; whoever embeds those must embed this one again.
+    """
+    values = {"tenant": tenant_id, "ids": list(ids), "turns": CONTEXT_TURNS, "ahead": CONTEXT_TURNS * ahead}
+    rows = tx.execute(_READ, values).all()
+    texts = Texts([], [], [])
+    for thread, turns in groupby(rows, key=itemgetter(1)):
+        run = list(turns)
+        for n, (memory_id, _, place, is_wanted, version, said, speaker, occurred_at) in enumerate(run):
+            if not is_wanted:
+                continue
+            # Runs of turns that aren't next to one another follow each other: only places tell them apart.
+            near = [turn for turn in run[max(n - CONTEXT_TURNS, 0) : n + CONTEXT_TURNS + 1] if thread is not None]
+            before = [turn for turn in reversed(near) if place - CONTEXT_TURNS <= turn[2] < place]
+            after = [turn for turn in near if ahead and place < turn[2] <= place + CONTEXT_TURNS]
+            lines = [tuple(spoken(turn[5], name_of(turn[6])) for turn in side) for side in (before, after)]
+            texts.ids.append(memory_id)
+            texts.versions.append(version)
+            texts.memories.append(MemoryText(said, name_of(speaker), occurred_at, *lines))
+            texts.context.append({turn[0]: turn[4] for turn in (*before, *after)})
+            if ahead:
+                texts.after.append(tuple(turn[0] for turn in after))
+    return texts
+
+
+def find_preceding(tx: Connection, tenant_id: UUID, ids: Sequence[UUID]) -> list[UUID]:
+    """Return the turns before these memories, up to `CONTEXT_TURNS` each: their vectors hold what follows them."""
+    values = {"tenant": tenant_id, "ids": list(ids), "turns": CONTEXT_TURNS}
+    return list(tx.execute(_PRECEDING, values).scalars())
+
+
+def write(
+    tx: Connection,
+    tenant_id: UUID,
+    space_id: int,
+    texts: Texts,
+    vectors: NDArray[np.float32],
+    long: Windows | None = None,
+    *,
+    by_caller: bool = False,
+    fill: bool = False,
+) -> int:
+    """Write the memories' vectors where their texts, and those in their contexts, are still the ones read.
+
+    What an edit or a delete has overtaken is left out: whoever did that has queued it again. So is what has left the
+    active tier. The tenant's spaces must be held, so that no `remove` runs beside it. A caller's own vector stays
+    until its memory's text changes, or the caller gives another.
+
+    Args:
+        tx: The tenant's transaction.
+        tenant_id: The tenant.
+        space_id: The vectors' embedding space.
+        texts: What was read.
+        vectors: shape (len(texts.ids), dimensions), within the range of half precision (±65,504).
+        long: Windows of the long ones among them; without any, they lose those they had.
+        by_caller: Whether they are the caller's own.
+        fill: Only where there is none of the text yet; one that is there may have been made with newer context.
+
+    Returns:
+        How many were written.
+    """
+    current = _current(tx, tenant_id, texts)
+    if not current:
+        return 0
+    values = {
+        "tenant": tenant_id,
+        "space": space_id,
+        "ids": [texts.ids[place] for place in current],
+        "versions": [texts.versions[place] for place in current],
+        "vectors": Halfvecs(vectors if len(current) == len(texts.ids) else vectors[current]),
+        "by_caller": by_caller,
+        "fill": fill,
+    }
+    written = set(tx.execute(_WRITE, values).scalars())
+    windows.replace(tx, tenant_id, space_id, written, long)
+    return len(written)
+
+
+def _current(tx: Connection, tenant_id: UUID, texts: Texts) -> list[int]:
+    """Return the places of those whose texts and contexts are still the ones read."""
+    read = dict(zip(texts.ids, texts.versions, strict=True))
+    for turns in texts.context:
+        read |= turns
+    values = {"tenant": tenant_id, "ids": list(read), "versions": list(read.values())}
+    overtaken = set(tx.execute(_OVERTAKEN, values).scalars())
+    if texts.after:
+        known = {"ids": texts.ids, "counts": [len(turns) for turns in texts.after], "turns": CONTEXT_TURNS}
+        followed = set(tx.execute(_FOLLOWED, {"tenant": tenant_id, **known}).scalars())
+    else:
+        followed = set()
+    contexts = texts.context or [{}] * len(texts.ids)
+    return [
+        place
+        for place, (memory_id, turns) in enumerate(zip(texts.ids, contexts, strict=True))
+        if memory_id not in overtaken and memory_id not in followed and overtaken.isdisjoint(turns)
+    ]
+
+
+def remove(tx: Connection, tenant_id: UUID, ids: Sequence[UUID]) -> set[UUID]:
+    """Delete, in every space and sample, these memories' vectors and those of turns that have them in their context.
+
+    A caller's own vector of such a turn stays, as it holds no context. The tenant's spaces are locked, so that no
+    vector is written beside it. Call it while the memories are where they were, and once more after they have moved
+    to another thread.
+
+    Returns:
+        The turns that are to be embedded again.
+    """
+    if not ids:
+        return set()
+    spaces.lock(tx, tenant_id)
+    values = {"tenant": tenant_id, "ids": list(ids)}
+    around = set(tx.execute(_AROUND, values | {"turns": CONTEXT_TURNS}).scalars())
+    values["around"] = list(around)
+    tx.execute(_REMOVE, values)
+    tx.execute(_REMOVE_SAMPLES, values)
+    return around

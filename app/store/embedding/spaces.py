@@ -1,0 +1,283 @@
+"""Embedding spaces: whose vectors can be compared, which one a tenant is searched in, and moving to another.
+
+`tenant_spaces` has no content and no row-level security. Whoever writes vectors holds the tenant's row (`FOR
+SHARE`) until the commit, and whoever changes it waits for them: no vector is written for a space that the tenant
+has left meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+from uuid import UUID
+
+from sqlalchemy import Connection, text
+
+from app.store.core.packed import driver
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """An embedding space.
+
+    Attributes:
+        model: Name of the model, with whatever else makes its vectors incomparable to others.
+        dimensions: Length of a vector.
+        embedder: Which kind of embedder makes them, a value of the setting `EMBEDDER`.
+    """
+
+    space_id: int
+    model: str
+    dimensions: int
+    embedder: str
+
+
+@dataclass(frozen=True, slots=True)
+class TenantSpaces:
+    """A tenant's spaces.
+
+    Attributes:
+        searched: The one that it is searched in.
+        target: The one that it is being moved to, if any.
+        graph_space_id: The one that it has indexes of its own for, if any.
+    """
+
+    searched: Space
+    target: Space | None
+    graph_space_id: int | None = None
+
+
+def find(tx: Connection, model: str, dimensions: int) -> Space | None:
+    """A model's space; None if nothing has been embedded in it yet."""
+    row = tx.execute(_FIND, {"model": model, "dimensions": dimensions}).one_or_none()
+    return None if row is None else Space(*row)
+
+
+def models(tx: Connection, space_ids: Sequence[int]) -> dict[int, str]:
+    """The spaces' models by id."""
+    return {row.space_id: row.model for row in tx.execute(_MODELS, {"ids": list(space_ids)})}
+
+
+_MODELS = text("SELECT space_id, model FROM embedding_spaces WHERE space_id = ANY (CAST(:ids AS integer[]))")
+
+
+def named(tx: Connection, space_id: int) -> Space | None:
+    """A space by its id."""
+    row = tx.execute(_NAMED, {"space": space_id}).one_or_none()
+    return None if row is None else Space(*row)
+
+
+_NAMED = text("SELECT space_id, model, dimensions, embedder FROM embedding_spaces WHERE space_id = :space")
+
+
+def ensure(tx: Connection, model: str, dimensions: int, embedder: str) -> Space:
+    """A model's space, made if need be; its vectors have length 1 (or 0)."""
+    space = find(tx, model, dimensions)
+    if space is not None:
+        return space
+    values = {"model": model, "dimensions": dimensions}
+    tx.execute(_ADD, values | {"embedder": embedder})
+    return Space(*tx.execute(_FIND, values).one())
+
+
+_FIND = text(
+    "SELECT space_id, model, dimensions, embedder FROM embedding_spaces "
+    "WHERE model = :model AND dimensions = :dimensions"
+)
+
+_ADD = text("""
+INSERT INTO embedding_spaces (model, dimensions, normalised, embedder)
+VALUES (:model, :dimensions, true, :embedder)
+ON CONFLICT (model, dimensions) DO NOTHING
+""")
+
+
+def of_tenant(tx: Connection, tenant_id: UUID) -> TenantSpaces | None:
+    """A tenant's spaces now; None while nothing of it has been embedded."""
+    return _spaces(tx, OF_TENANT, tenant_id)
+
+
+def hold(tx: Connection, tenant_id: UUID) -> TenantSpaces | None:
+    """The same, and it stays so until the transaction ends."""
+    return _spaces(tx, _HOLD, tenant_id)
+
+
+def lock(tx: Connection, tenant_id: UUID) -> TenantSpaces | None:
+    """The same, once nobody holds it any more; nobody else may until the transaction ends."""
+    return _spaces(tx, _LOCK, tenant_id)
+
+
+def of_row(row: Sequence[Any]) -> TenantSpaces | None:
+    """A tenant's spaces of what `OF_TENANT` gives, or of as many nulls."""
+    if row[0] is None:
+        return None
+    return TenantSpaces(Space(*row[:4]), None if row[4] is None else Space(*row[4:8]), row[8])
+
+
+def _spaces(tx: Connection, statement: str, tenant_id: UUID) -> TenantSpaces | None:
+    row = driver(tx).execute(statement, {"tenant": tenant_id}).fetchone()
+    return row and of_row(row)
+
+
+OF_TENANT: Final = """
+SELECT searched.space_id, searched.model, searched.dimensions, searched.embedder,
+  target.space_id, target.model, target.dimensions, target.embedder, graph_space_id
+FROM tenant_spaces
+JOIN embedding_spaces AS searched ON searched.space_id = tenant_spaces.space_id
+LEFT JOIN embedding_spaces AS target ON target.space_id = tenant_spaces.target_space_id
+WHERE tenant_spaces.tenant_id = %(tenant)s
+"""
+_HOLD: Final = f"{OF_TENANT} FOR SHARE OF tenant_spaces"
+_LOCK: Final = f"{OF_TENANT} FOR UPDATE OF tenant_spaces"
+
+
+def adopt(tx: Connection, tenant_id: UUID, space_id: int) -> None:
+    """Let a tenant be searched in this space, if it has none."""
+    tx.execute(_ADOPT, {"tenant": tenant_id, "space": space_id})
+
+
+_ADOPT = text("INSERT INTO tenant_spaces (tenant_id, space_id) VALUES (:tenant, :space) ON CONFLICT DO NOTHING")
+
+
+def aim(tx: Connection, tenant_id: UUID, space_id: int) -> None:
+    """Begin a tenant's move to this space; none where it is there already."""
+    tx.execute(_AIM, {"tenant": tenant_id, "space": space_id})
+
+
+_AIM = text("UPDATE tenant_spaces SET target_space_id = nullif(:space, space_id) WHERE tenant_id = :tenant")
+
+
+def switch(tx: Connection, tenant_id: UUID, space_id: int) -> bool:
+    """Let a tenant be searched in the space that it was being moved to. False where it was none such."""
+    return tx.execute(_SWITCH, {"tenant": tenant_id, "space": space_id}).rowcount == 1
+
+
+_SWITCH = text("""
+UPDATE tenant_spaces SET space_id = target_space_id, target_space_id = NULL, switched_at = now()
+WHERE tenant_id = :tenant AND target_space_id = :space
+""")
+
+
+def call_off(tx: Connection, tenant_id: UUID, space_id: int) -> None:
+    """End a tenant's move to this space without having moved."""
+    tx.execute(_CALL_OFF, {"tenant": tenant_id, "space": space_id})
+
+
+_CALL_OFF = text(
+    "UPDATE tenant_spaces SET target_space_id = NULL WHERE tenant_id = :tenant AND target_space_id = :space"
+)
+
+
+def tenants_elsewhere(tx: Connection, model: str, dimensions: int) -> list[UUID]:
+    """The tenants that aren't searched in this model's space, in order."""
+    return list(tx.execute(_ELSEWHERE, {"model": model, "dimensions": dimensions}).scalars())
+
+
+_ELSEWHERE = text("""
+SELECT tenant_id FROM tenant_spaces JOIN embedding_spaces USING (space_id)
+WHERE (model, dimensions) <> (:model, :dimensions) ORDER BY tenant_id
+""")
+
+
+# A memory is lacking in a space when its text as it is now has a vector in another one and none there. What was
+# never embedded at all still waits for the embedder, or was set aside. Spaces are named, since the index begins
+# with them.
+_LACKING = """
+memory.tenant_id = :tenant AND memory.deleted_at IS NULL AND EXISTS (
+  SELECT FROM embeddings AS known
+  WHERE known.tenant_id = :tenant AND known.memory_id = memory.memory_id AND known.text_version = memory.text_version
+    AND known.space_id IN (SELECT space_id FROM embedding_spaces WHERE space_id <> :space)
+) AND NOT EXISTS (
+  SELECT FROM embeddings AS moved
+  WHERE moved.tenant_id = :tenant AND moved.space_id = :space AND moved.memory_id = memory.memory_id
+    AND moved.text_version = memory.text_version
+)
+"""
+
+
+def lacking(
+    tx: Connection, tenant_id: UUID, space_id: int, *, after: UUID, limit: int, but: Sequence[UUID] = ()
+) -> list[UUID]:
+    """Memories that have a vector of what they say now, but none in this space; in id order.
+
+    Args:
+        tx: The tenant's transaction.
+        tenant_id: The tenant.
+        space_id: Where they have none.
+        after: Only ids above this one.
+        limit: At most so many.
+        but: Without these.
+    """
+    values = {"tenant": tenant_id, "space": space_id, "after": after, "limit": limit, "but": list(but)}
+    return list(tx.execute(_LACKING_IDS, values).scalars())
+
+
+_LACKING_IDS = text(
+    f"SELECT memory_id FROM memories AS memory WHERE {_LACKING} "  # noqa: S608 - a constant
+    "AND memory_id > :after AND memory_id <> ALL (CAST(:but AS uuid[])) ORDER BY memory_id LIMIT :limit"
+)
+
+
+def count_lacking(tx: Connection, tenant_id: UUID, space_id: int) -> int:
+    """How many memories have a vector of what they say now, but none in this space."""
+    return int(tx.execute(_COUNT_LACKING, {"tenant": tenant_id, "space": space_id}).scalar_one())
+
+
+_COUNT_LACKING = text(f"SELECT count(*) FROM memories AS memory WHERE {_LACKING}")  # noqa: S608 - a constant
+
+
+def count_given(tx: Connection, tenant_id: UUID, but_space_id: int) -> int:
+    """How many vectors callers have given of their own, in spaces other than this."""
+    return int(tx.execute(_COUNT_GIVEN, {"tenant": tenant_id, "space": but_space_id}).scalar_one())
+
+
+_COUNT_GIVEN = text("SELECT count(*) FROM embeddings WHERE tenant_id = :tenant AND space_id <> :space AND by_caller")
+
+
+def forget(tx: Connection, tenant_id: UUID, space_id: int, memory_ids: Sequence[UUID]) -> None:
+    """Delete these memories' vectors in one space."""
+    tx.execute(_FORGET, {"tenant": tenant_id, "space": space_id, "memory_ids": list(memory_ids)})
+
+
+_FORGET = text("""
+DELETE FROM embeddings
+WHERE tenant_id = :tenant AND space_id = :space AND memory_id = ANY (CAST(:memory_ids AS uuid[]))
+""")
+
+
+def clear(tx: Connection, tenant_id: UUID, limit: int) -> int:
+    """Delete a tenant's vectors in spaces that it is neither searched in nor moving to.
+
+    Spared is the vector of a memory that isn't in the searched space yet: it may be all there is of its meaning.
+
+    Returns:
+        How many were deleted, at most `limit`; call again until 0.
+    """
+    there = hold(tx, tenant_id)
+    if there is None:
+        return 0
+    kept = [there.searched.space_id, *([there.target.space_id] if there.target else [])]
+    values = {"tenant": tenant_id, "space": there.searched.space_id, "kept": kept, "limit": limit}
+    return tx.execute(_CLEAR, values).rowcount
+
+
+_CLEAR = text("""
+WITH stale AS MATERIALIZED (
+  SELECT space_id, memory_id FROM embeddings AS known
+  WHERE tenant_id = :tenant AND space_id IN (SELECT space_id FROM embedding_spaces WHERE space_id <> ALL (:kept))
+    AND NOT EXISTS (
+      SELECT FROM memories AS memory
+      WHERE memory.tenant_id = :tenant AND memory.memory_id = known.memory_id AND memory.deleted_at IS NULL
+        AND memory.text_version = known.text_version
+        AND NOT EXISTS (
+          SELECT FROM embeddings AS moved
+          WHERE moved.tenant_id = :tenant AND moved.space_id = :space AND moved.memory_id = known.memory_id
+            AND moved.text_version = memory.text_version
+        )
+    )
+  LIMIT :limit
+)
+DELETE FROM embeddings USING stale
+WHERE tenant_id = :tenant AND embeddings.space_id = stale.space_id AND embeddings.memory_id = stale.memory_id
+""")

@@ -1,0 +1,144 @@
+"""Vectors of the windows of long memories: writing them, and comparing them with a query.
+
+A window's row refers to the row of its memory's vector and is deleted with it: by an edit, a move to another tier or
+space, a removal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Final
+from uuid import UUID
+
+import numpy as np
+from numpy.typing import NDArray
+from sqlalchemy import Connection
+
+from app.domain.text.windows import WINDOW_SHARE
+from app.store.core.packed import Halfvecs, Integers, Uuids, driver
+
+
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """Windows of memories in one space; row i of every array is a window of `ids[i]`.
+
+    Attributes:
+        spans: Place in the memory, first character, and the one after the last, shape (n, 3).
+        vectors: Shape (n, dimensions), of length 1 or 0.
+        current: Memories whose windows exist already, and stay.
+    """
+
+    ids: list[UUID]
+    spans: NDArray[np.int32]
+    vectors: NDArray[np.float32]
+    current: frozenset[UUID] = frozenset()
+
+
+def find_divided(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> set[tuple[int, UUID]]:
+    """Return the spaces in which these memories' present texts have windows, as pairs of space and memory."""
+    rows = driver(tx).execute(_DIVIDED, {"tenant": tenant_id, "ids": Uuids(memory_ids)}, binary=True)
+    return {(space_id, memory_id) for space_id, memory_id in rows}
+
+
+_DIVIDED: Final = """
+SELECT DISTINCT space_id, memory_id FROM memory_windows JOIN embeddings AS known USING (tenant_id, space_id, memory_id)
+WHERE tenant_id = %(tenant)s AND space_id = ANY (ARRAY(SELECT space_id FROM embedding_spaces))
+  AND memory_id = ANY (%(ids)s) AND known.text_version = (
+    SELECT text_version FROM memories WHERE memories.tenant_id = %(tenant)s AND memories.memory_id = known.memory_id)
+"""
+
+
+def replace(
+    tx: Connection, tenant_id: UUID, space_id: int, memory_ids: Collection[UUID], windows: Windows | None
+) -> None:
+    """Replace the windows of memories whose vectors have just been written in this space.
+
+    Args:
+        tx: The tenant's transaction.
+        tenant_id: The tenant.
+        space_id: The vectors' embedding space.
+        memory_ids: The memories.
+        windows: Their windows; those of other memories are left out. None where they have none.
+    """
+    current = windows.current if windows else frozenset[UUID]()
+    stale = [memory_id for memory_id in memory_ids if memory_id not in current]
+    driver(tx).execute(_REMOVE, {"tenant": tenant_id, "space": space_id, "ids": Uuids(stale)})
+    if windows is None or not windows.ids:
+        return
+    written = set(memory_ids)
+    rows = np.flatnonzero([memory_id in written for memory_id in windows.ids])
+    ids = [windows.ids[row] for row in rows]
+    places, starts, ends = windows.spans[rows].T
+    values = {
+        "tenant": tenant_id,
+        "space": space_id,
+        "ids": Uuids(ids),
+        "places": Integers(places),
+        "starts": Integers(starts),
+        "ends": Integers(ends),
+        "vectors": Halfvecs(windows.vectors[rows]),
+    }
+    driver(tx).execute(_WRITE, values)
+
+
+_WRITE: Final = """
+INSERT INTO memory_windows (tenant_id, space_id, memory_id, place, from_char, to_char, embedding)
+SELECT %(tenant)s, %(space)s, memory_id, place, from_char, to_char, embedding
+FROM unnest(%(ids)s, %(places)s, %(starts)s, %(ends)s, %(vectors)s::halfvec[])
+  AS ready (memory_id, place, from_char, to_char, embedding)
+"""
+
+
+_REMOVE: Final = (
+    "DELETE FROM memory_windows WHERE tenant_id = %(tenant)s AND space_id = %(space)s AND memory_id = ANY (%(ids)s)"
+)
+
+
+ANY: Final = "(SELECT EXISTS (SELECT FROM memory_windows WHERE tenant_id = %(tenant)s))"
+"""Column that tells whether the tenant has any window; worked out once in a statement."""
+
+_WORTH: Final = f"{WINDOW_SHARE} * -(embedding <#> CAST(%(vector)s AS halfvec))"
+_OF_SPACE: Final = "FROM memory_windows WHERE tenant_id = %(tenant)s AND space_id = %(space)s"
+
+
+def lift(vectors: str) -> str:
+    """Return SQL of scored memories in which a memory counts by its best window where that has the larger cosine.
+
+    Args:
+        vectors: A SELECT of `memory_id` and `score`, the cosine of a memory's own vector.
+    """
+    return f"""
+    SELECT memory_id, greatest(own.score, best.score) AS score FROM ({vectors}) AS own LEFT JOIN (
+      SELECT memory_id, max({_WORTH}) AS score {_OF_SPACE} GROUP BY memory_id
+    ) AS best USING (memory_id)"""  # noqa: S608 - constants
+
+
+def lift_one(score: str, memory_id: str) -> str:
+    """Return SQL of one memory's score, looked up by its id: for a few of very many.
+
+    Args:
+        score: The cosine of its own vector.
+        memory_id: Its id.
+    """
+    best = f"SELECT max({_WORTH}) {_OF_SPACE} AND memory_windows.memory_id = {memory_id}"
+    return f"greatest({score}, ({best}))"
+
+
+def nearest(size: int, shown: str, tail_shown: str) -> str:
+    """Return SQL of the memories of the nearest windows, by the tenant's graph and by what isn't in it yet.
+
+    Args:
+        size: Dimensions.
+        shown: Condition that a memory may be found, on `memory_windows.memory_id`.
+        tail_shown: The same on `tail.memory_id`.
+    """
+    distance = f"CAST(embedding AS halfvec({size})) <#> CAST(%(vector)s AS halfvec({size}))"
+    return f"""
+      (SELECT memory_id, {WINDOW_SHARE} * -({distance}) AS score {_OF_SPACE} AND grafted AND {shown}
+       ORDER BY {distance} LIMIT %(by_vector)s)
+      UNION ALL
+      (SELECT memory_id, score FROM (
+         SELECT memory_id, max({_WORTH}) AS score {_OF_SPACE} AND NOT grafted
+         GROUP BY memory_id ORDER BY score DESC OFFSET 0
+       ) AS tail WHERE {tail_shown} LIMIT %(by_vector)s)"""  # noqa: S608 - constants; a number

@@ -1,0 +1,1 @@
+"""SQL for the work queue, words, scores, ratings and what scans find."""

@@ -1,0 +1,118 @@
+"""Cues of memories in the rows of their ratings: written with a rating, found by the lexemes of messages.
+
+`inferred_cues` has a cue as the model named it. `cue_stems` has its lexemes, sorted, with blanks between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+from uuid import UUID
+
+import msgspec
+from sqlalchemy import Connection, text
+
+from app.domain.search.request import SearchRequest
+from app.domain.text.wording import content_words
+from app.store.core.packed import driver
+from app.store.enrichment.lexemes import lexemes
+from app.store.enrichment.reminders import Holders
+from app.store.enrichment.scores import Assessment
+from app.store.search.probe import allowed_one, filters
+
+HOLDERS_MAX: Final = 1_000
+"""Most memories, in any tier, of a cue that says something."""
+
+
+def write(tx: Connection, tenant_id: UUID, rated: Sequence[Assessment], language: str) -> None:
+    """Write the cues of ratings that `scores.write` has just written.
+
+    Args:
+        tx: The transaction of the ratings.
+        tenant_id: The tenant.
+        rated: Ratings; those that were not written, since their text has changed, are passed over.
+        language: Text search configuration, which makes the lexemes.
+    """
+    rows = [
+        {
+            "memory_id": each.memory_id,
+            "text_version": each.text_version,
+            "version": each.version,
+            "cues": each.inferred_cues,
+            "contents": [" ".join(content_words(cue)) for cue in each.inferred_cues],
+        }
+        for each in rated
+        if each.inferred_cues
+    ]
+    if rows:
+        values = {"tenant": tenant_id, "language": language, "rows": msgspec.json.encode(rows).decode()}
+        tx.execute(_WRITE, values)
+
+
+_WRITE = text(
+    f"""
+UPDATE scores SET inferred_cues = given.cues, cue_stems = ARRAY(
+    SELECT DISTINCT stem FROM unnest(given.contents) AS content
+    CROSS JOIN LATERAL (SELECT array_to_string(tsvector_to_array({lexemes("content")}), ' ') AS stem OFFSET 0) AS read
+    WHERE stem <> '' ORDER BY stem)
+FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS given (
+  memory_id uuid, text_version integer, version text, cues text[], contents text[])
+WHERE scores.tenant_id = :tenant AND scores.memory_id = given.memory_id AND scores.scorer = 'llm'
+  AND scores.text_version = given.text_version AND scores.version = given.version
+"""  # noqa: S608 - put together of constants
+)
+
+
+def delete_outdated(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> None:
+    """Delete the cues that were named for former texts of these memories, whose states the caller has locked."""
+    tx.execute(_DELETE_OUTDATED, {"tenant": tenant_id, "ids": list(memory_ids)})
+
+
+_DELETE_OUTDATED = text("""
+UPDATE scores SET inferred_cues = '{}', cue_stems = '{}'
+WHERE tenant_id = :tenant AND memory_id = ANY (CAST(:ids AS uuid[])) AND inferred_cues <> '{}'
+  AND text_version < (
+    SELECT memory.text_version FROM memories AS memory
+    WHERE memory.tenant_id = :tenant AND memory.memory_id = scores.memory_id)
+""")
+
+
+def holders(
+    tx: Connection, tenant_id: UUID, asked: Sequence[str], request: SearchRequest, most: int
+) -> dict[str, Holders]:
+    """Return the active memories that hold a cue of these lexemes alone, by the cue's stem.
+
+    A cue of more than `HOLDERS_MAX` memories says nothing, and is left out.
+
+    Args:
+        tx: The tenant's transaction.
+        tenant_id: The tenant.
+        asked: Lexemes of a conversation.
+        request: Its filters; it searches the active tier alone.
+        most: Most memories of all cues together; those of the rarest cues come first.
+    """
+    values: dict[str, Any] = {"tenant": tenant_id, "asked": list(asked), "most": most, "holders": HOLDERS_MAX}
+    filters(request, values)
+    statement = _HOLDERS.format(allowed=allowed_one("rarest.memory_id", request, values))
+    return {stem: Holders(*found) for stem, *found in driver(tx).execute(statement, values, binary=True)}
+
+
+# Looked up one by one, in order, so that the filters are asked about no more memories than it takes.
+_HOLDERS: Final = """
+WITH
+  found AS MATERIALIZED (SELECT memory_id, cue FROM cues_held(%(asked)s::text[])),
+  held AS MATERIALIZED (
+    SELECT memory_id, cue, count(*) OVER (PARTITION BY cue) AS holders
+    FROM (SELECT *, count(*) OVER (PARTITION BY cue) AS holders FROM found OFFSET 0) AS counted
+    WHERE holders <= %(holders)s AND (
+      SELECT tier FROM memory_state WHERE tenant_id = %(tenant)s AND memory_state.memory_id = counted.memory_id
+    ) = 'active'
+  ),
+  joining AS MATERIALIZED (
+    SELECT memory_id, cue FROM (SELECT * FROM held ORDER BY holders, memory_id DESC OFFSET 0) AS rarest
+    WHERE {allowed} LIMIT %(most)s
+  )
+SELECT cue, max(holders), coalesce(
+  (SELECT array_agg(memory_id ORDER BY memory_id DESC) FROM joining WHERE joining.cue = held.cue), '{{}}')
+FROM held GROUP BY cue
+"""

@@ -1,0 +1,140 @@
+"""What was found to be personal in memories' texts: kinds and how sure, never the pieces themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+from uuid import UUID
+
+import msgspec
+from sqlalchemy import Connection
+
+from app.store.core.packed import Uuids, driver
+
+
+class Text(NamedTuple):
+    """A text to be looked through, and which version of the memory's it is."""
+
+    memory_id: UUID
+    text_version: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What was found in a text.
+
+    Attributes:
+        memory_id: Whose text.
+        text_version: Which version of it.
+        kinds: Of `detection.KINDS`, in their order.
+        categories: Theirs.
+        pii: The surest one's confidence, 0 to 1.
+        sensitivity: Of the most sensitive category, 0 to 1.
+    """
+
+    memory_id: UUID
+    text_version: int
+    kinds: Sequence[str]
+    categories: Sequence[str]
+    pii: float
+    sensitivity: float
+
+
+def texts(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> list[Text]:
+    """The texts of these memories; those in cold storage, of which the database has a part only, left out."""
+    rows = driver(tx).execute(_TEXTS, {"tenant": tenant_id, "ids": Uuids(memory_ids)}).fetchall()
+    return [Text(*row) for row in rows]
+
+
+_TEXTS: Final = """
+SELECT memory_id, text_version, text FROM memories
+WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s) AND deleted_at IS NULL
+  AND NOT EXISTS (SELECT FROM cold_memories AS cold
+    WHERE cold.tenant_id = %(tenant)s AND cold.memory_id = memories.memory_id)
+"""
+
+
+def of(tx: Connection, tenant_id: UUID, memory_id: UUID) -> Found | None:
+    """What was found in a memory's text; None for nothing."""
+    row = driver(tx).execute(_OF, {"tenant": tenant_id, "memory_id": memory_id}).fetchone()
+    return None if row is None else Found(*row)
+
+
+_OF: Final = """
+SELECT memory_id, text_version, kinds, categories, pii, sensitivity FROM privacy_findings
+WHERE tenant_id = %(tenant)s AND memory_id = %(memory_id)s
+"""
+
+
+def write(tx: Connection, tenant_id: UUID, looked_at: Sequence[Text], found: Sequence[Found]) -> None:
+    """Enter what was found in texts, and strike out what is no longer in them; an edit since then is left alone.
+
+    The next sweep looks at the memories for which that changes anything. Call it before words are locked.
+
+    Args:
+        tx: The tenant's transaction.
+        tenant_id: The tenant.
+        looked_at: All that was looked through.
+        found: Of them, those in which there was something.
+    """
+    if not looked_at:
+        return
+    ids = Uuids([each.memory_id for each in looked_at])
+    known = driver(tx).execute(_KNOWN, {"tenant": tenant_id, "ids": ids}).fetchone()
+    if not found and not (known and known[0]):
+        return
+    values: dict[str, Any] = {
+        "tenant": tenant_id,
+        "ids": ids,
+        "versions": [each.text_version for each in looked_at],
+        "found": msgspec.json.encode(found).decode(),
+    }
+    driver(tx).execute(_WRITE, values)
+
+
+_KNOWN: Final = """
+SELECT EXISTS (SELECT FROM privacy_findings WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s))
+"""
+# The memories' rows are locked first, so that none is removed between the look and the write.
+_WRITE: Final = """
+WITH given AS (
+  SELECT * FROM jsonb_to_recordset(%(found)s::jsonb)
+    AS given (memory_id uuid, text_version integer, kinds text[], categories text[], pii real, sensitivity real)
+),
+looked_at AS (SELECT * FROM unnest(%(ids)s, %(versions)s::int4[]) AS looked_at (memory_id, text_version)),
+same AS MATERIALIZED (
+  SELECT memory.memory_id, memory.text_version FROM memories AS memory
+  WHERE memory.tenant_id = %(tenant)s AND memory.deleted_at IS NULL
+    AND memory.memory_id = ANY (ARRAY(
+      SELECT memory_id FROM given
+      UNION SELECT memory_id FROM privacy_findings WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s)))
+    AND EXISTS (SELECT FROM looked_at
+      WHERE looked_at.memory_id = memory.memory_id AND looked_at.text_version = memory.text_version)
+  ORDER BY memory.memory_id FOR KEY SHARE
+),
+written AS (
+  INSERT INTO privacy_findings AS known (tenant_id, memory_id, text_version, kinds, categories, pii, sensitivity)
+  SELECT %(tenant)s, memory_id, text_version, kinds, categories, pii, sensitivity
+  FROM given JOIN same USING (memory_id, text_version) ORDER BY memory_id
+  ON CONFLICT (tenant_id, memory_id) DO UPDATE SET text_version = excluded.text_version, kinds = excluded.kinds,
+    categories = excluded.categories, pii = excluded.pii, sensitivity = excluded.sensitivity
+  WHERE (known.text_version, known.kinds, known.categories, known.pii, known.sensitivity)
+    IS DISTINCT FROM (excluded.text_version, excluded.kinds, excluded.categories, excluded.pii, excluded.sensitivity)
+  RETURNING memory_id
+),
+struck AS (
+  DELETE FROM privacy_findings WHERE tenant_id = %(tenant)s
+    AND memory_id = ANY (ARRAY(SELECT memory_id FROM same EXCEPT SELECT memory_id FROM given))
+  RETURNING memory_id
+),
+altered AS MATERIALIZED (
+  SELECT memory_id FROM memory_state
+  WHERE tenant_id = %(tenant)s AND next_due_at > '-infinity' AND tier <> 'deleted'
+    AND memory_id = ANY (ARRAY(SELECT memory_id FROM written UNION ALL SELECT memory_id FROM struck))
+  ORDER BY memory_id FOR UPDATE
+)
+UPDATE memory_state SET next_due_at = '-infinity'
+WHERE tenant_id = %(tenant)s AND memory_id = ANY (ARRAY(SELECT memory_id FROM altered))
+"""

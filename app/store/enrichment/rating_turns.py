@@ -1,0 +1,96 @@
+"""Which tenants have memories that only the rules have scored: one row each, claimed with a lease.
+
+Like `tenant_work` it has no content and no row-level security.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from uuid import UUID
+
+from sqlalchemy import Connection, text
+
+from app.store.enrichment.work import NIL
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A tenant whose memories are ours to rate until the lease ends.
+
+    Attributes:
+        wanted: How often the rules had scored when it was claimed.
+    """
+
+    claim_id: UUID
+    tenant_id: UUID
+    wanted: int
+
+
+def add(tx: Connection, tenant_id: UUID) -> None:
+    """Say that there is something to rate, in the transaction that scored it; of simulated tenants there never is."""
+    tx.execute(_ADD, {"tenant": tenant_id})
+
+
+_ADD = text("""
+INSERT INTO rating_turns (tenant_id)
+SELECT :tenant WHERE NOT EXISTS (SELECT FROM tenants WHERE tenant_id = :tenant AND simulated)
+ON CONFLICT (tenant_id) DO UPDATE SET wanted = rating_turns.wanted + 1
+""")
+
+
+def claim(tx: Connection, *, claim_id: UUID, after: UUID, lease_seconds: float) -> Turn | None:
+    """Claim the turn of the next tenant after `after`, round and round, so that none starves.
+
+    While one is claimed there is no other: a model that is stuck holds one worker process, and the rules have
+    the rest of the lane.
+
+    Args:
+        claim_id: A new id, the proof of the claim.
+        after: The tenant of the last turn; `NIL` at first.
+        lease_seconds: For how long the claim holds.
+
+    Returns:
+        The turn, or None when there is none, or another is claimed.
+    """
+    values = {"claim": claim_id, "after": after, "lease": lease_seconds}
+    row = tx.execute(_CLAIM, values).one_or_none()
+    if row is None and after != NIL:
+        row = tx.execute(_CLAIM, values | {"after": NIL}).one_or_none()
+    return None if row is None else Turn(claim_id, row.tenant_id, row.wanted)
+
+
+_CLAIM = text("""
+WITH next AS MATERIALIZED (
+  SELECT tenant_id FROM rating_turns
+  WHERE claimed_until <= now() AND tenant_id > :after
+    AND NOT EXISTS (SELECT FROM rating_turns WHERE claim IS NOT NULL AND claimed_until > now())
+  ORDER BY tenant_id LIMIT 1 FOR UPDATE SKIP LOCKED
+)
+UPDATE rating_turns AS turn SET claim = :claim, claimed_until = now() + make_interval(secs => :lease)
+FROM next WHERE turn.tenant_id = next.tenant_id
+RETURNING turn.tenant_id, turn.wanted
+""")
+
+
+def give_back(tx: Connection, turn: Turn, delay_seconds: float = 0) -> None:
+    """Free the turn for whoever is next, not before `delay_seconds` are over."""
+    tx.execute(_GIVE_BACK, _key(turn) | {"delay": delay_seconds})
+
+
+_GIVE_BACK = text("""
+UPDATE rating_turns SET claim = NULL, claimed_until = now() + make_interval(secs => :delay)
+WHERE tenant_id = :tenant AND claim = :claim
+""")
+
+
+def finish(tx: Connection, turn: Turn) -> None:
+    """Take the turn off the list; where the rules have scored since it was claimed, give it back instead."""
+    if not tx.execute(_FINISH, _key(turn) | {"wanted": turn.wanted}).rowcount:
+        give_back(tx, turn)
+
+
+_FINISH = text("DELETE FROM rating_turns WHERE tenant_id = :tenant AND claim = :claim AND wanted = :wanted")
+
+
+def _key(turn: Turn) -> dict[str, object]:
+    return {"tenant": turn.tenant_id, "claim": turn.claim_id}

@@ -1,0 +1,154 @@
+"""Memories that only the rules have scored, on their way to a model: taking them, and what is known already."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+from uuid import UUID
+
+from sqlalchemy import Connection, text
+
+from app.domain.salience.scoring import Score
+
+STAGE: Final = "rate"
+
+
+@dataclass(frozen=True, slots=True)
+class Unrated:
+    """A memory that a model is to rate.
+
+    Attributes:
+        asks: How often it has been taken, this time included, and not given back.
+    """
+
+    memory_id: UUID
+    text_version: int
+    text: str
+    speaker: str | None
+    asks: int
+
+
+# What may be rated: the rules have scored it as it is now, the caller hasn't, and this version hasn't refused it.
+_OPEN = """
+  FROM scores AS score
+  JOIN memories AS memory ON memory.tenant_id = :tenant AND memory.memory_id = score.memory_id
+    AND memory.text_version = score.text_version AND memory.deleted_at IS NULL
+  JOIN memory_state AS state ON state.tenant_id = :tenant AND state.memory_id = score.memory_id
+    AND state.salience_source IS DISTINCT FROM 'caller'
+  WHERE score.tenant_id = :tenant AND score.scorer = 'heuristic' AND score.refused_by IS DISTINCT FROM :version
+"""
+
+
+def take(tx: Connection, tenant_id: UUID, version: str, limit: int) -> list[Unrated]:
+    """Take what the rules are least certain of, and note on each that it was asked about.
+
+    What was taken before and never given back, since its worker died, comes last and alone, so that one that
+    can't be done doesn't drag others along.
+
+    Args:
+        tx: The tenant's transaction, to be committed before anybody is asked.
+        tenant_id: The tenant.
+        version: Who is to rate; what that version has refused isn't taken.
+        limit: Most memories, 1 or more.
+    """
+    values = {"tenant": tenant_id, "version": version}
+    rows = tx.execute(_LOCK, values | {"tried": False, "limit": limit}).all()
+    rows = rows or tx.execute(_LOCK, values | {"tried": True, "limit": 1}).all()
+    if rows:
+        tx.execute(_NOTE, {"tenant": tenant_id, "memory_ids": [row.memory_id for row in rows]})
+    return [Unrated(row.memory_id, row.text_version, row.text, row.speaker, row.asks + 1) for row in rows]
+
+
+_LOCK = text(f"""
+SELECT score.memory_id, score.text_version, memory.text, coalesce(memory.speaker, memory.role) AS speaker,
+  score.asks
+{_OPEN} AND (score.asks > 0) = :tried
+ORDER BY score.uncertainty DESC, score.memory_id LIMIT :limit FOR UPDATE OF score SKIP LOCKED
+""")
+
+_NOTE = text("""
+UPDATE scores SET asks = asks + 1 WHERE tenant_id = :tenant AND memory_id = ANY (CAST(:memory_ids AS uuid[]))
+""")
+
+
+def count_unrated(tx: Connection, tenant_id: UUID, version: str) -> int:
+    """How many memories of a tenant wait for a model's rating by this version."""
+    return int(tx.execute(_COUNT, {"tenant": tenant_id, "version": version}).scalar_one())
+
+
+_COUNT = text(f"SELECT count(*) {_OPEN}")
+
+
+def known(tx: Connection, tenant_id: UUID, version: str, digests: Sequence[bytes]) -> dict[bytes, Score]:
+    """What this version has said already of texts of this tenant, by their digests."""
+    values = {"tenant": tenant_id, "version": version, "digests": list(digests)}
+    return {
+        row.digest: Score(
+            row.emotional,
+            row.novelty,
+            row.actionable,
+            row.personal,
+            row.sensitivity,
+            row.inferred_kind,
+            tuple(row.inferred_entities),
+            tuple(row.inferred_topics),
+            tuple(row.inferred_categories),
+            tuple(row.inferred_cues),
+        )
+        for row in tx.execute(_KNOWN, values)
+    }
+
+
+_KNOWN = text("""
+SELECT DISTINCT ON (digest) digest, emotional, novelty, actionable, personal, sensitivity, inferred_kind,
+  inferred_entities, inferred_topics, inferred_categories, inferred_cues
+FROM scores
+WHERE tenant_id = :tenant AND scorer = 'llm' AND digest = ANY (CAST(:digests AS bytea[])) AND version = :version
+ORDER BY digest
+""")
+
+
+def forgive(tx: Connection, tenant_id: UUID, memories: Sequence[Unrated]) -> None:
+    """Let it be as if these hadn't been taken, since nobody could be asked about them."""
+    tx.execute(_FORGIVE, _still_so(tenant_id, memories))
+
+
+_FORGIVE = text("""
+UPDATE scores AS score SET asks = greatest(score.asks - 1, 0)
+FROM unnest(CAST(:memory_ids AS uuid[]), CAST(:text_versions AS integer[])) AS taken (memory_id, text_version)
+WHERE score.tenant_id = :tenant AND score.memory_id = taken.memory_id AND score.text_version = taken.text_version
+  AND score.scorer = 'heuristic'
+""")
+
+
+def refuse(tx: Connection, tenant_id: UUID, memories: Sequence[Unrated], version: str) -> None:
+    """Leave these to the rules for as long as this version rates, or until their text changes."""
+    tx.execute(_REFUSE, _still_so(tenant_id, memories) | {"version": version})
+
+
+_REFUSE = text("""
+UPDATE scores AS score SET asks = 0, refused_by = :version
+FROM unnest(CAST(:memory_ids AS uuid[]), CAST(:text_versions AS integer[])) AS taken (memory_id, text_version)
+WHERE score.tenant_id = :tenant AND score.memory_id = taken.memory_id AND score.text_version = taken.text_version
+  AND score.scorer = 'heuristic'
+""")
+
+
+def ask_again(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> None:
+    """Let a model be asked about these once more, as if it never had been."""
+    tx.execute(_ASK_AGAIN, {"tenant": tenant_id, "memory_ids": list(memory_ids)})
+
+
+_ASK_AGAIN = text("""
+UPDATE scores SET asks = 0, refused_by = NULL
+WHERE tenant_id = :tenant AND memory_id = ANY (CAST(:memory_ids AS uuid[])) AND scorer = 'heuristic'
+""")
+
+
+def _still_so(tenant_id: UUID, memories: Sequence[Unrated]) -> dict[str, object]:
+    return {
+        "tenant": tenant_id,
+        "memory_ids": [memory.memory_id for memory in memories],
+        "text_versions": [memory.text_version for memory in memories],
+    }

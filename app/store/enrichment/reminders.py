@@ -1,0 +1,106 @@
+"""Flags of memories that a conversation can ask for without sharing a word with them: `memory_state.reminders`.
+
+The flags are `bridges.read_flags` of a memory's text. NULL stands for none, or for a text that isn't indexed yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+from uuid import UUID
+
+from sqlalchemy import Connection
+
+from app.domain.search.request import SearchRequest
+from app.store.core.packed import Uuids, driver
+from app.store.search.probe import allowed, allowed_one, filters
+
+
+class Reminders(NamedTuple):
+    """The flags of a version of a memory's text."""
+
+    memory_id: UUID
+    text_version: int
+    flags: int
+
+
+def write(tx: Connection, tenant_id: UUID, found: Sequence[Reminders]) -> None:
+    """Set the flags of memories whose text is still the one that was read."""
+    values = {
+        "tenant": tenant_id,
+        "ids": Uuids([each.memory_id for each in found]),
+        "versions": [each.text_version for each in found],
+        "flags": [each.flags for each in found],
+    }
+    # Two statements: an edit that holds a row commits before the second looks at the version.
+    if driver(tx).execute(_LOCK, values).fetchall():
+        driver(tx).execute(_WRITE, values)
+
+
+_GIVEN: Final = "unnest(%(ids)s, %(versions)s::int4[], %(flags)s::int4[]) AS given (memory_id, text_version, flags)"
+_LOCK: Final = f"""
+SELECT state.memory_id FROM {_GIVEN} JOIN memory_state AS state USING (memory_id)
+WHERE state.tenant_id = %(tenant)s AND state.memory_id = ANY (%(ids)s) AND coalesce(reminders, 0) <> flags
+ORDER BY state.memory_id FOR UPDATE OF state
+"""  # noqa: S608 - constants
+_WRITE: Final = f"""
+UPDATE memory_state AS state SET reminders = nullif(flags, 0) FROM {_GIVEN}
+WHERE state.tenant_id = %(tenant)s AND state.memory_id = ANY (%(ids)s) AND state.memory_id = given.memory_id
+  AND coalesce(reminders, 0) <> flags
+  AND given.text_version = (
+    SELECT memory.text_version FROM memories AS memory
+    WHERE memory.tenant_id = %(tenant)s AND memory.memory_id = state.memory_id)
+"""  # noqa: S608 - constants
+
+
+class Holders(NamedTuple):
+    """The active memories that hold a flag.
+
+    Attributes:
+        memories: How many there are.
+        newest: Those that pass the request's filters, the newest first.
+    """
+
+    memories: int
+    newest: list[UUID]
+
+
+def holders(
+    tx: Connection, tenant_id: UUID, flags: Sequence[int], request: SearchRequest, most: int
+) -> dict[int, Holders]:
+    """Return the holders of each of these flags.
+
+    Args:
+        tx: The tenant's transaction.
+        tenant_id: The tenant.
+        flags: Each a single flag.
+        request: Its filters; it searches the active tier alone.
+        most: Most memories of one flag.
+    """
+    values: dict[str, Any] = {"tenant": tenant_id, "flags": list(flags), "most": most}
+    connection = driver(tx)
+    if not filters(request, values):  # nearly all pass: the newest are looked up one by one
+        statement = _HOLDERS.format(allowed=allowed_one("state.memory_id", request, values))
+        return {flag: Holders(*found) for flag, *found in connection.execute(statement, values, binary=True)}
+    # A filter may pass a few of many holders: what it passes is read once, and hashed. Without statistics of a tenant,
+    # the planner would loop over all pairs.
+    statement = _HOLDERS.format(allowed=f"state.memory_id {allowed(request, values)}")
+    connection.execute("SET LOCAL enable_nestloop = off")
+    rows = connection.execute(statement, values, binary=True).fetchall()
+    connection.execute("SET LOCAL enable_nestloop = on")
+    return {flag: Holders(*found) for flag, *found in rows}
+
+
+# The conditions on the tier and on `reminders > 0` are the index's own. Ids go by time.
+_HOLDERS: Final = """
+SELECT flag, (
+    SELECT count(*) FROM memory_state
+    WHERE tenant_id = %(tenant)s AND tier = 'active' AND reminders > 0 AND reminders & flag <> 0
+  ), ARRAY(
+    SELECT state.memory_id FROM memory_state AS state
+    WHERE tenant_id = %(tenant)s AND tier = 'active' AND reminders > 0 AND reminders & flag <> 0
+      AND {allowed}
+    ORDER BY state.memory_id DESC LIMIT %(most)s
+  )
+FROM unnest(%(flags)s::int4[]) AS flag
+"""

@@ -1,0 +1,256 @@
+"""What memories are worth: what the rules and the model are given, and writing what they found.
+
+A row says what its scorer found, whatever the caller said of the memory: who reads it prefers the caller's word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+from uuid import UUID
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+from sqlalchemy import Connection, text
+
+from app.domain.ingest.memory import KINDS
+from app.domain.ingest.roles import Role
+
+HEURISTIC: Final = "heuristic"
+LLM: Final = "llm"
+
+
+@dataclass(frozen=True, slots=True)
+class Unjudged:
+    """A memory that the rules are to judge.
+
+    Attributes:
+        categories: The caller's, or else those that a model found in this text.
+        is_open: Whether the caller left its salience to us.
+        rarity: Mean rarity of its own words among the tenant's memories, 0 (everywhere) to 1 (nowhere else);
+            None while it isn't indexed.
+    """
+
+    memory_id: UUID
+    text_version: int
+    text: str
+    speaker: str | None
+    role: Role | None
+    kind: str | None
+    tags: list[str]
+    categories: list[str]
+    is_open: bool
+    rarity: float | None
+
+
+class Assessment(msgspec.Struct, frozen=True, kw_only=True):
+    """What a scorer found in a memory: the criteria are 0 to 10, uncertainty and sensitivity 0 to 1.
+
+    Attributes:
+        inferred_cues: What should bring the memory to mind; `cues.write` writes it.
+        version: The model and its prompt; None of the rules.
+        digest: Stands for what the model was shown; None of the rules.
+    """
+
+    memory_id: UUID
+    text_version: int
+    emotional: float
+    novelty: float
+    actionable: float
+    personal: float
+    uncertainty: float
+    inferred_kind: str | None
+    inferred_entities: tuple[str, ...]
+    inferred_topics: tuple[str, ...] = ()
+    inferred_categories: tuple[str, ...] = ()
+    inferred_cues: tuple[str, ...] = ()
+    sensitivity: float | None = None
+    version: str | None = None
+    digest: bytes | None = None
+
+
+def read(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID], *, closed: bool) -> list[Unjudged]:
+    """These memories without the deleted ones; those that the caller has scored only if asked for. In id order."""
+    values = {"tenant": tenant_id, "memory_ids": list(memory_ids), "closed": closed}
+    return [Unjudged(*row) for row in tx.execute(_READ, values)]
+
+
+# Looked up row by row: a planner without statistics of a new tenant would loop over all pairs of a join.
+_READ = text("""
+WITH total AS MATERIALIZED (
+  SELECT ln(coalesce(max(documents), 0) + 1) AS log_memories FROM words WHERE tenant_id = :tenant AND word = ''
+)
+SELECT given.memory_id, text_version, text, speaker, role, kind, tags,
+  CASE WHEN categories = '{}' THEN coalesce(inferred_categories, '{}') ELSE categories END AS categories,
+  salience_source IS DISTINCT FROM 'caller' AS is_open,
+  CAST(least(greatest(rarity, 0), 1) AS double precision) AS rarity
+FROM (SELECT DISTINCT unnest(CAST(:memory_ids AS uuid[]))) AS given (memory_id)
+CROSS JOIN LATERAL (
+  SELECT text_version, text, speaker, role, kind, tags, categories FROM memories
+  WHERE tenant_id = :tenant AND memories.memory_id = given.memory_id AND deleted_at IS NULL OFFSET 0
+) AS memory
+CROSS JOIN LATERAL (
+  SELECT salience_source FROM memory_state
+  WHERE tenant_id = :tenant AND memory_state.memory_id = given.memory_id OFFSET 0
+) AS state
+LEFT JOIN LATERAL (
+  SELECT inferred_categories FROM scores
+  WHERE tenant_id = :tenant AND scores.memory_id = given.memory_id AND scores.text_version = memory.text_version
+  OFFSET 0
+) AS score ON true
+LEFT JOIN LATERAL (
+  SELECT avg(1 - ln(documents) / nullif((SELECT log_memories FROM total), 0)) AS rarity
+  FROM (
+    SELECT unnest(tsvector_to_array(own)) AS word FROM memory_words
+    WHERE tenant_id = :tenant AND memory_words.memory_id = given.memory_id OFFSET 0
+  ) AS lexeme CROSS JOIN LATERAL (
+    SELECT documents FROM words WHERE tenant_id = :tenant AND words.word = lexeme.word OFFSET 0
+  ) AS known
+) AS rare ON true
+WHERE :closed OR salience_source IS DISTINCT FROM 'caller'
+ORDER BY given.memory_id
+""")
+
+
+def vectors(
+    tx: Connection, tenant_id: UUID, space_id: int, memory_ids: Sequence[UUID], before: int
+) -> tuple[list[UUID], NDArray[np.float32]]:
+    """Vectors of these memories and of the last `before` ones that came earlier, in id order.
+
+    Args:
+        tx: The tenant's transaction.
+        tenant_id: The tenant.
+        space_id: The embedding space.
+        memory_ids: At least one.
+        before: Most earlier memories.
+
+    Returns:
+        The ids, and their vectors: shape (n, dimensions). Memories without a vector yet are left out.
+    """
+    values = {
+        "tenant": tenant_id,
+        "space": space_id,
+        "memory_ids": list(memory_ids),
+        "first": min(memory_ids),
+        "before": before,
+    }
+    rows = tx.execute(_VECTORS, values).all()
+    if not rows:
+        return [], np.empty((0, 0), dtype=np.float32)
+    # The binary form: dimensions and an unused field of 16 bits each, then the values; no Python number in between.
+    packed = np.frombuffer(b"".join(row.embedding for row in rows), dtype=">f2").reshape(len(rows), -1)
+    return [row.memory_id for row in rows], packed[:, 2:].astype(np.float32)
+
+
+_VECTORS = text("""
+WITH earlier AS (
+  SELECT memory_id, embedding FROM embeddings
+  WHERE tenant_id = :tenant AND space_id = :space
+    AND memory_id < :first
+  ORDER BY memory_id DESC LIMIT :before
+)
+SELECT memory_id, halfvec_send(embedding) AS embedding FROM (
+  SELECT memory_id, embedding FROM earlier
+  UNION ALL
+  SELECT memory_id, embedding FROM embeddings
+  WHERE tenant_id = :tenant AND space_id = :space AND memory_id = ANY (CAST(:memory_ids AS uuid[]))
+) AS near ORDER BY memory_id
+""")
+
+
+def write(tx: Connection, tenant_id: UUID, scorer: Literal["heuristic", "llm"], found: Sequence[Assessment]) -> int:
+    """Write what was found of memories whose text is still the one read and which the caller hasn't scored since.
+
+    Where a model has rated that text already, the rules' word isn't written; either way the memory's salience is
+    then what its row says: the sum of the criteria over 40, and of the kind found where the caller named none. A
+    memory with another text by now is left as it is: that text has been scored, or will be.
+    What is written takes the place of an earlier rating with its cues.
+
+    Returns:
+        How many were written.
+    """
+    if not found:
+        return 0
+    values = {"tenant": tenant_id, "scorer": scorer, "rows": msgspec.json.encode(found).decode()}
+    written = len(tx.execute(_WRITE, values).all())
+    read = {
+        "memory_ids": [each.memory_id for each in found],
+        "text_versions": [each.text_version for each in found],
+    }
+    tx.execute(_SET_SALIENCE, {"tenant": tenant_id, "kinds": list(KINDS), **read})
+    return written
+
+
+# Looked up by subqueries, not by joins: a planner without statistics would loop over all pairs.
+_WRITE = text("""
+WITH found AS MATERIALIZED (
+  SELECT * FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS found (
+    memory_id uuid, text_version integer, emotional real, novelty real, actionable real, personal real,
+    uncertainty real, inferred_kind text, inferred_entities text[], inferred_topics text[],
+    inferred_categories text[], sensitivity real, version text, digest text)
+)
+INSERT INTO scores AS known (tenant_id, memory_id, text_version, scorer, emotional, novelty, actionable, personal,
+  uncertainty, inferred_kind, inferred_entities, inferred_topics, inferred_categories, sensitivity, version, digest)
+SELECT :tenant, memory_id, text_version, :scorer, emotional, novelty, actionable, personal, uncertainty,
+  inferred_kind, inferred_entities, inferred_topics, inferred_categories, sensitivity, version,
+  decode(digest, 'base64')
+FROM found
+WHERE text_version = (
+    SELECT memory.text_version FROM memories AS memory
+    WHERE memory.tenant_id = :tenant AND memory.memory_id = found.memory_id AND memory.deleted_at IS NULL)
+  AND (
+    SELECT state.salience_source IS DISTINCT FROM 'caller' FROM memory_state AS state
+    WHERE state.tenant_id = :tenant AND state.memory_id = found.memory_id)
+ORDER BY memory_id
+ON CONFLICT (tenant_id, memory_id) DO UPDATE
+SET text_version = excluded.text_version, scorer = excluded.scorer, emotional = excluded.emotional,
+  novelty = excluded.novelty, actionable = excluded.actionable, personal = excluded.personal,
+  uncertainty = excluded.uncertainty, inferred_kind = excluded.inferred_kind,
+  inferred_entities = excluded.inferred_entities, inferred_topics = excluded.inferred_topics,
+  inferred_categories = excluded.inferred_categories, sensitivity = excluded.sensitivity,
+  version = excluded.version, digest = excluded.digest, scored_at = now(), inferred_cues = '{}', cue_stems = '{}',
+  asks = CASE WHEN (known.text_version, 'heuristic') = (excluded.text_version, excluded.scorer)
+    THEN known.asks ELSE 0 END,
+  refused_by = CASE WHEN (known.text_version, 'heuristic') = (excluded.text_version, excluded.scorer)
+    THEN known.refused_by END
+WHERE excluded.scorer = 'llm' OR known.scorer = 'heuristic' OR known.text_version <> excluded.text_version
+RETURNING memory_id
+""")
+
+# A statement of its own: it sees the rows that are there by now, whoever has written them.
+_SET_SALIENCE = text("""
+WITH same AS (
+  SELECT memory_id
+  FROM unnest(CAST(:memory_ids AS uuid[]), CAST(:text_versions AS integer[])) AS found (memory_id, text_version)
+  WHERE text_version = (
+    SELECT memory.text_version FROM memories AS memory
+    WHERE memory.tenant_id = :tenant AND memory.memory_id = found.memory_id AND memory.deleted_at IS NULL)
+), locked AS MATERIALIZED (
+  SELECT memory_id FROM memory_state
+  WHERE tenant_id = :tenant AND memory_id = ANY (ARRAY(SELECT memory_id FROM same))
+    AND salience_source IS DISTINCT FROM 'caller'
+  ORDER BY memory_id FOR UPDATE
+)
+UPDATE memory_state AS state SET (salience, salience_source, kind) = (
+  SELECT (score.emotional + score.novelty + score.actionable + score.personal) / 40, score.scorer,
+    coalesce(array_position(CAST(:kinds AS text[]), coalesce((
+      SELECT memory.kind FROM memories AS memory
+      WHERE memory.tenant_id = :tenant AND memory.memory_id = state.memory_id), score.inferred_kind)) - 1, state.kind)
+  FROM scores AS score WHERE score.tenant_id = :tenant AND score.memory_id = state.memory_id)
+WHERE state.tenant_id = :tenant AND state.memory_id = ANY (ARRAY(SELECT memory_id FROM locked)) AND (
+    SELECT score.text_version FROM scores AS score
+    WHERE score.tenant_id = :tenant AND score.memory_id = state.memory_id
+  ) = (
+    SELECT memory.text_version FROM memories AS memory
+    WHERE memory.tenant_id = :tenant AND memory.memory_id = state.memory_id AND memory.deleted_at IS NULL)
+""")
+
+
+def remove(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> None:
+    """Delete what was found of these memories."""
+    tx.execute(_REMOVE, {"tenant": tenant_id, "memory_ids": list(memory_ids)})
+
+
+_REMOVE = text("DELETE FROM scores WHERE tenant_id = :tenant AND memory_id = ANY (CAST(:memory_ids AS uuid[]))")

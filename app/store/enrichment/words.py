@@ -1,0 +1,325 @@
+"""Words of memories for full-text search, their context in the thread, and how many memories have each word.
+
+A row of `memory_words` holds a memory's own words (date, speaker unless it only names a role, text) and, in `words`,
+those of its neighbours as well: the two turns before and after it in its thread, of which a summary is none. `words`
+(the table) counts, by tenant, in how many memories' own words each lexeme is; its empty word counts the memories.
+
+Changes of one tenant's words run one after the other, under an advisory lock until the transaction ends:
+neighbours then always see each other, and counts stay exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+from uuid import UUID
+
+from sqlalchemy import Connection, text
+
+from app.domain.search.terms import Term
+from app.store.enrichment.lexemes import lexemes
+from app.store.memories.roles import NAME
+
+LONG_LEXEMES: Final = 24
+"""Distinct words up to which a memory is taken to say each of them once."""
+
+_LOCK = text("SELECT pg_advisory_xact_lock(hashtextextended(:name, 0))")
+
+# Reads the fresh memories' turns and up to four turns around them (neighbours of neighbours), and writes the
+# rows within two turns of a fresh one. The fresh ones are read by their ids, and nothing is joined to anything but
+# by primary key: a planner without statistics would read all that the tenant has, or loop over all pairs.
+_SEW = """
+  wanted AS MATERIALIZED (
+    SELECT memory_id, CASE WHEN made_by = 'caller' THEN thread END AS thread, seq, text_version, speaker, text,
+      occurred_at, created_at
+    FROM memories
+    WHERE tenant_id = :tenant AND memory_id = ANY (CAST(:ids AS uuid[])) AND deleted_at IS NULL
+      AND (SELECT true FROM memory_state WHERE tenant_id = :tenant AND memory_state.memory_id = memories.memory_id
+        AND tier <> 'active') IS NULL
+  ),
+  span AS (
+    SELECT thread, min(seq) AS first_seq, max(seq) AS last_seq FROM wanted WHERE thread IS NOT NULL GROUP BY thread
+  ),
+  near AS (
+    SELECT turn.*, memory_id IN (SELECT memory_id FROM wanted) AS is_fresh
+    FROM span CROSS JOIN LATERAL (
+      (SELECT memory_id, thread, seq, text_version, speaker, text, occurred_at, created_at FROM memories
+       WHERE tenant_id = :tenant AND thread = span.thread AND seq < span.first_seq
+         AND made_by = 'caller' AND deleted_at IS NULL AND memory_id <> ALL (CAST(:gone AS uuid[]))
+       ORDER BY seq DESC LIMIT 4)
+      UNION ALL
+      (SELECT memory_id, thread, seq, text_version, speaker, text, occurred_at, created_at FROM memories
+       WHERE tenant_id = :tenant AND thread = span.thread AND seq BETWEEN span.first_seq AND span.last_seq
+         AND made_by = 'caller' AND deleted_at IS NULL AND memory_id <> ALL (CAST(:gone AS uuid[])))
+      UNION ALL
+      (SELECT memory_id, thread, seq, text_version, speaker, text, occurred_at, created_at FROM memories
+       WHERE tenant_id = :tenant AND thread = span.thread AND seq > span.last_seq
+         AND made_by = 'caller' AND deleted_at IS NULL AND memory_id <> ALL (CAST(:gone AS uuid[]))
+       ORDER BY seq LIMIT 4)
+    ) AS turn
+    UNION ALL
+    SELECT wanted.*, true FROM wanted WHERE thread IS NULL
+  ),
+  marked AS (
+    SELECT near.*, coalesce(thread, CAST(memory_id AS text)) AS place, bool_or(is_fresh) OVER (
+      PARTITION BY thread ORDER BY seq, memory_id ROWS BETWEEN 4 PRECEDING AND 4 FOLLOWING) AS is_needed
+    FROM near
+  ),
+  turns AS MATERIALIZED (
+    SELECT memory_id, thread, place, seq, is_fresh,
+           known.own AS own_before, {own} AS own, {version} AS version
+    FROM marked LEFT JOIN LATERAL (
+      SELECT own, text_version AS version FROM memory_words
+      WHERE tenant_id = :tenant AND memory_words.memory_id = marked.memory_id OFFSET 0
+    ) AS known ON true
+    WHERE is_needed
+  ),
+  sewn AS (
+    SELECT memory_id, version, own,
+           bare || coalesce(lag(bare, 1) OVER places, '') || coalesce(lag(bare, 2) OVER places, '')
+                || coalesce(lead(bare, 1) OVER places, '') || coalesce(lead(bare, 2) OVER places, '') AS words,
+           bool_or(is_fresh) OVER (places ROWS BETWEEN 2 PRECEDING AND 2 FOLLOWING) AS is_near
+    FROM (SELECT *, strip(own) AS bare FROM turns OFFSET 0) AS turns
+    WINDOW places AS (PARTITION BY thread, place ORDER BY seq, memory_id)
+  ),
+  written AS (
+    INSERT INTO memory_words AS known (tenant_id, memory_id, text_version, own, words)
+    SELECT :tenant, memory_id, version, own, words FROM sewn
+    WHERE is_near AND own IS NOT NULL ORDER BY memory_id
+    ON CONFLICT (tenant_id, memory_id) DO UPDATE
+    SET text_version = excluded.text_version, own = excluded.own, words = excluded.words
+    WHERE known.text_version <= excluded.text_version
+      AND (known.text_version, known.own, known.words)
+        IS DISTINCT FROM (excluded.text_version, excluded.own, excluded.words)
+  ),
+  changes AS MATERIALIZED (
+    SELECT word, CAST(sum(change) AS integer) AS change
+    FROM (SELECT unnest(list) AS word, change FROM ({changes}) AS said (list, change)) AS each
+    GROUP BY word HAVING sum(change) <> 0
+  ),
+  grown AS (
+    INSERT INTO words (tenant_id, word, documents)
+    SELECT :tenant, word, change FROM changes WHERE change > 0 ORDER BY word
+    ON CONFLICT (tenant_id, word) DO UPDATE SET documents = words.documents + excluded.documents
+  ),
+  rarer AS (SELECT ARRAY(SELECT word FROM changes WHERE change < 0) AS list),
+  shrunk AS (
+    UPDATE words SET documents = documents + change FROM changes
+    WHERE words.tenant_id = :tenant AND words.word = ANY (CAST((SELECT list FROM rarer) AS text[]))
+      AND words.word = changes.word AND documents + change > 0
+  ),
+  vanished AS (
+    DELETE FROM words USING changes
+    WHERE words.tenant_id = :tenant AND words.word = ANY (CAST((SELECT list FROM rarer) AS text[]))
+      AND words.word = changes.word AND documents + change <= 0
+  )
+"""
+
+_SAID = f"""concat_ws(' ',
+  to_char(coalesce(occurred_at, created_at) AT TIME ZONE :time_zone, 'FMDD FMMonth YYYY'), {NAME}, text)"""
+
+# How often a long text says a word counts in a search, so its lexemes keep their positions.
+_OWN = f"""(
+  SELECT CASE WHEN length(said) > {LONG_LEXEMES} THEN said ELSE strip(said) END
+  FROM (SELECT {lexemes(_SAID)} AS said OFFSET 0) AS parsed)"""  # noqa: S608 - put together of constants
+
+# Words of a fresh memory are made anew; those of the turns around it are taken from their rows.
+_INDEX = text(
+    "WITH"  # noqa: S608 - put together of constants
+    + _SEW.format(
+        own=f"CASE WHEN is_fresh THEN {_OWN} ELSE known.own END",
+        version="CASE WHEN is_fresh THEN text_version ELSE known.version END",
+        changes="""
+      SELECT tsvector_to_array(own) || CASE WHEN own_before IS NULL THEN ARRAY[''] END, 1
+      FROM turns WHERE is_fresh AND own IS DISTINCT FROM own_before
+      UNION ALL
+      SELECT tsvector_to_array(own_before), -1 FROM turns WHERE is_fresh AND own <> own_before
+    """,
+    )
+    + "SELECT count(*) FROM turns WHERE is_fresh"
+)
+
+# Here the fresh ones are the neighbours of what goes: their words stay, their context is made anew.
+_REMOVE = text(
+    """WITH
+  removed AS (
+    DELETE FROM memory_words
+    WHERE tenant_id = :tenant AND memory_id = ANY (CAST(:gone AS uuid[])) RETURNING own
+  ),"""  # noqa: S608 - put together of constants
+    + _SEW.format(
+        own="known.own",
+        version="known.version",
+        changes="""
+      SELECT tsvector_to_array(own) || ARRAY[''], -1 FROM removed
+    """,
+    )
+    + "SELECT count(*) FROM removed"
+)
+
+# Whoever leaves the active tier keeps its place in the thread, without words: else long runs of archived turns would be
+# read through whenever a turn is added after them.
+_TAKE_OUT = text(
+    """WITH
+  removed AS (
+    DELETE FROM memory_words
+    WHERE tenant_id = :tenant AND memory_id = ANY (CAST(:out AS uuid[])) RETURNING own
+  ),"""  # noqa: S608 - put together of constants
+    + _SEW.format(
+        own="CASE WHEN marked.memory_id <> ALL (CAST(:out AS uuid[])) THEN known.own END",
+        version="known.version",
+        changes="""
+      SELECT tsvector_to_array(own) || ARRAY[''], -1 FROM removed
+    """,
+    )
+    + "SELECT count(*) FROM removed"
+)
+
+_BESIDE = text(
+    """
+SELECT DISTINCT turn.memory_id
+FROM memories AS centre CROSS JOIN LATERAL (
+  (SELECT memory_id FROM memories
+   WHERE tenant_id = :tenant AND thread = centre.thread AND seq < centre.seq AND made_by = 'caller'
+     AND deleted_at IS NULL
+   ORDER BY seq DESC LIMIT 2)
+  UNION ALL
+  (SELECT memory_id FROM memories
+   WHERE tenant_id = :tenant AND thread = centre.thread AND seq > centre.seq AND made_by = 'caller'
+     AND deleted_at IS NULL
+   ORDER BY seq LIMIT 2)
+) AS turn
+WHERE centre.tenant_id = :tenant AND centre.made_by = 'caller' AND centre.memory_id = ANY (CAST(:ids AS uuid[]))
+  AND turn.memory_id <> ALL (CAST(:ids AS uuid[]))
+ORDER BY turn.memory_id
+"""
+)
+
+_NEIGHBOURS = text(
+    """
+SELECT DISTINCT turn.memory_id
+FROM memories AS centre CROSS JOIN LATERAL (
+  (SELECT memory_id FROM memories
+   WHERE tenant_id = :tenant AND thread = centre.thread AND seq < centre.seq AND made_by = 'caller'
+     AND deleted_at IS NULL AND memory_id <> ALL (CAST(:ids AS uuid[]))
+   ORDER BY seq DESC LIMIT 2)
+  UNION ALL
+  (SELECT memory_id FROM memories
+   WHERE tenant_id = :tenant AND thread = centre.thread AND seq > centre.seq AND made_by = 'caller'
+     AND deleted_at IS NULL AND memory_id <> ALL (CAST(:ids AS uuid[]))
+   ORDER BY seq LIMIT 2)
+) AS turn
+WHERE centre.tenant_id = :tenant AND centre.made_by = 'caller' AND centre.memory_id = ANY (CAST(:ids AS uuid[]))
+ORDER BY turn.memory_id
+"""
+)
+
+# Spellings are told by their numbers: one may be long and have thousands of lexemes.
+_TERMS = text(
+    f"""
+WITH asked AS (
+  SELECT CAST(NULL AS bigint) AS number, unnest(tsvector_to_array({lexemes("CAST(:query AS text)")})) AS lexeme
+  UNION ALL
+  SELECT number, unnest(tsvector_to_array({lexemes("spelling")}))
+  FROM unnest(CAST(:spellings AS text[])) WITH ORDINALITY AS each (spelling, number)
+  UNION ALL
+  SELECT NULL, ''
+)
+SELECT asked.lexeme, coalesce(words.documents, 0), number
+FROM asked LEFT JOIN words ON words.tenant_id = :tenant AND words.word = asked.lexeme
+WHERE number IS NOT NULL OR documents IS NOT NULL OR :every
+"""  # noqa: S608 - put together of constants
+)
+
+_SAID_WORDS = text(
+    """
+SELECT memory_id,
+       ARRAY(SELECT lexeme FROM unnest(own) WHERE lexeme = ANY (CAST(:lexemes AS text[]))),
+       ARRAY(SELECT lexeme FROM unnest(words) WHERE lexeme = ANY (CAST(:lexemes AS text[])))
+FROM (
+  SELECT memory_id, own, words FROM memory_words
+  WHERE tenant_id = :tenant AND memory_id = ANY (CAST(:ids AS uuid[]))
+  UNION ALL
+  SELECT memory_id, own, own FROM archived_memories
+  WHERE tenant_id = :tenant AND memory_id = ANY (CAST(:ids AS uuid[]))
+) AS known
+"""
+)
+
+
+def index(tx: Connection, tenant_id: UUID, ids: Sequence[UUID], language: str, time_zone: str) -> int:
+    """Write the words of these memories and of the neighbours whose context they change; count the words.
+
+    Deleted memories, and those that aren't active, are passed over. To be called again for the same memory does no
+    harm. After a memory has moved to another thread, give its former `neighbours` too.
+
+    Args:
+        tx: The tenant's transaction.
+        tenant_id: The tenant.
+        ids: Memories, new or edited.
+        language: Text search configuration.
+        time_zone: IANA name; says on which day a memory happened.
+
+    Returns:
+        How many of the memories are there.
+    """
+    _lock(tx, tenant_id)
+    values = {"tenant": tenant_id, "ids": list(ids), "gone": [], "language": language, "time_zone": time_zone}
+    return int(tx.execute(_INDEX, values).scalar_one())
+
+
+def remove(tx: Connection, tenant_id: UUID, ids: Sequence[UUID]) -> int:
+    """Take these memories' words out: their own rows, their neighbours' context, and the counts.
+
+    Call it in the transaction that deletes the memories, while their rows in `memories` are still there.
+
+    Returns:
+        How many of them had words.
+    """
+    _lock(tx, tenant_id)
+    values = {"tenant": tenant_id, "gone": list(ids), "ids": neighbours(tx, tenant_id, ids)}
+    return int(tx.execute(_REMOVE, values).scalar_one())
+
+
+def take_out(tx: Connection, tenant_id: UUID, ids: Sequence[UUID]) -> int:
+    """The same for memories that leave the active tier: they keep their places in their threads, without words.
+
+    Returns:
+        How many of them had words.
+    """
+    _lock(tx, tenant_id)
+    beside = list(tx.execute(_BESIDE, {"tenant": tenant_id, "ids": list(ids)}).scalars())
+    values = {"tenant": tenant_id, "out": list(ids), "gone": [], "ids": beside}
+    return int(tx.execute(_TAKE_OUT, values).scalar_one())
+
+
+def neighbours(tx: Connection, tenant_id: UUID, ids: Sequence[UUID]) -> list[UUID]:
+    """The memories within two turns of these in their threads, themselves left out, in id order."""
+    return list(tx.execute(_NEIGHBOURS, {"tenant": tenant_id, "ids": list(ids)}).scalars())
+
+
+def terms(
+    tx: Connection, tenant_id: UUID, query: str, spellings: Sequence[str], language: str, *, every: bool = False
+) -> tuple[list[Term], int]:
+    """The lexemes of a query and of its words one by one, with their counts; and the number of active memories.
+
+    A lexeme of the query as a whole that none of them has is left out, unless `every` one is wanted.
+    """
+    values = {"tenant": tenant_id, "query": query, "spellings": list(spellings), "language": language, "every": every}
+    rows = tx.execute(_TERMS, values).all()
+    found = [
+        Term(lexeme, documents, None if number is None else spellings[number - 1]) for lexeme, documents, number in rows
+    ]
+    total = sum(term.documents for term in found if not term.lexeme)
+    return [term for term in found if term.lexeme], total
+
+
+def said(
+    tx: Connection, tenant_id: UUID, ids: Sequence[UUID], lexemes: Sequence[str]
+) -> dict[UUID, tuple[frozenset[str], frozenset[str]]]:
+    """Which of these lexemes are in the memories' own words, and which in those of their neighbours alone."""
+    rows = tx.execute(_SAID_WORDS, {"tenant": tenant_id, "ids": list(ids), "lexemes": list(lexemes)})
+    return {memory_id: (frozenset(own), frozenset(every) - frozenset(own)) for memory_id, own, every in rows}
+
+
+def _lock(tx: Connection, tenant_id: UUID) -> None:
+    tx.execute(_LOCK, {"name": f"ebbing words {tenant_id}"})

@@ -1,0 +1,1 @@
+"""SQL for erasures, hidden memories, the ledger, and what a restore repeats."""

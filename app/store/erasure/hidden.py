@@ -1,0 +1,136 @@
+"""What open erasures hide, whenever it comes to meet them; it leaves the indexes until they are cancelled or done."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+from uuid import UUID
+
+from sqlalchemy import Connection, text
+
+from app.domain.privacy.hold import Meant
+from app.store.consolidation import hidden_supersessions
+from app.store.core.packed import Uuids, driver
+from app.store.erasure import erasures
+from app.store.erasure.erasures import Erasure
+from app.store.memories import tenant_counts
+from app.store.memories.tenant_counts import Counts
+
+
+def by_open(
+    tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID], *, also_by_id: bool
+) -> tuple[dict[UUID, list[UUID]], Counts]:
+    """Let open erasures hide those of these memories that meet them: they came, changed or came back meanwhile.
+
+    Args:
+        tx: The tenant's transaction, which has locked the memories.
+        tenant_id: The tenant.
+        memory_ids: Memories that are to be seen, unless an erasure is of them.
+        also_by_id: Whether erasures that name memories by their ids matter.
+
+    Returns:
+        What is hidden by this, by the erasure; and what it comes to in the tenant's numbers.
+    """
+    found: dict[UUID, list[UUID]] = {}
+    gone = tenant_counts.NONE
+    if not memory_ids:
+        return found, gone
+    for each in _open(tx, tenant_id, memory_ids if also_by_id else []):
+        hidden_now = erasures.hide(tx, tenant_id, each.erasure_id, each.scope, memory_ids, each.cut)
+        if hidden_now.ids:
+            hidden_supersessions.hide(tx, tenant_id, each.erasure_id, hidden_now.ids)
+            found[each.erasure_id] = hidden_now.ids
+            gone = gone.plus(hidden_now.counts)
+    return found, gone
+
+
+def _open(tx: Connection, tenant_id: UUID, named: Sequence[UUID]) -> list[Erasure]:
+    values = {"tenant": tenant_id, "named": [str(memory_id) for memory_id in named]}
+    return [erasures.as_erasure(row) for row in tx.execute(_OPEN, values)]
+
+
+_OPEN: Final = text(f"""
+SELECT {erasures.COLUMNS} FROM erasures
+WHERE tenant_id = :tenant AND status IN ('grace', 'running', 'held') AND (NOT scope ? 'memory_ids' OR EXISTS (
+  SELECT FROM jsonb_array_elements_text(scope->'memory_ids') AS id
+  WHERE id IN (SELECT unnest(CAST(:named AS text[])))))
+ORDER BY requested_at, erasure_id
+""")  # noqa: S608 - constants alone
+
+
+def indexed(tx: Connection, tenant_id: UUID, erasure_id: UUID, after: UUID, limit: int) -> list[UUID]:
+    """Memories that an erasure has hidden, in pages by id, locked."""
+    values = {"tenant": tenant_id, "erasure_id": erasure_id, "after": after, "limit": limit}
+    return [memory_id for (memory_id,) in driver(tx).execute(_INDEXED, values).fetchall()]
+
+
+_INDEXED: Final = """
+SELECT memory_id FROM hidden_memories
+WHERE tenant_id = %(tenant)s AND erasure_id = %(erasure_id)s AND memory_id > %(after)s
+ORDER BY memory_id LIMIT %(limit)s FOR UPDATE
+"""
+
+
+def all_of(tx: Connection, tenant_id: UUID, erasure_id: UUID) -> list[UUID]:
+    """All memories that an erasure has hidden."""
+    found = driver(tx).execute(_ALL_OF, {"tenant": tenant_id, "erasure_id": erasure_id}).fetchall()
+    return [memory_id for (memory_id,) in found]
+
+
+_ALL_OF: Final = "SELECT memory_id FROM hidden_memories WHERE tenant_id = %(tenant)s AND erasure_id = %(erasure_id)s"
+
+
+def take_over(tx: Connection, tenant_id: UUID, erasure_id: UUID, memory_ids: Sequence[UUID]) -> None:
+    """Let an erasure that can't be cancelled any more have hidden these memories, whichever has."""
+    erasures.hide(tx, tenant_id, erasure_id, Meant(memory_ids=list(memory_ids)))
+    driver(tx).execute(_TAKE_OVER, {"tenant": tenant_id, "erasure_id": erasure_id, "ids": Uuids(memory_ids)})
+
+
+_TAKE_OVER: Final = """
+UPDATE hidden_memories SET erasure_id = %(erasure_id)s WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s)
+"""
+
+
+def keep_vectors(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> None:
+    """Keep callers' own vectors of memories whose others are about to be removed: nobody could make them again."""
+    driver(tx).execute(_KEEP, {"tenant": tenant_id, "ids": Uuids(memory_ids)})
+
+
+_KEEP: Final = """
+INSERT INTO hidden_vectors (tenant_id, memory_id, space_id, text_version, vector)
+SELECT %(tenant)s, memory_id, space_id, text_version, embedding FROM embeddings
+WHERE tenant_id = %(tenant)s AND space_id = ANY (ARRAY(SELECT space_id FROM embedding_spaces))
+  AND memory_id = ANY (%(ids)s) AND by_caller
+ON CONFLICT DO NOTHING
+"""
+
+
+def put_back_vectors(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> None:
+    """Let callers' own vectors be searched again, those of memories that are active."""
+    driver(tx).execute(_PUT_BACK, {"tenant": tenant_id, "ids": Uuids(memory_ids)})
+
+
+_PUT_BACK: Final = """
+WITH back AS (
+  DELETE FROM hidden_vectors WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s)
+  RETURNING space_id, memory_id, text_version, vector
+)
+INSERT INTO embeddings (tenant_id, space_id, memory_id, text_version, embedding, by_caller)
+SELECT %(tenant)s, space_id, memory_id, text_version, vector, true FROM back
+WHERE (
+  SELECT tier FROM memory_state AS state
+  WHERE state.tenant_id = %(tenant)s AND state.memory_id = back.memory_id) = 'active'
+ORDER BY memory_id ON CONFLICT DO NOTHING
+"""
+
+
+def active_among(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> list[UUID]:
+    """Those of these memories that are active, in id order."""
+    found = driver(tx).execute(_ACTIVE, {"tenant": tenant_id, "ids": Uuids(memory_ids)}).fetchall()
+    return [memory_id for (memory_id,) in found]
+
+
+_ACTIVE: Final = """
+SELECT memory_id FROM memory_state
+WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s) AND tier = 'active' ORDER BY memory_id
+"""

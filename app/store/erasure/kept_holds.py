@@ -1,0 +1,111 @@
+"""Legal holds in force, as they are kept beside the keys, where a restore of the data doesn't reach.
+
+A trigger (migration 0025) enters and removes them at the commits of the data's own rows, and counts these.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+from uuid import UUID
+
+from sqlalchemy import Connection, text
+
+from app.domain.privacy.hold import Meant
+from app.store.privacy import holds
+from app.store.privacy.holds import HOLDS, Hold
+
+_CONDITIONS: Final = ", ".join(Meant.__slots__)
+_WAS: Final = "ebbing_keys.kept_holds AS kept CROSS JOIN LATERAL jsonb_populate_record(NULL::holds, kept.placed) AS was"
+
+
+def unknown(tx: Connection, tenant_id: UUID) -> list[Hold]:
+    """A tenant's holds that the data doesn't know, the one placed first first."""
+    return [holds.as_hold(row) for row in tx.execute(_UNKNOWN, {"tenant": tenant_id})]
+
+
+_UNKNOWN: Final = text(f"""
+SELECT was.* FROM {_WAS}
+WHERE kept.tenant_id = :tenant AND NOT EXISTS (
+  SELECT FROM holds AS known WHERE known.tenant_id = :tenant AND known.hold_id = kept.hold_id)
+ORDER BY was.placed_at, was.hold_id
+""")  # noqa: S608 - constants alone
+
+
+def place(tx: Connection, tenant_id: UUID, hold_id: UUID) -> None:
+    """Place a hold again, on what the ledger's entries that wait have not erased: nothing held that.
+
+    The holds' lock is held; `widen` follows when the entries are replayed.
+    """
+    values = {"tenant": tenant_id, "hold_id": hold_id}
+    tx.execute(_PLACE, values)
+    tx.execute(_NARROW, values)
+
+
+_PLACE: Final = text(f"""
+INSERT INTO holds SELECT was.* FROM {_WAS} WHERE kept.tenant_id = :tenant AND kept.hold_id = :hold_id
+ON CONFLICT DO NOTHING
+""")  # noqa: S608 - constants alone
+_NARROW: Final = text(f"""
+WITH met AS MATERIALIZED (
+  SELECT memory.memory_id, memory.memory_id IN (
+    SELECT unnest(entry.memory_ids) FROM ebbing_keys.erasure_ledger AS entry
+    WHERE entry.tenant_id = :tenant AND entry.seq > (SELECT seq FROM ledger_mark)) AS was_erased
+  FROM memories AS memory JOIN holds AS hold ON hold.tenant_id = :tenant AND hold.hold_id = :hold_id AND {HOLDS}
+  WHERE memory.tenant_id = :tenant
+)
+UPDATE holds SET ({_CONDITIONS}) = ROW (
+  -- An id of nothing where nothing is left: a hold has some condition.
+  coalesce((SELECT array_agg(memory_id) FROM met WHERE NOT was_erased), ARRAY[:nobody]::uuid[])
+  {", NULL" * (len(Meant.__slots__) - 1)})
+WHERE tenant_id = :tenant AND hold_id = :hold_id AND EXISTS (SELECT FROM met WHERE was_erased)
+""").bindparams(nobody=str(UUID(int=0)))  # noqa: S608 - constants alone
+
+
+def widen(tx: Connection, tenant_id: UUID) -> None:
+    """Let holds that were placed again be on what they were on."""
+    tx.execute(_WIDEN, {"tenant": tenant_id})
+
+
+_WIDEN: Final = text(f"""
+UPDATE holds AS hold SET ({_CONDITIONS}) = ROW (
+  {", ".join(f"was.{name}" for name in Meant.__slots__)})
+FROM {_WAS}
+WHERE hold.tenant_id = :tenant AND kept.tenant_id = :tenant AND kept.hold_id = hold.hold_id
+  AND hold.memory_ids IS DISTINCT FROM was.memory_ids
+""")  # noqa: S608 - constants alone
+
+
+def alone(tx: Connection, tenant_id: UUID) -> list[Hold]:
+    """What is in force in the data, and isn't kept."""
+    return [holds.as_hold(row) for row in tx.execute(_ALONE, {"tenant": tenant_id})]
+
+
+_ALONE: Final = text("""
+SELECT * FROM holds AS known
+WHERE tenant_id = :tenant AND released_at IS NULL AND NOT EXISTS (
+  SELECT FROM ebbing_keys.kept_holds AS kept WHERE kept.tenant_id = :tenant AND kept.hold_id = known.hold_id)
+ORDER BY placed_at, hold_id
+""")
+
+
+def compare(tx: Connection, tenant_id: UUID) -> list[Hold]:
+    """Let what is kept of a tenant be what is in force in the data. Returns what was in force there alone.
+
+    An older copy of the data brings back what was released since; an older key store has what was released before.
+    """
+    tx.execute(_REMOVE, {"tenant": tenant_id})
+    found = alone(tx, tenant_id)
+    tx.execute(_KEEP, {"tenant": tenant_id, "ids": [hold.hold_id for hold in found]})
+    return found
+
+
+_REMOVE: Final = text("""
+DELETE FROM ebbing_keys.kept_holds AS kept
+WHERE tenant_id = :tenant AND EXISTS (
+  SELECT FROM holds AS known
+  WHERE known.tenant_id = :tenant AND known.hold_id = kept.hold_id AND known.released_at IS NOT NULL)
+""")
+# The trigger does it, as if they were placed now.
+_KEEP: Final = text("""
+UPDATE holds SET released_at = released_at WHERE tenant_id = :tenant AND hold_id = ANY (CAST(:ids AS uuid[]))
+""")

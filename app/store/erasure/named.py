@@ -1,0 +1,163 @@
+"""Where an erasure finds what it is of besides the memories: dead letters, records that name them, segments."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+from uuid import UUID
+
+from sqlalchemy import Connection, text
+
+from app.domain.privacy.erasure import Named
+from app.domain.text.embedding import CONTEXT_TURNS
+from app.store.core.packed import Uuids, driver
+from app.store.search import searches
+
+LETTERS: Final = 10
+"""Of the drain, in a page: each may have some megabytes."""
+
+
+class Held(NamedTuple):
+    """What a dead letter of the drain holds; `position` is the place that its entry had first."""
+
+    letter_id: UUID
+    position: str
+    header: bytes
+    payload: bytes
+
+
+def letters(tx: Connection, tenant_id: UUID, after: UUID) -> list[Held]:
+    """Dead letters with content, in pages by id, locked."""
+    values = {"tenant": tenant_id, "later_than": after, "limit": LETTERS}
+    rows = tx.execute(_LETTERS, values)
+    return [Held(row.letter_id, row.entry_id or "0-0", bytes(row.header or b""), bytes(row.payload)) for row in rows]
+
+
+_LETTERS: Final = text("""
+SELECT letter_id, entry_id, header, payload FROM dead_letters
+WHERE tenant_id = :tenant AND payload IS NOT NULL AND letter_id > :later_than
+ORDER BY letter_id LIMIT :limit FOR UPDATE
+""")
+
+
+def rewrite(tx: Connection, tenant_id: UUID, letter_id: UUID, payload: bytes | None) -> None:
+    """Let a letter hold this; without anything left, it is deleted."""
+    values = {"tenant": tenant_id, "letter_id": letter_id, "payload": payload}
+    tx.execute(_DELETE if payload is None else _REWRITE, values)
+
+
+_DELETE: Final = text("DELETE FROM dead_letters WHERE tenant_id = :tenant AND letter_id = :letter_id")
+_REWRITE: Final = text("""
+UPDATE dead_letters SET payload = :payload WHERE tenant_id = :tenant AND letter_id = :letter_id
+""")
+
+_JOBS: Final = """
+FROM jobs WHERE tenant_id = %(tenant)s AND status NOT IN ('queued', 'running') AND EXISTS (
+  SELECT FROM jsonb_path_query(jsonb_build_array(parameters, state), '$.**') AS value
+  WHERE value #>> '{}' = ANY (%(names)s::text[]))"""
+_HOLDS: Final = """
+FROM holds WHERE tenant_id = %(tenant)s AND released_at IS NOT NULL
+  AND (subject = %(subject)s::text OR thread = %(thread)s::text)"""
+
+
+def count_records(
+    tx: Connection, tenant_id: UUID, names: Mapping[Named, str], memory_ids: Sequence[UUID]
+) -> dict[str, int]:
+    """Return how many ended jobs, released holds and recorded searches name them; arguments as `clear_records`'s."""
+    values = _values(tenant_id, names, memory_ids)
+    found = {}
+    for table, rows in (("jobs", _JOBS), ("holds", _HOLDS), ("recorded_searches", searches.NAMED)):
+        row = driver(tx).execute(f"SELECT count(*) {rows}".encode(), values).fetchone()
+        found[table] = int(row[0]) if row else 0
+    return found
+
+
+def clear_records(tx: Connection, tenant_id: UUID, names: Mapping[Named, str], memory_ids: Sequence[UUID]) -> int:
+    """Remove names from ended jobs and released holds, and delete searches that were limited to them.
+
+    A hold keeps its dates, and ids of memories that no longer exist. Returns how many rows had a name.
+
+    Args:
+        tx: The tenant's transaction.
+        tenant_id: The tenant.
+        names: By `subject` or `thread`, whom, or which thread, all of which is erased; empty where it is less.
+        memory_ids: What is erased.
+    """
+    values = _values(tenant_id, names, memory_ids)
+    searches.lock(tx, tenant_id)
+    statements = (_CLEAR_JOBS, _CLEAR_HOLDS, _CLEAR_SEARCHES)
+    return sum(driver(tx).execute(statement.encode(), values).rowcount for statement in statements)
+
+
+_CLEAR_JOBS: Final = f"""
+UPDATE jobs SET parameters = '{{}}', state = '{{}}' WHERE job_id IN (SELECT job_id {_JOBS})
+"""  # noqa: S608 - constants alone
+_CLEAR_HOLDS: Final = f"""
+UPDATE holds SET subject = CASE WHEN subject IS NULL THEN NULL ELSE 'erased' END,
+  thread = CASE WHEN thread IS NULL THEN NULL ELSE 'erased' END, reason = 'erased'
+WHERE tenant_id = %(tenant)s AND hold_id IN (SELECT hold_id {_HOLDS})
+"""  # noqa: S608 - constants alone
+
+_CLEAR_SEARCHES: Final = f"DELETE {searches.NAMED}"
+
+
+def _values(tenant_id: UUID, names: Mapping[Named, str], memory_ids: Sequence[UUID]) -> dict[str, Any]:
+    return {
+        "tenant": tenant_id,
+        "names": [*names.values(), *map(str, memory_ids)],
+        "subject": names.get("subject"),
+        "thread": names.get("thread"),
+    }
+
+
+def is_cold(tx: Connection, tenant_id: UUID, subject: str) -> bool:
+    """Whether anything of a subject is in cold storage."""
+    return bool(tx.execute(_IS_COLD, {"tenant": tenant_id, "subject": subject}).scalar_one())
+
+
+_IS_COLD: Final = text("""
+SELECT EXISTS (
+  SELECT FROM memories AS memory CROSS JOIN LATERAL (
+    SELECT FROM cold_memories AS cold WHERE cold.tenant_id = :tenant AND cold.memory_id = memory.memory_id OFFSET 0
+  ) AS there
+  WHERE memory.tenant_id = :tenant AND memory.subject = :subject)
+""")
+
+
+def segments_with(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> list[UUID]:
+    """The segments of cold storage that records of these memories lie in."""
+    rows = driver(tx).execute(_SEGMENTS_WITH, {"tenant": tenant_id, "ids": Uuids(memory_ids)}).fetchall()
+    return [segment_id for (segment_id,) in rows]
+
+
+_SEGMENTS_WITH: Final = """
+SELECT DISTINCT segment_id FROM cold_memories
+WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s) ORDER BY segment_id
+"""
+
+
+def forget_context(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> int:
+    """Delete the archived vectors of turns that have these memories in their context. Returns how many.
+
+    They are found by their words until they are restored, and embedded again then. A caller's own holds no context.
+    """
+    values = {"tenant": tenant_id, "ids": Uuids(memory_ids), "turns": CONTEXT_TURNS, "near": _NEAR}
+    return driver(tx).execute(_FORGET_CONTEXT, values).rowcount
+
+
+_NEAR: Final = 50
+# Turns that are hidden now may have been between, and turns that are hidden now may come back with their vectors.
+_FORGET_CONTEXT: Final = """
+UPDATE archived_memories SET vector = NULL, space_id = NULL, basis_id = NULL
+WHERE tenant_id = %(tenant)s AND vector IS NOT NULL AND NOT by_caller AND memory_id = ANY (ARRAY(
+  SELECT turn.memory_id
+  FROM memories AS centre CROSS JOIN LATERAL (
+    SELECT memory_id, coalesce(sum((deleted_at IS NULL)::int) OVER (
+      ORDER BY seq ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0) AS between
+    FROM (
+      SELECT memory_id, seq, deleted_at FROM memories
+      WHERE tenant_id = %(tenant)s AND thread = centre.thread AND seq > centre.seq ORDER BY seq LIMIT %(near)s
+    ) AS near
+  ) AS turn
+  WHERE centre.tenant_id = %(tenant)s AND centre.memory_id = ANY (%(ids)s) AND turn.between < %(turns)s))
+"""

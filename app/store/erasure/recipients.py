@@ -1,0 +1,75 @@
+"""What a report of an erasure tells besides: who was sent a tenant's memories, what holds them, which versions ran."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import date, datetime
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from sqlalchemy import Connection, text
+
+from app.store.core.packed import Uuids, driver
+from app.store.privacy.holds import HOLDS
+
+
+class Recipient(NamedTuple):
+    """A host that was called for a tenant: for what, how often, and on which days first and last."""
+
+    host: str
+    purposes: list[str]
+    calls: int
+    first: date
+    last: date
+
+
+class Holding(NamedTuple):
+    """A hold that is on some memories."""
+
+    hold_id: UUID
+    placed_at: datetime
+    memories: int
+
+
+def hosts(tx: Connection, tenant_id: UUID) -> list[Recipient]:
+    """Every host that was ever called for a tenant."""
+    return [Recipient(*row) for row in tx.execute(_HOSTS, {"tenant": tenant_id})]
+
+
+_HOSTS: Final = text("""
+SELECT host, array_agg(DISTINCT purpose ORDER BY purpose), CAST(sum(calls) AS bigint), min(day), max(day) FROM usage
+WHERE tenant_id = :tenant AND calls > 0 AND host <> '' GROUP BY host ORDER BY host
+""")
+
+
+def holds_on(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> list[Holding]:
+    """The holds that are on these memories, the first placed first."""
+    rows = driver(tx).execute(_HOLDS_ON, {"tenant": tenant_id, "ids": Uuids(memory_ids)}).fetchall()
+    return [Holding(*row) for row in rows]
+
+
+_HOLDS_ON: Final = f"""
+SELECT hold.hold_id, hold.placed_at, count(*)
+FROM (
+  SELECT * FROM memories WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s) OFFSET 0
+) AS memory JOIN holds AS hold ON hold.tenant_id = %(tenant)s AND {HOLDS}
+GROUP BY hold.hold_id, hold.placed_at ORDER BY hold.placed_at, hold.hold_id
+"""  # noqa: S608 - constants alone
+
+
+def schema(tx: Connection) -> str:
+    """The revision of the database's schema."""
+    return str(tx.execute(_SCHEMA).scalar_one())
+
+
+_SCHEMA: Final = text("SELECT version_num FROM alembic_version")
+
+
+def policy(tx: Connection, tenant_id: UUID) -> int:
+    """The version of the policy in force; 0 for the defaults."""
+    return int(tx.execute(_POLICY, {"tenant": tenant_id}).scalar_one())
+
+
+_POLICY: Final = text("""
+SELECT coalesce(max(version), 0) FROM policies WHERE tenant_id = :tenant AND effective_at <= now()
+""")

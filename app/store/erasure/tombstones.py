@@ -1,0 +1,137 @@
+"""Tombstones, by which what comes late about somebody who was erased is known; and the ledger of erasures.
+
+The ledger and the key of the digests lie in the key store's schema, apart from dumps of the data: an older copy of the
+data that is restored finds there what it must not bring back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+from uuid import UUID
+
+from sqlalchemy import Connection, text
+
+from app.domain.privacy.arriving import Grave
+from app.store.core.packed import Uuids, driver
+
+
+def digest_key(tx: Connection, tenant_id: UUID, fresh: bytes) -> bytes:
+    """The key of the tenant's digests of subjects and threads; `fresh` where it has none yet."""
+    values = {"tenant": tenant_id, "key": fresh}
+    tx.execute(_ADD_KEY, values)
+    return bytes(tx.execute(_KEY, values).scalar_one())
+
+
+_ADD_KEY: Final = text("""
+INSERT INTO ebbing_keys.digest_keys (tenant_id, key) VALUES (:tenant, :key) ON CONFLICT DO NOTHING
+""")
+_KEY: Final = text("SELECT key FROM ebbing_keys.digest_keys WHERE tenant_id = :tenant")
+
+
+def bury(tx: Connection, tenant_id: UUID, erasure_id: UUID, names: Mapping[str, bytes], cut: str) -> None:
+    """Put up tombstones: what came in up to a place of the stream about these is dropped from now on."""
+    for what, digest in names.items():
+        values = {
+            "tenant": tenant_id,
+            "what": what,
+            "digest": digest,
+            "cut": cut,
+            "cut_ms": int(cut.partition("-")[0]),
+            "erasure_id": erasure_id,
+        }
+        tx.execute(_BURY, values)
+
+
+_BURY: Final = text("""
+INSERT INTO tombstones AS known (tenant_id, what, digest, cut, cut_ms, erasure_id)
+VALUES (:tenant, :what, :digest, :cut, :cut_ms, :erasure_id)
+ON CONFLICT (tenant_id, what, digest) DO UPDATE
+SET cut = excluded.cut, cut_ms = excluded.cut_ms, erasure_id = excluded.erasure_id, made_at = excluded.made_at
+WHERE known.cut_ms <= excluded.cut_ms
+""")
+
+
+def since(tx: Connection, tenant_id: UUID, accepted_ms: int) -> list[Grave]:
+    """Those of a tenant that what was accepted at a moment, in milliseconds since 1970, or later may lie in."""
+    found = tx.execute(_SINCE, {"tenant": tenant_id, "since": accepted_ms})
+    return [Grave(row.what, bytes(row.digest), row.cut) for row in found]
+
+
+_SINCE: Final = text("SELECT what, digest, cut FROM tombstones WHERE tenant_id = :tenant AND cut_ms >= :since")
+
+
+def enter_in_ledger(
+    tx: Connection,
+    tenant_id: UUID,
+    erasure_id: UUID,
+    names: Mapping[str, bytes],
+    memory_ids: Sequence[UUID],
+    cut: str,
+) -> None:
+    """Enter what is about to be erased where a restore of the data doesn't reach, and that this database knows it.
+
+    Entered again, what is new of it is added, such as what a hold kept until then, and the entry becomes the newest:
+    a copy of the data made between the two has to follow it again.
+    """
+    values: dict[str, Any] = {
+        "tenant": tenant_id,
+        "erasure_id": erasure_id,
+        "subject": names.get("subject"),
+        "thread": names.get("thread"),
+        "ids": Uuids(memory_ids),
+        "cut": cut,
+    }
+    driver(tx).execute(LOCK_MARK)
+    if driver(tx).execute(_LEDGER, values).rowcount:
+        driver(tx).execute(MARK, values | {"erasure_ids": Uuids([erasure_id])})
+
+
+# Else a dump could see the mark of a later entry and not the work of an earlier one, which is yet to commit.
+LOCK_MARK: Final = "SELECT FROM ledger_mark FOR UPDATE"
+ENTERED_AGAIN: Final = """
+ON CONFLICT (tenant_id, erasure_id) DO UPDATE
+SET seq = DEFAULT,
+  memory_ids = ARRAY(SELECT DISTINCT id FROM unnest(known.memory_ids || excluded.memory_ids) AS id ORDER BY id)
+WHERE NOT known.memory_ids @> excluded.memory_ids
+"""
+# What came before them and waits to be replayed isn't done by this.
+MARK: Final = """
+UPDATE ledger_mark AS mark SET seq = greatest(mark.seq, own.seq)
+FROM (
+  SELECT max(seq) AS seq FROM ebbing_keys.erasure_ledger
+  WHERE tenant_id = %(tenant)s AND erasure_id = ANY (%(erasure_ids)s)
+) AS own
+WHERE NOT EXISTS (
+  SELECT FROM ebbing_keys.erasure_ledger AS other
+  WHERE other.seq > mark.seq AND other.seq < own.seq
+    AND NOT (other.tenant_id = %(tenant)s AND other.erasure_id = ANY (%(erasure_ids)s)))
+"""
+_LEDGER: Final = f"""
+INSERT INTO ebbing_keys.erasure_ledger AS known (tenant_id, erasure_id, subject, thread, memory_ids, cut)
+VALUES (%(tenant)s, %(erasure_id)s, %(subject)s, %(thread)s, %(ids)s, %(cut)s)
+{ENTERED_AGAIN}
+"""  # noqa: S608 - constants alone
+
+
+def erased_ids(tx: Connection, tenant_id: UUID, erasure_id: UUID) -> list[UUID]:
+    """The memories that an erasure has set out to erase, as its entry in the ledger names them."""
+    found = tx.execute(_ERASED_IDS, {"tenant": tenant_id, "erasure_id": erasure_id}).scalar()
+    return list(found or ())
+
+
+_ERASED_IDS: Final = text("""
+SELECT memory_ids FROM ebbing_keys.erasure_ledger WHERE tenant_id = :tenant AND erasure_id = :erasure_id
+""")
+
+
+def names_of(tx: Connection, tenant_id: UUID, erasure_id: UUID) -> dict[str, bytes]:
+    """The digests of whom an erasure is of, or of which thread, as its entry in the ledger has them."""
+    row = tx.execute(_NAMES_OF, {"tenant": tenant_id, "erasure_id": erasure_id}).one_or_none()
+    given = {} if row is None else {"subject": row.subject, "thread": row.thread}
+    return {what: bytes(digest) for what, digest in given.items() if digest is not None}
+
+
+_NAMES_OF: Final = text("""
+SELECT subject, thread FROM ebbing_keys.erasure_ledger WHERE tenant_id = :tenant AND erasure_id = :erasure_id
+""")

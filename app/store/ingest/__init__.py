@@ -1,0 +1,1 @@
+"""SQL for envelopes from the stream and for dead letters."""

@@ -1,0 +1,158 @@
+"""Storing what arrived: the ledger, and bulk COPY as the role that may.
+
+The ledger has a row an envelope, written in the transaction that stores its memories: an envelope that comes
+again is simply not fresh, so nothing needs a staging table. The primary key of `memories` is the second guard.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from uuid import UUID
+
+import psycopg
+from sqlalchemy import Connection, text
+
+from app.domain.ingest.ids import array_literal, memory_uuids
+from app.store.core.copying import HEADER, MEMORIES_COPY, STATE_COPY, TRAILER, Arrival, Terms, pack
+from app.store.enrichment.work import STAGES
+from app.store.memories.tenant_counts import ADD, Counts
+
+# Memories in one item of enrichment work: small enough to be one batch of an embedder.
+WORK_ITEM_MEMORIES = 1000
+
+
+def copy_fresh(tx: Connection, tenant_id: UUID, arrivals: Sequence[Arrival]) -> int:
+    """Store those arrivals that the ledger doesn't have, and queue their enrichment. Returns the memories stored.
+
+    Args:
+        tx: A transaction of `ebbing_drain`; COPY isn't allowed under row-level security.
+    """
+    connection = tx.connection.driver_connection
+    if not isinstance(connection, psycopg.Connection):
+        raise TypeError
+    by_base = {arrival.base: arrival for arrival in arrivals}
+    bases = array_literal([base.hex() for base in by_base])
+    sizes = [len(arrival.memories) for arrival in by_base.values()]
+    [(now_ms, fresh, version, from_occurred)] = connection.execute(
+        _LEDGER, (tenant_id, bases, sizes, tenant_id, len(sizes))
+    ).fetchall()
+    terms = Terms(version or 0, bool(from_occurred))
+    storing = list(by_base.values())
+    if fresh is not None:
+        entered = {base.bytes for base in fresh}
+        storing = [arrival for arrival in storing if arrival.base in entered]
+    if not storing:
+        return 0
+    states = []
+    text_bytes = 0
+    with connection.cursor() as cursor:
+        with cursor.copy(MEMORIES_COPY) as copy:
+            copy.write(HEADER)
+            for rows, state, of_texts in pack(tenant_id, storing, now_ms, terms):
+                copy.write(rows)
+                states.append(state)
+                text_bytes += of_texts
+            copy.write(TRAILER)
+        with cursor.copy(STATE_COPY) as copy:
+            copy.write(b"".join((HEADER, *states, TRAILER)))
+    stored = sum(len(arrival.memories) for arrival in storing)
+    counted = {"tenant": tenant_id, **Counts(active=stored, text_bytes=text_bytes)._asdict()}
+    connection.execute(_END, counted | {"items": list(_work_items(storing)), "stages": list(STAGES)})
+    return stored
+
+
+# Bases are told only where some weren't fresh: as a rule all are, and a thousand UUIDs take a while to read.
+_LEDGER = """
+WITH fresh AS (
+  INSERT INTO envelopes (tenant_id, base, memories)
+  SELECT %s, base, memories FROM unnest(%s::uuid[], %s::int[]) AS given (base, memories)
+  ON CONFLICT DO NOTHING RETURNING base
+), policy AS (
+  SELECT version, body->>'decay_from' = 'occurred' AS from_occurred FROM policies
+  WHERE tenant_id = %s AND effective_at <= now() ORDER BY version DESC LIMIT 1
+)
+SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000 AS bigint),
+  CASE WHEN count(*) < %s THEN coalesce(array_agg(base), '{}') END,
+  (SELECT version FROM policy), (SELECT from_occurred FROM policy)
+FROM fresh
+"""
+
+# Together, to spare a way to the server and back.
+_END = f"""
+WITH counted AS ({ADD})
+INSERT INTO tenant_work (stage, tenant_id, memory_ids)
+SELECT stage, %(tenant)s, ids
+FROM (SELECT CAST(item AS uuid[]) AS ids FROM unnest(%(items)s::text[]) AS item OFFSET 0) AS items
+CROSS JOIN unnest(%(stages)s::text[]) AS stage
+"""  # noqa: S608 - put together of constants
+
+
+def _work_items(arrivals: Sequence[Arrival]) -> Iterator[str]:
+    """The ids of all arrivals in order, as array literals of at most `WORK_ITEM_MEMORIES`."""
+    ids: list[str] = []
+    for arrival in arrivals:
+        ids += memory_uuids(arrival.base, len(arrival.memories))
+    for start in range(0, len(ids), WORK_ITEM_MEMORIES):
+        yield array_literal(ids[start : start + WORK_ITEM_MEMORIES])
+
+
+def note_fresh(tx: Connection, tenant_id: UUID, envelopes: Mapping[bytes, int]) -> set[bytes]:
+    """Enter envelopes into the ledger. Returns the bases of those that it didn't have.
+
+    Args:
+        tx: The tenant's transaction.
+        tenant_id: The tenant.
+        envelopes: How many memories each holds, by its base.
+    """
+    values = {
+        "tenant_id": tenant_id,
+        "bases": array_literal([base.hex() for base in envelopes]),
+        "memories": list(envelopes.values()),
+    }
+    return {row.base.bytes for row in tx.execute(_NOTE, values)}
+
+
+_NOTE = text("""
+INSERT INTO envelopes (tenant_id, base, memories)
+SELECT :tenant_id, base, memories
+FROM unnest(CAST(:bases AS uuid[]), CAST(:memories AS int[])) AS given (base, memories)
+ON CONFLICT DO NOTHING RETURNING base
+""")
+
+
+def is_stored(tx: Connection, tenant_id: UUID, base: bytes) -> bool:
+    """Whether the ledger has the envelope with this base."""
+    return bool(tx.execute(_IS_STORED, {"tenant_id": tenant_id, "base": UUID(bytes=base)}).scalar())
+
+
+_IS_STORED = text("SELECT EXISTS (SELECT FROM envelopes WHERE tenant_id = :tenant_id AND base = :base)")
+
+
+def purge(tx: Connection, tenant_id: UUID, before: datetime, limit: int) -> int:
+    """Delete ledger rows of envelopes accepted before this moment. Returns how many; again until fewer than the limit.
+
+    A base begins with its moment, so the primary key finds the old ones. What a dead letter still holds stays,
+    however old: it may have been stored before it was set aside, and its replay must find that out.
+
+    Args:
+        tx: The tenant's transaction.
+        tenant_id: The tenant.
+        before: The moment, to the millisecond.
+        limit: Most rows.
+    """
+    before_ms = int(before.timestamp() * 1000)
+    boundary = UUID(bytes=before_ms.to_bytes(6, "big") + bytes(10))
+    return tx.execute(_PURGE, {"tenant_id": tenant_id, "boundary": boundary, "limit": limit}).rowcount
+
+
+_PURGE = text("""
+DELETE FROM envelopes WHERE tenant_id = :tenant_id AND base IN (
+  SELECT base FROM envelopes
+  WHERE tenant_id = :tenant_id AND base < :boundary AND NOT EXISTS (
+    SELECT FROM dead_letters AS letter
+    WHERE letter.tenant_id = :tenant_id AND letter.discarded_at IS NULL AND letter.stage = 'drain'
+      AND substring(letter.header FROM 3 FOR 16) = uuid_send(envelopes.base))
+  ORDER BY base LIMIT :limit
+)
+""")

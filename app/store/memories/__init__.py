@@ -1,0 +1,1 @@
+"""SQL for memories, their links, events, subjects and counts."""

@@ -1,0 +1,394 @@
+"""Memories one by one or by the page: reading, listing, editing, deleting, and the caller's own ids."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import Any
+from uuid import UUID
+
+import msgspec
+from sqlalchemy import Connection, Row, TextClause, func, text, update
+
+from app.domain.ingest.memory import KINDS, Kind, MemoryIn
+from app.domain.ingest.roles import Role
+from app.store import tables
+
+# An edit of one of these changes the words or the vector of the memory, or of its neighbours.
+ENRICHED_FIELDS = frozenset({"text", "speaker", "role", "thread", "occurred_at"})
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A memory as it stands.
+
+    Attributes:
+        indexed: Whether search finds it by the words it has now.
+        embedded: Whether search finds it by the meaning it has now.
+        criteria: The four parts of its salience, 0 to 10 each; None where the caller gave it, or until it is judged.
+        inferred: What was worked out in place of what the caller left out: `kind`, `entities`, `categories`; and
+            `topics` and `sensitivity`, which a model alone finds.
+    """
+
+    memory_id: UUID
+    text: str
+    subject: str | None
+    thread: str | None
+    speaker: str | None
+    external_id: str | None
+    kind: str | None
+    tags: list[str]
+    categories: list[str]
+    entities: list[str]
+    metadata: dict[str, Any] | None
+    occurred_at: datetime | None
+    created_at: datetime
+    updated_at: datetime | None
+    tier: str
+    salience: float | None
+    salience_source: str | None
+    multiplier: float
+    access_count: int
+    accessed_at: datetime | None
+    indexed: bool
+    embedded: bool
+    criteria: dict[str, float] | None
+    inferred: dict[str, Any] | None
+    cross_domain_count: int
+    promoted_at: datetime | None
+    promoted_for: str | None
+    made_by: str
+    role: Role | None
+
+
+@dataclass(frozen=True, slots=True)
+class Filters:
+    """Which memories to list; None means any."""
+
+    subject: str | None = None
+    thread: str | None = None
+    tag: str | None = None
+    kind: str | None = None
+    tier: str | None = None
+    after: datetime | None = None
+    before: datetime | None = None
+    strength_above: float | None = None
+    strength_below: float | None = None
+    superseded: bool | None = None
+    role: Role | None = None
+
+    @property
+    def by_strength(self) -> bool:
+        """Whether strength decides."""
+        return self.strength_above is not None or self.strength_below is not None
+
+
+_COLUMNS = """
+  memory.memory_id, memory.text, memory.subject, memory.thread, memory.speaker, memory.external_id, memory.kind,
+  memory.tags, memory.categories, memory.entities, memory.metadata, memory.occurred_at, memory.created_at,
+  memory.updated_at, state.tier, state.salience, state.salience_source, state.multiplier, state.access_count,
+  state.accessed_at,
+  EXISTS (
+    SELECT FROM memory_words AS known WHERE known.tenant_id = :tenant AND known.memory_id = memory.memory_id
+      AND known.text_version = memory.text_version
+  ) AS indexed,
+  EXISTS (
+    SELECT FROM embeddings AS known WHERE known.tenant_id = :tenant AND known.memory_id = memory.memory_id
+      AND known.space_id IN (SELECT space_id FROM embedding_spaces) AND known.text_version = memory.text_version
+  ) AS embedded,
+  CASE WHEN state.salience_source <> 'caller' AND score.memory_id IS NOT NULL THEN jsonb_build_object(
+    'emotional', score.emotional, 'novelty', score.novelty, 'actionable', score.actionable,
+    'personal', score.personal) END AS criteria,
+  CASE WHEN score.memory_id IS NOT NULL THEN jsonb_build_object(
+    'kind', CASE WHEN memory.kind IS NULL THEN score.inferred_kind END,
+    'entities', CASE WHEN memory.entities = '{}' THEN score.inferred_entities ELSE '{}' END,
+    'topics', score.inferred_topics, 'cues', score.inferred_cues,
+    'categories', CASE WHEN memory.categories = '{}' THEN score.inferred_categories ELSE '{}' END,
+    'sensitivity', score.sensitivity) END AS inferred,
+  state.cross_domain_count, state.promoted_at, state.promoted_for, memory.made_by, memory.role
+FROM memories AS memory
+LEFT JOIN scores AS score ON score.tenant_id = :tenant AND score.memory_id = memory.memory_id
+  AND score.text_version = memory.text_version
+JOIN memory_state AS state ON state.tenant_id = :tenant AND state.memory_id = memory.memory_id
+"""
+
+_GET = text(f"""
+SELECT {_COLUMNS}
+WHERE memory.tenant_id = :tenant AND memory.memory_id = :memory_id AND memory.deleted_at IS NULL
+""")
+
+_PAGE = f"""
+SELECT {_COLUMNS}
+WHERE memory.tenant_id = :tenant AND memory.deleted_at IS NULL
+  AND (CAST(:subject AS text) IS NULL OR memory.subject = :subject)
+  AND (CAST(:thread AS text) IS NULL OR memory.thread = :thread)
+  AND (CAST(:tag AS text) IS NULL OR CAST(:tag AS text) = ANY (memory.tags))
+  AND (CAST(:kind AS text) IS NULL OR memory.kind = :kind)
+  AND (CAST(:role AS text) IS NULL OR coalesce(memory.role, memory.speaker) = :role)
+  AND (CAST(:tier AS text) IS NULL OR state.tier = :tier)
+  AND (CAST(:after AS timestamptz) IS NULL OR coalesce(memory.occurred_at, memory.created_at) >= :after)
+  AND (CAST(:before AS timestamptz) IS NULL OR coalesce(memory.occurred_at, memory.created_at) < :before)
+  AND (CAST(:superseded AS boolean) IS NULL OR :superseded = EXISTS (SELECT FROM supersessions AS newer
+    WHERE newer.tenant_id = :tenant AND newer.status = 'active' AND newer.superseded_id = memory.memory_id))
+  AND (CAST(:older_than AS uuid) IS NULL OR memory.memory_id < :older_than)
+ORDER BY memory.memory_id DESC LIMIT :limit
+"""  # noqa: S608 - constants alone
+
+_BY_STRENGTH = """
+  AND (CAST(:strength_above AS float8) IS NULL OR state.strength > :strength_above)
+  AND (CAST(:strength_below AS float8) IS NULL OR state.strength < :strength_below)
+ORDER BY"""
+
+
+def get(tx: Connection, tenant_id: UUID, memory_id: UUID) -> Stored | None:
+    """A memory by its id; None where there is none, or it was deleted."""
+    row = tx.execute(_GET, {"tenant": tenant_id, "memory_id": memory_id}).one_or_none()
+    return None if row is None else Stored(*row)
+
+
+def page(
+    tx: Connection, tenant_id: UUID, wanted: Filters, older_than: UUID | None, limit: int, state: str = "memory_state"
+) -> list[Stored]:
+    """Memories from the newest on, after the one given.
+
+    Args:
+        tx: The tenant's transaction.
+        tenant_id: The tenant.
+        wanted: Which of them.
+        older_than: The last id of the page before.
+        limit: Most rows.
+        state: Where their states are read; `memory_strength.relation` if strength decides.
+    """
+    values = {
+        "tenant": tenant_id,
+        "older_than": older_than,
+        "limit": limit,
+        **{name: getattr(wanted, name) for name in wanted.__slots__},
+    }
+    return [Stored(*row) for row in tx.execute(_page(state, by_strength=wanted.by_strength), values)]
+
+
+@lru_cache(maxsize=1024)
+def _page(state: str, *, by_strength: bool) -> TextClause:
+    statement = _PAGE.replace("\nORDER BY", _BY_STRENGTH) if by_strength else _PAGE
+    return text(statement.replace("JOIN memory_state AS", f"JOIN {state} AS"))
+
+
+def resolve(tx: Connection, tenant_id: UUID, memory_id: UUID) -> UUID:
+    """The id under which a memory is kept: its own, or the one that an alias stands for."""
+    stored = tx.execute(_RESOLVE, {"tenant": tenant_id, "alias": memory_id}).scalar()
+    return stored or memory_id
+
+
+_RESOLVE = text("SELECT memory_id FROM memory_aliases WHERE tenant_id = :tenant AND alias_id = :alias")
+
+
+def lock(tx: Connection, tenant_id: UUID, memory_id: UUID) -> bool:
+    """Lock a memory's row until the transaction ends. False where there is none, or it was deleted."""
+    return tx.execute(_LOCK, {"tenant": tenant_id, "memory_id": memory_id}).scalar() is not None
+
+
+_LOCK = text("""
+SELECT memory_id FROM memories
+WHERE tenant_id = :tenant AND memory_id = :memory_id AND deleted_at IS NULL FOR UPDATE
+""")
+
+
+def edit(tx: Connection, tenant_id: UUID, memory_id: UUID, changes: Mapping[str, object]) -> None:
+    """Change columns of a memory that the caller has locked.
+
+    Args:
+        changes: Column to value. Those in `ENRICHED_FIELDS` make a new version of the text, so that what
+            enrichment has read before isn't written after.
+    """
+    table = tables.memories
+    values: dict[str, Any] = {**changes, "updated_at": func.now()}
+    if ENRICHED_FIELDS & changes.keys():
+        values["text_version"] = table.c.text_version + 1
+    tx.execute(update(table).where(table.c.tenant_id == tenant_id, table.c.memory_id == memory_id).values(values))
+
+
+def edit_state(tx: Connection, tenant_id: UUID, memory_id: UUID, changes: Mapping[str, object]) -> None:
+    """Change columns of a memory's state, its row in `memories` being locked."""
+    table = tables.memory_state
+    values = {name: _real(value) if isinstance(value, float) else value for name, value in changes.items()}
+    tx.execute(update(table).where(table.c.tenant_id == tenant_id, table.c.memory_id == memory_id).values(values))
+
+
+class NewMemory(msgspec.Struct, frozen=True):
+    """A memory on its way into a row: its id, its place in the order of speaking, and what was given."""
+
+    memory_id: UUID
+    seq: int
+    accepted_ms: int
+    given: MemoryIn
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What an upsert did.
+
+    Attributes:
+        versions: All of the memories, with the version of their text.
+        changed: Those that are new or changed.
+        aliases: Given ids that stand for memories which were there before.
+    """
+
+    versions: dict[UUID, int]
+    changed: set[UUID]
+    aliases: dict[UUID, UUID]
+
+
+def lock_external(tx: Connection, tenant_id: UUID, external_ids: Sequence[str]) -> dict[UUID, Row[Any]]:
+    """Lock the memories that have these external ids, in id order. Returns those, and the `ENRICHED_FIELDS`."""
+    values = {"tenant": tenant_id, "external_ids": list(external_ids)}
+    return {row.memory_id: row for row in tx.execute(_LOCK_EXTERNAL, values)}
+
+
+_LOCK_EXTERNAL = text("""
+SELECT memory_id, external_id, text, speaker, role, thread, occurred_at FROM memories
+WHERE tenant_id = :tenant AND external_id = ANY (CAST(:external_ids AS text[])) AND deleted_at IS NULL
+ORDER BY memory_id FOR UPDATE
+""")
+
+
+def upsert(tx: Connection, tenant_id: UUID, rows: Sequence[NewMemory]) -> Written:
+    """Insert memories, or update those whose external id is there already and whose content differs.
+
+    Args:
+        rows: Each external id at most once.
+    """
+    encoded = msgspec.json.encode([as_json(row) for row in rows]).decode()
+    written = tx.execute(_UPSERT, {"tenant": tenant_id, "rows": encoded}).all()
+    known = {row.external_id: row.memory_id for row in written if row.external_id is not None}
+    aliases = {
+        row.memory_id: known[row.given.external_id]
+        for row in rows
+        if row.given.external_id is not None and known[row.given.external_id] != row.memory_id
+    }
+    versions = {row.memory_id: row.text_version for row in written}
+    return Written(versions, {row.memory_id for row in written if row.is_changed}, aliases)
+
+
+_UPSERT = text("""
+WITH given AS MATERIALIZED (
+  SELECT * FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS given (
+    memory_id uuid, seq bigint, subject text, thread text, speaker text, external_id text, kind text, text text,
+    tags text[], categories text[], entities text[], metadata jsonb, occurred_at timestamptz,
+    created_at timestamptz, role text, salience real, multiplier real, place smallint)
+), policy AS (
+  SELECT version, body->>'decay_from' = 'occurred' AS from_occurred FROM policies
+  WHERE tenant_id = :tenant AND effective_at <= now() ORDER BY version DESC LIMIT 1
+), written AS (
+  INSERT INTO memories AS known (
+    tenant_id, memory_id, seq, subject, thread, speaker, external_id, kind, text, tags, categories, entities,
+    metadata, occurred_at, created_at, role)
+  SELECT :tenant, memory_id, seq, subject, thread, speaker, external_id, kind, text, tags, categories, entities,
+    metadata, occurred_at, least(created_at, now()), role
+  FROM given ORDER BY memory_id
+  ON CONFLICT (tenant_id, external_id) WHERE external_id IS NOT NULL AND deleted_at IS NULL DO UPDATE
+  SET subject = excluded.subject, thread = excluded.thread, speaker = excluded.speaker, kind = excluded.kind,
+    text = excluded.text, tags = excluded.tags, categories = excluded.categories, entities = excluded.entities,
+    metadata = excluded.metadata, occurred_at = excluded.occurred_at, role = excluded.role,
+    text_version = known.text_version + CAST((known.text, known.speaker, known.role, known.thread, known.occurred_at)
+      IS DISTINCT FROM (excluded.text, excluded.speaker, excluded.role, excluded.thread, excluded.occurred_at)
+      AS integer),
+    updated_at = now()
+  WHERE (known.subject, known.thread, known.speaker, known.kind, known.text, known.tags, known.categories,
+      known.entities, known.metadata, known.occurred_at, known.role)
+    IS DISTINCT FROM (excluded.subject, excluded.thread, excluded.speaker, excluded.kind, excluded.text,
+      excluded.tags, excluded.categories, excluded.entities, excluded.metadata, excluded.occurred_at, excluded.role)
+  RETURNING known.memory_id, known.external_id, known.text_version
+), settled AS (
+  SELECT memory_id, external_id, text_version, true AS is_changed FROM written
+  UNION ALL
+  SELECT memory_id, external_id, text_version, false FROM memories
+  WHERE tenant_id = :tenant AND deleted_at IS NULL
+    AND external_id IN (SELECT external_id FROM given WHERE external_id IS NOT NULL)
+    AND external_id NOT IN (SELECT external_id FROM written WHERE external_id IS NOT NULL)
+), weighed AS (
+  SELECT settled.memory_id FROM given JOIN settled USING (external_id) WHERE given.multiplier IS NOT NULL
+), scored AS (
+  INSERT INTO memory_state AS known (
+    tenant_id, memory_id, kind, salience, salience_source, multiplier, created_at, accessed_at, anchored_at,
+    policy_version)
+  SELECT :tenant, settled.memory_id, coalesce(given.place, 0), given.salience,
+    CASE WHEN given.salience IS NOT NULL THEN 'caller' END, coalesce(given.multiplier, 1), began.at, began.at,
+    began.at, coalesce(policy.version, 0)
+  FROM given LEFT JOIN policy ON true
+  CROSS JOIN LATERAL (SELECT least(
+    CASE WHEN policy.from_occurred THEN given.occurred_at END, given.created_at, now()) AS at) AS began
+  JOIN settled
+    ON settled.external_id = given.external_id OR (given.external_id IS NULL AND settled.memory_id = given.memory_id)
+  ORDER BY settled.memory_id
+  ON CONFLICT (tenant_id, memory_id) DO UPDATE
+  SET salience = coalesce(excluded.salience, known.salience),
+    salience_source = coalesce(excluded.salience_source, known.salience_source),
+    multiplier = CASE WHEN known.memory_id IN (SELECT memory_id FROM weighed) THEN excluded.multiplier
+      ELSE known.multiplier END
+  WHERE (excluded.salience IS NOT NULL AND excluded.salience IS DISTINCT FROM known.salience)
+    OR (excluded.multiplier <> known.multiplier AND known.memory_id IN (SELECT memory_id FROM weighed))
+)
+SELECT memory_id, external_id, text_version, is_changed FROM settled
+""")
+
+
+def set_kinds(tx: Connection, tenant_id: UUID, kinds: Mapping[UUID, Kind]) -> None:
+    """Let memories fade as their callers say that they are."""
+    if kinds:
+        places = [KINDS.index(kind) for kind in kinds.values()]
+        tx.execute(_SET_KINDS, {"tenant": tenant_id, "memory_ids": list(kinds), "places": places})
+
+
+_SET_KINDS = text("""
+UPDATE memory_state AS state SET kind = given.place
+FROM unnest(CAST(:memory_ids AS uuid[]), CAST(:places AS smallint[])) AS given (memory_id, place)
+WHERE state.tenant_id = :tenant AND state.memory_id = given.memory_id AND state.kind <> given.place
+""")
+
+
+def add_aliases(tx: Connection, tenant_id: UUID, aliases: Mapping[UUID, UUID]) -> None:
+    """Let given ids stand for the memories they turned out to be."""
+    if aliases:
+        values = {"tenant": tenant_id, "given": list(aliases), "stored": list(aliases.values())}
+        tx.execute(_ADD_ALIASES, values)
+
+
+_ADD_ALIASES = text("""
+INSERT INTO memory_aliases (tenant_id, alias_id, memory_id)
+SELECT :tenant, alias_id, memory_id
+FROM unnest(CAST(:given AS uuid[]), CAST(:stored AS uuid[])) AS given (alias_id, memory_id)
+ON CONFLICT DO NOTHING
+""")
+
+
+def as_json(row: NewMemory) -> dict[str, object]:
+    """A row on its way into PostgreSQL."""
+    given = row.given
+    return {
+        "memory_id": row.memory_id,
+        "seq": row.seq,
+        "subject": given.subject,
+        "thread": given.thread,
+        "speaker": given.speaker,
+        "external_id": given.external_id,
+        "kind": given.kind,
+        "text": given.text,
+        "tags": given.tags,
+        "categories": given.categories,
+        "entities": given.entities,
+        "metadata": given.metadata,
+        "occurred_at": given.occurred_at and given.occurred_at.astimezone(UTC),  # offsets of 16 hours are refused there
+        "created_at": datetime.fromtimestamp(row.accepted_ms / 1000, UTC),
+        "role": given.role,
+        "salience": _real(given.salience),
+        "multiplier": _real(given.multiplier),
+        "place": None if given.kind is None else KINDS.index(given.kind),
+    }
+
+
+def _real(value: float | None) -> float | None:
+    """What a `real` column can hold: PostgreSQL refuses a number that is too small for it instead of taking it as 0."""
+    return value and round(value, 40)

@@ -1,0 +1,1 @@
+"""SQL for legal holds, exports, privacy requests, anonymisation and the audit log."""

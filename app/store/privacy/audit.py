@@ -1,0 +1,119 @@
+"""The audit's rows. They are only ever added, which a trigger sees to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import msgspec
+from sqlalchemy import Connection, text
+
+from app.domain.privacy.audit import NOTHING, START, Entry, Place
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """Where a tenant's chain ends.
+
+    Attributes:
+        place: Its last entry.
+        subject_key: Key of its digests of subjects, 32 bytes.
+        now: The database's clock, as it stands.
+    """
+
+    place: Place
+    subject_key: bytes
+    now: datetime
+
+
+def lock(tx: Connection, tenant_id: UUID, fresh_key: bytes) -> Head:
+    """Let nobody else enter anything until the transaction ends.
+
+    Args:
+        tx: The tenant's transaction. What it has to lock besides is locked by now.
+        tenant_id: The tenant.
+        fresh_key: Key of the digests of subjects, where the chain begins here.
+    """
+    row = tx.execute(_LOCK, {"tenant": tenant_id}).one_or_none()
+    if row is None:
+        tx.execute(_BEGIN, {"tenant": tenant_id, "hash": NOTHING, "key": fresh_key})
+        row = tx.execute(_LOCK, {"tenant": tenant_id}).one()
+    return Head(Place(row.seq, row.hash), row.subject_key, row.now)
+
+
+_LOCK = text("""
+SELECT seq, hash, subject_key, clock_timestamp() AS now FROM audit_heads
+WHERE tenant_id = :tenant FOR NO KEY UPDATE
+""")
+_BEGIN = text("""
+INSERT INTO audit_heads (tenant_id, seq, hash, subject_key) VALUES (:tenant, 0, :hash, :key) ON CONFLICT DO NOTHING
+""")
+
+
+def add(tx: Connection, entry: Entry) -> None:
+    """Add an entry to a chain that is locked."""
+    values = {name: getattr(entry, name) for name in Entry.__slots__}
+    tx.execute(_ADD, values | {"details": msgspec.json.encode(entry.details).decode()})
+
+
+_ADD = text("""
+WITH entered AS (
+  INSERT INTO audit (tenant_id, seq, at, actor, action, subject, items, digest, details, previous, hash)
+  VALUES (:tenant_id, :seq, :at, :actor, :action, :subject, :items, :digest, CAST(:details AS jsonb), :previous, :hash)
+)
+UPDATE audit_heads SET seq = :seq, hash = :hash WHERE tenant_id = :tenant_id
+""")
+
+
+def end(tx: Connection, tenant_id: UUID) -> tuple[Place | None, int]:
+    """Where a tenant's chain says that it ends, None where it has none; and the highest number there is, else 0."""
+    row = tx.execute(_END, {"tenant": tenant_id}).one()
+    return (None if row.seq is None else Place(row.seq, row.hash)), row.last_seq
+
+
+_END = text("""
+SELECT head.seq, head.hash, coalesce((SELECT max(seq) FROM audit WHERE tenant_id = :tenant), 0) AS last_seq
+FROM (SELECT) AS one LEFT JOIN audit_heads AS head ON head.tenant_id = :tenant
+""")
+
+
+def place(tx: Connection, tenant_id: UUID, *, back: int) -> Place:
+    """The entry so many before a chain's end, or its start where it has fewer."""
+    row = tx.execute(_PLACE, {"tenant": tenant_id, "back": back}).one_or_none()
+    return START if row is None else Place(row.seq, row.hash)
+
+
+_PLACE = text("SELECT seq, hash FROM audit WHERE tenant_id = :tenant ORDER BY seq DESC OFFSET :back LIMIT 1")
+
+_ENTRY = """
+SELECT tenant_id, seq, at, actor, action, subject, items, digest, details, previous, hash FROM audit
+WHERE tenant_id = :tenant
+"""
+
+
+def after(tx: Connection, tenant_id: UUID, seq: int, up_to: int, limit: int) -> list[Entry]:
+    """Entries in their order, from after a number on, up to another."""
+    return _read(tx.execute(_AFTER, {"tenant": tenant_id, "seq": seq, "up_to": up_to, "limit": limit}).all())
+
+
+_AFTER = text(f"{_ENTRY} AND seq > :seq AND seq <= :up_to ORDER BY seq LIMIT :limit")
+
+
+def page(tx: Connection, tenant_id: UUID, action: str | None, below: int | None, limit: int) -> list[Entry]:
+    """Entries from the newest on, those under a number alone where it is given."""
+    values = {"tenant": tenant_id, "action": action, "below": below, "limit": limit}
+    return _read(tx.execute(_PAGE, values).all())
+
+
+_PAGE = text(f"""
+{_ENTRY} AND (CAST(:action AS text) IS NULL OR action = :action)
+  AND (CAST(:below AS bigint) IS NULL OR seq < :below)
+ORDER BY seq DESC LIMIT :limit
+""")
+
+
+def _read(rows: Sequence[Any]) -> list[Entry]:
+    return [Entry(*row) for row in rows]

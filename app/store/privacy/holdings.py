@@ -1,0 +1,263 @@
+"""All that is held on somebody, table by table, in pages. Each line of it is JSON as PostgreSQL writes it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, Final, NamedTuple
+from uuid import UUID
+
+from sqlalchemy import Connection, text
+
+from app.store.core.packed import Uuids, driver
+from app.store.privacy.holds import HOLDS
+from app.store.tiers import removal
+
+_OWN_LINES: Final = frozenset({"memories", "memory_state", "scores", "memory_events"})
+"""Tables whose rows are told otherwise than as rows of the memory's line."""
+# Numbers of vectors are no answer for a person, and words in an index may be a neighbour's: it is told that they are.
+_TOLD: Final = {
+    "embeddings": "space_id, text_version, by_caller",
+    "memory_windows": "space_id, place, from_char, to_char",
+    "archived_memories": "space_id, text_version, by_caller, archived_at",
+    "hidden_vectors": "space_id, text_version",
+    "pca_samples": "space_id",
+    "memory_words": "text_version",
+    "cold_memories": "text_version, moved_at",
+}
+_ROWS: Final = {
+    table: f"""
+SELECT coalesce(jsonb_agg(to_jsonb(own) - 'tenant_id' - 'memory_id'), '[]')
+FROM (SELECT {_TOLD.get(table, "*")} FROM {table} WHERE tenant_id = %(tenant)s AND memory_id = wanted.id) AS own"""  # noqa: S608 - constants
+    for table in (*removal.OWN, *removal.BY_OTHERS)
+    if table not in _OWN_LINES
+} | {
+    "lineage": """
+SELECT coalesce(jsonb_agg(to_jsonb(own)), '[]') FROM (
+  SELECT merge_id, part, text_version, action, status, level, method, summary_id, key_points, is_stale, created_at
+  FROM lineage JOIN merges USING (tenant_id, merge_id)
+  WHERE tenant_id = %(tenant)s AND memory_id = wanted.id) AS own""",
+    "summary_of": """
+SELECT coalesce(jsonb_agg(to_jsonb(own)), '[]') FROM (
+  SELECT merge_id, action, status, level, method, key_points, is_stale, created_at, ARRAY(
+      SELECT memory_id FROM lineage AS source WHERE source.tenant_id = %(tenant)s AND source.merge_id = merges.merge_id
+    ) AS sources
+  FROM merges WHERE tenant_id = %(tenant)s AND summary_id = wanted.id) AS own""",
+}
+"""By name, the rows of a memory as an array; a table that comes into `removal.OWN` is here by itself."""
+
+
+class Holding(NamedTuple):
+    """A memory with all that is held of it, hidden ones too.
+
+    Attributes:
+        memory: Its row in `memories` as JSON; cut down where it is cold.
+        state: Its row in `memory_state`.
+        score: What salience was worked out from; `null` where there is none.
+        others: By table, its other rows.
+        hidden: Whether an erasure of it was asked for.
+        held: Whether a legal hold is on it.
+        tier: Where it is; of a hidden one, where it was.
+    """
+
+    memory_id: UUID
+    memory: str
+    state: str
+    score: str
+    others: str
+    hidden: bool
+    held: bool
+    tier: str
+
+
+def count(tx: Connection, tenant_id: UUID, subject: str) -> int:
+    """How many memories about a subject are stored, hidden ones too."""
+    return int(tx.execute(_COUNT, {"tenant": tenant_id, "subject": subject}).scalar_one())
+
+
+_COUNT: Final = text("SELECT count(*) FROM memories WHERE tenant_id = :tenant AND subject = :subject")
+
+# What is being erased just now is no longer held.
+_GOING: Final = """
+EXISTS (SELECT FROM hidden_memories AS hidden JOIN erasures USING (tenant_id, erasure_id)
+  WHERE tenant_id = %(tenant)s AND hidden.memory_id = memory.memory_id AND erasures.status = 'running')
+"""
+
+
+def ids(tx: Connection, tenant_id: UUID, subject: str, after: UUID, limit: int, *, given: bool = False) -> list[UUID]:
+    """Memories about a subject in pages by id, hidden ones too; with `given` those alone that no summary is."""
+    values = {"tenant": tenant_id, "subject": subject, "after": after, "limit": limit, "given": given}
+    return [memory_id for (memory_id,) in driver(tx).execute(_IDS, values).fetchall()]
+
+
+_IDS: Final = f"""
+SELECT memory_id FROM memories AS memory
+WHERE tenant_id = %(tenant)s AND subject = %(subject)s AND memory_id > %(after)s
+  AND (made_by = 'caller' OR NOT %(given)s) AND NOT {_GOING}
+ORDER BY memory_id LIMIT %(limit)s
+""".encode()  # noqa: S608 - constants alone
+
+
+def memories(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> list[Holding]:
+    """These memories with all that is held of each, in id order."""
+    rows = driver(tx).execute(_MEMORIES, {"tenant": tenant_id, "ids": Uuids(memory_ids)}).fetchall()
+    return [Holding(*row) for row in rows]
+
+
+_OTHERS: Final = ", ".join(f"'{name}', ({rows})" for name, rows in _ROWS.items())
+_MEMORIES: Final = f"""
+SELECT wanted.id, memory.held::text, state.held::text, coalesce(score.held, 'null')::text,
+  jsonb_build_object({_OTHERS})::text, memory.deleted_at IS NOT NULL, memory.is_held, coalesce(hidden.tier, state.tier)
+FROM (SELECT id FROM unnest(%(ids)s) AS id ORDER BY id) AS wanted
+CROSS JOIN LATERAL (
+  SELECT to_jsonb(memory) - 'tenant_id' - 'deleted_at' AS held, deleted_at, EXISTS (
+    SELECT FROM holds AS hold WHERE hold.tenant_id = %(tenant)s AND {HOLDS}) AS is_held
+  FROM memories AS memory WHERE tenant_id = %(tenant)s AND memory_id = wanted.id OFFSET 0
+) AS memory
+CROSS JOIN LATERAL (
+  SELECT to_jsonb(memory_state) - 'tenant_id' - 'memory_id' AS held, tier FROM memory_state
+  WHERE tenant_id = %(tenant)s AND memory_id = wanted.id OFFSET 0
+) AS state
+LEFT JOIN LATERAL (
+  SELECT to_jsonb(scores) - ARRAY['tenant_id', 'memory_id', 'digest', 'cue_stems'] AS held FROM scores
+  WHERE tenant_id = %(tenant)s AND memory_id = wanted.id OFFSET 0
+) AS score ON true
+LEFT JOIN LATERAL (
+  SELECT tier FROM hidden_memories WHERE tenant_id = %(tenant)s AND memory_id = wanted.id OFFSET 0
+) AS hidden ON true
+ORDER BY wanted.id
+""".encode()  # noqa: S608 - constants alone
+
+
+class Said(NamedTuple):
+    """A memory as its caller gave it, in columns; `metadata` is JSON."""
+
+    memory_id: UUID
+    text: str
+    occurred_at: datetime
+    subject: str | None
+    thread: str | None
+    speaker: str | None
+    external_id: str | None
+    kind: Any
+    tags: list[str]
+    categories: list[str]
+    entities: list[str]
+    metadata: str | None
+    salience: float | None
+    multiplier: float | None
+    role: Any
+
+
+def said(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> list[Said]:
+    """These memories as they were given, in id order."""
+    rows = driver(tx).execute(_SAID, {"tenant": tenant_id, "ids": Uuids(memory_ids)}).fetchall()
+    return [Said(*row) for row in rows]
+
+
+_SAID: Final = """
+SELECT memory.memory_id, text, coalesce(occurred_at, memory.created_at), subject, thread, speaker, external_id,
+  memory.kind, tags, categories, entities, metadata::text,
+  CASE WHEN salience_source = 'caller' THEN state.salience::text::float8 END,
+  CASE WHEN multiplier <> 1 THEN multiplier::text::float8 END, role
+FROM unnest(%(ids)s) AS id
+CROSS JOIN LATERAL (SELECT * FROM memories WHERE tenant_id = %(tenant)s AND memory_id = id OFFSET 0) AS memory
+CROSS JOIN LATERAL (
+  SELECT salience, salience_source, multiplier FROM memory_state
+  WHERE tenant_id = %(tenant)s AND memory_id = id OFFSET 0) AS state
+ORDER BY id
+"""
+
+
+def history(
+    tx: Connection, tenant_id: UUID, subject: str, after: tuple[UUID, datetime, int], limit: int
+) -> list[tuple[UUID, datetime, int, str]]:
+    """What happened to memories about a subject, in pages: memory, moment, number, and the entry as JSON."""
+    values = {"tenant": tenant_id, "subject": subject, "limit": limit}
+    values |= dict(zip(("memory_id", "at", "event_id"), after, strict=True))
+    return [(*row[:3], row[3]) for row in driver(tx).execute(_HISTORY, values).fetchall()]
+
+
+_HISTORY: Final = f"""
+SELECT memory.memory_id, event.at, event.event_id, (to_jsonb(event) - 'tenant_id' - 'event_id')::text
+FROM memories AS memory
+CROSS JOIN LATERAL (
+  SELECT * FROM memory_events AS event
+  WHERE event.tenant_id = %(tenant)s AND event.memory_id = memory.memory_id AND (memory.memory_id > %(memory_id)s
+    OR (event.at, event.event_id) > (%(at)s, %(event_id)s))
+  ORDER BY at, event_id LIMIT %(limit)s
+) AS event
+WHERE memory.tenant_id = %(tenant)s AND memory.subject = %(subject)s AND memory.memory_id >= %(memory_id)s
+  AND NOT {_GOING}
+ORDER BY memory.memory_id, event.at, event.event_id LIMIT %(limit)s
+""".encode()  # noqa: S608 - constants alone
+
+
+def letters(tx: Connection, tenant_id: UUID, subject: str, after: UUID, limit: int) -> list[tuple[UUID, str]]:
+    """Dead letters that name stored memories about a subject, in pages: id, and the letter as JSON."""
+    values = {"tenant": tenant_id, "subject": subject, "after": after, "limit": limit}
+    return [(letter_id, told) for letter_id, told in driver(tx).execute(_LETTERS, values).fetchall()]
+
+
+_LETTERS: Final = """
+SELECT letter_id, jsonb_build_object('letter_id', letter_id, 'stage', stage, 'reason', reason, 'attempts', attempts,
+  'created_at', created_at, 'memory_ids', about)::text
+FROM dead_letters
+CROSS JOIN LATERAL (
+  SELECT array_agg(memory_id) AS about FROM memories
+  WHERE tenant_id = %(tenant)s AND memory_id = ANY (memory_ids) AND subject = %(subject)s) AS theirs
+WHERE tenant_id = %(tenant)s AND letter_id > %(after)s AND about IS NOT NULL
+ORDER BY letter_id LIMIT %(limit)s
+"""
+
+
+def unstored(tx: Connection, tenant_id: UUID, after: UUID, limit: int) -> list[tuple[UUID, str, bytes, bytes, int]]:
+    """Dead letters that hold what couldn't be stored, in pages: id, place in the stream, header, body, memories."""
+    values = {"tenant": tenant_id, "after": after, "limit": limit}
+    rows = driver(tx).execute(_UNSTORED, values).fetchall()
+    return [(row[0], row[1] or "", bytes(row[2] or b""), bytes(row[3]), row[4]) for row in rows]
+
+
+_UNSTORED: Final = """
+SELECT letter_id, entry_id, header, payload, memories FROM dead_letters
+WHERE tenant_id = %(tenant)s AND payload IS NOT NULL AND letter_id > %(after)s ORDER BY letter_id LIMIT %(limit)s
+"""
+
+
+def service(tx: Connection, tenant_id: UUID, subject: str) -> list[str]:
+    """What is the same for all of a tenant, or about the person as a whole, each as a line of JSON.
+
+    Recipients of their data, the policy by which it is kept, what was asked about it, and the recorded searches that
+    were limited to them or had their memories among the candidates.
+    """
+    values = {"tenant": tenant_id, "subject": subject}
+    return [str(row[0]) for row in driver(tx).execute(_SERVICE, values).fetchall()]
+
+
+_SERVICE: Final = """
+SELECT jsonb_build_object('recipient', host, 'purpose', purpose, 'model', model, 'first', min(day), 'last', max(day),
+  'calls', sum(calls))::text
+FROM usage WHERE tenant_id = %(tenant)s GROUP BY host, purpose, model
+UNION ALL
+(SELECT jsonb_build_object('policy', body, 'version', version, 'since', effective_at)::text
+FROM policies WHERE tenant_id = %(tenant)s AND effective_at <= now() ORDER BY version DESC LIMIT 1)
+UNION ALL
+SELECT jsonb_build_object('erasure', erasure_id, 'law', kind, 'status', status, 'requested_at', requested_at,
+  'due_at', due_at, 'erase_after', erase_after)::text
+FROM erasures WHERE tenant_id = %(tenant)s AND scope->>'subject' = %(subject)s
+UNION ALL
+SELECT jsonb_build_object('hold', hold_id, 'placed_at', placed_at)::text
+FROM holds WHERE tenant_id = %(tenant)s AND subject = %(subject)s AND released_at IS NULL
+UNION ALL
+SELECT jsonb_build_object('export', export_id, 'kind', kind, 'requested_at', requested_at)::text
+FROM exports WHERE tenant_id = %(tenant)s AND subject = %(subject)s
+UNION ALL
+SELECT jsonb_build_object('recorded_search', search_id, 'searched_at', searched_at, 'about_the_subject',
+  subject IS NOT DISTINCT FROM %(subject)s, 'memory_ids', coalesce(theirs.ids, '{}'))::text
+FROM recorded_searches
+CROSS JOIN LATERAL (
+  SELECT array_agg(id) AS ids FROM unnest(memory_ids) AS id
+  WHERE id = ANY (ARRAY(SELECT memory_id FROM memories WHERE tenant_id = %(tenant)s AND subject = %(subject)s))
+) AS theirs
+WHERE tenant_id = %(tenant)s AND (subject = %(subject)s OR theirs.ids IS NOT NULL)
+"""

@@ -1,0 +1,250 @@
+"""Legal holds: what they hold, which of them hold a memory, placing and releasing them.
+
+Whoever removes, moves or changes memories takes the shared lock before it reads the holds, and keeps it until it
+commits; whoever places a hold takes the exclusive one. So nothing held goes once the placing has been answered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final, NamedTuple
+from uuid import UUID
+
+import msgspec
+from sqlalchemy import Connection, Row, text
+
+from app.domain.privacy.hold import Meant
+from app.store.core.packed import Uuids, driver
+from app.store.memories.memories import NewMemory, as_json
+
+HOLDS: Final = """hold.released_at IS NULL
+      AND (hold.memory_ids IS NULL OR memory.memory_id = ANY (hold.memory_ids))
+      AND (hold.subject IS NULL OR hold.subject = memory.subject)
+      AND (hold.thread IS NULL OR hold.thread = memory.thread)
+      AND (hold.tags IS NULL OR memory.tags @> hold.tags)
+      AND (hold.categories IS NULL OR memory.categories && hold.categories)
+      AND (hold.kinds IS NULL OR memory.kind = ANY (hold.kinds))
+      AND (hold.after IS NULL OR coalesce(memory.occurred_at, memory.created_at) >= hold.after)
+      AND (hold.before IS NULL OR coalesce(memory.occurred_at, memory.created_at) < hold.before)"""
+"""Whether a row `hold` holds a row `memory` of the same tenant."""
+
+# The same with the conditions of one hold at hand, so that indexes are used.
+_CONDITIONS: Final = {
+    "memory_ids": "memory.memory_id = ANY (:memory_ids)",
+    "subject": "memory.subject = :subject",
+    "thread": "memory.thread = :thread",
+    "tags": "memory.tags @> CAST(:tags AS text[])",
+    "categories": "memory.categories && CAST(:categories AS text[])",
+    "kinds": "memory.kind = ANY (:kinds)",
+    "after": "coalesce(memory.occurred_at, memory.created_at) >= :after",
+    "before": "coalesce(memory.occurred_at, memory.created_at) < :before",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """A hold as it stands; `placed_by` and `released_by` are ids of keys."""
+
+    hold_id: UUID
+    meant: Meant
+    reason: str
+    placed_at: datetime
+    placed_by: str
+    released_at: datetime | None
+    released_by: str | None
+
+
+class Holder(NamedTuple):
+    """A hold that is on a memory."""
+
+    hold_id: UUID
+    placed_at: datetime
+    reason: str
+
+
+class Counts(NamedTuple):
+    """How many memories a hold is on; `hidden` are those that were deleted and whose rows are still there."""
+
+    memories: int
+    hidden: int
+
+
+def share(tx: Connection, tenant_id: UUID) -> None:
+    """Let no hold be placed until the transaction ends. Before any other lock."""
+    tx.execute(_SHARE, {"name": f"ebbing holds {tenant_id}"})
+
+
+_SHARE: Final = text("SELECT pg_advisory_xact_lock_shared(hashtextextended(:name, 0))")
+_LOCK: Final = text("SELECT pg_advisory_xact_lock(hashtextextended(:name, 0))")
+
+
+def lock(tx: Connection, tenant_id: UUID) -> None:
+    """Wait until those that are about to remove, move or change memories are done, and let nobody else begin."""
+    tx.execute(_LOCK, {"name": f"ebbing holds {tenant_id}"})
+
+
+def place(tx: Connection, tenant_id: UUID, hold_id: UUID, meant: Meant, reason: str, placed_by: str) -> Hold:
+    """Place a hold, the lock being held."""
+    values = {name: getattr(meant, name) for name in meant.__slots__}
+    row = {"tenant": tenant_id, "hold_id": hold_id, "reason": reason, "placed_by": placed_by} | values
+    return as_hold(tx.execute(_PLACE, row).one())
+
+
+_COLUMNS: Final = """hold_id, memory_ids, subject, thread, tags, categories, kinds, after, before, reason, placed_at,
+  placed_by, released_at, released_by"""
+_PLACE: Final = text(f"""
+INSERT INTO holds (tenant_id, hold_id, memory_ids, subject, thread, tags, categories, kinds, after, before, reason,
+  placed_at, placed_by)
+VALUES (:tenant, :hold_id, CAST(:memory_ids AS uuid[]), :subject, :thread, CAST(:tags AS text[]),
+  CAST(:categories AS text[]), CAST(:kinds AS text[]), :after, :before, :reason, clock_timestamp(), :placed_by)
+RETURNING {_COLUMNS}
+""")  # noqa: S608 - constants alone
+
+
+def get(tx: Connection, tenant_id: UUID, hold_id: UUID) -> Hold | None:
+    """A hold by its id; None where there is none."""
+    row = tx.execute(_GET, {"tenant": tenant_id, "hold_id": hold_id}).one_or_none()
+    return None if row is None else as_hold(row)
+
+
+_GET: Final = text(f"SELECT {_COLUMNS} FROM holds WHERE tenant_id = :tenant AND hold_id = :hold_id")  # noqa: S608
+
+
+def page(
+    tx: Connection, tenant_id: UUID, older_than: tuple[datetime, UUID] | None, limit: int, *, released: bool
+) -> list[Hold]:
+    """Holds, those placed last first, after the one given by when it was placed and its id.
+
+    Args:
+        tx: The tenant's transaction.
+        tenant_id: The tenant.
+        older_than: Of the last one of the page before.
+        limit: Most rows.
+        released: Whether those that were released are listed too.
+    """
+    placed_at, hold_id = older_than or (None, None)
+    values = {"tenant": tenant_id, "placed_at": placed_at, "hold_id": hold_id, "limit": limit, "released": released}
+    return [as_hold(row) for row in tx.execute(_PAGE, values)]
+
+
+_PAGE: Final = text(f"""
+SELECT {_COLUMNS} FROM holds
+WHERE tenant_id = :tenant AND (:released OR released_at IS NULL)
+  AND (CAST(:placed_at AS timestamptz) IS NULL OR (placed_at, hold_id) < (:placed_at, CAST(:hold_id AS uuid)))
+ORDER BY placed_at DESC, hold_id DESC LIMIT :limit
+""")  # noqa: S608 - constants alone
+
+
+def release(tx: Connection, tenant_id: UUID, hold_id: UUID, released_by: str) -> bool:
+    """End a hold. False where there is none, or it has ended."""
+    values = {"tenant": tenant_id, "hold_id": hold_id, "released_by": released_by}
+    return tx.execute(_RELEASE, values).rowcount == 1
+
+
+_RELEASE: Final = text("""
+UPDATE holds SET released_at = clock_timestamp(), released_by = :released_by
+WHERE tenant_id = :tenant AND hold_id = :hold_id AND released_at IS NULL
+""")
+
+
+def counts(tx: Connection, tenant_id: UUID, meant: Meant) -> Counts:
+    """How many memories meet a hold's conditions."""
+    statement = text(f"""
+SELECT count(*) FILTER (WHERE deleted_at IS NULL), count(*) FILTER (WHERE deleted_at IS NOT NULL)
+FROM memories AS memory WHERE tenant_id = :tenant AND {conditions(meant)}
+""")  # noqa: S608 - constants alone
+    return Counts(*tx.execute(statement, {"tenant": tenant_id} | meant.given()).one())
+
+
+def make_due(tx: Connection, tenant_id: UUID, meant: Meant, after: UUID, limit: int) -> tuple[int, UUID | None]:
+    """Let memories that meet a hold's conditions be looked at by the next sweep, in slices by id.
+
+    Returns:
+        How many they were, and the last id where there may be more after it.
+    """
+    statement = text(f"""
+WITH picked AS MATERIALIZED (
+  SELECT memory_id FROM memories AS memory
+  WHERE tenant_id = :tenant AND deleted_at IS NULL AND memory_id > :later_than AND {conditions(meant)}
+  ORDER BY memory_id LIMIT :limit
+), locked AS MATERIALIZED (
+  SELECT memory_id FROM memory_state
+  WHERE tenant_id = :tenant AND memory_id = ANY (ARRAY(SELECT memory_id FROM picked)) AND tier <> 'deleted'
+  ORDER BY memory_id FOR UPDATE
+), due AS (
+  UPDATE memory_state SET next_due_at = '-infinity'
+  WHERE tenant_id = :tenant AND memory_id = ANY (ARRAY(SELECT memory_id FROM locked))
+)
+SELECT count(*) AS looked_at, (SELECT memory_id FROM picked ORDER BY memory_id DESC LIMIT 1) AS last FROM picked
+""")  # noqa: S608 - constants alone
+    values = {"tenant": tenant_id, "later_than": after, "limit": limit} | meant.given()
+    found = tx.execute(statement, values).one()
+    return found.looked_at, found.last if found.looked_at == limit else None
+
+
+def on(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> dict[UUID, list[Holder]]:
+    """The holds that are on each of these memories, the first placed first; those without any are left out."""
+    found: dict[UUID, list[Holder]] = {}
+    for memory_id, *holder in driver(tx).execute(_ON, {"tenant": tenant_id, "ids": Uuids(memory_ids)}).fetchall():
+        found.setdefault(memory_id, []).append(Holder(*holder))
+    return found
+
+
+_ON: Final = f"""
+SELECT memory.memory_id, hold.hold_id, hold.placed_at, hold.reason
+FROM (
+  SELECT * FROM memories WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s) OFFSET 0
+) AS memory JOIN holds AS hold ON hold.tenant_id = %(tenant)s AND {HOLDS}
+ORDER BY hold.placed_at, hold.hold_id
+"""  # noqa: S608 - constants alone
+
+
+def unname(tx: Connection, tenant_id: UUID, held: Sequence[UUID], given: Sequence[NewMemory]) -> list[UUID]:
+    """Take the external ids from held memories that would be changed by what was given, so that it is stored beside.
+
+    Args:
+        tx: The tenant's transaction, which has locked the memories.
+        tenant_id: The tenant.
+        held: Memories that a hold is on.
+        given: What came, each external id at most once.
+
+    Returns:
+        Those whose external id is free now.
+    """
+    rows = msgspec.json.encode([as_json(row) for row in given if row.given.external_id is not None]).decode()
+    return list(tx.execute(_UNNAME, {"tenant": tenant_id, "ids": list(held), "rows": rows}).scalars())
+
+
+_UNNAME: Final = text("""
+UPDATE memories AS known SET external_id = NULL
+FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS given (
+  subject text, thread text, speaker text, external_id text, kind text, text text, tags text[], categories text[],
+  entities text[], metadata jsonb, occurred_at timestamptz, role text)
+WHERE known.tenant_id = :tenant AND known.memory_id = ANY (CAST(:ids AS uuid[]))
+  AND known.external_id = given.external_id
+  AND (known.subject, known.thread, known.speaker, known.kind, known.text, known.tags, known.categories,
+      known.entities, known.metadata, known.occurred_at, known.role)
+    IS DISTINCT FROM (given.subject, given.thread, given.speaker, given.kind, given.text, given.tags,
+      given.categories, given.entities, given.metadata, given.occurred_at, given.role)
+RETURNING known.memory_id
+""")
+
+
+def conditions(meant: Meant) -> str:
+    """SQL of the conditions on a row `memory`; their values are `meant.given()`."""
+    return " AND ".join(_CONDITIONS[name] for name in meant.given())
+
+
+def as_hold(row: Row[Any]) -> Hold:
+    """A row of `holds`."""
+    return Hold(
+        row.hold_id,
+        Meant(*(getattr(row, name) for name in Meant.__slots__)),
+        row.reason,
+        row.placed_at,
+        row.placed_by,
+        row.released_at,
+        row.released_by,
+    )

@@ -1,0 +1,74 @@
+"""People's rights at a glance: the requests that are open, the worst first, and the erasures that were asked for."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Final
+from uuid import UUID
+
+from sqlalchemy import Connection, text
+
+from app.domain.privacy.erasure import scope_from_json
+from app.domain.privacy.requests import Request
+from app.store.erasure.erasures import Erasure
+
+_REQUEST: Final = """request_id, nature, law, manner, received_at, confirm_by, due_at, confirmed_at, answered_at,
+  answer, basis"""
+
+
+def open_requests(tx: Connection, tenant_id: UUID, limit: int) -> list[Request]:
+    """Requests that aren't answered, those first of which something is due next."""
+    return [Request(*row) for row in tx.execute(_OPEN, {"tenant": tenant_id, "limit": limit})]
+
+
+_OPEN: Final = text(f"""
+SELECT {_REQUEST} FROM privacy_requests WHERE tenant_id = :tenant AND answer IS NULL
+ORDER BY least(CASE WHEN confirmed_at IS NULL THEN confirm_by END, due_at) NULLS LAST, received_at, request_id
+LIMIT :limit
+""")  # noqa: S608 - constants alone
+
+
+def erasures_among(tx: Connection, tenant_id: UUID, request_ids: list[UUID]) -> set[UUID]:
+    """Those of these requests that are erasures, which answer them."""
+    return set(tx.execute(_ERASURES_AMONG, {"tenant": tenant_id, "ids": request_ids}).scalars())
+
+
+_ERASURES_AMONG: Final = text("""
+SELECT erasure_id FROM erasures WHERE tenant_id = :tenant AND erasure_id = ANY (CAST(:ids AS uuid[]))
+""")
+
+
+def requested(tx: Connection, tenant_id: UUID, older_than: tuple[datetime, UUID] | None, limit: int) -> list[Erasure]:
+    """Erasures that are in the log of requests, those received last first, after the one given by that and its id.
+
+    Deletions of single memories, of which there may be very many, are in no log.
+    """
+    moment, erasure_id = older_than or (None, None)
+    values = {"tenant": tenant_id, "moment": moment, "erasure_id": erasure_id, "limit": limit}
+    fields = Erasure.__slots__
+    return [
+        Erasure(**{name: getattr(row, name) for name in fields} | {"scope": scope_from_json(row.scope)})
+        for row in tx.execute(_REQUESTED, values)
+    ]
+
+
+_REQUESTED: Final = text("""
+SELECT erasure.* FROM privacy_requests AS request CROSS JOIN LATERAL (
+  SELECT * FROM erasures WHERE tenant_id = :tenant AND erasure_id = request.request_id OFFSET 0) AS erasure
+WHERE request.tenant_id = :tenant AND nature = 'erasure' AND (CAST(:moment AS timestamptz) IS NULL OR
+  (received_at, request_id) < (CAST(:moment AS timestamptz), CAST(:erasure_id AS uuid)))
+ORDER BY received_at DESC, request_id DESC LIMIT :limit
+""")
+
+
+def hasten(tx: Connection, tenant_id: UUID, kind: str, erasure_id: UUID) -> int:
+    """Let the jobs of an erasure that wait for their time begin at once. Returns how many it has that aren't over."""
+    values = {"tenant": tenant_id, "kind": kind, "erasure": str(erasure_id)}
+    return tx.execute(_HASTEN, values).rowcount
+
+
+_HASTEN: Final = text("""
+UPDATE jobs SET claimed_until = CASE WHEN claim IS NULL THEN least(claimed_until, now()) ELSE claimed_until END
+WHERE tenant_id = :tenant AND kind = :kind AND status IN ('queued', 'running')
+  AND parameters->>'erasure_id' = :erasure
+""")

@@ -1,0 +1,1 @@
+"""SQL that finds candidates for searches and recalls, and that records searches."""

@@ -1,0 +1,59 @@
+"""Rows of `memory_state` in pages: what is due, of an older policy, falling, ending, or of a tier; not locked."""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+from uuid import UUID
+
+from sqlalchemy import Connection
+
+from app.store.core.packed import driver
+from app.store.strength.states import ALIVE, DUE, NOT_AHEAD, OLDER, Held, fetched, statement
+
+Wanted = Literal[
+    "due",
+    "older",
+    "due or older",
+    "falling",
+    "falling or older",
+    "ending",
+    "archived",
+    "cold",
+    "unsettled",
+]
+"""What `lock_due` gives, `lock_older`, or both; of them the active, or with what ends; a tier; or what may move."""
+
+
+def page_of(
+    tx: Connection, tenant_id: UUID, wanted: Wanted, as_of: float, version: int, *, after: UUID, limit: int
+) -> Held:
+    """The same memories in pages by id, not locked."""
+    values = {"tenant": tenant_id, "as_of": as_of, "version": version, "after": after, "limit": limit}
+    return fetched(tx, _PAGES[wanted], values)
+
+
+def count_of(tx: Connection, tenant_id: UUID, wanted: Wanted, as_of: float, version: int) -> int:
+    """How many they are."""
+    row = driver(tx).execute(_COUNTS[wanted], {"tenant": tenant_id, "as_of": as_of, "version": version}).fetchone()
+    return int(row[0]) if row else 0
+
+
+_WANTED: Final[dict[Wanted, str]] = {
+    "due": f"{ALIVE} AND {DUE} AND {NOT_AHEAD}",
+    "older": f"{ALIVE} AND {OLDER}",
+    "due or older": f"{ALIVE} AND ({DUE} AND {NOT_AHEAD} OR {OLDER})",
+    "falling": f"tier = 'active' AND (wanted_tier <> tier OR ({NOT_AHEAD} AND {DUE}))",
+    "falling or older": f"tier = 'active' AND (wanted_tier <> tier OR ({NOT_AHEAD} AND {DUE} OR {OLDER}))",
+    "ending": f"{ALIVE} AND (wanted_tier <> tier AND wanted_tier = 'deleted' OR {DUE} AND {NOT_AHEAD} OR {OLDER})",
+    "unsettled": f"{ALIVE} AND {NOT_AHEAD} AND (wanted_tier <> tier OR {DUE} OR {OLDER})",
+    "archived": "tier <> 'active' AND tier = 'archived'",  # the first by an index of few rows
+    "cold": "tier <> 'active' AND tier = 'cold'",
+}
+_PAGES: Final = {
+    wanted: statement(f"memory_id > %(after)s AND {where} ORDER BY memory_id LIMIT %(limit)s")
+    for wanted, where in _WANTED.items()
+}
+_COUNTS: Final = {
+    wanted: f"SELECT count(*) FROM memory_state WHERE tenant_id = %(tenant)s AND {where}"  # noqa: S608 - as above
+    for wanted, where in _WANTED.items()
+}

@@ -1,0 +1,372 @@
+"""What strength is worked out from: rows of `memory_state` as arrays, read and written in batches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any, Final, NamedTuple
+from uuid import UUID
+
+import numpy as np
+import numpy.typing as npt
+from sqlalchemy import Connection
+
+from app.domain.dynamics.state import Row, State, take
+from app.domain.tiers.tiers import DECAY_TIERS
+from app.store.core.packed import Doubles, Integers, Moments, Uuids, driver, moments, uuids
+
+# What a row is sent as: by the name of its column, PostgreSQL's function and NumPy's type of what it gives.
+_FORMS: Final = {
+    "kind": ("int2send(kind)", ">i2"),
+    "salience": ("float4send(coalesce(salience, 0))", ">f4"),
+    "multiplier": ("float4send(multiplier)", ">f4"),
+    "pace": ("float4send(pace)", ">f4"),
+    "access_count": ("int4send(access_count)", ">i4"),
+    "level": ("float8send(level)", ">f8"),
+    "retrieval": ("float8send(retrieval)", ">f8"),
+    "stability": ("float8send(stability)", ">f8"),
+}
+_MOMENT: Final = ">i8"
+_STATE: Final = {
+    field.name: _FORMS.get(field.name, (f"timestamptz_send({field.name})", _MOMENT)) for field in fields(Row)
+}
+_TIERS: Final = ", ".join(f"'{tier}'" for tier in DECAY_TIERS)
+_SENT: Final = {
+    "id": ("uuid_send(memory_id)", "V16"),
+    "is_scored": ("int2send((salience IS NOT NULL)::int::int2)", ">i2"),
+    "version": ("int4send(policy_version)", ">i4"),
+    "wanted_tier": (f"int4send(array_position(ARRAY[{_TIERS}], wanted_tier) - 1)", ">i4"),
+    "next_due_at": ("timestamptz_send(next_due_at)", _MOMENT),
+    **_STATE,
+}
+_RECORD: Final = np.dtype([(name, form) for name, (_, form) in _SENT.items()])
+
+RECORD: Final = " || ".join(sent for sent, _ in _SENT.values())
+"""SQL of a row of `memory_state` as bytes; `held` reads many of them, one after another."""
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Memories as their rows have them; every array has shape (n,), in the order of `ids`.
+
+    Attributes:
+        ids: As they were read; by `read` and the like in ascending order.
+        state: What strength is a function of; what has no salience yet counts as 0.
+        is_scored: Whether it has a salience, the caller's or another.
+        versions: Of the policy that each is anchored under.
+        wanted_tiers: Where each should be kept when it was last looked at, as places in `DECAY_TIERS`.
+        next_due_at: Seconds since 1970; minus infinity where it isn't worked out yet.
+    """
+
+    ids: list[UUID]
+    state: State
+    is_scored: npt.NDArray[np.bool_]
+    versions: npt.NDArray[np.int64]
+    wanted_tiers: npt.NDArray[np.int8]
+    next_due_at: npt.NDArray[np.float64]
+
+    def __len__(self) -> int:
+        """How many they are."""
+        return len(self.ids)
+
+    def only(self, places: npt.NDArray[np.intp]) -> Held:
+        """Those at these places alone."""
+        return Held(
+            [self.ids[place] for place in places],
+            take(self.state, places),
+            self.is_scored[places],
+            self.versions[places],
+            self.wanted_tiers[places],
+            self.next_due_at[places],
+        )
+
+
+class Unnamed(NamedTuple):
+    """What strength is worked out from, for passes over so many memories that an object for each id is too much.
+
+    Attributes:
+        ids: 16 bytes each, in ascending order.
+        state: As of `Held`.
+        versions: As of `Held`.
+    """
+
+    ids: bytes
+    state: State
+    versions: npt.NDArray[np.int64]
+
+
+def read(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> Held:
+    """These memories, without those that were deleted or never were."""
+    return fetched(tx, _READ, {"tenant": tenant_id, "ids": Uuids(memory_ids)})
+
+
+def read_unnamed(tx: Connection, tenant_id: UUID, memory_ids: bytes) -> Unnamed:
+    """The same of ids of 16 bytes each."""
+    rows = _records(_sent(tx, _READ, {"tenant": tenant_id, "ids": Uuids(memory_ids)}))
+    return Unnamed(rows["id"].tobytes(), _state(rows), rows["version"].astype(np.int64))
+
+
+def lock(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> Held:
+    """The same, locked in id order until the transaction ends."""
+    return fetched(tx, _LOCK, {"tenant": tenant_id, "ids": Uuids(memory_ids)})
+
+
+def lock_due(tx: Connection, tenant_id: UUID, as_of: float, version: int, limit: int) -> Held:
+    """Memories to which something can have happened by a moment, the longest due first; locked.
+
+    Those that somebody else has locked are passed over. So are those that were used or brought to a later policy
+    after that moment: what happened stays happened.
+
+    Args:
+        tx: The tenant's transaction.
+        tenant_id: The tenant.
+        as_of: Seconds since 1970.
+        version: Of the policy that holds then.
+        limit: Most of them.
+    """
+    return fetched(tx, _LOCK_DUE, {"tenant": tenant_id, "as_of": as_of, "version": version, "limit": limit})
+
+
+def lock_older(tx: Connection, tenant_id: UUID, version: int, after: UUID, limit: int) -> Held:
+    """Memories that are anchored under an older policy, in pages by id, locked; the deleted ones left out."""
+    values = {"tenant": tenant_id, "version": version, "after": after, "limit": limit}
+    return fetched(tx, _LOCK_OLDER, values)
+
+
+def lock_unmoved(tx: Connection, tenant_id: UUID, tier: str, limit: int) -> Held:
+    """Memories of this tier that are wanted in another one, locked with their rows in `memories`.
+
+    Those that somebody else has locked are passed over.
+    """
+    return fetched(tx, _LOCK_UNMOVED, {"tenant": tenant_id, "tier": tier, "limit": limit})
+
+
+def page(tx: Connection, tenant_id: UUID, after: UUID, limit: int, subject: str | None = None, one_in: int = 1) -> Held:
+    """All of a tenant's memories in pages by id, or those about a subject; the deleted ones left out.
+
+    Of very many, one in so many can be asked for: always the same ones, drawn by their ids.
+    """
+    values = {"tenant": tenant_id, "after": after, "limit": limit, "subject": subject, "one_in": one_in}
+    return fetched(tx, _PAGE_OF_SUBJECT if subject is not None else _PAGE if one_in == 1 else _PAGE_OF_SOME, values)
+
+
+def held(records: bytes) -> Held:
+    """The memories of `RECORD`s, in their order."""
+    rows = _records(records)
+    return Held(
+        uuids(rows["id"].tobytes()),
+        _state(rows),
+        rows["is_scored"] > 0,
+        rows["version"].astype(np.int64),
+        rows["wanted_tier"].astype(np.int8),
+        moments(rows["next_due_at"].tobytes()),
+    )
+
+
+def fetched(tx: Connection, asked: str, values: dict[str, Any]) -> Held:
+    """The memories that a `statement` asks for."""
+    return held(_sent(tx, asked, values))
+
+
+def _sent(tx: Connection, statement: str, values: dict[str, Any]) -> bytes:
+    row = driver(tx).execute(statement, values, binary=True).fetchone()
+    return (row and row[0]) or b""
+
+
+def _records(sent: bytes) -> npt.NDArray[np.void]:
+    return np.frombuffer(sent, _RECORD)
+
+
+def _state(rows: npt.NDArray[np.void]) -> State:
+    return Row(
+        **{
+            name: moments(rows[name].tobytes()) if form == _MOMENT else rows[name].astype(np.float64)
+            for name, (_, form) in _STATE.items()
+        }
+    )
+
+
+# Whoever edits a memory has locked its row first, and waits for its state then.
+_FREE: Final = """EXISTS (
+      SELECT FROM memories AS memory WHERE memory.tenant_id = %(tenant)s AND memory.memory_id = memory_state.memory_id
+      FOR UPDATE SKIP LOCKED)"""
+# By a column of the row itself, so that who has waited for its lock sees what happened meanwhile.
+ALIVE: Final = "tier <> 'deleted'"
+
+
+def statement(where: str, sort: str = "") -> str:
+    """SQL of the rows that meet conditions, with their order and limit; and the order of the result."""
+    return f"""
+SELECT string_agg({RECORD}, '')
+FROM (
+  SELECT * FROM (SELECT * FROM memory_state WHERE tenant_id = %(tenant)s AND {where}) AS chosen {sort}
+) AS found
+"""  # noqa: S608 - constants alone
+
+
+_READ: Final = statement(f"memory_id = ANY (%(ids)s) AND {ALIVE} ORDER BY memory_id")
+_LOCK: Final = statement(f"memory_id = ANY (%(ids)s) AND {ALIVE} ORDER BY memory_id FOR UPDATE")
+DUE: Final = "next_due_at <= to_timestamp(%(as_of)s) AND next_due_at < 'infinity'"
+NOT_AHEAD: Final = "anchored_at <= to_timestamp(%(as_of)s) AND policy_version <= %(version)s"
+# A sum, of which the planner knows no statistics: expecting few rows, it would read the whole table for each page.
+OLDER: Final = "policy_version + 0 < %(version)s"
+_PAGE: Final = statement(f"memory_id > %(after)s AND {ALIVE} ORDER BY memory_id LIMIT %(limit)s")
+_PAGE_OF_SOME: Final = statement(
+    f"memory_id > %(after)s AND {ALIVE} AND mod(uuid_hash_extended(memory_id, 0), %(one_in)s::bigint) = 0 "
+    "ORDER BY memory_id LIMIT %(limit)s"
+)
+_PAGE_OF_SUBJECT: Final = statement("""memory_id > %(after)s AND EXISTS (
+      SELECT FROM memories AS memory WHERE memory.tenant_id = %(tenant)s AND memory.memory_id = memory_state.memory_id
+        AND memory.subject = %(subject)s AND memory.deleted_at IS NULL) ORDER BY memory_id LIMIT %(limit)s""")
+_LOCK_DUE: Final = statement(
+    f"{ALIVE} AND {DUE} AND {NOT_AHEAD} ORDER BY next_due_at LIMIT %(limit)s FOR UPDATE SKIP LOCKED",
+    "ORDER BY memory_id",
+)
+_LOCK_UNMOVED: Final = statement(
+    f"wanted_tier <> tier AND tier = %(tier)s AND {ALIVE} AND {_FREE} "
+    "ORDER BY memory_id LIMIT %(limit)s FOR UPDATE SKIP LOCKED"
+)
+_LOCK_OLDER: Final = statement(
+    f"memory_id > %(after)s AND {ALIVE} AND {OLDER} ORDER BY memory_id LIMIT %(limit)s FOR UPDATE"
+)
+
+
+class Looks(NamedTuple):
+    """What was found when memories were looked at, shape (n,).
+
+    Attributes:
+        wanted_tiers: Where each shall be kept, as places in `DECAY_TIERS`.
+        next_due_at: When to look again, in seconds since 1970; infinite for never.
+    """
+
+    wanted_tiers: npt.NDArray[np.integer[Any]]
+    next_due_at: npt.NDArray[np.float64]
+
+    def only(self, places: npt.NDArray[np.intp]) -> Looks:
+        """Those at these places alone."""
+        return Looks(self.wanted_tiers[places], self.next_due_at[places])
+
+
+def write_anchors(
+    tx: Connection,
+    tenant_id: UUID,
+    held: Held,
+    version: int,
+    next_due_at: npt.NDArray[np.float64] | None = None,
+    wanted_tiers: npt.NDArray[np.integer[Any]] | None = None,
+) -> None:
+    """Write what decay starts from, of rows that are locked, anchored under this version of the policy.
+
+    Args:
+        tx: The tenant's transaction.
+        tenant_id: The tenant.
+        held: The rows with their new states; inputs such as salience are left as they are in the table.
+        version: Of the policy.
+        next_due_at: Seconds since 1970; None lets the next sweep work it out.
+        wanted_tiers: Where each shall be kept, as places in `DECAY_TIERS`; None leaves it as it was.
+    """
+    if not held.ids:
+        return
+    values = _anchors(tenant_id, held, version) | {
+        "tiers": Integers(held.wanted_tiers if wanted_tiers is None else wanted_tiers),
+        "due": Moments(np.full(len(held), -np.inf) if next_due_at is None else next_due_at),
+        "names": list(DECAY_TIERS),
+    }
+    driver(tx).execute(_WRITE_ANCHORS, values)
+
+
+_LEVEL_MAX: Final = 1e9
+"""What the table takes. Only rates of thousands a day reach it, after years: nothing is left of the memory anyway."""
+
+
+def _anchors(tenant_id: UUID, held: Held, version: int) -> dict[str, Any]:
+    """What every write of anchors needs."""
+    state = held.state
+    return {
+        "tenant": tenant_id,
+        "version": version,
+        "ids": Uuids(held.ids),
+        "anchored": Moments(state.anchored_at),
+        "level": Doubles(np.clip(state.level, -_LEVEL_MAX, _LEVEL_MAX)),
+        "retrieval": Doubles(state.retrieval),
+        "stability": Doubles(state.stability),
+    }
+
+
+_WRITE_ANCHORS: Final = """
+UPDATE memory_state AS state SET anchored_at = given.anchored_at, level = given.level, retrieval = given.retrieval,
+  stability = given.stability, policy_version = %(version)s,
+  wanted_tier = (%(names)s::text[])[given.tier + 1], next_due_at = given.next_due_at
+FROM unnest(%(ids)s, %(anchored)s, %(level)s, %(retrieval)s, %(stability)s, %(tiers)s, %(due)s)
+  AS given (memory_id, anchored_at, level, retrieval, stability, tier, next_due_at)
+WHERE state.tenant_id = %(tenant)s AND state.memory_id = given.memory_id
+"""
+
+
+def write_uses(
+    tx: Connection,
+    tenant_id: UUID,
+    held: Held,
+    version: int,
+    *,
+    look_again: npt.NDArray[np.bool_],
+    elsewhere: npt.NDArray[np.integer[Any]] | None = None,
+) -> None:
+    """Write rows that are locked after their uses: counts, times and multipliers too.
+
+    As a rule a use puts off whatever would happen next, so `next_due_at` remains a bound below it; to write it would
+    make every use touch its index.
+
+    Args:
+        tx: The tenant's transaction.
+        tenant_id: The tenant.
+        held: The rows with their new states.
+        version: Of the policy that they are anchored under.
+        look_again: Rows that the next sweep must look at all the same.
+        elsewhere: How many of the uses were in another domain; none where it is left out.
+    """
+    if not held.ids:
+        return
+    state = held.state
+    values = _anchors(tenant_id, held, version) | {
+        "uses": Integers(state.access_count),
+        "multiplier": Doubles(state.multiplier),
+        "accessed": Moments(state.accessed_at),
+        "elsewhere": Integers(np.zeros(len(held)) if elsewhere is None else elsewhere),
+        "again": Integers(look_again),
+    }
+    driver(tx).execute(_WRITE_USES, values)
+
+
+_WRITE_USES: Final = """
+UPDATE memory_state AS state SET access_count = given.uses, multiplier = given.multiplier,
+  accessed_at = given.accessed_at, anchored_at = given.anchored_at, level = given.level,
+  retrieval = given.retrieval, stability = given.stability, policy_version = %(version)s,
+  cross_domain_count = state.cross_domain_count + given.elsewhere,
+  next_due_at = CASE WHEN given.again = 1 THEN '-infinity' ELSE state.next_due_at END
+FROM unnest(%(ids)s, %(uses)s, %(multiplier)s, %(accessed)s, %(anchored)s, %(level)s, %(retrieval)s, %(stability)s,
+  %(elsewhere)s, %(again)s)
+  AS given (memory_id, uses, multiplier, accessed_at, anchored_at, level, retrieval, stability, elsewhere, again)
+WHERE state.tenant_id = %(tenant)s AND state.memory_id = given.memory_id
+"""
+
+
+def write_looks(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID], looks: Looks) -> None:
+    """Write what a sweep found, of rows that are locked and whose anchors stay."""
+    if not memory_ids:
+        return
+    values = {
+        "tenant": tenant_id,
+        "ids": Uuids(memory_ids),
+        "tiers": Integers(looks.wanted_tiers),
+        "due": Moments(looks.next_due_at),
+        "names": list(DECAY_TIERS),
+    }
+    driver(tx).execute(_WRITE_LOOKS, values)
+
+
+_WRITE_LOOKS: Final = """
+UPDATE memory_state AS state SET wanted_tier = (%(names)s::text[])[given.tier + 1], next_due_at = given.next_due_at
+FROM unnest(%(ids)s, %(tiers)s, %(due)s) AS given (memory_id, tier, next_due_at)
+WHERE state.tenant_id = %(tenant)s AND state.memory_id = given.memory_id
+"""

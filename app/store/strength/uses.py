@@ -1,0 +1,81 @@
+"""What there is to know of memories that were used: the ids they are kept under, their last uses, their tags."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Final
+from uuid import UUID
+
+import numpy as np
+import numpy.typing as npt
+from sqlalchemy import Connection
+
+from app.store.core.packed import Longs, Moments, Uuids, driver, moments, uuids
+
+
+def aliases(tx: Connection, tenant_id: UUID, memory_ids: Collection[UUID]) -> dict[UUID, UUID]:
+    """The ids among these that stand for another memory, and for which."""
+    values = {"tenant": tenant_id, "ids": Uuids(list(memory_ids))}
+    return dict(driver(tx).execute(_ALIASES, values).fetchall())
+
+
+_ALIASES: Final = """
+SELECT alias_id, memory_id FROM memory_aliases WHERE tenant_id = %(tenant)s AND alias_id = ANY (%(ids)s)
+"""
+
+
+def recent(
+    tx: Connection,
+    tenant_id: UUID,
+    memory_ids: Sequence[UUID],
+    sessions: npt.NDArray[np.int64],
+    at: npt.NDArray[np.float64],
+    near_seconds: float,
+) -> tuple[list[UUID], npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+    """Uses in the history near others by the same session: memories, sessions, and moments.
+
+    Args:
+        tx: The tenant's transaction.
+        tenant_id: The tenant.
+        memory_ids: What was used, by place.
+        sessions: Digests, shape (n,).
+        at: When, in seconds since 1970, shape (n,).
+        near_seconds: How far away, before or after.
+    """
+    values = {
+        "tenant": tenant_id,
+        "ids": Uuids(memory_ids),
+        "sessions": Longs(sessions),
+        "since": Moments(at - near_seconds),
+        "until": Moments(at + near_seconds),
+    }
+    ids, found, when = driver(tx).execute(_RECENT, values, binary=True).fetchone() or (None, None, None)
+    return uuids(ids), np.frombuffer(found or b"", ">i8").astype(np.int64), moments(when)
+
+
+# Looked up one by one by the primary key. Compared as rows, since without statistics the planner takes moments alone
+# to be as rare as memories, and for each use reads what happened to all memories around then.
+_RECENT: Final = """
+SELECT string_agg(uuid_send(memory_id), ''), string_agg(int8send(session), ''), string_agg(timestamptz_send(at), '')
+FROM (
+  SELECT DISTINCT given.memory_id, given.session, used.at
+  FROM unnest(%(ids)s, %(sessions)s, %(since)s, %(until)s) AS given (memory_id, session, since, until)
+  CROSS JOIN LATERAL (
+    SELECT event.at FROM memory_events AS event
+    WHERE event.tenant_id = %(tenant)s AND event.memory_id = given.memory_id AND event.session = given.session
+      AND (event.memory_id, event.at) >= (given.memory_id, given.since)
+      AND (event.memory_id, event.at) <= (given.memory_id, given.until)
+      AND event.kind IN ('use', 'late_use') OFFSET 0
+  ) AS used
+) AS found
+"""
+
+
+def tags(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> dict[UUID, list[str]]:
+    """The tags of memories that have any."""
+    return dict(driver(tx).execute(_TAGS, {"tenant": tenant_id, "ids": Uuids(memory_ids)}).fetchall())
+
+
+_TAGS: Final = """
+SELECT memory_id, tags FROM memories WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s) AND tags <> '{}'
+"""

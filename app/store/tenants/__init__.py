@@ -1,0 +1,1 @@
+"""SQL for tenants, policies, usage and operators' actions."""

@@ -1,0 +1,90 @@
+"""Policies: versioned JSON, one row a version."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Final
+from uuid import UUID
+
+from sqlalchemy import Connection, text
+
+from app.domain.policy.policy import Policy
+from app.store.core.packed import driver
+
+
+def add(tx: Connection, tenant_id: UUID, version: int, policy: Policy, effective_at: datetime | None = None) -> None:
+    """Write a version of a tenant's policy, to hold from that moment on; None is now."""
+    values = {"tenant_id": tenant_id, "version": version, "body": policy.model_dump_json(), "at": effective_at}
+    tx.execute(_ADD, values)
+
+
+_ADD = text("""
+INSERT INTO policies (tenant_id, version, body, effective_at)
+VALUES (:tenant_id, :version, CAST(:body AS jsonb), coalesce(CAST(:at AS timestamptz), now()))
+""")
+
+
+def lock(tx: Connection, tenant_id: UUID) -> None:
+    """Let nobody else add a version until the transaction ends."""
+    tx.execute(_LOCK, {"tenant_id": tenant_id})
+
+
+_LOCK = text("SELECT FROM tenants WHERE tenant_id = :tenant_id FOR NO KEY UPDATE")
+
+
+def current(tx: Connection, tenant_id: UUID) -> Policy:
+    """The policy in force; the default where none was ever set."""
+    body = tx.execute(_CURRENT, {"tenant_id": tenant_id}).scalar()
+    return Policy() if body is None else Policy.stored(body)
+
+
+_CURRENT = text("""
+SELECT CAST(body AS text) FROM policies
+WHERE tenant_id = :tenant_id AND effective_at <= now() ORDER BY version DESC LIMIT 1
+""")
+
+
+def is_rebased(tx: Connection, tenant_id: UUID, version: int) -> bool:
+    """Whether no memory was left under an older version, when that was last seen to."""
+    return bool(tx.execute(_IS_REBASED, {"tenant_id": tenant_id, "version": version}).scalar_one())
+
+
+_IS_REBASED = text("""
+SELECT :version = 0 OR EXISTS (
+  SELECT FROM policies WHERE tenant_id = :tenant_id AND version >= :version AND rebased_at IS NOT NULL)
+""")
+
+
+def mark_rebased(tx: Connection, tenant_id: UUID, version: int) -> None:
+    """Note that no memory is left under an older version."""
+    tx.execute(_MARK_REBASED, {"tenant_id": tenant_id, "version": version})
+
+
+_MARK_REBASED = text("""
+UPDATE policies SET rebased_at = now() WHERE tenant_id = :tenant_id AND version = :version AND rebased_at IS NULL
+""")
+
+
+def profiles(tx: Connection) -> dict[str, int]:
+    """How many tenants have a model of forgetting in force, or waiting, by its name; for a role that sees all."""
+    return {row.profile: row.tenants for row in tx.execute(_PROFILES)}
+
+
+_PROFILES = text("""
+SELECT coalesce(body #>> '{forgetting,profile}', 'spec') AS profile, count(DISTINCT tenant_id) AS tenants
+FROM policies AS policy WHERE NOT EXISTS (
+  SELECT FROM policies AS later WHERE later.tenant_id = policy.tenant_id AND later.version > policy.version
+    AND later.effective_at <= greatest(policy.effective_at, now()))
+GROUP BY 1 ORDER BY 1
+""")
+
+
+def versions(tx: Connection, tenant_id: UUID) -> list[tuple[int, float, str]]:
+    """All of a tenant's policies: version, from when on it holds in seconds since 1970, and its JSON."""
+    return driver(tx).execute(VERSIONS, {"tenant": tenant_id}).fetchall()
+
+
+VERSIONS: Final = """
+SELECT version, CAST(extract(epoch FROM effective_at) AS float8) AS since, CAST(body AS text) AS body
+FROM policies WHERE tenant_id = %(tenant)s ORDER BY version
+"""

@@ -1,0 +1,177 @@
+"""Tenants and their API keys. Of a key's secret only the digest is here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from sqlalchemy import Connection, text
+
+from app.domain.policy.policy_defaults import CURRENT
+
+
+@dataclass(frozen=True, slots=True)
+class Tenant:
+    """A tenant."""
+
+    tenant_id: UUID
+    name: str
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """An API key without its secret."""
+
+    key_id: str
+    tenant_id: UUID
+    name: str
+    digest: bytes
+    scopes: frozenset[str]
+    created_at: datetime
+    expires_at: datetime | None
+    revoked_at: datetime | None
+
+
+def add(tx: Connection, tenant_id: UUID, name: str, *, simulated: bool = False) -> Tenant | None:
+    """Add a tenant. None where the name is taken.
+
+    Args:
+        tx: The tenant's transaction.
+        tenant_id: A new id.
+        name: Its name.
+        simulated: Whether its time is made up: it has no nights of its own, isn't listed, and costs no money.
+    """
+    values = {"tenant_id": tenant_id, "name": name, "simulated": simulated, "defaults": CURRENT}
+    row = tx.execute(_ADD, values).one_or_none()
+    return None if row is None else Tenant(*row)
+
+
+_ADD = text("""
+INSERT INTO tenants (tenant_id, name, simulated, defaults) VALUES (:tenant_id, :name, :simulated, :defaults)
+ON CONFLICT (name) DO NOTHING RETURNING tenant_id, name, created_at
+""")
+
+
+def get(tx: Connection, tenant_id: UUID) -> Tenant | None:
+    """A tenant by its id."""
+    row = tx.execute(_GET, {"tenant_id": tenant_id}).one_or_none()
+    return None if row is None else Tenant(*row)
+
+
+_GET = text("SELECT tenant_id, name, created_at FROM tenants WHERE tenant_id = :tenant_id")
+
+
+def find_behind(tx: Connection, defaults: int) -> list[UUID]:
+    """Return the tenants whose policies were written under earlier defaults than these, in order."""
+    return list(tx.execute(_FIND_BEHIND, {"defaults": defaults}).scalars())
+
+
+_FIND_BEHIND = text("SELECT tenant_id FROM tenants WHERE defaults < :defaults ORDER BY tenant_id")
+
+
+def written_under(tx: Connection, tenant_id: UUID) -> int:
+    """Return the number of the defaults that a tenant's policies were written under."""
+    return int(tx.execute(_WRITTEN_UNDER, {"tenant_id": tenant_id}).scalar_one())
+
+
+_WRITTEN_UNDER = text("SELECT defaults FROM tenants WHERE tenant_id = :tenant_id")
+
+
+def mark_written_under(tx: Connection, tenant_id: UUID, defaults: int) -> None:
+    """Note that a tenant's policies follow these defaults."""
+    tx.execute(_MARK_WRITTEN_UNDER, {"tenant_id": tenant_id, "defaults": defaults})
+
+
+_MARK_WRITTEN_UNDER = text("UPDATE tenants SET defaults = :defaults WHERE tenant_id = :tenant_id")
+
+
+def find(tx: Connection, name: str) -> Tenant | None:
+    """A tenant by its name."""
+    row = tx.execute(_FIND, {"name": name}).one_or_none()
+    return None if row is None else Tenant(*row)
+
+
+_FIND = text("SELECT tenant_id, name, created_at FROM tenants WHERE name = :name")
+
+
+def page(tx: Connection, after: str, limit: int) -> list[Tenant]:
+    """Tenants by name, after the one given, but for simulated ones."""
+    return [Tenant(*row) for row in tx.execute(_PAGE, {"after": after, "limit": limit})]
+
+
+_PAGE = text(
+    "SELECT tenant_id, name, created_at FROM tenants WHERE name > :after AND NOT simulated ORDER BY name LIMIT :limit"
+)
+
+
+def add_key(
+    tx: Connection,
+    *,
+    key_id: str,
+    tenant_id: UUID,
+    name: str,
+    digest: bytes,
+    scopes: Sequence[str],
+    expires_at: datetime | None,
+) -> None:
+    """Store a new key."""
+    values = {
+        "key_id": key_id,
+        "tenant_id": tenant_id,
+        "name": name,
+        "digest": digest,
+        "scopes": list(scopes),
+        "expires_at": expires_at,
+    }
+    tx.execute(_ADD_KEY, values)
+
+
+_ADD_KEY = text("""
+INSERT INTO api_keys (key_id, tenant_id, name, digest, scopes, expires_at)
+VALUES (:key_id, :tenant_id, :name, :digest, CAST(:scopes AS text[]), :expires_at)
+""")
+
+_KEY_COLUMNS = "SELECT key_id, tenant_id, name, digest, scopes, created_at, expires_at, revoked_at FROM api_keys"
+
+
+def find_key(tx: Connection, key_id: str) -> Key | None:
+    """A key by its id; notes the day of its use."""
+    tx.execute(_USED, {"key_id": key_id})
+    row = tx.execute(_FIND_KEY, {"key_id": key_id}).one_or_none()
+    return None if row is None else _key(row)
+
+
+_FIND_KEY = text(f"{_KEY_COLUMNS} WHERE key_id = :key_id")
+
+_USED = text("""
+UPDATE api_keys SET last_used_on = current_date
+WHERE key_id = :key_id AND last_used_on IS DISTINCT FROM current_date
+""")
+
+
+def keys(tx: Connection, tenant_id: UUID | None) -> list[Key]:
+    """The keys of a tenant, or of all, newest first."""
+    return [_key(row) for row in tx.execute(_KEYS, {"tenant_id": tenant_id})]
+
+
+_KEYS = text(f"""
+{_KEY_COLUMNS}
+WHERE CAST(:tenant_id AS uuid) IS NULL OR tenant_id = CAST(:tenant_id AS uuid)
+ORDER BY created_at DESC, key_id LIMIT 1000
+""")
+
+
+def revoke_key(tx: Connection, key_id: str) -> bool:
+    """Revoke a key. False where there is none, or it is revoked already."""
+    return tx.execute(_REVOKE_KEY, {"key_id": key_id}).rowcount == 1
+
+
+_REVOKE_KEY = text("UPDATE api_keys SET revoked_at = now() WHERE key_id = :key_id AND revoked_at IS NULL")
+
+
+def _key(row: Sequence[object]) -> Key:
+    key_id, tenant_id, name, digest, scopes, *times = row
+    return Key(key_id, tenant_id, name, bytes(digest), frozenset(scopes), *times)  # type: ignore[arg-type,call-overload]

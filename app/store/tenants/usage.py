@@ -1,0 +1,144 @@
+"""What models have cost: a row for each tenant, day in UTC, purpose, host and model. Numbers, no content.
+
+The table has no row-level security, since the limit on all tenants together is a sum over them: every statement
+but that sum names its tenant.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import date
+from uuid import UUID
+
+from sqlalchemy import Connection, text
+
+from app.domain.policy.budget import Spent
+
+_TODAY = "CAST(now() AT TIME ZONE 'UTC' AS date)"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A day's calls of one model for one purpose.
+
+    Attributes:
+        input_tokens: Tokens sent, cached ones included.
+        memories: Memories that were rated or embedded.
+        cache_hits: Those that needn't be asked about.
+        cost: Money; None as soon as any of it is unknown, since a part would look like the whole.
+    """
+
+    day: date
+    purpose: str
+    host: str
+    model: str
+    calls: int
+    input_tokens: int
+    cached_tokens: int
+    output_tokens: int
+    memories: int
+    cache_hits: int
+    cost: float | None
+
+
+def add(
+    tx: Connection,
+    tenant_id: UUID,
+    *,
+    purpose: str,
+    host: str,
+    model: str,
+    counts: dict[str, int],
+    cost: float | None,
+) -> Row:
+    """Add to today's row. Returns it as it is now, locked until the transaction ends.
+
+    Args:
+        counts: By the names of `Row`: calls, tokens, memories and cache hits.
+        cost: None where it isn't known, which makes the whole row's unknown.
+    """
+    values = {"tenant_id": tenant_id, "purpose": purpose, "host": host, "model": model, "cost": cost, **counts}
+    return Row(*tx.execute(_ADD, values).one())
+
+
+_COLUMNS = """
+day, purpose, host, model, calls, input_tokens, cached_tokens, output_tokens, memories, cache_hits, cost
+"""
+
+_ADD = text(f"""
+INSERT INTO usage (tenant_id, {_COLUMNS})
+VALUES (:tenant_id, {_TODAY}, :purpose, :host, :model, :calls, :input_tokens, :cached_tokens, :output_tokens,
+  :memories, :cache_hits, :cost)
+ON CONFLICT (tenant_id, day, purpose, host, model) DO UPDATE SET
+  calls = usage.calls + excluded.calls,
+  input_tokens = usage.input_tokens + excluded.input_tokens,
+  cached_tokens = usage.cached_tokens + excluded.cached_tokens,
+  output_tokens = usage.output_tokens + excluded.output_tokens,
+  memories = usage.memories + excluded.memories,
+  cache_hits = usage.cache_hits + excluded.cache_hits,
+  cost = usage.cost + excluded.cost
+RETURNING {_COLUMNS}
+""")  # noqa: S608 - constants
+
+
+def set_cost(tx: Connection, tenant_id: UUID, row: Row, cost: float) -> None:
+    """Give a row its cost, once that can be known."""
+    values = {"tenant_id": tenant_id, "cost": cost}
+    for name in ("day", "purpose", "host", "model"):
+        values[name] = getattr(row, name)
+    tx.execute(_SET_COST, values)
+
+
+_SET_COST = text("""
+UPDATE usage SET cost = :cost
+WHERE tenant_id = :tenant_id AND day = :day AND purpose = :purpose AND host = :host AND model = :model
+""")
+
+
+def spent_today(tx: Connection, tenant_id: UUID, *, total: bool) -> tuple[date, Spent, Spent]:
+    """The day in UTC, what the tenant has spent on it, and what all tenants have.
+
+    Args:
+        total: Whether the sum of all tenants is wanted; else it is 0 and no row is read for it.
+    """
+    day, *sums = tx.execute(_SPENT_TODAY, {"tenant_id": tenant_id, "total": total}).one()
+    return day, Spent(*sums[:3]), Spent(*sums[3:])
+
+
+_SUMS = """
+  SELECT CAST(coalesce(sum(input_tokens + output_tokens), 0) AS bigint) AS tokens, coalesce(sum(cost), 0.0) AS cost,
+    CAST(coalesce(sum(input_tokens + output_tokens) FILTER (WHERE cost IS NULL), 0) AS bigint) AS unpriced
+  FROM usage WHERE day =
+"""
+
+_SPENT_TODAY = text(f"""
+SELECT {_TODAY}, own.tokens, own.cost, own.unpriced, total.tokens, total.cost, total.unpriced
+FROM ({_SUMS} {_TODAY} AND tenant_id = :tenant_id) AS own, ({_SUMS} {_TODAY} AND :total) AS total
+""")  # noqa: S608 - constants
+
+
+def between(tx: Connection, tenant_id: UUID, first: date, last: date) -> list[Row]:
+    """A tenant's rows from one day to another, both included, in the order of the key."""
+    values = {"tenant_id": tenant_id, "first": first, "last": last}
+    return [Row(*row) for row in tx.execute(_BETWEEN, values)]
+
+
+_BETWEEN = text(f"""
+SELECT {_COLUMNS} FROM usage WHERE tenant_id = :tenant_id AND day BETWEEN :first AND :last
+ORDER BY day, purpose, host, model
+""")  # noqa: S608 - constants
+
+
+def of_all_between(tx: Connection, first: date, last: date) -> list[Row]:
+    """All tenants' rows together, by day, purpose, host and model; no tenant can be told from another."""
+    return [Row(*row) for row in tx.execute(_OF_ALL_BETWEEN, {"first": first, "last": last})]
+
+
+_COUNTED = ("calls", "input_tokens", "cached_tokens", "output_tokens", "memories", "cache_hits")
+
+_OF_ALL_BETWEEN = text(f"""
+SELECT day, purpose, host, model, {", ".join(f"CAST(sum({name}) AS bigint)" for name in _COUNTED)},
+  CASE WHEN count(cost) = count(*) THEN sum(cost) END AS cost
+FROM usage WHERE day BETWEEN :first AND :last
+GROUP BY day, purpose, host, model ORDER BY day, purpose, host, model
+""")  # noqa: S608 - constants

@@ -1,0 +1,1 @@
+"""SQL for tiers, archived and cold memories, and their removal."""

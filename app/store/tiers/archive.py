@@ -1,0 +1,282 @@
+"""The archive: memories out of the active indexes, with their own words, and their vectors in short."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+from uuid import UUID
+
+import numpy as np
+import numpy.typing as npt
+from sqlalchemy import Connection
+
+from app.domain.text.windows import WINDOW_SIZE
+from app.store.core.packed import Halfvecs, Integers, Uuids, driver, numbers, uuids, vectors
+
+
+@dataclass(frozen=True, slots=True)
+class Vectors:
+    """Vectors of memories in one space; every array is in the order of `ids`.
+
+    Attributes:
+        ids: In ascending order.
+        matrix: shape (n, dimensions).
+        by_caller: Whether each is the caller's own, which nobody could make again.
+    """
+
+    ids: list[UUID]
+    matrix: npt.NDArray[np.float32]
+    by_caller: npt.NDArray[np.bool_]
+
+    def only(self, places: npt.NDArray[np.intp]) -> Vectors:
+        """Those at these places alone."""
+        return Vectors([self.ids[place] for place in places], self.matrix[places], self.by_caller[places])
+
+
+def among(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> list[UUID]:
+    """Those of these memories that are archived, in ascending order."""
+    found = driver(tx).execute(_AMONG, {"tenant": tenant_id, "ids": Uuids(memory_ids)}, binary=True).fetchall()
+    return [memory_id for (memory_id,) in found]
+
+
+# By the partial index of what isn't active, which is empty for most.
+_AMONG: Final = """
+SELECT memory_id FROM memory_state
+WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s) AND tier <> 'active' AND tier = 'archived'
+ORDER BY memory_id
+"""
+
+
+def unindexed(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> list[UUID]:
+    """Those of these memories whose words as they are now aren't in the full-text index yet."""
+    found = driver(tx).execute(_UNINDEXED, {"tenant": tenant_id, "ids": Uuids(memory_ids)}, binary=True).fetchall()
+    return [memory_id for (memory_id,) in found]
+
+
+_UNINDEXED: Final = """
+SELECT memory_id FROM unnest(%(ids)s) AS given (memory_id)
+WHERE (
+  SELECT text_version FROM memories AS memory
+  WHERE memory.tenant_id = %(tenant)s AND memory.memory_id = given.memory_id AND deleted_at IS NULL
+) <> coalesce((
+  SELECT text_version FROM memory_words AS known
+  WHERE known.tenant_id = %(tenant)s AND known.memory_id = given.memory_id), 0)
+"""
+
+
+def take_vectors(tx: Connection, tenant_id: UUID, space_id: int | None, memory_ids: Sequence[UUID]) -> Vectors:
+    """Delete these memories' vectors in every space. Returns those that they had in one, of what they say now."""
+    values = {"tenant": tenant_id, "space": space_id, "ids": Uuids(memory_ids)}
+    row = driver(tx).execute(_TAKE_VECTORS, values, binary=True).fetchone()
+    return _vectors(row)
+
+
+def _vectors(row: tuple[Any, ...] | None) -> Vectors:
+    ids, matrix, by_caller = row or (None, None, None)
+    return Vectors(uuids(ids), vectors(matrix), numbers(by_caller, ">i2") > 0)
+
+
+_SENT: Final = """
+  string_agg(uuid_send(memory_id), '' ORDER BY memory_id),
+  string_agg(halfvec_send({vector}), '' ORDER BY memory_id),
+  string_agg(int2send(by_caller::int::int2), '' ORDER BY memory_id)
+"""
+
+_TAKE_VECTORS: Final = f"""
+WITH taken AS (
+  DELETE FROM embeddings
+  WHERE tenant_id = %(tenant)s AND space_id = ANY (ARRAY(SELECT space_id FROM embedding_spaces))
+    AND memory_id = ANY (%(ids)s)
+  RETURNING space_id, memory_id, text_version, embedding, by_caller
+)
+SELECT {_SENT.format(vector="embedding")} FROM taken
+WHERE space_id = %(space)s::int AND text_version = (
+  SELECT text_version FROM memories WHERE tenant_id = %(tenant)s AND memories.memory_id = taken.memory_id)
+"""  # noqa: S608 - a constant
+
+
+def add(
+    tx: Connection,
+    tenant_id: UUID,
+    memory_ids: Sequence[UUID],
+    space_id: int | None,
+    basis_id: int | None,
+    found: Vectors,
+) -> None:
+    """Enter memories with the words that they have in the full-text index.
+
+    Args:
+        tx: The tenant's transaction.
+        tenant_id: The tenant.
+        memory_ids: All of them.
+        space_id: The vectors' embedding space.
+        basis_id: What they were reduced by; None where they are whole.
+        found: The vectors, of those that have any.
+    """
+    values = {
+        "tenant": tenant_id,
+        "ids": Uuids(memory_ids),
+        "space": space_id,
+        "basis": basis_id,
+        "with": Uuids(found.ids),
+        "vectors": Halfvecs(found.matrix),
+        "by_caller": Integers(found.by_caller),
+    }
+    driver(tx).execute(_ADD, values)
+
+
+_ADD: Final = """
+INSERT INTO archived_memories (tenant_id, memory_id, text_version, own, space_id, basis_id, vector, by_caller)
+SELECT %(tenant)s, given.memory_id, memory.text_version, known.own,
+  CASE WHEN vector IS NOT NULL THEN %(space)s::int END, CASE WHEN vector IS NOT NULL THEN %(basis)s::bigint END,
+  vector, coalesce(by_caller, 0) = 1
+FROM unnest(%(ids)s) AS given (memory_id)
+LEFT JOIN unnest(%(with)s, %(vectors)s::halfvec[], %(by_caller)s) AS had (memory_id, vector, by_caller)
+  USING (memory_id)
+CROSS JOIN LATERAL (
+  SELECT text_version FROM memories WHERE tenant_id = %(tenant)s AND memories.memory_id = given.memory_id OFFSET 0
+) AS memory
+LEFT JOIN LATERAL (
+  SELECT own FROM memory_words
+  WHERE tenant_id = %(tenant)s AND memory_words.memory_id = given.memory_id
+    AND memory_words.text_version = memory.text_version OFFSET 0
+) AS known ON true
+"""
+
+
+def remove(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> None:
+    """Take memories out for good: they are deleted, or have found another place."""
+    driver(tx).execute(_REMOVE, {"tenant": tenant_id, "ids": Uuids(memory_ids)})
+
+
+_REMOVE: Final = "DELETE FROM archived_memories WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s)"
+
+
+def put_back(tx: Connection, tenant_id: UUID, space_id: int | None, memory_ids: Sequence[UUID]) -> list[UUID]:
+    """Take memories out; vectors that were kept whole, of what they say now, are active again in their space.
+
+    Args:
+        tx: The tenant's transaction, which holds its spaces.
+        tenant_id: The tenant.
+        space_id: The one that it is searched in.
+        memory_ids: The memories.
+
+    Returns:
+        Those that are to be embedded again: windows of long ones aren't archived.
+    """
+    values = {"tenant": tenant_id, "space": space_id, "ids": Uuids(memory_ids), "whole": 2 * WINDOW_SIZE}
+    return [memory_id for (memory_id,) in driver(tx).execute(_PUT_BACK, values, binary=True).fetchall()]
+
+
+_PUT_BACK: Final = """
+WITH back AS (
+  DELETE FROM archived_memories WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s)
+  RETURNING memory_id, text_version, space_id, basis_id, vector, by_caller
+), active AS (
+  INSERT INTO embeddings (tenant_id, space_id, memory_id, text_version, embedding, by_caller)
+  SELECT %(tenant)s, space_id, memory_id, text_version, vector, by_caller FROM back
+  WHERE basis_id IS NULL AND space_id = %(space)s::int AND text_version = (
+    SELECT text_version FROM memories WHERE tenant_id = %(tenant)s AND memories.memory_id = back.memory_id)
+  ORDER BY memory_id ON CONFLICT DO NOTHING
+  RETURNING memory_id, by_caller
+)
+SELECT memory_id FROM unnest(%(ids)s) AS given (memory_id) WHERE memory_id NOT IN (
+  SELECT memory_id FROM active WHERE by_caller OR (
+    SELECT length(text) FROM memories WHERE tenant_id = %(tenant)s AND memories.memory_id = active.memory_id
+  ) <= %(whole)s)
+"""
+
+
+class Kept(NamedTuple):
+    """Which vectors a tenant's archive has: of which space, reduced by what (None where whole), and how many."""
+
+    space_id: int
+    basis_id: int | None
+    memories: int
+
+
+def kept(tx: Connection, tenant_id: UUID) -> list[Kept]:
+    """What a tenant's archived vectors are reduced by."""
+    return [Kept(*row) for row in driver(tx).execute(_KEPT, {"tenant": tenant_id}).fetchall()]
+
+
+_KEPT: Final = """
+SELECT space_id, basis_id, count(*) FROM archived_memories
+WHERE tenant_id = %(tenant)s AND space_id IS NOT NULL GROUP BY space_id, basis_id ORDER BY space_id, basis_id
+"""
+
+
+def documents(tx: Connection, tenant_id: UUID, lexemes: Sequence[str]) -> tuple[dict[str, int], int]:
+    """About how many archived memories have each of these lexemes in their own words, and how many there are.
+
+    Counted in the first 2,000, and taken to be as frequent in the others: rarity needs no more.
+    """
+    values = {"tenant": tenant_id, "lexemes": list(lexemes), "most": _COUNTED}
+    row = driver(tx).execute(_TOTAL, values).fetchone()
+    total = int(row[0]) if row else 0
+    share = max(total / _COUNTED, 1.0)
+    return {lexeme: round(share * count) for lexeme, count in driver(tx).execute(_DOCUMENTS, values)}, total
+
+
+_COUNTED: Final = 2000
+_TOTAL: Final = "SELECT count(*) FROM archived_memories WHERE tenant_id = %(tenant)s"
+_DOCUMENTS: Final = """
+SELECT lexeme, count(*) FROM (
+  SELECT own FROM archived_memories WHERE tenant_id = %(tenant)s ORDER BY memory_id LIMIT %(most)s
+) AS first CROSS JOIN unnest(tsvector_to_array(own)) AS lexeme
+WHERE lexeme = ANY (%(lexemes)s::text[]) GROUP BY lexeme
+"""
+
+
+def lock_whole(tx: Connection, tenant_id: UUID, space_id: int, limit: int) -> Vectors:
+    """Vectors of a space that were kept whole though a basis could reduce them, locked."""
+    values = {"tenant": tenant_id, "space": space_id, "limit": limit}
+    return _vectors(driver(tx).execute(_LOCK_WHOLE, values, binary=True).fetchone())
+
+
+_LOCK_WHOLE: Final = f"""
+SELECT {_SENT.format(vector="vector")} FROM (
+  SELECT memory_id, vector, by_caller FROM archived_memories
+  WHERE tenant_id = %(tenant)s AND space_id = %(space)s AND basis_id IS NULL AND NOT by_caller
+  LIMIT %(limit)s FOR UPDATE SKIP LOCKED
+) AS found
+"""  # noqa: S608 - a constant
+
+
+def write_reduced(tx: Connection, tenant_id: UUID, basis_id: int, found: Vectors) -> None:
+    """Put reduced vectors in the place of whole ones, of rows that are locked."""
+    values = {"tenant": tenant_id, "basis": basis_id, "ids": Uuids(found.ids), "vectors": Halfvecs(found.matrix)}
+    driver(tx).execute(_WRITE_REDUCED, values)
+
+
+_WRITE_REDUCED: Final = """
+UPDATE archived_memories AS archived SET vector = given.vector, basis_id = %(basis)s
+FROM unnest(%(ids)s, %(vectors)s::halfvec[]) AS given (memory_id, vector)
+WHERE archived.tenant_id = %(tenant)s AND archived.memory_id = given.memory_id
+"""
+
+
+def lock_reduced(tx: Connection, tenant_id: UUID, basis_id: int, limit: int) -> Vectors:
+    """Vectors that were reduced by a basis, locked."""
+    values = {"tenant": tenant_id, "basis": basis_id, "limit": limit}
+    return _vectors(driver(tx).execute(_LOCK_REDUCED, values, binary=True).fetchone())
+
+
+_LOCK_REDUCED: Final = f"""
+SELECT {_SENT.format(vector="vector")} FROM (
+  SELECT memory_id, vector, by_caller FROM archived_memories
+  WHERE tenant_id = %(tenant)s AND basis_id = %(basis)s::bigint ORDER BY memory_id LIMIT %(limit)s FOR UPDATE
+) AS found
+"""  # noqa: S608 - a constant
+
+
+def forget_vectors(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> None:
+    """Delete archived vectors: their memories are found by their words alone."""
+    driver(tx).execute(_FORGET_VECTORS, {"tenant": tenant_id, "ids": Uuids(memory_ids)})
+
+
+_FORGET_VECTORS: Final = """
+UPDATE archived_memories SET vector = NULL, space_id = NULL, basis_id = NULL
+WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s)
+"""

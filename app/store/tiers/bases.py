@@ -1,0 +1,257 @@
+"""Bases that archived vectors are reduced by, and the samples that they are fitted on.
+
+A basis never changes: it stays as long as vectors are reduced by it, while newer ones go by a newer one. The nil
+tenant's are shared by those that have too few vectors for one of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+from uuid import UUID
+
+import numpy as np
+from sqlalchemy import Connection
+
+from app.domain.tiers.reduction import Basis, Vectors
+from app.store.core.packed import Uuids, driver, vectors
+
+SHARED: Final = UUID(int=0)
+"""The tenant of nobody, whose bases are everybody's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What is known of a basis without its matrix.
+
+    Attributes:
+        space_id: The embedding space whose vectors it reduces.
+        variance_kept: Share of the variance that is left, 0 to 1.
+        samples: Vectors that it was fitted on.
+    """
+
+    basis_id: int
+    space_id: int
+    variance_kept: float
+    samples: int
+    made_at: datetime
+
+
+def newest(tx: Connection, tenant_id: UUID, space_id: int) -> Known | None:
+    """The basis that a tenant's vectors of a space are reduced by from now on; None where it has none."""
+    row = driver(tx).execute(_NEWEST, {"tenant": tenant_id, "space": space_id}).fetchone()
+    return None if row is None else Known(*row)
+
+
+_NEWEST: Final = """
+SELECT basis_id, space_id, variance_kept, samples, made_at FROM pca_bases
+WHERE tenant_id = %(tenant)s AND space_id = %(space)s ORDER BY basis_id DESC LIMIT 1
+"""
+
+
+def known(tx: Connection, tenant_id: UUID, basis_ids: Sequence[int]) -> dict[int, Known]:
+    """A tenant's own among these bases, by id."""
+    rows = driver(tx).execute(_KNOWN, {"tenant": tenant_id, "ids": list(basis_ids)}).fetchall()
+    return {row[0]: Known(*row) for row in rows}
+
+
+_KNOWN: Final = """
+SELECT basis_id, space_id, variance_kept, samples, made_at FROM pca_bases
+WHERE tenant_id = %(tenant)s AND basis_id = ANY (%(ids)s)
+"""
+
+
+def read(tx: Connection, tenant_id: UUID, basis_ids: Sequence[int]) -> dict[int, Basis]:
+    """Bases by id, without those that aren't there, or aren't whole."""
+    rows = driver(tx).execute(_READ, {"tenant": tenant_id, "ids": list(basis_ids)}, binary=True).fetchall()
+    found: dict[int, Basis] = {}
+    for basis_id, matrix, mean, variance_kept, samples in rows:
+        if mean and matrix and len(mean) % 4 == 0 and len(matrix) % len(mean) == 0:
+            about = np.frombuffer(mean, "<f4")
+            axes = np.frombuffer(matrix, "<f4").reshape(-1, about.size)
+            found[basis_id] = Basis(axes, about, variance_kept, samples)
+    return found
+
+
+_READ: Final = """
+SELECT basis_id, matrix, mean, variance_kept, samples FROM pca_bases
+WHERE tenant_id = %(tenant)s AND basis_id = ANY (%(ids)s)
+"""
+
+
+def add(tx: Connection, tenant_id: UUID, space_id: int, basis: Basis) -> int:
+    """Enter a basis, from now on the newest of its space. Returns its id."""
+    values = {
+        "tenant": tenant_id,
+        "space": space_id,
+        "matrix": basis.matrix.astype("<f4").tobytes(),
+        "mean": basis.mean.astype("<f4").tobytes(),
+        "kept": basis.variance_kept,
+        "samples": basis.samples,
+    }
+    row = driver(tx).execute(_ADD, values).fetchone()
+    return int(row[0]) if row else 0
+
+
+_ADD: Final = """
+INSERT INTO pca_bases (tenant_id, space_id, matrix, mean, variance_kept, samples)
+VALUES (%(tenant)s, %(space)s, %(matrix)s, %(mean)s, %(kept)s, %(samples)s) RETURNING basis_id
+"""
+
+
+def drop_unused(tx: Connection, tenant_id: UUID) -> int:
+    """Delete a tenant's own bases by which nothing is reduced, but the newest of each space. Returns how many."""
+    return driver(tx).execute(_DROP_UNUSED, {"tenant": tenant_id}).rowcount
+
+
+_DROP_UNUSED: Final = """
+DELETE FROM pca_bases AS basis WHERE tenant_id = %(tenant)s
+  AND EXISTS (
+    SELECT FROM pca_bases AS newer WHERE newer.tenant_id = %(tenant)s AND newer.space_id = basis.space_id
+      AND newer.basis_id > basis.basis_id)
+  AND NOT EXISTS (
+    SELECT FROM archived_memories AS archived WHERE archived.tenant_id = %(tenant)s
+      AND archived.space_id = basis.space_id AND archived.basis_id = basis.basis_id)
+"""
+
+
+def spoilt(tx: Connection, tenant_id: UUID, before: datetime) -> list[Known]:
+    """A tenant's own bases whose sample isn't whole any more; and from before a moment, those that aren't the newest.
+
+    What has no direction was never fitted on.
+    """
+    rows = driver(tx).execute(_SPOILT, {"tenant": tenant_id, "before": before}).fetchall()
+    return [Known(*row) for row in rows]
+
+
+_SPOILT: Final = """
+SELECT basis_id, space_id, variance_kept, samples, made_at FROM pca_bases AS basis
+WHERE tenant_id = %(tenant)s AND CASE
+  WHEN EXISTS (
+    SELECT FROM pca_bases AS newer WHERE newer.tenant_id = %(tenant)s AND newer.space_id = basis.space_id
+      AND newer.basis_id > basis.basis_id) THEN made_at < %(before)s
+  ELSE samples > (
+    SELECT count(*) FROM pca_samples AS sample
+    WHERE sample.tenant_id = %(tenant)s AND sample.space_id = basis.space_id AND l2_norm(vector) > 0) END
+ORDER BY basis_id
+"""
+
+
+def made_between(tx: Connection, tenant_id: UUID, space_id: int, first_seconds: float, before: datetime) -> list[Known]:
+    """A tenant's own bases of a space that were made after one moment, in seconds since 1970, and before another."""
+    values = {"tenant": tenant_id, "space": space_id, "first": first_seconds, "before": before}
+    return [Known(*row) for row in driver(tx).execute(_MADE_BETWEEN, values).fetchall()]
+
+
+_MADE_BETWEEN: Final = """
+SELECT basis_id, space_id, variance_kept, samples, made_at FROM pca_bases
+WHERE tenant_id = %(tenant)s AND space_id = %(space)s AND made_at >= to_timestamp(%(first)s) AND made_at < %(before)s
+ORDER BY basis_id
+"""
+
+
+def ids(tx: Connection, tenant_id: UUID) -> list[int]:
+    """A tenant's own bases."""
+    rows = driver(tx).execute(_IDS, {"tenant": tenant_id}).fetchall()
+    return [basis_id for (basis_id,) in rows]
+
+
+_IDS: Final = "SELECT basis_id FROM pca_bases WHERE tenant_id = %(tenant)s"
+
+
+def drop(tx: Connection, tenant_id: UUID, basis_ids: Sequence[int]) -> int:
+    """Delete a tenant's own among these bases. Returns how many."""
+    return driver(tx).execute(_DROP, {"tenant": tenant_id, "ids": list(basis_ids)}).rowcount
+
+
+_DROP: Final = "DELETE FROM pca_bases WHERE tenant_id = %(tenant)s AND basis_id = ANY (%(ids)s)"
+
+
+def count_sample(tx: Connection, tenant_id: UUID, space_id: int) -> int:
+    """How many vectors a tenant's sample of a space has."""
+    row = driver(tx).execute(_COUNT_SAMPLE, {"tenant": tenant_id, "space": space_id}).fetchone()
+    return int(row[0]) if row else 0
+
+
+_COUNT_SAMPLE: Final = "SELECT count(*) FROM pca_samples WHERE tenant_id = %(tenant)s AND space_id = %(space)s"
+
+
+def count_vectors(tx: Connection, tenant_id: UUID, space_id: int, most: int) -> int:
+    """How many vectors a tenant has in a space, at most so many."""
+    row = driver(tx).execute(_COUNT, {"tenant": tenant_id, "space": space_id, "most": most}).fetchone()
+    return int(row[0]) if row else 0
+
+
+_COUNT: Final = """
+SELECT count(*) FROM (
+  SELECT FROM embeddings WHERE tenant_id = %(tenant)s AND space_id = %(space)s LIMIT %(most)s
+) AS found
+"""
+
+
+def subjects(tx: Connection, tenant_id: UUID, space_id: int, limit: int) -> list[tuple[UUID, str | None]]:
+    """Memories with a vector in a space, at random, each with its subject."""
+    values = {"tenant": tenant_id, "space": space_id, "limit": limit}
+    return driver(tx).execute(_SUBJECTS, values, binary=True).fetchall()
+
+
+_SUBJECTS: Final = """
+SELECT drawn.memory_id, (
+  SELECT subject FROM memories WHERE tenant_id = %(tenant)s AND memories.memory_id = drawn.memory_id)
+FROM (
+  SELECT memory_id FROM embeddings WHERE tenant_id = %(tenant)s AND space_id = %(space)s
+  ORDER BY random() LIMIT %(limit)s
+) AS drawn
+"""
+
+
+def resample(tx: Connection, tenant_id: UUID, space_id: int, memory_ids: Sequence[UUID]) -> Vectors:
+    """Let these memories' vectors be a tenant's sample of a space in place of the former one; those there still are."""
+    values = {"tenant": tenant_id, "space": space_id, "ids": Uuids(memory_ids)}
+    driver(tx).execute(_FORGET_SAMPLE, values)
+    driver(tx).execute(_DRAW_SAMPLE, values)
+    return sample(tx, tenant_id, space_id, len(memory_ids))
+
+
+_FORGET_SAMPLE: Final = "DELETE FROM pca_samples WHERE tenant_id = %(tenant)s AND space_id = %(space)s"
+_DRAW_SAMPLE: Final = """
+INSERT INTO pca_samples (tenant_id, space_id, memory_id, subject, vector)
+SELECT %(tenant)s, %(space)s, known.memory_id, (
+    SELECT subject FROM memories WHERE tenant_id = %(tenant)s AND memories.memory_id = known.memory_id), known.embedding
+FROM embeddings AS known
+WHERE known.tenant_id = %(tenant)s AND known.space_id = %(space)s AND known.memory_id = ANY (%(ids)s)
+"""
+
+
+def sample(tx: Connection, tenant_id: UUID, space_id: int, limit: int) -> Vectors:
+    """A tenant's sample of a space, or as much of it, in random order, shape (n, dimensions)."""
+    values = {"tenant": tenant_id, "space": space_id, "limit": limit}
+    row = driver(tx).execute(_SAMPLE, values, binary=True).fetchone()
+    return vectors(row[0] if row else None)
+
+
+_SAMPLE: Final = """
+SELECT string_agg(halfvec_send(vector), '') FROM (
+  SELECT vector FROM pca_samples WHERE tenant_id = %(tenant)s AND space_id = %(space)s
+  ORDER BY random() LIMIT %(limit)s
+) AS drawn
+"""
+
+
+def tenants_in(tx: Connection, space_id: int, limit: int | None) -> list[UUID]:
+    """Tenants that are searched in a space, at random; all of them where there is no limit."""
+    rows = driver(tx).execute(_TENANTS_IN, {"space": space_id, "limit": limit}, binary=True).fetchall()
+    return [tenant_id for (tenant_id,) in rows]
+
+
+_TENANTS_IN: Final = """
+SELECT tenant_id FROM tenant_spaces WHERE space_id = %(space)s ORDER BY random() LIMIT %(limit)s::bigint
+"""
+
+
+def lock_shared(tx: Connection) -> bool:
+    """Whether nobody else is fitting a shared basis, until the transaction ends."""
+    row = driver(tx).execute("SELECT pg_try_advisory_xact_lock(hashtextextended('ebbing shared basis', 0))").fetchone()
+    return bool(row and row[0])

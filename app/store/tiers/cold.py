@@ -1,0 +1,316 @@
+"""What is in cold storage: the manifest of segments, where each memory lies, and cutting down or filling its row.
+
+A record's content is JSON made by PostgreSQL and given back to it as it is: text, entities, metadata, and the links
+that lead from the memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from sqlalchemy import Connection
+
+from app.domain.tiers.segment import Entry
+from app.store.core.packed import Uuids, driver
+
+
+class Content(NamedTuple):
+    """What of a memory goes into its record.
+
+    Attributes:
+        subject: Whose key the record's is wrapped by; None for the tenant's.
+        text_version: Of the text.
+        text: As it is in the row.
+        body: The record's content.
+    """
+
+    subject: str | None
+    text_version: int
+    text: str
+    body: str
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a cold memory lies.
+
+    Attributes:
+        path: Of the object.
+        entry: Where in it, and what it must be.
+    """
+
+    segment_id: UUID
+    path: str
+    entry: Entry
+
+
+class Listed(NamedTuple):
+    """A segment as the manifest has it."""
+
+    segment_id: UUID
+    status: str
+    path: str
+    size: int
+    checksum: bytes
+    records: int
+    live: int
+    created_at: datetime
+
+
+def lock(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID], *, wait: bool) -> list[UUID]:
+    """Lock the rows of memories in id order, the deleted ones left out; without waiting, those locked by others too."""
+    statement = f"{_LOCK} {'' if wait else 'SKIP LOCKED'}"
+    found = driver(tx).execute(statement.encode(), {"tenant": tenant_id, "ids": Uuids(memory_ids)}).fetchall()
+    return [memory_id for (memory_id,) in found]
+
+
+_LOCK: Final = """
+SELECT memory_id FROM memories WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s) AND deleted_at IS NULL
+ORDER BY memory_id FOR UPDATE
+"""
+
+
+def contents(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> dict[UUID, Content]:
+    """What of these memories would go into records now; the deleted ones left out."""
+    rows = driver(tx).execute(_CONTENTS, {"tenant": tenant_id, "ids": Uuids(memory_ids)}).fetchall()
+    return {memory_id: Content(*rest) for memory_id, *rest in rows}
+
+
+_CONTENTS: Final = """
+SELECT memory_id, subject, text_version, text, jsonb_build_object(
+  'text', text, 'entities', entities, 'metadata', metadata, 'links', (
+    SELECT coalesce(jsonb_agg(to_jsonb(link) - 'tenant_id' - 'memory_id' ORDER BY other_id, kind), '[]')
+    FROM links AS link
+    WHERE link.tenant_id = %(tenant)s AND link.memory_id = memory.memory_id AND link.source <> 'correction'))::text
+FROM unnest(%(ids)s) AS id CROSS JOIN LATERAL (
+  SELECT * FROM memories WHERE tenant_id = %(tenant)s AND memory_id = id AND deleted_at IS NULL OFFSET 0
+) AS memory
+"""
+
+
+def cut_down(tx: Connection, tenant_id: UUID, texts: dict[UUID, str]) -> None:
+    """Leave of memories, whose rows are locked, only these texts and what says where they belong."""
+    values = {"tenant": tenant_id, "ids": Uuids(list(texts)), "texts": list(texts.values())}
+    for statement in (_CUT_DOWN, _CUT_LINKS, _CUT_VECTORS, _CUT_ARCHIVED):
+        driver(tx).execute(statement, values)
+
+
+# The ids twice: without statistics of a tenant, the planner would go through all of its memories for each.
+_CUT_DOWN: Final = """
+UPDATE memories AS memory SET text = given.text, entities = '{}', metadata = NULL
+FROM unnest(%(ids)s, %(texts)s::text[]) AS given (memory_id, text)
+WHERE memory.tenant_id = %(tenant)s AND memory.memory_id = ANY (%(ids)s) AND memory.memory_id = given.memory_id
+"""
+# A correction is found again when the memory comes back, if both ends still say what they said.
+_CUT_LINKS: Final = "DELETE FROM links WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s)"
+_CUT_VECTORS: Final = "DELETE FROM embeddings WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s)"
+_CUT_ARCHIVED: Final = "DELETE FROM archived_memories WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s)"
+
+
+def has_words(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> bool:
+    """Whether searches would still find one of these by its words."""
+    row = driver(tx).execute(_HAS_WORDS, {"tenant": tenant_id, "ids": Uuids(memory_ids)}).fetchone()
+    return bool(row and row[0])
+
+
+_HAS_WORDS: Final = """
+SELECT EXISTS (SELECT FROM memory_words WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s))
+"""
+
+
+def fill(tx: Connection, tenant_id: UUID, bodies: dict[UUID, str]) -> None:
+    """Write back what was cut, from the contents of records; of links, those whose other end is still there."""
+    values = {"tenant": tenant_id, "ids": Uuids(list(bodies)), "bodies": list(bodies.values())}
+    driver(tx).execute(_FILL, values)
+    driver(tx).execute(_FILL_LINKS, values)
+
+
+_FILL: Final = """
+UPDATE memories AS memory SET text = body->>'text', metadata = nullif(body->'metadata', 'null'),
+  entities = ARRAY(SELECT jsonb_array_elements_text(body->'entities'))
+FROM unnest(%(ids)s, %(bodies)s::jsonb[]) AS given (memory_id, body)
+WHERE memory.tenant_id = %(tenant)s AND memory.memory_id = ANY (%(ids)s) AND memory.memory_id = given.memory_id
+"""
+_FILL_LINKS: Final = """
+INSERT INTO links (tenant_id, memory_id, other_id, kind, weight, source, created_at)
+SELECT %(tenant)s, given.memory_id, link.other_id, link.kind, link.weight, link.source, link.created_at
+FROM unnest(%(ids)s, %(bodies)s::jsonb[]) AS given (memory_id, body)
+CROSS JOIN jsonb_to_recordset(body->'links')
+  AS link (other_id uuid, kind text, weight real, source text, created_at timestamptz)
+WHERE (
+  SELECT deleted_at IS NULL FROM memories AS other
+  WHERE other.tenant_id = %(tenant)s AND other.memory_id = link.other_id)
+ON CONFLICT DO NOTHING
+"""
+
+
+def place(tx: Connection, tenant_id: UUID, segment_id: UUID, entries: Sequence[Entry]) -> list[UUID]:
+    """Enter where memories lie from now on, of rows that are locked."""
+    values = {
+        "tenant": tenant_id,
+        "segment": segment_id,
+        "ids": Uuids([entry.memory_id for entry in entries]),
+        "keys": Uuids([entry.key_id for entry in entries]),
+        "starts": [entry.start for entry in entries],
+        "lengths": [entry.length for entry in entries],
+        "checksums": [entry.checksum for entry in entries],
+        "versions": [entry.text_version for entry in entries],
+    }
+    return [memory_id for (memory_id,) in driver(tx).execute(_PLACE, values).fetchall()]
+
+
+_PLACE: Final = """
+INSERT INTO cold_memories (tenant_id, memory_id, segment_id, start, length, checksum, key_id, text_version)
+SELECT %(tenant)s, memory_id, %(segment)s, start, length, checksum, key_id, version
+FROM unnest(%(ids)s, %(keys)s, %(starts)s::bigint[], %(lengths)s::int[], %(checksums)s::bytea[], %(versions)s::int[])
+  AS given (memory_id, key_id, start, length, checksum, version)
+ORDER BY memory_id
+ON CONFLICT (tenant_id, memory_id) DO UPDATE SET segment_id = excluded.segment_id, start = excluded.start,
+  length = excluded.length, checksum = excluded.checksum, key_id = excluded.key_id,
+  text_version = excluded.text_version, moved_at = excluded.moved_at
+RETURNING memory_id
+"""
+
+
+def places(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID], *, locked: bool = False) -> dict[UUID, Place]:
+    """Where these memories lie, in id order; those that aren't in cold storage left out."""
+    statement = f"{_PLACES} ORDER BY memory_id {'FOR UPDATE OF cold' if locked else ''}"
+    rows = driver(tx).execute(statement.encode(), {"tenant": tenant_id, "ids": Uuids(memory_ids)}).fetchall()
+    return _found(rows)
+
+
+def places_in(tx: Connection, tenant_id: UUID, segment_ids: Sequence[UUID], limit: int) -> dict[UUID, Place]:
+    """What lies in these segments, in id order."""
+    values = {"tenant": tenant_id, "segments": Uuids(segment_ids), "limit": limit}
+    return _found(driver(tx).execute(_PLACES_IN, values).fetchall())
+
+
+def _found(rows: Sequence[tuple[object, ...]]) -> dict[UUID, Place]:
+    return {row[3]: Place(row[0], row[1], Entry(*row[3:])) for row in rows}  # type: ignore[arg-type, misc]
+
+
+_SELECT_PLACES: Final = """
+SELECT cold.segment_id, segment.path, 0, cold.memory_id, cold.key_id, cold.text_version, cold.start, cold.length,
+  cold.checksum
+FROM cold_memories AS cold JOIN segments AS segment USING (tenant_id, segment_id)
+WHERE cold.tenant_id = %(tenant)s"""
+_PLACES: Final = f"{_SELECT_PLACES} AND cold.memory_id = ANY (%(ids)s)"
+_PLACES_IN: Final = f"{_SELECT_PLACES} AND cold.segment_id = ANY (%(segments)s) ORDER BY memory_id LIMIT %(limit)s"
+
+
+def without_key(tx: Connection, tenant_id: UUID) -> int:
+    """How many memories lie in cold storage under keys that the key store hasn't."""
+    row = driver(tx).execute(_WITHOUT_KEY, {"tenant": tenant_id}).fetchone()
+    return int(row[0]) if row else 0
+
+
+_WITHOUT_KEY: Final = """
+SELECT count(*) FROM cold_memories AS cold WHERE tenant_id = %(tenant)s AND NOT EXISTS (
+  SELECT FROM ebbing_keys.record_keys AS key
+  WHERE key.tenant_id = %(tenant)s AND key.key_id = cold.key_id OFFSET 0)
+"""
+
+
+def take_out(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> list[UUID]:
+    """Forget where memories lie, and drop the segments that have gaps alone then. Returns the ids of their keys."""
+    row = driver(tx).execute(_TAKE_OUT, {"tenant": tenant_id, "ids": Uuids(memory_ids)}).fetchone()
+    return list(row[0]) if row else []
+
+
+# Segments in their order, so that two that take out of the same ones wait for each other once.
+_TAKE_OUT: Final = """
+WITH gone AS (
+  DELETE FROM cold_memories WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s) RETURNING segment_id, key_id
+), gaps AS MATERIALIZED (
+  SELECT segment_id, (SELECT count(*) FROM gone WHERE gone.segment_id = segment.segment_id) AS records
+  FROM segments AS segment
+  WHERE tenant_id = %(tenant)s AND segment_id IN (SELECT segment_id FROM gone) ORDER BY segment_id FOR UPDATE
+), less AS (
+  UPDATE segments AS segment SET live = live - gaps.records,
+    status = CASE WHEN live = gaps.records THEN 'dropped' ELSE status END
+  FROM gaps WHERE segment.tenant_id = %(tenant)s AND segment.segment_id = gaps.segment_id
+)
+SELECT coalesce(array_agg(key_id), '{}') FROM gone
+"""
+
+
+def begin(
+    tx: Connection, tenant_id: UUID, segment_id: UUID, path: str, size: int, check: bytes, *, records: int
+) -> None:
+    """Enter a segment that is about to be written."""
+    values = {
+        "tenant": tenant_id,
+        "segment": segment_id,
+        "path": path,
+        "bytes": size,
+        "checksum": check,
+        "records": records,
+    }
+    driver(tx).execute(_BEGIN, values)
+
+
+_BEGIN: Final = """
+INSERT INTO segments (tenant_id, segment_id, path, bytes, checksum, records)
+VALUES (%(tenant)s, %(segment)s, %(path)s, %(bytes)s, %(checksum)s, %(records)s)
+"""
+
+
+def finish(tx: Connection, tenant_id: UUID, segment_id: UUID, live: int) -> bool:
+    """Enter that a segment is written, with so many memories; with none it is dropped.
+
+    Returns:
+        False where it was dropped meanwhile by somebody who held its writer for dead.
+    """
+    values = {"tenant": tenant_id, "segment": segment_id, "live": live}
+    return driver(tx).execute(_FINISH, values).rowcount == 1
+
+
+_FINISH: Final = """
+UPDATE segments SET live = %(live)s, status = CASE WHEN %(live)s > 0 THEN 'written' ELSE 'dropped' END
+WHERE tenant_id = %(tenant)s AND segment_id = %(segment)s AND status = 'writing'
+"""
+
+
+def drop_unwritten(tx: Connection, tenant_id: UUID) -> int:
+    """Drop the segments that somebody began and hasn't finished. Returns how many."""
+    return driver(tx).execute(_DROP_UNWRITTEN, {"tenant": tenant_id}).rowcount
+
+
+_DROP_UNWRITTEN: Final = """
+UPDATE segments SET status = 'dropped' WHERE tenant_id = %(tenant)s AND status = 'writing'
+"""
+
+
+def dropped(tx: Connection, tenant_id: UUID) -> list[tuple[UUID, str]]:
+    """Segments whose objects are to be deleted, with their paths."""
+    return driver(tx).execute(_DROPPED, {"tenant": tenant_id}).fetchall()
+
+
+_DROPPED: Final = """
+SELECT segment_id, path FROM segments WHERE tenant_id = %(tenant)s AND status = 'dropped' ORDER BY segment_id
+"""
+
+
+def forget(tx: Connection, tenant_id: UUID, segment_ids: Sequence[UUID]) -> None:
+    """Delete dropped segments from the manifest, their objects being gone."""
+    driver(tx).execute(_FORGET, {"tenant": tenant_id, "ids": Uuids(segment_ids)})
+
+
+_FORGET: Final = """
+DELETE FROM segments WHERE tenant_id = %(tenant)s AND segment_id = ANY (%(ids)s) AND status = 'dropped'
+"""
+
+
+def listed(tx: Connection, tenant_id: UUID) -> list[Listed]:
+    """All segments of a tenant by id, whatever their status."""
+    return [Listed(*row) for row in driver(tx).execute(_LISTED, {"tenant": tenant_id}).fetchall()]
+
+
+_LISTED: Final = """
+SELECT segment_id, status, path, bytes, checksum, records, live, created_at FROM segments
+WHERE tenant_id = %(tenant)s ORDER BY segment_id
+"""

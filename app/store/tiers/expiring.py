@@ -1,0 +1,74 @@
+"""Memories that privacy lets go: those noted to be deleted, those that may expire, and whether anybody was told."""
+
+from __future__ import annotations
+
+from typing import Final
+from uuid import UUID
+
+from sqlalchemy import Connection
+
+from app.store.core.packed import driver
+from app.store.strength import states
+from app.store.strength.states import Held
+
+
+def lock(tx: Connection, tenant_id: UUID, after: UUID, limit: int) -> Held:
+    """Memories of any tier that were wanted deleted, in pages by id, locked with their rows in `memories`.
+
+    Those that somebody else has locked are passed over.
+    """
+    row = driver(tx).execute(_LOCK, {"tenant": tenant_id, "after": after, "limit": limit}, binary=True).fetchone()
+    return states.held((row and row[0]) or b"")
+
+
+_LOCK: Final = f"""
+SELECT string_agg({states.RECORD}, '') FROM (
+  SELECT * FROM memory_state
+  WHERE tenant_id = %(tenant)s AND memory_id > %(after)s AND tier <> 'deleted'
+    AND wanted_tier <> tier AND wanted_tier = 'deleted' AND EXISTS (
+      SELECT FROM memories AS memory WHERE memory.tenant_id = %(tenant)s AND memory.memory_id = memory_state.memory_id
+      FOR UPDATE SKIP LOCKED)
+  ORDER BY memory_id LIMIT %(limit)s FOR UPDATE SKIP LOCKED
+) AS found
+"""  # noqa: S608 - constants alone
+
+
+def note_expiry(tx: Connection, tenant_id: UUID, memories: int) -> None:
+    """Enter that it is known what expires at this tenant's, if it isn't yet."""
+    driver(tx).execute(_NOTE_EXPIRY, {"tenant": tenant_id, "memories": memories})
+
+
+_NOTE_EXPIRY: Final = """
+INSERT INTO expiry_notices (tenant_id, noticed_at, memories) VALUES (%(tenant)s, now(), %(memories)s)
+ON CONFLICT DO NOTHING
+"""
+
+
+def is_noticed(tx: Connection, tenant_id: UUID) -> bool:
+    """Whether that was entered."""
+    return bool(driver(tx).execute(_IS_NOTICED, {"tenant": tenant_id}).fetchall())
+
+
+_IS_NOTICED: Final = "SELECT true FROM expiry_notices WHERE tenant_id = %(tenant)s"
+
+
+def personal_ids(tx: Connection, tenant_id: UUID, after: UUID, limit: int) -> list[UUID]:
+    """Memories that may expire, in pages by id: with findings, with categories, or not active any more."""
+    values = {"tenant": tenant_id, "after": after, "limit": limit}
+    return [memory_id for (memory_id,) in driver(tx).execute(_PERSONAL_IDS, values).fetchall()]
+
+
+_PERSONAL_IDS: Final = """
+SELECT memory_id FROM (
+  (SELECT memory_id FROM privacy_findings
+   WHERE tenant_id = %(tenant)s AND memory_id > %(after)s ORDER BY memory_id LIMIT %(limit)s)
+  UNION
+  (SELECT memory_id FROM memories
+   WHERE tenant_id = %(tenant)s AND memory_id > %(after)s AND categories <> '{}' AND deleted_at IS NULL
+   ORDER BY memory_id LIMIT %(limit)s)
+  UNION
+  (SELECT memory_id FROM memory_state
+   WHERE tenant_id = %(tenant)s AND memory_id > %(after)s AND tier <> 'active' AND tier <> 'deleted'
+   ORDER BY memory_id LIMIT %(limit)s)
+) AS found ORDER BY memory_id LIMIT %(limit)s
+"""

@@ -1,0 +1,101 @@
+"""The key store: wrapped keys of records and of their owners, in a schema apart from the data.
+
+An owner is bytes: none for the tenant itself, else the keyed hash of a subject.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from sqlalchemy import Connection
+
+from app.store.core.packed import Uuids, driver
+
+
+class Wrapped(NamedTuple):
+    """The key of a record, as only its owner's key opens it."""
+
+    owner: bytes
+    key: bytes
+
+
+def owners(tx: Connection, tenant_id: UUID, wanted: Sequence[bytes], *, held: bool = False) -> dict[bytes, bytes]:
+    """Wrapped keys of owners; those that have none are left out.
+
+    Args:
+        tx: The tenant's transaction.
+        tenant_id: The tenant.
+        wanted: The owners.
+        held: Whether none of them may be destroyed until the transaction ends.
+    """
+    statement = f"{_OWNERS} {'ORDER BY owner FOR SHARE' if held else ''}"
+    return dict(driver(tx).execute(statement.encode(), {"tenant": tenant_id, "owners": list(wanted)}).fetchall())
+
+
+_OWNERS: Final = """
+SELECT owner, wrapped FROM ebbing_keys.owner_keys WHERE tenant_id = %(tenant)s AND owner = ANY (%(owners)s::bytea[])
+"""
+
+
+def add_owners(tx: Connection, tenant_id: UUID, made: Mapping[bytes, bytes]) -> None:
+    """Enter wrapped keys of owners; one that has a key by now keeps it."""
+    values = {"tenant": tenant_id, "owners": sorted(made), "keys": [made[owner] for owner in sorted(made)]}
+    driver(tx).execute(_ADD_OWNERS, values)
+
+
+_ADD_OWNERS: Final = """
+INSERT INTO ebbing_keys.owner_keys (tenant_id, owner, wrapped)
+SELECT %(tenant)s, owner, key FROM unnest(%(owners)s::bytea[], %(keys)s::bytea[]) AS given (owner, key)
+ON CONFLICT DO NOTHING
+"""
+
+
+def remove_owner(tx: Connection, tenant_id: UUID, owner: bytes) -> int:
+    """Destroy an owner's key, and those of its records. Returns how many keys there were."""
+    values = {"tenant": tenant_id, "owner": owner}
+    return sum(driver(tx).execute(statement, values).rowcount for statement in (_REMOVE_OWNER, _REMOVE_ITS_RECORDS))
+
+
+_REMOVE_OWNER: Final = "DELETE FROM ebbing_keys.owner_keys WHERE tenant_id = %(tenant)s AND owner = %(owner)s"
+_REMOVE_ITS_RECORDS: Final = "DELETE FROM ebbing_keys.record_keys WHERE tenant_id = %(tenant)s AND owner = %(owner)s"
+
+
+def add_records(tx: Connection, tenant_id: UUID, made: Mapping[UUID, Wrapped]) -> None:
+    """Enter wrapped keys of records."""
+    values = {
+        "tenant": tenant_id,
+        "ids": Uuids(list(made)),
+        "owners": [key.owner for key in made.values()],
+        "keys": [key.key for key in made.values()],
+    }
+    driver(tx).execute(_ADD_RECORDS, values)
+
+
+_ADD_RECORDS: Final = """
+INSERT INTO ebbing_keys.record_keys (tenant_id, key_id, owner, wrapped)
+SELECT %(tenant)s, key_id, owner, key
+FROM unnest(%(ids)s, %(owners)s::bytea[], %(keys)s::bytea[]) AS given (key_id, owner, key)
+"""
+
+
+def records(tx: Connection, tenant_id: UUID, key_ids: Sequence[UUID]) -> dict[UUID, Wrapped]:
+    """Wrapped keys of records; those that were destroyed are left out."""
+    rows = driver(tx).execute(_RECORDS, {"tenant": tenant_id, "ids": Uuids(key_ids)}).fetchall()
+    return {key_id: Wrapped(owner, key) for key_id, owner, key in rows}
+
+
+_RECORDS: Final = """
+SELECT key_id, owner, wrapped FROM ebbing_keys.record_keys WHERE tenant_id = %(tenant)s AND key_id = ANY (%(ids)s)
+"""
+
+
+def remove_records(tx: Connection, tenant_id: UUID, key_ids: Sequence[UUID]) -> None:
+    """Destroy keys of records: what they open can't be read any more, whoever has a copy."""
+    driver(tx).execute(_REMOVE_RECORDS, {"tenant": tenant_id, "ids": Uuids(key_ids)})
+
+
+_REMOVE_RECORDS: Final = """
+DELETE FROM ebbing_keys.record_keys WHERE tenant_id = %(tenant)s AND key_id = ANY (%(ids)s)
+"""

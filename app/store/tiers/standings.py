@@ -1,0 +1,105 @@
+"""Where memories are kept, and what speaks for or against them: holds, labels, grace."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+from uuid import UUID
+
+import numpy as np
+from sqlalchemy import Connection
+
+from app.domain.ingest.memory import KINDS
+from app.domain.privacy.retention import Personal, expiry
+from app.domain.tiers.lifecycle import Rules, Standing
+from app.domain.tiers.tiers import DECAY_TIERS
+from app.store.core.packed import Uuids, driver, moments, numbers
+from app.store.privacy.holds import HOLDS
+
+
+def _bits(labels: str) -> str:
+    """SQL of the policy's categories that are among some, as bits in its order."""
+    bit = "1::int8 << (array_position(%(names)s::text[], lower(label)) - 1)"
+    return f"(SELECT coalesce(bit_or({bit}), 0) FROM unnest({labels}) AS label)"  # noqa: S608 - names of columns
+
+
+# Looked up row by row: without statistics of a tenant, a join would loop over all pairs.
+_READ: Final = f"""
+SELECT
+  string_agg(int2send((array_position(%(tiers)s::text[], coalesce(state.tier, 'deleted')) - 1)::int2), ''),
+  string_agg(int2send((coalesce(array_position(%(kinds)s::text[], memory.kind), 0) - 1)::int2), ''),
+  string_agg(timestamptz_send(coalesce(memory.created_at, 'infinity')), ''),
+  string_agg(timestamptz_send(coalesce(state.restored_at, '-infinity')), ''),
+  string_agg(int2send(is_held::int::int2), ''),
+  string_agg(int2send(is_marked::int::int2), ''),
+  string_agg(int8send(given), ''),
+  string_agg(int8send(found), ''),
+  string_agg(float4send(coalesce(finding.pii, 0)), ''),
+  string_agg(float4send(coalesce(score.sensitivity, 'nan')), ''),
+  string_agg(int2send((memory.thread IS NOT NULL AND state.tier IN ('archived', 'cold'))::int::int2), '')
+FROM (SELECT id FROM unnest(%(ids)s) AS id ORDER BY id) AS wanted
+LEFT JOIN LATERAL (
+  SELECT tier, restored_at FROM memory_state WHERE tenant_id = %(tenant)s AND memory_id = id OFFSET 0
+) AS state ON true
+LEFT JOIN LATERAL (
+  SELECT * FROM memories WHERE tenant_id = %(tenant)s AND memory_id = id OFFSET 0
+) AS memory ON true
+CROSS JOIN LATERAL (
+  SELECT EXISTS (
+    SELECT FROM holds AS hold
+    WHERE hold.tenant_id = %(tenant)s AND {HOLDS}
+  ) AS is_held
+) AS hold
+CROSS JOIN LATERAL (
+  SELECT (memory.tags && %(marks)s::text[] OR memory.categories && %(marked_as)s::text[]) IS TRUE AS is_marked
+) AS mark
+LEFT JOIN LATERAL (
+  SELECT categories, pii FROM privacy_findings WHERE tenant_id = %(tenant)s AND memory_id = id OFFSET 0
+) AS finding ON true
+-- What a model has said makes no risk by itself, but with weights that are unlike the default.
+LEFT JOIN LATERAL (
+  SELECT inferred_categories, sensitivity FROM scores
+  WHERE tenant_id = %(tenant)s AND memory_id = id AND (%(rated)s OR finding.pii IS NOT NULL) OFFSET 0
+) AS score ON true
+CROSS JOIN LATERAL (
+  SELECT
+    CASE WHEN memory.categories <> '{{}}' THEN {_bits("memory.categories")} ELSE 0 END AS given,
+    CASE WHEN finding.categories <> '{{}}' OR score.inferred_categories <> '{{}}'
+      THEN {_bits("finding.categories || score.inferred_categories")} ELSE 0 END AS found
+) AS bits
+"""  # noqa: S608 - constants alone
+
+
+def read(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID], rules: Rules) -> Standing:
+    """The standing of memories, given in ascending order of their ids, and answered in it; gone ones are `deleted`."""
+    protection, privacy = rules.protection, rules.privacy
+    values: dict[str, Any] = {
+        "tenant": tenant_id,
+        "ids": Uuids(memory_ids),
+        "tiers": list(DECAY_TIERS),
+        "kinds": list(KINDS),
+        "marks": list(protection.never_forget_tags),
+        "marked_as": list(protection.never_forget_categories),
+        "names": list(privacy.names),
+        "rated": privacy.sensitivity_weight + privacy.age_weight > privacy.risk_above,
+    }
+    row = driver(tx).execute(_READ, values, binary=True).fetchone()
+    tiers, kinds, accepted, restored, held, marked, given, found, pii, rated, talks = row or (None,) * 11
+    accepted_at = moments(accepted)
+    personal = Personal(
+        numbers(given, ">i8").astype(np.int64),
+        numbers(found, ">i8").astype(np.int64),
+        numbers(pii, ">f4"),
+        numbers(rated, ">f4"),
+        numbers(talks, ">i2") > 0,
+    )
+    return Standing(
+        tiers=numbers(tiers, ">i2").astype(np.int8),
+        kinds=numbers(kinds, ">i2").astype(np.int8),
+        accepted_at=accepted_at,
+        restored_at=moments(restored),
+        expiry=expiry(privacy, personal, accepted_at),
+        erase_at=np.full(len(memory_ids), np.inf),
+        is_held=numbers(held, ">i2") > 0,
+        is_marked=numbers(marked, ">i2") > 0,
+    )

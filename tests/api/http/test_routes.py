@@ -1,0 +1,408 @@
+"""Every route against every kind of caller: a route that isn't in the table fails the test."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+from fastapi.openapi.models import OpenAPI
+
+from app.clients.llm.answers import Usage
+from app.domain.consolidation.supersession import Pair
+from app.domain.jobs import Step
+from app.domain.policy import keys
+from app.domain.policy.keys import SCOPES
+from app.domain.privacy.export import NewExport
+from app.domain.privacy.hold import Meant
+from app.domain.privacy.requests import NewRequest
+from app.services.consolidation import supersede
+from app.services.erasure import erasures
+from app.services.erasure.erasures import Asked
+from app.services.ingest import ingest
+from app.services.jobs import jobs, schedule
+from app.services.privacy import exports, holds, privacy_requests
+from app.services.tenants import budget, tenants
+from app.store.core import database
+from tests.api.caller import Api, fields
+from tests.service import Service
+
+OPEN = "open"
+IDS = (
+    *("job_id", "letter_id", "hold_id", "merge_id", "erasure_id", "supersession_id"),
+    *("export_id", "request_id"),
+)
+# Two memories of the caller's, once `path_of` has been asked for the path.
+LINKED = (str(UUID(int=1)), str(UUID(int=2)))
+
+# Method and path → the scope it needs, what to send, and the status for a caller who may.
+TABLE: dict[tuple[str, str], tuple[str, dict[str, Any], int]] = {
+    ("GET", "/healthz"): (OPEN, {}, 200),
+    ("GET", "/readyz"): (OPEN, {}, 200),
+    ("GET", "/metrics"): (OPEN, {}, 200),
+    ("POST", "/v1/memories"): ("ingest", {"json": {"text": "x"}}, 202),
+    ("GET", "/v1/memories"): ("read", {}, 200),
+    ("GET", "/v1/memories/{memory_id}"): ("read", {}, 200),
+    ("PATCH", "/v1/memories/{memory_id}"): ("ingest", {"json": {"text": "y"}}, 200),
+    ("DELETE", "/v1/memories/{memory_id}"): ("ingest", {}, 204),
+    ("POST", "/v1/memories/{memory_id}/touch"): ("ingest", {"json": {"boost": True}}, 200),
+    ("POST", "/v1/observations"): ("ingest", {"json": {"memories": [str(uuid4())]}}, 202),
+    ("GET", "/v1/memories/{memory_id}/history"): ("read", {}, 200),
+    ("POST", "/v1/memories/{memory_id}/restore"): ("ingest", {}, 200),
+    ("GET", "/v1/memories/{memory_id}/why"): ("read", {}, 200),
+    ("GET", "/v1/supersessions"): ("read", {}, 200),
+    ("POST", "/v1/supersessions"): ("ingest", {"json": {"memory": LINKED[0], "supersedes": LINKED[1]}}, 200),
+    ("POST", "/v1/supersessions/{supersession_id}/approve"): ("ingest", {}, 200),
+    ("POST", "/v1/supersessions/{supersession_id}/reject"): ("ingest", {}, 200),
+    ("DELETE", "/v1/supersessions/{supersession_id}"): ("ingest", {}, 204),
+    ("GET", "/v1/reviews"): ("read", {}, 200),
+    ("POST", "/v1/reviews/{memory_id}"): ("ingest", {"json": {"result": "passed"}}, 200),
+    ("POST", "/v1/recall"): ("read", {"json": {"messages": ["x"]}}, 200),
+    ("POST", "/v1/search"): ("read", {"json": {"query": "x"}}, 200),
+    ("POST", "/v1/forecast"): ("read", {"json": {"days": 3, "policy": {"forgetting": {"profile": "cmm"}}}}, 200),
+    ("GET", "/v1/links"): ("read", {}, 200),
+    ("POST", "/v1/links"): ("ingest", {"json": {"from": LINKED[0], "to": LINKED[1]}}, 200),
+    ("DELETE", "/v1/links"): ("ingest", {}, 200),
+    ("GET", "/v1/stats"): ("read", {}, 200),
+    ("GET", "/v1/usage"): ("maintain", {}, 200),
+    ("GET", "/v1/jobs"): ("maintain", {}, 200),
+    ("GET", "/v1/jobs/{job_id}"): ("maintain", {}, 200),
+    ("POST", "/v1/jobs/{job_id}/cancel"): ("maintain", {}, 202),
+    ("GET", "/v1/schedule"): ("maintain", {}, 200),
+    ("POST", "/v1/schedule/{name}/run"): ("maintain", {"json": {}}, 202),
+    ("POST", "/v1/schedule/{name}/pause"): ("maintain", {}, 200),
+    ("POST", "/v1/schedule/{name}/resume"): ("maintain", {}, 200),
+    ("GET", "/v1/schedule/{name}/runs"): ("maintain", {}, 200),
+    ("GET", "/v1/admin/dead-letters"): ("maintain", {}, 200),
+    ("POST", "/v1/admin/dead-letters/replay"): ("maintain", {"json": {"reason": "x"}}, 200),
+    ("POST", "/v1/admin/dead-letters/discard"): ("maintain", {"json": {"reason": "x", "because": "y"}}, 200),
+    ("GET", "/v1/admin/dead-letters/{letter_id}"): ("maintain", {}, 200),
+    ("POST", "/v1/admin/dead-letters/{letter_id}/replay"): ("maintain", {}, 202),
+    ("POST", "/v1/admin/dead-letters/{letter_id}/discard"): ("maintain", {"json": {"reason": "x"}}, 200),
+    ("POST", "/v1/maintenance/reembed"): ("maintain", {"json": {"dry_run": True}}, 200),
+    ("POST", "/v1/maintenance/sweep"): ("maintain", {"json": {}}, 202),
+    ("POST", "/v1/maintenance/archive"): ("maintain", {"json": {}}, 202),
+    ("POST", "/v1/maintenance/cold"): ("maintain", {"json": {"dry_run": True}}, 200),
+    ("POST", "/v1/maintenance/rebase"): ("maintain", {"json": {"dry_run": True}}, 200),
+    ("POST", "/v1/maintenance/delete"): ("maintain", {"json": {"dry_run": True}}, 200),
+    ("POST", "/v1/maintenance/expire"): ("maintain", {"json": {"dry_run": True}}, 200),
+    ("GET", "/v1/privacy/categories"): ("privacy", {}, 200),
+    ("POST", "/v1/maintenance/consolidate"): ("maintain", {"json": {"dry_run": True}}, 200),
+    ("GET", "/v1/consolidation/runs"): ("maintain", {}, 200),
+    ("GET", "/v1/consolidation/merges"): ("maintain", {}, 200),
+    ("GET", "/v1/consolidation/merges/{merge_id}"): ("maintain", {}, 200),
+    ("GET", "/v1/consolidation/merges/{merge_id}/preview"): ("maintain", {}, 200),
+    ("POST", "/v1/consolidation/merges/{merge_id}/approve"): ("maintain", {}, 202),
+    ("POST", "/v1/consolidation/merges/{merge_id}/reject"): ("maintain", {}, 200),
+    ("POST", "/v1/consolidation/merges/{merge_id}/undo"): ("maintain", {}, 200),
+    ("GET", "/v1/memories/{memory_id}/lineage"): ("read", {}, 200),
+    ("POST", "/v1/maintenance/selftest"): ("maintain", {"json": {"dry_run": True}}, 200),
+    ("GET", "/v1/self-tests"): ("read", {}, 200),
+    ("GET", "/v1/policy"): ("maintain", {}, 200),
+    ("GET", "/v1/policy/versions"): ("maintain", {}, 200),
+    # The tenant hasn't consented to the recording of searches.
+    ("POST", "/v1/policy/replay"): ("maintain", {"json": {}}, 409),
+    ("POST", "/v1/policy/fit"): ("maintain", {"json": {}}, 409),
+    ("PUT", "/v1/policy"): ("maintain", {"json": {"policy": {"history_days": 30}}}, 200),
+    ("POST", "/v1/privacy/erasures"): ("privacy", {"json": {"subject": "ann", "kind": "gdpr"}}, 202),
+    ("GET", "/v1/privacy/erasures"): ("privacy", {}, 200),
+    ("GET", "/v1/privacy/erasures/{erasure_id}"): ("privacy", {}, 200),
+    ("POST", "/v1/privacy/erasures/{erasure_id}/cancel"): ("privacy", {}, 200),
+    ("GET", "/v1/privacy/erasures/{erasure_id}/report"): ("privacy", {}, 200),
+    ("GET", "/v1/subjects/{subject}"): ("privacy", {}, 200),
+    ("POST", "/v1/subjects/{subject}"): ("privacy", {}, 202),
+    ("DELETE", "/v1/subjects/{subject}"): ("privacy", {}, 202),
+    ("POST", "/v1/privacy/exports"): ("privacy", {"json": {"subject": "ann"}}, 202),
+    ("GET", "/v1/privacy/exports"): ("privacy", {}, 200),
+    ("GET", "/v1/privacy/exports/{export_id}"): ("privacy", {}, 200),
+    ("GET", "/v1/privacy/exports/{export_id}/file"): ("privacy", {}, 200),
+    ("POST", "/v1/privacy/memories/{memory_id}/anonymise"): ("privacy", {"json": {}}, 200),
+    ("POST", "/v1/privacy/requests"): ("privacy", {"json": {"nature": "correction"}}, 201),
+    ("GET", "/v1/privacy/requests"): ("privacy", {}, 200),
+    ("GET", "/v1/privacy/requests/summary"): ("privacy", {}, 200),
+    ("POST", "/v1/privacy/requests/{request_id}/confirm"): ("privacy", {}, 200),
+    ("POST", "/v1/privacy/requests/{request_id}/deny"): ("privacy", {"json": {"basis": "none of ours"}}, 200),
+    ("POST", "/v1/privacy/requests/{request_id}/complete"): ("privacy", {}, 200),
+    ("POST", "/v1/privacy/holds"): ("privacy", {"json": {"subject": "ann", "reason": "x"}}, 201),
+    ("GET", "/v1/privacy/holds"): ("privacy", {}, 200),
+    ("GET", "/v1/privacy/holds/{hold_id}"): ("privacy", {}, 200),
+    ("POST", "/v1/privacy/holds/{hold_id}/release"): ("privacy", {}, 200),
+    ("GET", "/v1/privacy/audit"): ("privacy", {}, 200),
+    ("GET", "/v1/privacy/audit/verify"): ("privacy", {}, 200),
+    ("POST", "/v1/admin/tenants"): ("admin", {"json": {"name": "new"}}, 201),
+    ("GET", "/v1/admin/tenants"): ("admin", {}, 200),
+    ("POST", "/v1/admin/keys"): ("admin", {"json": {"name": "new"}}, 201),
+    ("GET", "/v1/admin/keys"): ("admin", {}, 200),
+    ("DELETE", "/v1/admin/keys/{key_id}"): ("admin", {}, 204),
+}
+GUARDED = {route: needs for route, needs in TABLE.items() if needs[0] != OPEN}
+NAMES = [" ".join(route) for route in TABLE]
+GUARDED_NAMES = [" ".join(route) for route in GUARDED]
+
+
+def path_of(api: Api, path: str) -> str:
+    """The path with ids of things that are there, of the caller's tenant."""
+    if path == "/v1/supersessions":
+        name_two(api)
+    made: dict[str, Callable[[Api], object]] = {
+        "memory_id": lambda api: api.remember("mine")[0],
+        "key_id": a_key,
+        "job_id": a_job,
+        "letter_id": a_letter,
+        "hold_id": a_hold,
+        "erasure_id": an_erasure,
+        "export_id": an_export,
+        "request_id": a_request,
+        "supersession_id": a_proposal,
+        "merge_id": lambda api: a_merge(api, "done" if path.endswith("undo") else "waiting"),
+        "subject": lambda _: "ann/of/here",
+        "name": a_schedule,
+    }
+    for name, make in made.items():
+        if f"{{{name}}}" in path:
+            return path.format(**{name: make(api)})
+    if path == "/v1/links":
+        name_two(api)
+        return f"{path}?memory={LINKED[0]}"
+    return path
+
+
+def name_two(api: Api) -> None:
+    statement = "INSERT INTO memory_aliases (tenant_id, alias_id, memory_id) VALUES (%s, %s, %s) ON CONFLICT DO NOTHING"
+    for alias_id, memory_id in zip(LINKED, api.remember("one", "another"), strict=True):
+        api.service.rows(statement, api.tenant.tenant_id, alias_id, memory_id)
+
+
+def a_key(api: Api) -> str:
+    read = keys.parse(tenants.issue_key(api.tenant.tenant_id, "another"))
+    assert read is not None
+    return read.key_id
+
+
+def a_job(api: Api) -> UUID:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setitem(jobs.KINDS, "test", jobs.Kind(lambda job: Step(0, job.state, finished=True)))
+        return jobs.create(api.tenant.tenant_id, "test", {})
+
+
+def a_schedule(_: Api) -> str:
+    schedule.tick(["night"])
+    return "night"
+
+
+def a_letter(api: Api) -> UUID:
+    api.service.post(api.tenant.tenant_id, b"no JSON")
+    ingest.drain()
+    letter_id: UUID = api.service.one("SELECT letter_id FROM dead_letters ORDER BY created_at DESC LIMIT 1")
+    return letter_id
+
+
+def a_proposal(api: Api) -> UUID:
+    newer, older = map(UUID, api.remember("newer", "older"))
+    with database.tenant(api.tenant.tenant_id) as tx:
+        supersede.propose(tx, api.tenant.tenant_id, [Pair(newer, older)], approved=[])
+    [proposed] = supersede.page(api.tenant.tenant_id, "proposed", newer, None, 1)
+    return proposed.supersession_id
+
+
+def a_hold(api: Api) -> UUID:
+    return holds.place(api.tenant.tenant_id, Meant(subject="ann"), "x", "y").hold_id
+
+
+def an_erasure(api: Api) -> UUID:
+    made = erasures.request(api.tenant.tenant_id, Asked(Meant(subject="ann")), "y").erasure_id
+    api.service.rows("UPDATE erasures SET report = '{}'")  # as if it were done, for its report's route
+    return made
+
+
+def a_merge(api: Api, status: str) -> UUID:
+    merge_id: UUID = api.service.one(
+        "INSERT INTO merges (tenant_id, merge_id, run_id, action, status, level, cohesion, sources, created_at) "
+        "VALUES (%s, gen_random_uuid(), gen_random_uuid(), %s, %s, 'medium', 0.8, 2, now()) RETURNING merge_id",
+        api.tenant.tenant_id,
+        "link" if status == "done" else "duplicates",
+        status,
+    )
+    for memory_id in api.remember("one", "another"):
+        api.service.rows(
+            "INSERT INTO lineage (tenant_id, merge_id, memory_id, text_version, part) VALUES (%s, %s, %s, 1, 'source')",
+            api.tenant.tenant_id,
+            merge_id,
+            memory_id,
+        )
+    return merge_id
+
+
+def an_export(api: Api) -> UUID:
+    made = exports.request(api.tenant.tenant_id, NewExport("ann"), "y")
+    api.service.rows("UPDATE jobs SET claim = gen_random_uuid() WHERE job_id = %s", made.job_id)
+    jobs.carry_on(made.job_id)
+    return made.export_id
+
+
+def a_request(api: Api) -> UUID:
+    return privacy_requests.enter(api.tenant.tenant_id, NewRequest("correction")).request_id
+
+
+def key_with(api: Api, *scopes: str) -> str:
+    return tenants.issue_key(api.tenant.tenant_id, "-".join(scopes), scopes)
+
+
+_DESCRIPTION: dict[str, Any] = {}
+
+
+def described(api: Api) -> dict[str, Any]:
+    """What the service says about itself, which takes as long as all else in such a test: asked for once."""
+    if not _DESCRIPTION:
+        answer = api.get("/openapi.json", key=None)
+        assert answer.status_code == 200
+        _DESCRIPTION.update(answer.json())
+    return _DESCRIPTION
+
+
+def test_every_route_is_in_the_table(api: Api) -> None:
+    operations = {(method.upper(), path) for path, methods in described(api)["paths"].items() for method in methods}
+    assert operations == set(TABLE), "add a row to TABLE for each new route"
+
+
+def test_no_route_is_left_out_of_the_description(api: Api) -> None:
+    # The pages under /ops have tests of their own.
+    shown = {path for _, path in TABLE} | {"/docs", "/docs/oauth2-redirect", "/openapi.json", "/ops"}
+    assert {re.sub(r":\w+}", "}", path) for path in api.paths()} <= shown
+
+
+@pytest.mark.parametrize(("method", "path"), TABLE, ids=NAMES)
+def test_a_caller_who_may_is_served(api: Api, method: str, path: str) -> None:
+    scope, given, status = TABLE[method, path]
+    key = None if scope == OPEN else key_with(api, scope)
+    answer = api.request(method, path_of(api, path), key=key, **given)
+    assert answer.status_code == status, answer.text
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert answer.headers["cache-control"] == "no-store"
+    assert answer.headers["x-request-id"]
+
+
+@pytest.mark.parametrize(("method", "path"), GUARDED, ids=GUARDED_NAMES)
+def test_a_caller_who_may_not_is_refused(api: Api, method: str, path: str) -> None:
+    scope, given, _ = GUARDED[method, path]
+    path = path_of(api, path)
+    own = api.tenant.key
+    wrong_secret = keys.make(b"123456789", b"x" * 32)
+    as_basic = {"headers": {"authorization": f"Basic {own}"}}
+    refused = {
+        "none": (None, {}),
+        "no key": ("x", {}),
+        "a character wrong": (own[:-1] + ("A" if own[-1] != "A" else "B"), {}),
+        "unknown": (wrong_secret, {}),
+        "another scheme": (None, as_basic),
+    }
+    for name, (key, more) in refused.items():
+        answer = api.request(method, path, key=key, **given, **more)
+        assert answer.status_code == 401, name
+        assert answer.headers["www-authenticate"] == "Bearer"
+        fields(answer)
+    for other in set(SCOPES) - {scope}:
+        answer = api.request(method, path, key=key_with(api, other), **given)
+        assert answer.status_code == 403, other
+        assert scope in answer.json()["detail"]
+        fields(answer)
+    everything_else = key_with(api, *(other for other in SCOPES if other != scope))
+    assert api.request(method, path, key=everything_else, **given).status_code == 403
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [route for route in GUARDED if "{memory_id}" in route[1]],
+    ids=[name for name in GUARDED_NAMES if "{memory_id}" in name],
+)
+@pytest.mark.parametrize("state", ["pending", "stored"])
+def test_another_tenants_memory_is_404_on_every_route(api: Api, method: str, path: str, state: str) -> None:
+    [memory_id] = api.remember("mine", work=state == "stored")
+    other = api.service.tenant()
+    answer = api.request(method, path.format(memory_id=memory_id), key=other.key, **GUARDED[method, path][1])
+    assert answer.status_code == 404
+    nobodys = api.request(method, path.format(memory_id=uuid4()), key=other.key, **GUARDED[method, path][1])
+    assert {**answer.json(), "request_id": ""} == {**nobodys.json(), "request_id": ""}, "it tells nothing"
+    assert api.get(f"/v1/memories/{memory_id}").json()["text"] == "mine"
+
+
+@pytest.mark.parametrize(
+    ("method", "path"), [route for route in GUARDED if any(f"{{{name}}}" in route[1] for name in IDS)]
+)
+def test_another_tenants_job_letter_or_hold_is_404_on_every_route(api: Api, method: str, path: str) -> None:
+    mine = path_of(api, path)
+    other = api.service.tenant()
+    given = GUARDED[method, path][1]
+    for name in (mine, path.format(**dict.fromkeys(IDS, uuid4())), path.format(**dict.fromkeys(IDS, "x"))):
+        answer = api.request(method, name, key=other.key, **given)
+        assert answer.status_code == 404
+        fields(answer)
+    assert api.request(method, mine, **given).is_success
+
+
+def test_lists_searches_and_numbers_are_of_the_own_tenant(api: Api) -> None:
+    api.remember("mine", {"text": "also mine", "external_id": "k", "subject": "ann", "thread": "t"})
+    other = api.service.tenant()
+    assert api.get("/v1/memories", key=other.key).json()["memories"] == []
+    assert api.get("/v1/memories", key=other.key, params={"subject": "ann"}).json()["memories"] == []
+    assert api.post("/v1/search", key=other.key, json={"query": "mine"}).json()["results"] == []
+    a_job(api)
+    a_letter(api)
+    assert api.get("/v1/jobs", key=other.key).json()["jobs"] == []
+    letters = api.get("/v1/admin/dead-letters", key=other.key).json()
+    assert (letters["dead_letters"], letters["reasons"]) == ([], [])
+    stats = api.get("/v1/stats", key=other.key).json()
+    assert (stats["dead_letters"], stats["lanes"]["maintain"]["depth"]) == (0, 0)
+    assert set(stats["memories"].values()) == {0}
+    budget.spend(api.tenant.tenant_id, "score", "m", Usage(calls=1, input_tokens=5))
+    assert api.get("/v1/usage").json()["usage"]
+    assert api.get("/v1/usage", key=other.key).json()["usage"] == []
+    cursor = api.get("/v1/memories", params={"limit": 1}).json()["next_cursor"]
+    assert api.get("/v1/memories", key=other.key, params={"cursor": cursor}).json()["memories"] == []
+
+
+# --- The description ---
+
+
+def references(value: object) -> set[str]:
+    if isinstance(value, dict):
+        own = {value["$ref"]} if isinstance(value.get("$ref"), str) else set()
+        return own.union(*map(references, value.values()))
+    if isinstance(value, list):
+        return set().union(*map(references, value))
+    return set()
+
+
+def test_the_description_is_valid_and_whole(api: Api) -> None:
+    document = described(api)
+    OpenAPI.model_validate(document)
+    schemas = {f"#/components/schemas/{name}" for name in document["components"]["schemas"]}
+    assert references(document) <= schemas
+    operations = [operation for path in document["paths"].values() for operation in path.values()]
+    ids = [operation["operationId"] for operation in operations]
+    assert len(set(ids)) == len(ids)
+    assert all(operation["summary"] and operation["responses"] for operation in operations)
+
+
+@pytest.mark.parametrize(("method", "path"), TABLE, ids=NAMES)
+def test_the_description_tells_parameters_key_and_answer(api: Api, method: str, path: str) -> None:
+    scope, given, status = TABLE[method, path]
+    operation = described(api)["paths"][path][method.lower()]
+    assert str(status) in operation["responses"]
+    assert "application/problem+json" in operation["responses"]["default"]["content"]
+    assert ("security" in operation) == (scope != OPEN)
+    assert ("requestBody" in operation) == ("json" in given)
+    in_path = {parameter["name"] for parameter in operation.get("parameters", []) if parameter["in"] == "path"}
+    assert in_path == {part[1:-1] for part in path.split("/") if part.startswith("{")}
+
+
+def test_the_description_may_be_off(service: Service) -> None:
+    service.configure(docs_enabled=False)
+    with Api(service) as api:
+        for path in ("/docs", "/openapi.json", "/redoc"):
+            answer = api.get(path)
+            assert answer.status_code == 404
+            fields(answer)
+        assert api.get("/healthz").status_code == 200

@@ -1,0 +1,166 @@
+"""What `ebbing run` and `ebbing demo` tell people."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from pydantic import SecretStr
+
+from app.cli.demo.judged import Cost, Judged, Salience, less
+from app.cli.demo.report import show_month, show_report
+from app.cli.demo.tour import Asked, Hit, Report
+from app.cli.service.run import banner, moved_on, tell
+from app.domain.simulation.measures import Measures
+from app.services.evaluation.simulation import Outcome
+from app.settings import Settings
+from app.supervisor import Event, Service, What
+from tests.cli.stub import Reply, Stub
+
+HITS = tuple(Hit(f"m{n}", f"text {n}", 1.0 / n, expected=n == 4) for n in range(1, 6))
+REPORT = Report(
+    memories=3,
+    requests=1,
+    accepted_p50_ms=1.5,
+    accepted_p95_ms=9.0,
+    sent_seconds=0.1,
+    stored_seconds=0.2,
+    searchable_seconds=0.7,
+    kinds={"semantic": 2, "episodic": 1},
+    tiers={"active": 3},
+    questions=(
+        Asked("Which tea?", ("m4",), "", 5.0, HITS, found=True),
+        Asked("Why?", ("m9",), "", 5.0, (), found=False),
+    ),
+    search_p50_ms=5.0,
+    salience=Salience({"heuristic": 3}, (Judged("We moved to Kiel", 0.7, "heuristic", {"emotional": 6.0}),)),
+    edit_is_found=True,
+    delete_is_gone=True,
+    repeat_gives_same_ids=True,
+)
+
+
+def test_the_report_shows_the_best_hits_and_the_one_that_answers(capsys: pytest.CaptureFixture[str]) -> None:
+    show_report(REPORT, 3.2)
+    shown = capsys.readouterr().out
+    assert "answered 202 in 1.5 ms (p50), 9.0 ms (p95)" in shown
+    assert "semantic 2, episodic 1" in shown
+    assert "✓ Which tea?" in shown
+    assert "✗ Why?" in shown
+    assert "    1.   text 1" in shown
+    assert "    4. ✓ text 4" in shown
+    assert "text 5" not in shown
+    assert "1 of 2" in shown
+
+
+def test_a_month_is_shown_as_a_table_and_then_what_comes_next(capsys: pytest.CaptureFixture[str]) -> None:
+    measured = Measures(12, 1.0, 0.75, 0.0, 0.5, 0.96, 0.98, 0.04, 0.25)
+    show_month([Outcome("spec", None, measured, (1, 2), 2.0), Outcome("lru", "spec", measured, (), 0.5)])
+    shown = capsys.readouterr().out.splitlines()
+    rows = [line.split() for line in shown if line.strip().startswith(("spec", "lru"))]
+    assert rows == [["spec", "12", "75.0%", "50.0%", "4.0%", "2.0"], ["lru", "12", "75.0%", "50.0%", "4.0%", "0.5"]]
+    assert "ebbing run" in shown[-1]
+
+
+def test_without_a_model_the_report_says_that_rules_judged(capsys: pytest.CaptureFixture[str]) -> None:
+    show_report(REPORT, 3.2)
+    shown = capsys.readouterr().out
+    assert "3 by rules; no model was asked, since none is set" in shown
+    assert "0.70 (emotional 6) We moved to Kiel" in shown
+
+
+def test_with_a_model_the_report_says_what_it_cost_and_what_the_cache_spared(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    cost = Cost("m-1", "127.0.0.1", calls=11, tokens=12_345, cache_hits=2, cost=0.0123)
+    later = replace(cost, cache_hits=12)
+    salience = Salience({"llm": 3}, (), cost, less(later, cost))
+    show_report(replace(REPORT, salience=salience), 3.2)
+    shown = capsys.readouterr().out
+    assert "3 by a model; m-1 at 127.0.0.1: 11 calls, 12,345 tokens, cost 0.0123, 2 cache hits" in shown
+    assert "the same words once more: 0 calls, 0 tokens, cost 0.0000, 10 cache hits" in shown
+    show_report(replace(REPORT, salience=Salience({"heuristic": 3}, (), Cost())), 3.2)
+    assert "the model has answered nothing so far" in capsys.readouterr().out
+
+
+def test_a_demo_that_went_well_has_nothing_wrong() -> None:
+    assert REPORT.wrong == []
+
+
+@pytest.mark.parametrize(
+    ("report", "said"),
+    [
+        (replace(REPORT, kinds={"semantic": 2}), "2 of 3 memories were kept"),
+        (replace(REPORT, questions=REPORT.questions[1:]), "only 0 of 1 questions"),
+        (replace(REPORT, edit_is_found=False), "an edited memory"),
+        (replace(REPORT, delete_is_gone=False), "a deleted memory"),
+        (replace(REPORT, repeat_gives_same_ids=False), "a repeated request"),
+    ],
+)
+def test_what_went_wrong_is_said(report: Report, said: str) -> None:
+    [sentence] = report.wrong
+    assert said in sentence
+
+
+SERVICE = Service((), "http://127.0.0.1:8000", "postgresql://secret", "postgresql://secret", "redis://secret")
+
+
+def test_the_banner_says_what_runs_where_and_no_secret() -> None:
+    shown = banner(Settings(), SERVICE, Path("/srv/a b"), 2.34)
+    assert shown.startswith("Ready in 2.3 s.")
+    for part in (
+        "http://127.0.0.1:8000/docs",
+        "/srv/a b/api-key",
+        "embedded, in /srv/a b/postgres",
+        "embedded, in /srv/a b/redis",
+        "none is needed",
+        "/srv/a b/logs",
+        "EBBING_HOME='/srv/a b' ebbing doctor",
+        "Ctrl-C",
+    ):
+        assert part in shown, part
+    assert "secret" not in shown
+    by_url = Settings(database_url=SecretStr("postgresql://secret"), redis_url=SecretStr("redis://secret"))
+    shown = banner(by_url.model_copy(update={"docs_enabled": False}), SERVICE, Path(".ebbing").resolve(), 1)
+    assert "by EBBING_DATABASE_URL" in shown
+    assert "by EBBING_REDIS_URL" in shown
+    assert "/docs" not in shown
+    assert "secret" not in shown
+
+
+@pytest.mark.parametrize(("is_settings", "said"), [(True, None), (False, "searched by m-1 with 64 dimensions")])
+def test_the_start_says_that_the_embedding_model_has_changed(
+    api: Stub, tmp_path: Path, is_settings: bool, said: str | None
+) -> None:
+    (tmp_path / "api-key").write_text("a-key")
+    space = {"model": "m-1", "dimensions": 64, "is_settings": is_settings}
+    api.replies["GET /v1/stats"] = Reply(200, {"embedding_space": space})
+    remark = moved_on(replace(SERVICE, api_url=api.url), tmp_path)
+    assert (remark or "").find(said or "") >= 0
+    assert (remark is None) is is_settings
+
+
+def test_a_start_without_an_answer_says_nothing_of_it(tmp_path: Path) -> None:
+    assert moved_on(replace(SERVICE, api_url="http://127.0.0.1:9"), tmp_path) is None
+
+
+@pytest.mark.parametrize(
+    ("event", "said"),
+    [
+        (Event(What.DIED, "redis", message="redis ended with signal SIGKILL."), "redis ended with signal SIGKILL."),
+        (Event(What.RESTARTED, "redis", pid=7), "redis started again (process 7)."),
+        (Event(What.KILLED, "api"), "api didn't stop in its time and was killed."),
+        (Event(What.UP), "the banner"),
+        (Event(What.DOWN, seconds=1.94), "Stopped in 1.9 s."),
+        (Event(What.STARTED, "api"), ""),
+    ],
+)
+def test_events_are_lines(capsys: pytest.CaptureFixture[str], event: Event, said: str) -> None:
+    tell(event, lambda: "the banner")
+    assert capsys.readouterr().out.strip() == said
+
+
+def test_a_failure_goes_to_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
+    tell(Event(What.FAILED, message="api isn't ready after 30 s"), str)
+    assert capsys.readouterr().err == "ebbing: api isn't ready after 30 s\n"

@@ -1,0 +1,81 @@
+"""`ebbing simulate` shows what a made-up year leaves, in words, numbers and a picture."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+
+from app.domain.simulation.measures import Measures
+from app.services.evaluation import simulation
+from app.services.evaluation.simulation import KEEP_ALL, Outcome
+from app.supervisor import alone
+from tests.cli.conftest import Cli
+
+MEASURES = Measures(12, 1.0, 0.75, 0.0, 0.5, 0.96, 0.98, 0.04, 0.25)
+
+
+class Told:
+    """A simulation that knows its outcomes beforehand."""
+
+    given: dict[str, Any]
+
+    def __init__(self, year: Any, _say: Any, given: dict[str, Any]) -> None:
+        Told.given = {"memories": len(year.said), "days": year.days, "seed": year.seed} | given
+        self.keep_all = Outcome(KEEP_ALL, None, MEASURES, (), 1.0)
+
+    def outcomes(self, profile: str) -> Iterator[Outcome]:
+        yield Outcome(profile, None, MEASURES, (1, 2, 3), 2.0)
+        yield Outcome("lru", profile, MEASURES, (), 3.0)
+
+
+@pytest.fixture(autouse=True)
+def told(monkeypatch: pytest.MonkeyPatch) -> None:
+    @contextmanager
+    def no_servers(_home: Path) -> Iterator[None]:
+        yield
+
+    monkeypatch.setattr(alone, "alone", no_servers)
+    monkeypatch.setattr(simulation, "Simulation", Told)
+
+
+def test_each_profile_has_a_row_with_its_baselines_below(cli: Cli) -> None:
+    done = cli("simulate", "--profile", "all", "--memories", "50", "--days", "28")
+    assert done.code == 0, done.err
+    rows = [line.split() for line in done.out.splitlines()[2:]]
+    own = [name for profile in ("spec", "mnemex", "cmm", "memory_decay") for name in (profile, "lru")]
+    assert [row[0] for row in rows] == [KEEP_ALL, *own]
+    assert rows[1][1:] == ["12", "100.0%", "75.0%", "0.0%", "50.0%", "96.0%", "98.0%", "4.0%", "25.0%", "2.0"]
+    assert "things that matter" in done.err
+
+
+def test_json_says_which_year_it_was(cli: Cli) -> None:
+    done = cli("simulate", "--short", "--seed", "7", "--set", "tiers.cold_below=0.1", "--json")
+    found = json.loads(done.out)
+    assert (found["seed"], found["days"], found["memories"]) == (7, 60, 300)
+    assert [(one["name"], one["size_of"]) for one in found["outcomes"]] == [
+        (KEEP_ALL, None),
+        ("spec", None),
+        ("lru", "spec"),
+    ]
+    assert found["outcomes"][1]["found_in_reach"] == 0.96
+    assert Told.given["tiers"] == {"cold_below": 0.1}
+
+
+def test_a_picture_is_drawn(cli: Cli, tmp_path: Path) -> None:
+    path = tmp_path / "year.png"
+    done = cli("simulate", "--short", "--plot", str(path))
+    assert done.code == 0, done.err
+    with Image.open(path) as image:
+        assert image.width > 500
+
+
+def test_an_unknown_profile_is_named(cli: Cli) -> None:
+    done = cli("simulate", "--profile", "nonsense")
+    assert done.code == 2
+    assert "nonsense" in done.err

@@ -1,0 +1,165 @@
+"""The service's processes by themselves."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from secrets import token_hex
+from urllib.parse import urlsplit, urlunsplit
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from app.queues import LANES
+from app.store.core import database
+from tests.cli.conftest import Cli
+from tests.servers import Servers
+
+DEADLINE_SECONDS = 10
+
+
+@pytest.fixture
+def executed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The words of the program that a command has become."""
+    words: list[str] = []
+
+    def execute(_path: str, command: list[str]) -> None:
+        words.extend(command)
+        raise SystemExit(0)
+
+    monkeypatch.setattr(os, "execv", execute)
+    monkeypatch.setenv("EBBING_DATABASE_URL", "postgresql://x")
+    monkeypatch.setenv("EBBING_REDIS_URL", "redis://x")
+    monkeypatch.delenv("REMAP_SIGTERM", raising=False)
+    return words
+
+
+@pytest.mark.parametrize("lane", LANES)
+def test_a_worker_becomes_celery_on_the_queues_of_its_lane(cli: Cli, executed: list[str], lane: str) -> None:
+    assert cli("worker", "--lane", lane).code == 0
+    assert executed[:4] == [sys.executable, "-P", "-m", "workers"]
+    given = dict(pairwise(executed))
+    assert given["--queues"] == ",".join(LANES[lane])
+    assert given["--hostname"] == f"{lane}@%h"
+    assert given["--concurrency"] == ("2" if lane == "ingest" else "1")
+    assert os.environ.pop("REMAP_SIGTERM") == "SIGQUIT"
+
+
+def test_where_a_model_is_asked_the_rules_have_a_process_besides(
+    cli: Cli, executed: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EBBING_OPENAI_BASE_URL", "http://127.0.0.1:11434/v1")
+    assert cli("worker", "--lane", "score").code == 0
+    assert executed[executed.index("--concurrency") + 1] == "2"
+    os.environ.pop("REMAP_SIGTERM")
+
+
+def test_concurrency_is_the_operators(cli: Cli, executed: list[str]) -> None:
+    assert cli("worker", "--lane", "embed", "--concurrency", "3").code == 0
+    assert executed[executed.index("--concurrency") + 1] == "3"
+    os.environ.pop("REMAP_SIGTERM")
+
+
+def test_an_unknown_lane_is_refused_with_those_there_are(cli: Cli, executed: list[str]) -> None:
+    done = cli("worker", "--lane", "weeding")
+    assert done.code == 2
+    assert all(lane in done.err for lane in LANES)
+    assert executed == []
+
+
+def test_beat_needs_no_file(cli: Cli, executed: list[str]) -> None:
+    assert cli("beat").code == 0
+    assert executed[executed.index("--scheduler") + 1] == "celery.beat:Scheduler"
+
+
+@pytest.mark.parametrize("words", [["api"], ["worker", "--lane", "ingest"], ["beat"]])
+def test_a_missing_url_is_named(cli: Cli, words: list[str]) -> None:
+    done = cli(*words)
+    assert done.code == 1
+    assert "isn't set" in done.err
+    assert "ebbing run" in done.err
+
+
+@pytest.fixture
+def empty_database_url(servers: Servers) -> Iterator[str]:
+    """URL of a database without anything."""
+    name = f"empty_{token_hex(6)}"
+    with psycopg.connect(servers.database_url, autocommit=True) as server:
+        server.execute(sql.SQL("create database {}").format(sql.Identifier(name)))
+        yield urlunsplit(urlsplit(servers.database_url)._replace(path=f"/{name}"))
+        server.execute(sql.SQL("drop database {} with (force)").format(sql.Identifier(name)))
+
+
+def test_migrate_says_from_where_to_where(cli: Cli, empty_database_url: str) -> None:
+    first = json.loads(cli("migrate", "--json", EBBING_DATABASE_URL=empty_database_url).out)
+    assert first["from"] is None
+    assert first["to"]
+    assert cli("migrate").out == f"schema: {first['to']} → {first['to']}\n"
+    unknown = cli("migrate", "--revision", "nowhere")
+    assert unknown.code == 1
+    assert "revision nowhere can't be reached" in unknown.err
+    database.close()
+
+
+def test_migrate_without_a_server_ends_with_3(cli: Cli) -> None:
+    done = cli("migrate", EBBING_DATABASE_URL="postgresql://nobody@127.0.0.1:9/none")
+    assert done.code == 3
+    assert "can't be reached" in done.err
+
+
+PARENT = """
+import os, signal
+from app.deathwatch import die_with_parent
+parent = os.getpid()
+child = os.fork()
+if not child:
+    die_with_parent(parent)
+    print(os.getpid(), flush=True)
+    while True:
+        signal.pause()
+signal.pause()
+"""
+
+
+def test_a_watching_child_dies_with_its_killed_parent() -> None:
+    root = Path(__file__).resolve().parents[3]
+    with subprocess.Popen([sys.executable, "-c", PARENT], cwd=root, stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        child = int(parent.stdout.readline())
+        parent.send_signal(signal.SIGKILL)
+        parent.wait()
+        wait_gone(child)
+
+
+ORPHAN = """
+import os, time
+from app.deathwatch import die_with_parent
+die_with_parent(os.getppid() + 1)
+"""
+
+
+def test_a_child_whose_parent_went_before_it_could_watch_ends() -> None:
+    root = Path(__file__).resolve().parents[3]
+    assert subprocess.run([sys.executable, "-c", ORPHAN], cwd=root, check=False).returncode == 1
+
+
+def wait_gone(pid: int) -> None:
+    """Wait until a process has ended; one that nobody has reaped yet counts as ended."""
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while time.monotonic() < deadline:
+        try:
+            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        except (FileNotFoundError, ProcessLookupError):
+            return
+        if state == "Z":
+            return
+        time.sleep(0.01)
+    raise AssertionError(f"process {pid} is still there")

@@ -1,0 +1,298 @@
+"""The whole service, run for real: `ebbing run` and `ebbing demo`."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from app.cli.service.run import banner
+from app.embedded import free_ports
+from app.settings import Settings
+from app.supervisor import Service
+from tests.cli.conftest import Cli
+from tests.cli.service.test_processes import wait_gone
+from tests.provider.server import provider
+
+ROOT = Path(__file__).resolve().parents[3]
+DEADLINE_SECONDS = 60
+EBBING = [sys.executable, "-m", "app.cli"]
+
+
+def environment(**more: str) -> dict[str, str]:
+    return os.environ | {"PYTHONPATH": str(ROOT), "COLUMNS": "200"} | more
+
+
+@pytest.fixture
+def private() -> Iterator[Path]:
+    """A folder that PostgreSQL's user can pass through, should the tests run as root."""
+    folder = Path(tempfile.mkdtemp(prefix="ebbing-test-run-"))
+    folder.chmod(0o711)
+    yield folder
+    shutil.rmtree(folder)
+
+
+class Run:
+    """`ebbing run` in a home, until it is ready."""
+
+    def __init__(self, home: Path, *words: str, **more: str) -> None:
+        self.home = home
+        self.output = home.parent / f"output-{time.monotonic_ns()}"
+        with self.output.open("wb") as output:
+            self.process = subprocess.Popen(
+                [*EBBING, "run", "--home", str(home), "--port", "0", *words],
+                env=environment(**more),
+                cwd=home.parent,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+            )
+        self.until(lambda: "Ready in" in self.text())
+
+    def text(self) -> str:
+        return self.output.read_text()
+
+    def until(self, condition: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + DEADLINE_SECONDS
+        while not condition():
+            assert self.process.poll() is None, self.text()
+            assert time.monotonic() < deadline, self.text()
+            time.sleep(0.02)
+
+    def children(self) -> dict[int, str]:
+        """Every process below it, with its command line."""
+        found = {self.process.pid: ""}
+        while True:
+            listed = subprocess.run(
+                ["ps", "-eww", "-o", "pid=,ppid=,args="],  # noqa: S607 - whichever ps there is
+                capture_output=True,
+                text=True,
+                check=True,
+            )
+            rows = [line.split(None, 2) for line in listed.stdout.splitlines()]
+            new = {int(pid): args for pid, parent, *rest in rows for args in rest[:1] if int(parent) in found}
+            if new.keys() <= found.keys():
+                del found[self.process.pid]
+                return found
+            found |= new
+
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
+        self.process.send_signal(number)
+        return self.process.wait(DEADLINE_SECONDS)
+
+
+@pytest.fixture
+def start(private: Path) -> Iterator[Callable[..., Run]]:
+    """Starts `ebbing run`; what a failed test leaves is killed, and its children die with it."""
+    runs: list[Run] = []
+
+    def start(**more: str) -> Run:
+        home = private / "home"
+        home.mkdir(mode=0o711, exist_ok=True)
+        runs.append(Run(home, **more))
+        return runs[-1]
+
+    yield start
+    for run in runs:
+        pids = run.children() if run.process.poll() is None else {}
+        run.process.kill()
+        run.process.wait()
+        for pid in pids:
+            wait_gone(pid)
+
+
+@pytest.mark.slow
+def test_a_service_of_its_own(start: Callable[..., Run], cli: Cli, folder: Path) -> None:
+    run = start()
+    home = run.home
+    here = {"EBBING_HOME": str(home)}
+    key = (home / "api-key").read_text()
+    assert (home / "api-key").stat().st_mode & 0o777 == 0o600
+    assert (home / "api-url").read_text().strip() in run.text()
+    assert key.strip() not in run.text()
+
+    # What is sent is found, and a command that is repeated stores nothing twice.
+    (folder / "tea.jsonl").write_text('{"text": "Orla drinks mint tea"}\n{"text": "The office is at Limpet Stair"}\n')
+    for _ in range(2):
+        assert cli("ingest", "tea.jsonl", "--wait", **here).code == 0
+    found = json.loads(cli("search", "What tea does Orla drink?", "--json").out)["results"]
+    assert found[0]["text"] == "Orla drinks mint tea"
+    assert json.loads(cli("stats", "--json").out)["memories"]["active"] == 2
+    assert cli("doctor").code == 0, cli("doctor")
+    tenant = json.loads(cli("tenants", "create", "acme", "--json").out)
+    assert json.loads(cli("stats", "--json", EBBING_API_KEY=tenant["api_key"]).out)["memories"]["active"] == 0
+    assert cli("tenants", "list", EBBING_API_KEY=tenant["api_key"]).code == 4  # a tenant's key isn't an admin's
+
+    try_the_readme(run, folder)
+
+    # A second one in the same home is refused.
+    second = subprocess.run(
+        [*EBBING, "run", "--home", str(home)], env=environment(), capture_output=True, text=True, check=False
+    )
+    assert second.returncode == 1
+    assert f"is in use by process {run.process.pid}" in second.stderr
+    assert "Traceback" not in second.stderr
+
+    # A child that dies is started again, and said so.
+    [beat] = [pid for pid, command in run.children().items() if " beat " in command]
+    os.kill(beat, signal.SIGKILL)
+    run.until(lambda: "beat started again" in run.text())
+
+    kill_a_second_api(run)
+
+    # It stops cleanly, and starts again with its data and its key.
+    children = run.children()
+    assert run.stop() == 0
+    for pid in children:
+        wait_gone(pid)
+    assert "Stopped in" in run.text()
+    assert not (home / "api-url").exists()
+    run = start()
+    assert (home / "api-key").read_text() == key
+    found = json.loads(cli("search", "What tea does Orla drink?", "--json", EBBING_API_KEY=key.strip()).out)
+    assert found["results"][0]["text"] == "Orla drinks mint tea"
+    assert run.stop(signal.SIGINT) == 0
+
+
+def try_the_readme(run: Run, folder: Path) -> None:
+    """Type what the README shows from "Use it" to "Forgetting", in a folder that is laid out like a clone."""
+    (folder / ".ebbing").symlink_to(run.home)
+    (folder / ".venv" / "bin").mkdir(parents=True)
+    command = folder / ".venv" / "bin" / "ebbing"
+    command.write_text(f'#!/bin/sh\nexec {" ".join(EBBING)} "$@"\n')
+    command.chmod(0o755)
+    chapter = (ROOT / "README.md").read_text().split("## Use it")[1].split("\n## How it works")[0]
+    first, *blocks = re.findall(r"^```bash\n(.*?)^```", chapter, re.MULTILINE | re.DOTALL)
+    assert first.startswith("make run")
+    address = (run.home / "api-url").read_text().strip()
+    answers = []
+    for block in blocks:
+        typed = block.replace("http://127.0.0.1:8000", address)
+        done = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", typed],  # noqa: S607 - whichever bash there is
+            env=environment(EBBING_HOME=str(run.home)),
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            timeout=DEADLINE_SECONDS,
+            check=False,
+        )
+        assert done.returncode == 0, done
+        answers.append(done.stdout)
+    by_command, over_http, finding, forgetting, consolidation, people = answers
+    assert "Ann likes her tea green" in by_command
+    assert '"ids":[' in over_http
+    assert "We ship on Friday" in over_http
+    assert "matched  ann" in finding
+    assert "<memories>\n" in finding
+    assert "accepted: 1 use" in finding
+    assert "mnemex" in forgetting
+    assert "lru" in consolidation
+    assert "of 0 memories" in people or "0 memories" in people
+
+
+def kill_a_second_api(run: Run) -> None:
+    """Start another API on the service's databases, and kill its main process alone: its worker goes too."""
+    main = next(pid for pid, command in run.children().items() if command.endswith("app.cli api"))
+    given = dict(part.partition("=")[::2] for part in Path(f"/proc/{main}/environ").read_text().split("\0") if part)
+    [port] = free_ports(1)
+    log = run.home / "logs" / "second-api.log"
+    with log.open("wb") as output:
+        second = subprocess.Popen(
+            [*EBBING, "api"], env=given | {"EBBING_PORT": str(port)}, cwd=ROOT, stdout=output, stderr=output
+        )
+    run.until(lambda: answers(port) or second.poll() is not None)
+    [worker] = Path(f"/proc/{second.pid}/task/{second.pid}/children").read_text().split()
+    second.kill()
+    second.wait()
+    wait_gone(int(worker))
+    assert not answers(port)
+
+
+def answers(port: int) -> bool:
+    """Whether an API is alive at this port."""
+    try:
+        return httpx.get(f"http://127.0.0.1:{port}/healthz", trust_env=False).is_success
+    except httpx.TransportError:
+        return False
+
+
+@pytest.mark.slow
+def test_the_demo(private: Path) -> None:
+    done = subprocess.run(
+        [*EBBING, "demo", "--json"],
+        env=environment(TMPDIR=str(private), EBBING_DATABASE_URL="postgresql://not.this.one/x"),
+        cwd=private,
+        capture_output=True,
+        text=True,
+        timeout=2 * DEADLINE_SECONDS,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert report["wrong"] == []
+    assert sum(report["kinds"].values()) == report["memories"]
+    assert len(report["questions"]) > report["found"] / 2
+    assert report["delete_is_gone"]
+    assert set(report["salience"]["sources"]) == {"heuristic", "caller"}
+    assert report["salience"]["cost"] is None
+    assert [one["name"] for one in report["month"]] == ["keep-all", "spec", "ttl", "lru", "linear"]
+    assert report["month"][1]["active_set"] < report["month"][0]["active_set"] == 60
+    assert list(private.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("given", "salience"),
+    [
+        ({}, "by rules, works offline"),
+        ({"openai_api_key": "sk-x"}, "by small at api.openai.com, rules until then"),
+        ({"openai_base_url": "http://127.0.0.1:11434/v1"}, "by small at 127.0.0.1, rules until then"),
+    ],
+)
+def test_the_banner_says_who_judges(given: dict[str, str], salience: str) -> None:
+    config = Settings.model_validate({"salience_model": "small", **given})
+    service = Service((), "http://127.0.0.1:8000", "", "", "")
+    shown = banner(config, service, Path("/srv/ebbing"), 1.0)
+    assert f"Salience    {salience}\n" in shown
+    assert "sk-x" not in shown
+
+
+@pytest.mark.slow
+def test_the_demo_with_a_model_shows_its_scores_their_cost_and_what_the_cache_spares(private: Path) -> None:
+    prices = json.dumps({"gpt-5.4-mini": {"input": 1, "output": 2}})
+    with provider() as fake:
+        done = subprocess.run(
+            [*EBBING, "demo", "--json"],
+            env=environment(
+                TMPDIR=str(private),
+                EBBING_OPENAI_BASE_URL=fake.url,
+                EBBING_OPENAI_API_KEY="a-key-of-nobody",
+                EBBING_PRICES=prices,
+            ),
+            cwd=private,
+            capture_output=True,
+            text=True,
+            timeout=2 * DEADLINE_SECONDS,
+            check=False,
+        )
+        asked = fake.calls
+    assert done.returncode == 0, done.stderr
+    salience = json.loads(done.stdout)["salience"]
+    assert "wait to be judged" not in done.stderr
+    assert set(salience["sources"]) == {"llm", "caller"}
+    assert asked - 1 <= salience["cost"]["calls"] <= asked, "one may be on its way when the demo ends"
+    assert salience["cost"]["cost"] > 0
+    assert salience["again"]["calls"] == 0
+    assert salience["again"]["cache_hits"] == 10
+    assert "a-key-of-nobody" not in done.stdout + done.stderr

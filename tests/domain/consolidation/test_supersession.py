@@ -1,0 +1,50 @@
+"""Which memory may take the place of which: no crossing of subjects, and no way round to oneself."""
+
+from __future__ import annotations
+
+import random
+from datetime import UTC, datetime, timedelta
+from uuid import UUID
+
+import pytest
+
+from app.domain.consolidation.supersession import End, Pair, judge
+
+FIRST = datetime(2026, 3, 7, tzinfo=UTC)
+IDS = [UUID(int=number) for number in range(1, 8)]
+ENDS = {memory_id: End(memory_id, None, FIRST + timedelta(days=day)) for day, memory_id in enumerate(IDS)}
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_whatever_is_said_nothing_supersedes_itself(seed: int) -> None:
+    chance = random.Random(seed)
+    pairs = [Pair(*chance.choices(IDS, k=2)) for _ in range(30)]
+    known, new = pairs[:3], pairs[3:]
+    above = {each.pair for each in judge(known, ENDS, ()) if each.reason is None}
+    judged = judge(new, ENDS, above)
+    assert [each.pair for each in judged] == [pair for pair in dict.fromkeys(new) if len(set(pair)) == 2]
+    held = above | {each.pair for each in judged if each.reason is None}
+    left = set(IDS)
+    while free := {
+        one for one in left if not any(pair.superseded_id == one and pair.memory_id in left for pair in held)
+    }:
+        left -= free
+    assert left == set(), "they can be put in an order"
+    for each in judged:
+        if each.reason is not None:
+            assert each.reason == "cycle"
+
+
+def test_the_older_one_is_current_until_both_are_there() -> None:
+    [forth] = judge([Pair(IDS[3], IDS[1])], ENDS, ())
+    [back] = judge([Pair(IDS[1], IDS[3])], ENDS, ())
+    assert forth.since == back.since == ENDS[IDS[3]].created_at
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "reason"), [("ann", "ann", None), ("ann", "bo", "subject"), ("ann", None, "subject")]
+)
+def test_both_are_about_the_same(one: str, other: str | None, reason: str | None) -> None:
+    ends = {IDS[0]: End(IDS[0], one, FIRST), IDS[1]: End(IDS[1], other, FIRST)}
+    [judged] = judge([Pair(IDS[0], IDS[1])], ends, ())
+    assert judged.reason == reason

@@ -1,0 +1,77 @@
+"""Questions in other words, by rules: what is exchanged, what is dropped, and what may stay."""
+
+from __future__ import annotations
+
+import pytest
+
+from app.clients.embedding.static_embedder import word_vectors
+from app.domain.consolidation.coherence import stems
+from app.domain.evaluation import other_words
+from app.domain.evaluation.other_words import ask_in_other_words, exchangeable
+from app.domain.text.wording import content_words
+
+CELLO = "Ann practises the cello every Sunday before breakfast with Ben in the attic"
+NEAR = {
+    "practises": ["practise", "rehearses"],
+    "breakfast": ["morning", "brunch"],
+    "sunday": ["weekend"],
+    "attic": ["loft"],
+    "cello": ["violin"],
+}
+
+
+def near(text: str) -> dict[str, list[str]]:
+    return word_vectors().nearest(exchangeable(text), other_words.NEAR_MIN, other_words.NEAR_WORDS)
+
+
+def test_words_are_exchanged_the_rarest_dropped_and_two_own_words_stay() -> None:
+    documents = {"practises": 3, "breakfast": 9, "attic": 4, "every": 99, "cello": 1, "sunday": 8, "ben": 2}
+    assert set(exchangeable(CELLO)) & {"ben", "sunday"} == set(), "names and days are not"
+    question = ask_in_other_words(CELLO, documents, NEAR)
+    assert question == "What do you know about rehearses sunday morning ben loft?", (
+        "no form of an own word, and no cello"
+    )
+
+
+def test_it_is_the_same_question_each_time() -> None:
+    assert len({ask_in_other_words(CELLO, {}, near(CELLO)) for _ in range(3)}) == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        CELLO,
+        "my sister bakes bread for her neighbours and the church every other weekend",
+        "The delivery was late again, so we opened without milk and lost customers",
+    ],
+)
+def test_hardly_a_word_is_the_memory_s_own(text: str) -> None:
+    question = ask_in_other_words(text, {}, near(text))
+    asked = set(content_words(question)) - {"say", "know"}
+    assert len(asked) >= 2
+    assert sum(word[:5] in stems(text) for word in asked) <= other_words.OWN_MAX
+
+
+def test_a_text_without_near_words_is_asked_for_by_forms_of_a_few_of_its_own() -> None:
+    assert ask_in_other_words("children went fishing by boat", {"boat": 0, "went": 7, "children": 9}, {}) == (
+        "What do you know about child go?"
+    )
+    for odd in ("日本語 テスト 四つ 言葉", "1 22 333 4444"):
+        assert ask_in_other_words(odd, {}, near(odd)).endswith("?")
+
+
+def test_what_somebody_said_of_themselves_is_asked_for_as_theirs() -> None:
+    assert ask_in_other_words("My cello needs new strings by Sunday", {}, NEAR).startswith("What did I say about my ")
+
+
+def test_half_of_a_sample_is_asked_for() -> None:
+    assert [other_words.sampled(most) for most in (1, 2, 5, 20)] == [1, 1, 3, 10]
+
+
+def test_common_words_have_near_ones_and_others_have_none() -> None:
+    found = word_vectors().nearest(["bread", "xyzzyqux"], 0.3, 5)
+    assert set(found) == {"bread"}
+    assert 0 < len(found["bread"]) <= 5
+    assert "bread" not in found["bread"]
+    assert word_vectors().nearest([], 0.3, 5) == {}
+    assert word_vectors().nearest(["bread"], 1.1, 5) == {"bread": []}

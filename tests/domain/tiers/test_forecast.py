@@ -1,0 +1,148 @@
+"""A forecast is what looking at every memory on every day would find."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict, replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from app.domain.dynamics.memory_decay import PRESETS, MemoryDecay
+from app.domain.dynamics.protocol import Dynamics
+from app.domain.dynamics.spec import Spec
+from app.domain.dynamics.state import DAY_SECONDS, State, new
+from app.domain.policy.policy import Forgetting, Policy
+from app.domain.privacy.retention import never
+from app.domain.strength.importance import Importance
+from app.domain.tiers.forecast import DAYS_MAX, counts, seconds_max, tiers_at
+from app.domain.tiers.lifecycle import Standing, fresh
+from app.domain.tiers.protection import Protection
+from app.domain.tiers.tiers import DECAY_TIERS, Tiers
+from tests.domain.dynamics.batches import ALL, BATCHES, GAPS, START, YEAR_SECONDS, batch, many
+
+each = pytest.mark.parametrize("dynamics", ALL.values(), ids=ALL)
+SOME = st.sampled_from([0.0, 0.05, 0.15, 0.3, 0.5, 1.0])
+TIERS = st.builds(
+    lambda below, *rest: Tiers(below[2], below[1], below[0], *rest),
+    st.tuples(SOME, SOME, SOME).map(sorted),
+    st.sampled_from([0.0, 7.0, 90.0]),
+    SOME,
+    st.integers(0, 3),
+)
+
+
+def policy(dynamics: Dynamics, tiers: Tiers | None = None) -> Policy:
+    """A policy with this model."""
+    given = asdict(dynamics.parameters)
+    importance = Importance(**given.pop("importance")) if dynamics.name == "spec" else Importance()
+    forgetting = Forgetting(profile=dynamics.name, parameters=given)
+    return Policy(forgetting=forgetting, importance=importance, tiers=tiers or Tiers())
+
+
+def looked(policy: Policy, state: State, moments: np.ndarray, standing: Standing | None = None) -> list[list[int]]:
+    """Every memory on every day."""
+    standing = standing or fresh(state.created_at)
+    return [np.bincount(tiers_at(policy, state, standing, moment), minlength=4).tolist() for moment in moments]
+
+
+def told(policy: Policy, state: State, moments: np.ndarray, standing: Standing | None = None) -> np.ndarray:
+    return counts(policy, state, standing or fresh(state.created_at), moments)
+
+
+def days(last: int, first: float = START) -> np.ndarray:
+    return first + DAY_SECONDS * np.arange(last + 1.0)
+
+
+@each
+@settings(deadline=None, max_examples=25)
+@given(
+    rows=BATCHES,
+    gaps=st.lists(GAPS, min_size=1, max_size=9),
+    tiers=TIERS,
+)
+def test_any_memories_under_any_thresholds_are_counted_as_each_look_would(
+    dynamics: Dynamics, rows: list[tuple[float, ...]], gaps: list[float], tiers: Tiers
+) -> None:
+    moments = START - DAY_SECONDS + np.cumsum(gaps)
+    wanted, state = policy(dynamics, tiers), batch(dynamics, rows)
+    assert told(wanted, state, moments).tolist() == looked(wanted, state, moments)
+
+
+@each
+def test_many_memories_over_many_days_are_counted_as_each_look_would(dynamics: Dynamics) -> None:
+    wanted, state, moments = policy(dynamics), many(dynamics, 1_000), days(60, START + YEAR_SECONDS)
+    found = told(wanted, state, moments)
+    assert found.tolist() == looked(wanted, state, moments)
+    assert (found.sum(axis=1) == 1_000).all()
+
+
+@each
+def test_what_protects_counts_as_each_look_would(dynamics: Dynamics) -> None:
+    chance = np.random.default_rng(5)
+    state, moments = many(dynamics, 400), days(40, START + YEAR_SECONDS / 2)
+    standing = Standing(
+        tiers=chance.integers(0, 3, 400).astype(np.int8),
+        kinds=chance.integers(-1, 5, 400).astype(np.int8),
+        accepted_at=state.created_at,
+        restored_at=np.where(chance.random(400) < 0.3, chance.uniform(moments[0], moments[30], 400), -np.inf),
+        expiry=replace(
+            never(400), at=np.where(chance.random(400) < 0.1, chance.uniform(moments[0], moments[35], 400), np.inf)
+        ),
+        erase_at=np.where(chance.random(400) < 0.1, chance.uniform(moments[0], moments[35], 400), np.inf),
+        is_held=chance.random(400) < 0.1,
+        is_marked=chance.random(400) < 0.1,
+    )
+    wanted = policy(dynamics)
+    assert told(wanted, state, moments, standing).tolist() == looked(wanted, state, moments, standing)
+
+
+def test_an_unused_memory_goes_down_tier_by_tier() -> None:
+    """Seed 004 §2.4: below .30 after 22.5 days, .15 after 31.9; below .05 after 45.5, but deleted from 90 days on."""
+    by_decay = Policy(protection=Protection(salience_above=1))
+    found = told(by_decay, new(np.array([START]), salience=0.5), days(100))
+    tier = [DECAY_TIERS[place] for place in found.argmax(axis=1)]
+    assert [tier.index(name) for name in DECAY_TIERS[:3]] == [0, 23, 32]
+    assert "deleted" not in tier, "its salience alone makes it important enough"
+    assert told(Policy(), new(np.array([START]), salience=0.5), days(100))[-1].tolist() == [1, 0, 0, 0]
+    little = told(Policy(), new(np.array([START]), salience=0.1), days(100))
+    assert little[:, 3].tolist() == [0] * 91 + [1] * 10, "older than 90 days, not as old as that"
+
+
+def test_used_memories_are_never_deleted_for_their_weakness() -> None:
+    state = replace(new(np.array([START])), access_count=np.array([2.0]))
+    assert told(Policy(), state, days(DAYS_MAX))[-1].tolist() == [0, 0, 1, 0]
+
+
+def test_a_forecast_may_be_of_a_moment_or_of_no_memories() -> None:
+    state = many(Spec(), 50)
+    assert told(Policy(), state, np.array([START])).tolist() == looked(Policy(), state, np.array([START]))
+    for name in ("spec", "memory_decay"):
+        none = new(np.zeros(0))
+        assert told(policy(ALL[name]), none, days(3)).tolist() == [[0, 0, 0, 0]] * 4
+
+
+@pytest.mark.parametrize("name", ["spec", "memory_decay soft floor"])
+def test_long_work_can_be_ended(name: str) -> None:
+    def stop() -> None:
+        raise TimeoutError
+
+    with pytest.raises(TimeoutError):
+        counts(policy(ALL[name]), many(ALL[name], 10), fresh(np.zeros(10)), days(5), stop)
+
+
+def test_ticks_limit_how_far_it_goes() -> None:
+    assert seconds_max(Spec()) == float("inf")
+    assert seconds_max(MemoryDecay(PRESETS["server"])) == DAYS_MAX * DAY_SECONDS
+
+
+def test_ninety_days_over_a_hundred_thousand_take_less_than_a_second() -> None:
+    state = many(Spec(), 100_000)
+    spent = []
+    for _ in range(3):
+        begin = time.process_time()
+        told(Policy(), state, days(90, START + YEAR_SECONDS))
+        spent.append(time.process_time() - begin)
+    assert min(spent) < 1

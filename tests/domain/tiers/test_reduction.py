@@ -1,0 +1,69 @@
+"""Reducing vectors: cosines stay nearly as they were, and nothing is fitted on too little."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from app.domain.text.embedding import unit
+from app.domain.tiers import reduction
+from app.domain.tiers.reduction import Vectors
+
+
+def cloud(count: int, dimensions: int = 256, inner: int = 100, seed: int = 1) -> Vectors:
+    """Vectors of length 1 about a common direction, most of whose variance is in a part of the space."""
+    random = np.random.default_rng(seed)
+    axes = np.random.default_rng(0).normal(size=(inner, dimensions))
+    noise = 0.05 * random.normal(size=(count, dimensions))
+    return unit((random.normal(size=(count, inner)) @ axes / np.sqrt(inner) + 0.5 + noise).astype(np.float32))
+
+
+def test_inner_products_are_the_cosines_of_the_whole_ones() -> None:
+    basis = reduction.fit(cloud(1000))
+    assert basis is not None
+    vectors, queries = cloud(200, seed=2), cloud(20, seed=3)
+    short = reduction.reduced(basis, vectors)
+    assert short.shape == (200, 128)
+    np.testing.assert_allclose(reduction.reduced(basis, queries) @ short.T, queries @ vectors.T, atol=0.02)
+    assert 0.95 < basis.variance_kept < 1
+    assert basis.samples == 1000
+    np.testing.assert_allclose(basis.matrix @ basis.matrix.T, np.eye(128), atol=1e-5)
+
+
+def test_what_is_kept_is_told_of_vectors_that_it_wasnt_fitted_on() -> None:
+    basis = reduction.fit(cloud(1000))
+    assert basis is not None
+    kept = reduction.variance_kept(basis.matrix, basis.mean, cloud(1000, seed=9))
+    assert kept == pytest.approx(basis.variance_kept, abs=0.01)
+    random = np.random.default_rng(4)
+    noise = reduction.fit(unit(random.normal(size=(300, 1024)).astype(np.float32)))
+    assert noise is not None
+    assert noise.variance_kept < 0.3, "128 of 300 directions are learnt by heart; of others, few are left"
+
+
+@pytest.mark.parametrize(("count", "dimensions"), [(255, 256), (1000, 128), (1000, 64), (0, 256)])
+def test_too_few_or_too_short_vectors_give_no_basis(count: int, dimensions: int) -> None:
+    assert reduction.fit(cloud(count, dimensions)) is None
+
+
+def test_vectors_without_a_direction_dont_count() -> None:
+    sample = cloud(260)
+    sample[:3], sample[3:5] = 0, np.nan
+    assert reduction.fit(sample) is None
+    assert reduction.fit(np.concatenate([sample, cloud(1, seed=5)])) is not None
+
+
+def test_vectors_of_another_length_are_refused() -> None:
+    basis = reduction.fit(cloud(300))
+    assert basis is not None
+    with pytest.raises(ValueError, match="64 dimensions"):
+        reduction.reduced(basis, cloud(1, 64))
+
+
+def test_nobody_makes_up_more_than_a_tenth_of_a_sample() -> None:
+    subjects = ["ann"] * 4000 + ["bob", None] * 3000
+    places = reduction.drawn(subjects)
+    drawn = [subjects[place] for place in places]
+    assert (drawn.count("ann"), drawn.count("bob")) == (500, 500)
+    assert len(places) == 4000
+    assert len(reduction.drawn([None] * 9000)) == reduction.SAMPLES_MAX

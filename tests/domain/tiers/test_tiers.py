@@ -1,0 +1,179 @@
+"""What decay alone asks for, and that nothing happens to a memory before it is looked at again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from app.domain.dynamics.ops import Floats
+from app.domain.dynamics.protocol import Dynamics
+from app.domain.dynamics.state import DAY_SECONDS, DUE_MARGIN_SECONDS, State, new, take
+from app.domain.strength.importance import PRESETS, Importance, Weights, importance
+from app.domain.tiers.tiers import (
+    DECAY_TIERS,
+    Seen,
+    Tiers,
+    decay_tier,
+    next_due_at,
+)
+from tests.domain.dynamics.batches import ALL, BATCHES, CLOSED, GAPS, START, YEAR_SECONDS, batch, many
+
+STEPS = (0.8, 0.7)
+LONG_AGO = START - 1e9
+SLACK_SECONDS = 2e-6  # what rounding of moments takes
+ROUNDING = 1 + 1e-12
+TEN_YEARS = 10 * YEAR_SECONDS
+each = pytest.mark.parametrize("dynamics", ALL.values(), ids=ALL)
+TIERS = st.sampled_from(
+    [
+        Tiers(),
+        Tiers(
+            archived_below=0.9, cold_below=0.5, deleted_below=0.4, deleted_after_days=1, deleted_importance_below=0.6
+        ),
+        Tiers(archived_below=0.3, cold_below=0.3, deleted_below=0, deleted_after_days=0),
+        Tiers(archived_below=1, cold_below=1, deleted_below=1, deleted_importance_below=1, deleted_uses_below=100),
+    ]
+)
+WEIGHTS = st.sampled_from(
+    [
+        Importance(),
+        Importance(PRESETS["time_sensitive"], 0.5),
+        Importance(Weights(1, 0, 0, 0)),
+        Importance(background_relevance="neutral"),
+    ]
+)
+
+
+def seen_at(weights: Importance, dynamics: Dynamics, state: State, now: Floats | float) -> Seen:
+    return Seen(dynamics.strength(state, now), importance(weights, state, now))
+
+
+# --- The tier ---
+
+
+def aged(days: float, uses: int = 0) -> State:
+    """Six memories that are so old."""
+    state = new(np.full(6, START - days * DAY_SECONDS))
+    return replace(state, access_count=np.full(6, float(uses)))
+
+
+def names(tiers: Tiers, state: State, seen: Seen) -> list[str]:
+    return [DECAY_TIERS[place] for place in decay_tier(tiers, state, START, seen, state.created_at)]
+
+
+STRENGTHS = np.array([1, 0.30, 0.299, 0.15, 0.149, 0.049])
+
+
+def test_strength_alone_decides_down_to_the_cold() -> None:
+    found = names(Tiers(), aged(1), Seen(STRENGTHS, np.full(6, 0.1)))
+    assert found == ["active", "active", "archived", "archived", "cold", "cold"]
+
+
+def test_deleted_is_what_fulfils_all_four_conditions() -> None:
+    weak = Seen(STRENGTHS, np.full(6, 0.199))
+    assert names(Tiers(), aged(90.01, 1), weak)[-2:] == ["cold", "deleted"]
+    assert "deleted" not in names(Tiers(), aged(90), weak)
+    assert "deleted" not in names(Tiers(), aged(91, 2), weak)
+    assert "deleted" not in names(Tiers(), aged(91), Seen(STRENGTHS, np.full(6, 0.2)))
+
+
+def test_what_was_judged_to_matter_is_never_deleted() -> None:
+    weak = Seen(STRENGTHS, np.zeros(6))
+    state = replace(aged(200), salience=np.array([0, 0, 0, 0, 0.14, 0.15]))
+    assert names(Tiers(), state, weak)[-2:] == ["cold", "cold"]
+    assert names(Tiers(deleted_salience_below=0.2), state, weak)[-2:] == ["cold", "deleted"]
+
+
+def test_a_policy_has_its_own_thresholds() -> None:
+    mild = Tiers(archived_below=0.1, cold_below=0.05, deleted_below=0.01)
+    assert names(mild, aged(1), Seen(STRENGTHS, np.zeros(6))) == ["active"] * 5 + ["cold"]
+
+
+@pytest.mark.parametrize("wrong", [{"cold_below": 0.31}, {"deleted_below": 0.2}])
+def test_thresholds_out_of_order_are_refused(wrong: dict[str, float]) -> None:
+    with pytest.raises(ValidationError, match="deleted_below <= cold_below <= archived_below, not"):
+        Tiers(**wrong)  # type: ignore[arg-type]  # of three floats
+
+
+# --- The next moment ---
+
+
+def happened(tiers: Tiers, state: State, moment: Floats | float, seen: Seen) -> Floats:
+    """All that decay can do to a memory of old, each as a number that rises: its tier, its importance."""
+    steps = np.sort([*STEPS, tiers.deleted_importance_below])
+    found = [
+        decay_tier(tiers, state, moment, seen, np.full_like(seen.strength, LONG_AGO)),
+        -np.searchsorted(steps, seen.importance, side="right"),
+    ]
+    return np.stack([np.asarray(one, np.float64) for one in found])
+
+
+@each
+@settings(deadline=None, max_examples=40)
+@given(
+    rows=BATCHES,
+    gap=GAPS,
+    tiers=TIERS,
+    weights=WEIGHTS,
+    shares=st.lists(st.floats(0, 1), min_size=6, max_size=6),
+)
+def test_nothing_happens_until_a_millisecond_before_the_next_look(
+    dynamics: Dynamics,
+    rows: list[tuple[float, ...]],
+    gap: float,
+    tiers: Tiers,
+    weights: Importance,
+    shares: list[float],
+) -> None:
+    state = batch(dynamics, rows)
+    now = float(state.anchored_at.max()) + gap
+    seen = seen_at(weights, dynamics, state, now)
+    due = next_due_at(tiers, weights, dynamics, state, now, seen, steps=STEPS)
+    assert (due > now).all()
+    last = np.where(np.isfinite(due), due - DUE_MARGIN_SECONDS - SLACK_SECONDS, now + TEN_YEARS)
+    before = happened(tiers, state, now, seen)
+    for share in (*shares, 1.0):
+        moment = np.maximum(now + share * (last - now), now)
+        later = seen_at(weights, dynamics, state, moment)
+        rounded_up = Seen(later.strength * ROUNDING, later.importance * ROUNDING)
+        assert (happened(tiers, state, moment, rounded_up) <= before).all()
+
+
+@pytest.mark.parametrize("dynamics", CLOSED.values(), ids=CLOSED)
+def test_a_few_looks_in_a_memorys_life_find_all_that_a_fine_scan_finds(dynamics: Dynamics) -> None:
+    """Looked at when it is due and never else, no memory is in another tier than the one that it was found in."""
+    tiers, weights = Tiers(), Importance()
+    state = many(dynamics, 40)
+    scan = np.linspace(0, 2 * YEAR_SECONDS, 3_000)
+    for row in range(40):
+        memory = take(state, np.array([row]))
+        now = float(memory.anchored_at[0])
+        end = now + scan[-1]
+        moments, places = [], []
+        while now <= end:
+            seen = seen_at(weights, dynamics, memory, now)
+            moments.append(now)
+            places.append(int(decay_tier(tiers, memory, now, seen, np.array([LONG_AGO]))[0]))
+            now = float(next_due_at(tiers, weights, dynamics, memory, now, seen, steps=STEPS)[0])
+            assert len(moments) < 20, "tiers and importances have six thresholds"
+        many_times = take(memory, np.zeros(scan.size, np.intp))
+        at = moments[0] + scan
+        found = decay_tier(tiers, many_times, at, seen_at(weights, dynamics, many_times, at), np.array([LONG_AGO]))
+        held = np.array(places)[np.searchsorted(moments, at + DUE_MARGIN_SECONDS + SLACK_SECONDS, side="right") - 1]
+        late = np.flatnonzero(found != held)
+        assert late.size == 0 or np.abs(at[late, None] - np.array(moments)).min() < 2 * DUE_MARGIN_SECONDS
+
+
+@each
+def test_a_model_in_steps_is_looked_at_for_its_own_sake(dynamics: Dynamics) -> None:
+    state = new(np.array([START]), salience=1.0)
+    seen = seen_at(Importance(), dynamics, state, START)
+    due = next_due_at(Tiers(), Importance(), dynamics, state, START, seen)
+    assert due[0] <= START + dynamics.refresh_seconds
+    step = getattr(dynamics.parameters, "tick_seconds", 0.0)
+    assert dynamics.refresh_seconds >= step, "before a step is over, there would be nothing to do"

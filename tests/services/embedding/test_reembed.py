@@ -1,0 +1,410 @@
+"""Moving a tenant to another embedding model: found at every moment, right afterwards, whatever dies in between."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from app.clients.llm.resilience import ProviderFailed
+from app.domain.ingest.memory import MemoryPatch
+from app.errors import Conflict
+from app.services.embedding import reembed, spaces
+from app.services.enrichment import enrichment
+from app.services.ingest import ingest
+from app.services.memories import memories
+from app.services.passing import OverBudget, is_passing
+from app.services.tenants import budget
+from app.store.core import database
+from app.store.embedding import embeddings
+from app.store.embedding import spaces as rows
+from app.store.embedding.spaces import Space
+from tests.service import until
+from tests.services.movers import LOCAL, REMOTE, Move, Movers, movers
+
+__all__ = ["movers"]
+
+MANY = 300
+TOPICS = ("rain over the harbour", "a letter from the bank", "the red bicycle", "soup with leeks", "an early train")
+
+
+@pytest.fixture
+def tenant_id(movers: Movers) -> UUID:
+    return movers.service.tenant().tenant_id
+
+
+def filled(movers: Movers, tenant_id: UUID, count: int = MANY) -> list[UUID]:
+    return movers.remember(tenant_id, *(f"{TOPICS[n % len(TOPICS)]}, number {n}" for n in range(count)))
+
+
+class Seeker:
+    """Searches in a thread of its own all the while, and notes what wasn't found by its meaning."""
+
+    def __init__(self, movers: Movers, tenant_id: UUID, query: str) -> None:
+        self.searches = 0
+        self.poor: list[int] = []
+        self.errors: list[Exception] = []
+        self.still = threading.Lock()
+        """Held while the process starts anew, as it were: a search then would lose its connection."""
+        self._ended = threading.Event()
+
+        def seek() -> None:
+            while not self._ended.is_set():
+                try:
+                    with self.still:
+                        near = sum(near > 0.3 for near in movers.meanings(tenant_id, query).values())
+                    if near < MANY // len(TOPICS):
+                        self.poor.append(near)
+                except Exception as error:  # noqa: BLE001 - told at the end
+                    self.errors.append(error)
+                self.searches += 1
+
+        self._thread = threading.Thread(target=seek)
+        self._thread.start()
+
+    def some(self, count: int = 3) -> None:
+        """Let it search so often, a bit more than what is on its way."""
+        enough = self.searches + count
+        until(lambda: self.searches >= enough)
+
+    def end(self) -> None:
+        self._ended.set()
+        self._thread.join()
+
+
+def test_there_and_back_it_is_found_at_every_moment(movers: Movers, tenant_id: UUID) -> None:
+    filled(movers, tenant_id)
+    seeker = Seeker(movers, tenant_id, "rain over the harbour")
+    try:
+        for embedder, here, there in (("openai", LOCAL, REMOTE), ("local", REMOTE, LOCAL)):
+            with seeker.still:
+                movers.use(embedder, llm_query_timeout_seconds=20)
+            move = Move.of(tenant_id)
+            while not move.finished:
+                seeker.some(2)
+                move.step()
+                searched, _ = movers.where(tenant_id)
+                assert searched == (there if move.job.state.get("phase") != "move" else here)
+            seeker.some()
+            assert movers.where(tenant_id) == (there, None)
+            assert movers.vectors(tenant_id) == {there: MANY}
+            assert (move.job.total, move.job.done) == (MANY, MANY)
+            assert move.counts["removed_vectors"] == MANY
+    finally:
+        seeker.end()
+    assert (seeker.errors, seeker.poor) == ([], [])
+
+
+def test_a_search_that_the_switch_overtakes_is_done_again(
+    movers: Movers, tenant_id: UUID, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The query's vector is of the old space when the tenant has left it, and its vectors are gone."""
+    [memory_id] = movers.remember(tenant_id, "rain over the harbour")
+    movers.use("openai")
+    move = Move.of(tenant_id).until("move")
+    find = spaces.query_vector
+    overtaken: list[Space] = []
+
+    def overtake(*given: Any) -> Any:
+        vector = find(*given)
+        if not overtaken:
+            overtaken.append(given[1])
+            move.end()
+        return vector
+
+    monkeypatch.setattr(spaces, "query_vector", overtake)
+    assert movers.meanings(tenant_id, "harbour")[memory_id] > 0.3
+    assert [space.model for space in overtaken] == [LOCAL[0]]
+
+
+@pytest.mark.parametrize("phase", ["move", "clear"])
+def test_what_comes_changes_and_goes_meanwhile_is_right_afterwards(movers: Movers, tenant_id: UUID, phase: str) -> None:
+    kept, edited, deleted, waiting = movers.remember(
+        tenant_id, *({"text": text, "thread": "t"} for text in ("a kept cat", "a former dog", "a gone owl", "an ape"))
+    )
+    movers.use("openai")
+    move = Move.of(tenant_id).until(phase)
+    [new] = movers.remember(tenant_id, {"text": "a new elk", "thread": "t"})
+    memories.edit(tenant_id, edited, MemoryPatch(text="a present fox"))
+    memories.delete(tenant_id, deleted)
+    memories.edit(tenant_id, waiting, MemoryPatch(text="a later ant"))
+    move.end()
+    movers.service.work()
+    assert movers.where(tenant_id) == (REMOTE, None)
+    assert movers.vectors(tenant_id) == {REMOTE: 4}
+    assert all(movers.spaces(memory_id) == {REMOTE} for memory_id in (kept, edited, waiting, new))
+    assert movers.meanings(tenant_id, "fox")[edited] == max(movers.meanings(tenant_id, "fox").values())
+    assert deleted not in movers.meanings(tenant_id, "owl")
+
+
+def test_new_memories_are_in_both_spaces_while_it_moves(movers: Movers, tenant_id: UUID) -> None:
+    movers.remember(tenant_id, "before")
+    movers.use("openai")
+    move = Move.of(tenant_id).until("move")
+    assert movers.where(tenant_id) == (LOCAL, REMOTE)
+    [during] = movers.remember(tenant_id, "during")
+    assert movers.spaces(during) == {LOCAL, REMOTE}
+    move.end()
+    [after] = movers.remember(tenant_id, "after")
+    assert movers.spaces(after) == {REMOTE}
+
+
+def test_every_step_may_be_done_twice(movers: Movers, tenant_id: UUID, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reembed, "ROWS", 7)
+    monkeypatch.setattr(reembed, "STEP_SECONDS", 0.01)
+    monkeypatch.setattr(reembed, "CLEARED_ROWS", 9)
+    filled(movers, tenant_id, 40)
+    movers.use("openai")
+    move = Move.of(tenant_id)
+    while not move.finished:
+        reembed.step(move.job)
+        move.step()
+    assert movers.where(tenant_id) == (REMOTE, None)
+    assert movers.vectors(tenant_id) == {REMOTE: 40}
+
+
+CRASHES: dict[str, tuple[Any, str]] = {
+    "aiming": (rows, "aim"),
+    "looking for what is lacking": (rows, "lacking"),
+    "reading": (embeddings, "read_texts"),
+    "writing": (embeddings, "write"),
+    "locking": (rows, "lock"),
+    "switching": (rows, "switch"),
+    "clearing": (rows, "clear"),
+}
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+@pytest.mark.parametrize("call", CRASHES)
+def test_a_crash_anywhere_costs_a_step(
+    movers: Movers, tenant_id: UUID, monkeypatch: pytest.MonkeyPatch, call: str, moment: str
+) -> None:
+    filled(movers, tenant_id, 20)
+    movers.use("openai")
+    monkeypatch.setattr(reembed, "ROWS", 7)
+    module, name = CRASHES[call]
+    crashed = crash_once(monkeypatch, module, name, moment)
+    move = Move.of(tenant_id)
+    for _ in range(20):
+        try:
+            move.end()
+            break
+        except ConnectionError:
+            assert movers.where(tenant_id)[0] in {LOCAL, REMOTE}
+            assert max(movers.meanings(tenant_id, "rain over the harbour").values()) > 0.3
+    assert crashed == [name]
+    assert movers.where(tenant_id) == (REMOTE, None)
+    assert movers.vectors(tenant_id) == {REMOTE: 20}
+
+
+def crash_once(monkeypatch: pytest.MonkeyPatch, module: Any, name: str, moment: str) -> list[str]:
+    """Let a call of the store fail once, undone or done but for the rest of its transaction."""
+    real: Callable[..., Any] = getattr(module, name)
+    crashed: list[str] = []
+
+    def crash(*given: Any, **more: Any) -> Any:
+        if crashed:
+            return real(*given, **more)
+        crashed.append(name)
+        if moment == "after":
+            real(*given, **more)
+        raise ConnectionError
+
+    monkeypatch.setattr(module, name, crash)
+    return crashed
+
+
+def test_after_a_crash_between_the_switch_and_its_note_the_rest_is_done(movers: Movers, tenant_id: UUID) -> None:
+    filled(movers, tenant_id, 20)
+    movers.use("openai")
+    move = Move.of(tenant_id).until("move")
+    before = move.job
+    move.until("clear")
+    move.job = before
+    move.end()
+    assert movers.where(tenant_id) == (REMOTE, None)
+    assert movers.vectors(tenant_id) == {REMOTE: 20}
+
+
+def test_called_off_it_is_as_before(movers: Movers, tenant_id: UUID, monkeypatch: pytest.MonkeyPatch) -> None:
+    filled(movers, tenant_id, 20)
+    movers.use("openai")
+    monkeypatch.setattr(reembed, "ROWS", 7)
+    monkeypatch.setattr(reembed, "STEP_SECONDS", 0.0)
+    move = Move.of(tenant_id).until("move")
+    monkeypatch.setattr(reembed, "STEP_SECONDS", 0.01)
+    move.step()
+    assert movers.vectors(tenant_id)[REMOTE] >= 7
+    for _ in range(2):
+        reembed.cancelled(move.job)
+        assert movers.where(tenant_id) == (LOCAL, None)
+        assert movers.vectors(tenant_id) == {LOCAL: 20}
+    with pytest.raises(Conflict, match="any more"):  # a worker that was slow to hear of it
+        move.end()
+    assert movers.vectors(tenant_id) == {LOCAL: 20}
+
+
+def test_called_off_after_the_switch_it_is_cleared_all_the_same(movers: Movers, tenant_id: UUID) -> None:
+    filled(movers, tenant_id, 20)
+    movers.use("openai")
+    move = Move.of(tenant_id).until("clear")
+    reembed.cancelled(move.job)
+    assert movers.where(tenant_id) == (REMOTE, None)
+    assert movers.vectors(tenant_id) == {REMOTE: 20}
+
+
+def test_one_that_the_model_cannot_do_is_set_aside_and_the_others_move(movers: Movers, tenant_id: UUID) -> None:
+    ids = filled(movers, tenant_id, 40)
+    [poison] = movers.remember(tenant_id, "this is poisonous")
+    movers.use("openai")
+    movers.fake.control.set(mode="bad_request", poison="poisonous")
+    move = Move.of(tenant_id).end()
+    assert movers.where(tenant_id) == (REMOTE, None)
+    assert all(movers.spaces(memory_id) == {REMOTE} for memory_id in ids)
+    assert move.counts["set_aside"] == 1
+    assert movers.service.rows("SELECT stage, memory_ids FROM dead_letters") == [("embed", [poison])]
+    assert poison in movers.meanings(tenant_id, "poisonous"), "by its words"
+    movers.fake.control.set()
+    Move.of(tenant_id).end()
+    assert movers.spaces(poison) == {REMOTE}, "the next move tries it again"
+
+
+def test_a_model_that_can_do_nothing_is_not_moved_to(
+    movers: Movers, tenant_id: UUID, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filled(movers, tenant_id, 20)
+    movers.use("openai")
+    monkeypatch.setattr(reembed, "SET_ASIDE_MAX", 3)
+    movers.fake.control.set(mode="not_base64")
+    with pytest.raises(ProviderFailed):
+        Move.of(tenant_id).end()
+    assert movers.where(tenant_id)[0] == LOCAL
+    assert movers.service.letters(tenant_id) == []
+
+
+def test_while_the_provider_is_away_it_waits(movers: Movers, tenant_id: UUID) -> None:
+    filled(movers, tenant_id, 20)
+    movers.use("openai")
+    move = Move.of(tenant_id).until("move")
+    movers.fake.control.set(mode="server_error")
+    with pytest.raises(ProviderFailed) as failed:
+        move.end()
+    assert is_passing(failed.value)
+    [during] = movers.remember(tenant_id, "rain all the while")
+    assert movers.spaces(during) == {LOCAL}, "it is found where the tenant is searched, and the move makes up for it"
+    movers.fake.control.set()
+    move.end()
+    assert movers.spaces(during) == {REMOTE}
+
+
+def test_without_a_budget_it_waits(movers: Movers, tenant_id: UUID, monkeypatch: pytest.MonkeyPatch) -> None:
+    filled(movers, tenant_id, 20)
+    movers.use("openai")
+    move = Move.of(tenant_id).until("move")
+    monkeypatch.setattr(budget, "state", lambda _: budget.State.HARD)
+    with pytest.raises(OverBudget) as failed:
+        move.end()
+    assert is_passing(failed.value)
+    [during] = movers.remember(tenant_id, "rain all the while")
+    assert movers.spaces(during) == {LOCAL}
+    monkeypatch.undo()
+    movers.use("openai")
+    move.end()
+    assert movers.vectors(tenant_id) == {REMOTE: 21}
+
+
+def test_a_worker_with_other_settings_says_so(movers: Movers, tenant_id: UUID) -> None:
+    filled(movers, tenant_id, 5)
+    movers.use("openai")
+    move = Move.of(tenant_id)
+    movers.use("openai", dimensions=32)
+    with pytest.raises(Conflict, match="with 32 dimensions, the job another"):
+        move.end()
+    assert movers.where(tenant_id) == (LOCAL, None)
+
+
+def test_a_move_may_be_aimed_elsewhere_and_back(movers: Movers, tenant_id: UUID) -> None:
+    filled(movers, tenant_id, 20)
+    movers.use("openai", dimensions=32)
+    left = Move.of(tenant_id).until("move")
+    left.step()
+    movers.use("openai")
+    Move.of(tenant_id).end()
+    assert movers.vectors(tenant_id) == {REMOTE: 20}
+    movers.use("local")
+    Move.of(tenant_id).until("move")
+    movers.use("openai")
+    Move.of(tenant_id).end()
+    assert movers.where(tenant_id) == (REMOTE, None)
+    assert movers.vectors(tenant_id) == {REMOTE: 20}
+
+
+def test_where_nothing_is_to_be_moved_it_ends_at_once(movers: Movers, tenant_id: UUID) -> None:
+    assert reembed.lacking(tenant_id) == 0
+    assert Move.of(tenant_id).end().job.total == 0
+    assert movers.where(tenant_id) == (LOCAL, None)
+    filled(movers, tenant_id, 20)
+    assert reembed.lacking(tenant_id) == 0
+    Move.of(tenant_id).end()
+    assert movers.vectors(tenant_id) == {LOCAL: 20}
+
+
+def test_vectors_that_callers_gave_are_replaced_and_that_is_said(movers: Movers, tenant_id: UUID) -> None:
+    [given] = movers.remember(tenant_id, {"text": "a vector", "embedding": [1.0] + [0.0] * 255})
+    movers.use("openai")
+    assert reembed.lacking(tenant_id) == 1
+    move = Move.of(tenant_id)
+    assert "1 vectors that callers gave are replaced by the model's" in move.step().notes
+    move.end()
+    assert movers.service.rows("SELECT memory_id, by_caller FROM embeddings") == [(given, False)]
+
+
+def test_an_embedder_that_is_late_does_not_strand_a_vector(
+    movers: Movers, tenant_id: UUID, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The tenant moves, from aim to end, between the computing and the writing of a new memory's vector."""
+    filled(movers, tenant_id, 5)
+    movers.use("openai")
+    move = Move.of(tenant_id)
+    [late] = movers.service.send(tenant_id, "late")
+    ingest.drain()
+    compute = spaces.memory_vectors
+    moved: list[str] = []
+
+    def overtaken(tenant: UUID, model: Any, batch: Any, **more: Any) -> Any:
+        vectors = compute(tenant, model, batch, **more)
+        if not moved:
+            moved.append(model.model)
+            move.end()
+        return vectors
+
+    monkeypatch.setattr(spaces, "memory_vectors", overtaken)
+    enrichment.embed()
+    assert moved == [LOCAL[0]]
+    assert movers.spaces(late) == {REMOTE}
+    assert movers.vectors(tenant_id) == {REMOTE: 6}
+
+
+def test_nobody_writes_for_a_space_while_the_switch_looks(movers: Movers, tenant_id: UUID) -> None:
+    """Who holds the tenant's row is waited for; who comes later waits."""
+    filled(movers, tenant_id, 5)
+    movers.use("openai")
+    move = Move.of(tenant_id).until("move")
+    switched = threading.Event()
+
+    def end() -> None:
+        move.end()
+        switched.set()
+
+    with database.tenant(tenant_id) as tx:
+        held = rows.hold(tx, tenant_id)
+        thread = threading.Thread(target=end)
+        thread.start()
+        until(lambda: movers.service.rows("SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'"))
+        assert not switched.is_set()
+        assert rows.of_tenant(tx, tenant_id) == held
+    thread.join()
+    assert movers.where(tenant_id) == (REMOTE, None)

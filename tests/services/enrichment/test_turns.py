@@ -1,0 +1,54 @@
+"""Enrichment goes round the tenants, whatever ends its slices."""
+
+from __future__ import annotations
+
+import pytest
+
+from app.services.enrichment import enrichment
+from app.services.ingest import ingest
+from tests.service import Service
+
+
+class Clock:
+    """Goes on by a step whenever it is asked."""
+
+    def __init__(self, step_seconds: float) -> None:
+        self.seconds, self.step_seconds = 0.0, step_seconds
+
+    def monotonic(self) -> float:
+        self.seconds += self.step_seconds
+        return self.seconds
+
+
+def test_slices_that_end_early_still_serve_every_tenant_in_its_turn(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(enrichment, "SHARED_LANE_SECONDS", 0)
+    service.configure(index_rows=1)
+    tenant_ids = [service.tenant().tenant_id for _ in range(4)]
+    for tenant_id in tenant_ids:
+        for number in range(3):
+            service.send(tenant_id, f"memory {number}")
+            ingest.drain()
+    service.send(tenant_ids[0], "waits to be stored: a slice ends after a batch")
+
+    for _ in tenant_ids:
+        assert enrichment.index() == 1
+
+    left = service.rows("SELECT count(*) FROM tenant_work WHERE stage = 'index' GROUP BY tenant_id")
+    assert left == [(2,)] * len(tenant_ids)
+
+
+def test_while_requests_wait_to_be_stored_a_slice_of_indexing_still_serves_many_tenants(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tenant_ids = [service.tenant().tenant_id for _ in range(4)]
+    for tenant_id in tenant_ids:
+        service.send(tenant_id, "to be indexed")
+        ingest.drain()
+    service.send(tenant_ids[0], "waits to be stored")
+    clock = Clock(step_seconds=enrichment.SHARED_LANE_SECONDS / 2.5)
+    monkeypatch.setattr(enrichment, "time", clock)
+
+    assert enrichment.index() == 3
+    assert enrichment.index() == 1

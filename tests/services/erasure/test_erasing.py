@@ -1,0 +1,230 @@
+"""The steps of an erasure: everything that its memories have left behind elsewhere."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+
+from app.clients.cold_store import cold_store
+from app.domain.jobs import Job
+from app.domain.privacy.hold import Meant
+from app.domain.privacy.letters import thread_of
+from app.domain.tiers import reduction
+from app.services.erasure import erasing, erasing_steps, erasures
+from app.services.erasure.erasing_steps import STEPS
+from app.services.erasure.erasures import ERASE, Asked
+from app.services.ingest import dead_letters
+from app.services.privacy import holds
+from app.services.tiers import bases, compaction
+from app.store.core import database
+from app.store.jobs import jobs as rows
+from tests.service import Service
+from tests.services.attic import archive_all, fade
+from tests.services.chilled import LONG, Chilled, aged, chilled
+from tests.services.erasure.test_erasures import Household, house
+from tests.services.tiers.test_bases import crowd
+
+__all__ = ["aged", "chilled", "house"]
+
+
+def erase(tenant_id: UUID, **scope: Any) -> UUID:
+    """Ask for an erasure without a grace. Returns its id."""
+    return erasures.request(tenant_id, Asked(Meant(**scope), "gdpr", 0), "key").erasure_id
+
+
+def carried_out(tenant_id: UUID, erasure_id: UUID, steps: int = 100) -> str:
+    """Go on with it, for so many steps at most. Returns how it stands."""
+    state: dict[str, Any] = {}
+    for _ in range(steps):
+        done = erasing.step(Job(uuid4(), tenant_id, ERASE, {"erasure_id": str(erasure_id)}, state, None, 0))
+        assert done.failure is None, done
+        if done.finished:
+            break
+        state = done.state
+    return erasures.get(tenant_id, erasure_id).status
+
+
+def removed(tenant_id: UUID, erasure_id: UUID) -> dict[str, int]:
+    return {each["step"]: each["removed"] for each in erasures.get(tenant_id, erasure_id).executed}
+
+
+# --- Point 10: dead letters and their replays ---
+
+
+@pytest.mark.acceptance(10)
+def test_a_dead_letter_loses_them_and_its_replay_stores_the_others(house: Household) -> None:
+    service = house.service
+    body = [{"text": "Ann sings of otters", "subject": "ann"}, {"text": "Bob hums", "subject": "bob"}]
+    service.rows("ALTER TABLE memories ADD CONSTRAINT trouble CHECK (text <> 'Bob hums') NOT VALID")
+    try:
+        _, bob = service.send(house.tenant_id, *body)
+        service.work()
+    finally:
+        service.rows("ALTER TABLE memories DROP CONSTRAINT trouble")
+    [letter_id] = service.rows("SELECT letter_id FROM dead_letters")[0]
+    erasure_id = erase(house.tenant_id, subject="ann")
+    assert carried_out(house.tenant_id, erasure_id) == "verified"
+    assert removed(house.tenant_id, erasure_id)["letters"] == 1
+    assert b"otters" not in bytes(service.one("SELECT payload FROM dead_letters"))
+    dead_letters.replay(house.tenant_id, letter_id)
+    service.work()
+    assert service.rows("SELECT memory_id, text FROM memories WHERE text LIKE '%%hums%%'") == [(bob, "Bob hums")]
+    assert service.one("SELECT count(*) FROM memories WHERE thread = %s", thread_of(erasure_id)) == 0
+    assert not any("erased" in text for text in house.listed())
+
+
+# --- Point 8: what archived vectors were reduced by ---
+
+
+@pytest.mark.acceptance(8)
+def test_a_basis_is_fitted_without_them_and_others_vectors_are_put_into_it(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bases, "OWN_FROM", 300)
+    monkeypatch.setattr(reduction, "SUBJECT_MAX", 5000)
+    tenant = service.tenant()
+    crowd(service, tenant, 40, "ann")
+    others = crowd(service, tenant, 300, "bob")
+    fade(service, others)
+    archive_all(tenant.tenant_id)
+    [old] = service.rows("SELECT basis_id FROM pca_bases")[0]
+    before = service.rows("SELECT memory_id, vector::real[] FROM archived_memories ORDER BY memory_id")
+    erasure_id = erase(tenant.tenant_id, subject="ann")
+    assert carried_out(tenant.tenant_id, erasure_id) == "verified"
+    [(new, samples)] = service.rows("SELECT basis_id, samples FROM pca_bases")
+    assert new > old
+    assert samples == 300
+    assert service.rows("SELECT DISTINCT basis_id FROM archived_memories") == [(new,)]
+    after = dict(service.rows("SELECT memory_id, vector::real[] FROM archived_memories"))
+    pairs = [(before[0], each) for each in before[1:20]]
+    for (one, one_was), (other, other_was) in pairs:
+        was = sum(a * b for a, b in zip(one_was, other_was, strict=True))
+        assert sum(a * b for a, b in zip(after[one], after[other], strict=True)) == pytest.approx(was, abs=0.02)
+
+
+@pytest.mark.acceptance(8)
+def test_where_too_few_are_left_archived_ones_keep_their_words_alone(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bases, "SHARE_EACH", 300)
+    tenant = service.tenant()
+    crowd(service, tenant, 200, "ann")
+    others = crowd(service, tenant, 100, "bob")
+    bases._cached.cache_clear()
+    assert "shared" in bases.refit(tenant.tenant_id)[0]
+    fade(service, others)
+    archive_all(tenant.tenant_id)
+    assert service.one("SELECT count(*) FROM archived_memories WHERE basis_id IS NOT NULL") == 100
+    erasure_id = erase(tenant.tenant_id, subject="ann")
+    assert carried_out(tenant.tenant_id, erasure_id) == "verified"
+    assert service.one("SELECT count(*) FROM pca_bases") == 0
+    assert service.one("SELECT count(*) FROM archived_memories WHERE vector IS NULL AND own IS NOT NULL") == 100
+
+
+@pytest.mark.acceptance(8)
+def test_an_archived_turn_that_held_their_words_loses_its_vector(house: Household) -> None:
+    [(_, bob)] = [house.ids[:2]]
+    fade(house.service, [bob])
+    archive_all(house.tenant_id)
+    assert house.service.one("SELECT vector IS NOT NULL FROM archived_memories")
+    assert carried_out(house.tenant_id, erase(house.tenant_id, subject="ann")) == "verified"
+    assert house.service.rows("SELECT memory_id, vector IS NULL, own IS NULL FROM archived_memories") == [
+        (bob, True, False)
+    ]
+
+
+# --- Cold storage ---
+
+
+def test_keys_go_at_once_and_a_night_rewrites_the_segments(chilled: Chilled) -> None:
+    ann = chilled.remember(*[f"{n} {LONG}" for n in range(2)], subject="ann")
+    bob = chilled.remember(*[f"{n} {LONG}" for n in range(5)], subject="bob")
+    assert chilled.cool() == 7
+    [segment_id] = chilled.service.rows("SELECT segment_id FROM segments")[0]
+    erasure_id = erase(chilled.tenant_id, subject="ann")
+    assert carried_out(chilled.tenant_id, erasure_id) == "verified"
+    keys = "SELECT count(*) FROM ebbing_keys.record_keys WHERE tenant_id = %s"
+    assert chilled.service.one(keys, chilled.tenant_id) == len(bob)
+    assert removed(chilled.tenant_id, erasure_id)["keys"] == 1
+    assert compaction.compact(chilled.tenant_id) == (1, {}), "though most of it is still needed"
+    assert compaction.compact(chilled.tenant_id) == (0, {})
+    [(left, records)] = chilled.service.rows("SELECT segment_id, records FROM segments")
+    assert (left != segment_id, records) == (True, 5)
+    assert not {memory_id for (memory_id,) in chilled.service.rows("SELECT memory_id FROM cold_memories")} & set(ann)
+    assert len(list(cold_store().under(f"segments/{chilled.tenant_id}"))) == 1
+
+
+# --- Records ---
+
+
+def test_ended_jobs_and_released_holds_name_them_no_more(house: Household) -> None:
+    hold = holds.place(house.tenant_id, Meant(subject="ann"), "the case of ann", "key")
+    holds.release(house.tenant_id, hold.hold_id, "key")
+    with database.tenant(house.tenant_id) as tx:
+        rows.add(tx, uuid4(), house.tenant_id, "test", {"of": [{"subject": "ann"}]}, lone=False)
+    house.service.rows("UPDATE jobs SET status = 'done', finished_at = now() WHERE kind = 'test'")
+    erasure_id = erase(house.tenant_id, subject="ann")
+    assert carried_out(house.tenant_id, erasure_id) == "verified"
+    assert removed(house.tenant_id, erasure_id)["records"] == 2
+    for table in ("jobs", "holds", "erasures"):
+        said = house.service.rows(f"SELECT row_to_json({table})::text FROM {table}")  # noqa: S608 - constants
+        assert said
+        assert not any('"ann"' in row or "case of ann" in row for (row,) in said), table
+
+
+# --- Points 4 and 5: whatever dies, and whoever works at it ---
+
+
+@pytest.mark.acceptance(5)
+@pytest.mark.parametrize("steps", range(1, 9))
+def test_two_who_work_at_one_do_no_step_twice(house: Household, steps: int) -> None:
+    erasure_id = erase(house.tenant_id, subject="ann")
+    carried_out(house.tenant_id, erasure_id, steps)
+    assert carried_out(house.tenant_id, erasure_id) == "verified"
+    done = erasures.get(house.tenant_id, erasure_id)
+    assert [each["step"] for each in done.executed] == [each["step"] for each in done.plan or ()] == [*STEPS]
+    assert house.service.one("SELECT count(*) FROM audit WHERE action = 'memories_erased'") == 1
+
+
+@pytest.mark.acceptance(5)
+def test_a_step_that_somebody_else_has_done_is_passed_over(house: Household) -> None:
+    erasure_id = erase(house.tenant_id, subject="ann")
+    carried_out(house.tenant_id, erasure_id, 2)
+    stale = erasures.get(house.tenant_id, erasure_id)
+    assert carried_out(house.tenant_id, erasure_id) == "verified"
+    with pytest.raises(erasing_steps.Overtaken):
+        STEPS["memories"].erase(house.tenant_id, stale, "", time.monotonic() + 1)
+
+
+def test_a_night_leaves_to_a_job_what_a_job_is_to_do(house: Household) -> None:
+    erasure_id = erase(house.tenant_id, subject="ann")
+    with database.tenant(house.tenant_id) as tx:
+        now = database.now(tx)
+    erasing.carry_on(house.tenant_id, now, {}, time.monotonic() + 5)
+    assert erasures.get(house.tenant_id, erasure_id).status == "grace"
+    house.service.rows("UPDATE jobs SET status = 'failed', finished_at = now() WHERE kind = 'erase'")
+    erasing.carry_on(house.tenant_id, now, {}, time.monotonic() + 5)
+    assert erasures.get(house.tenant_id, erasure_id).status == "verified"
+
+
+@pytest.mark.acceptance(4)
+def test_what_is_left_is_told_and_done_again(house: Household, monkeypatch: pytest.MonkeyPatch) -> None:
+    def leave_it(tenant_id: UUID, erasure: Any, _at: str, _until: float) -> erasing_steps.Piece:
+        with erasing_steps.doing(tenant_id, erasure, "memories"):
+            return erasing_steps.Piece(None, 0)
+
+    kept = STEPS["memories"]
+    erasure_id = erase(house.tenant_id, subject="ann")
+    with monkeypatch.context() as patch:
+        patch.setitem(STEPS, "memories", _with(kept, leave_it))
+        with pytest.raises(AssertionError, match="something is left"):
+            carried_out(house.tenant_id, erasure_id)
+    assert erasures.get(house.tenant_id, erasure_id).status == "running"
+    assert carried_out(house.tenant_id, erasure_id) == "verified"
+
+
+def _with(work: erasing_steps.Work, erase: Any) -> erasing_steps.Work:
+    return erasing_steps.Work(work.store, work.method, work.find, erase)

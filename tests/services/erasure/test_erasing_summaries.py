@@ -1,0 +1,151 @@
+"""Erasures of what summaries were made of: they say nothing of it, don't come back, and don't go for nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+
+from app.domain.ingest.memory import MemoryPatch
+from app.domain.jobs import Job
+from app.domain.privacy.hold import Meant
+from app.errors import NotFound
+from app.services.consolidation import supersede
+from app.services.erasure import erasing, erasures
+from app.services.erasure.erasures import ERASE, Asked
+from app.services.memories import counts, memories
+from app.services.privacy import holds
+from tests.service import Service
+from tests.services.alike import LIKE, Alike
+from tests.services.grave import worked
+
+
+class Made(Alike):
+    """A summary about Ann, and what it was made of."""
+
+    def __init__(self, service: Service) -> None:
+        super().__init__(service)
+        self.remember(*LIKE, days=40, subject="ann")
+        self.run()
+        [self.summary] = self.summaries()
+        found = service.rows("SELECT memory_id FROM lineage WHERE part = 'source' ORDER BY memory_id")
+        self.sources: list[UUID] = [memory_id for (memory_id,) in found]
+
+    def ask(self, grace_days: int = 7, **scope: Any) -> UUID:
+        asked = Asked(Meant(**scope), "gdpr", grace_days)
+        return erasures.request(self.tenant_id, asked, "key").erasure_id
+
+    def status(self, erasure_id: UUID) -> str:
+        return erasures.get(self.tenant_id, erasure_id).status
+
+    def is_seen(self, memory_id: UUID) -> bool:
+        try:
+            memories.get(self.tenant_id, memory_id)
+        except NotFound:
+            return False
+        return True
+
+    def made_of(self) -> set[UUID]:
+        found = self.service.rows("SELECT memory_id FROM lineage WHERE part = 'source'")
+        return {memory_id for (memory_id,) in found}
+
+
+@pytest.fixture
+def made(service: Service) -> Made:
+    return Made(service)
+
+
+def test_one_that_was_deleted_itself_doesnt_come_back_when_it_is_made_again(made: Made) -> None:
+    memories.delete(made.tenant_id, made.summary)
+    memories.delete(made.tenant_id, made.sources[0])
+    made.rederive()
+    assert not made.is_seen(made.summary)
+    assert made.service.one("SELECT count(*) FROM memory_words WHERE memory_id = %s", made.summary) == 0
+    [deletion] = [
+        each for each in erasures.page(made.tenant_id, None, None, 9) if each.scope.memory_ids == [made.summary]
+    ]
+    erasures.cancel(made.tenant_id, deletion.erasure_id, "key")
+    assert made.is_seen(made.summary)
+    assert made.sources[0] not in made.made_of()
+
+
+@pytest.mark.acceptance(9)
+def test_one_of_what_another_erasure_is_of_is_hidden_when_one_is_cancelled(made: Made) -> None:
+    asked = made.ask(subject="ann")
+    made.ask(memory_ids=[made.sources[0]])
+    erasures.cancel(made.tenant_id, asked, "key")
+    assert [made.is_seen(each) for each in (made.summary, *made.sources)] == [False, False] + [True] * (
+        len(made.sources) - 1
+    )
+    worked(made.service)
+    assert made.is_seen(made.summary)
+    assert made.sources[0] not in made.made_of()
+
+
+def test_one_is_made_again_before_what_it_was_made_of_goes(made: Made) -> None:
+    erasure_id = made.ask(0, memory_ids=[made.sources[0]])
+    state: dict[str, Any] = {}
+    for _ in range(30):
+        job = Job(uuid4(), made.tenant_id, ERASE, {"erasure_id": str(erasure_id)}, state, None, 0)
+        state = erasing.step(job).state
+    assert made.status(erasure_id) == "verified"
+    assert made.is_seen(made.summary)
+    assert made.made_of() == set(made.sources[1:])
+
+
+@pytest.mark.acceptance(14)
+@pytest.mark.parametrize("hidden_by", ["this", "another"])
+def test_a_held_one_is_listed_and_made_again_once_it_is_released(made: Made, hidden_by: str) -> None:
+    held = holds.place(made.tenant_id, Meant(memory_ids=[made.summary]), "court", "key")
+    if hidden_by == "another":
+        made.ask(memory_ids=[made.sources[1]])
+    erasure_id = made.ask(0, memory_ids=[made.sources[0]])
+    worked(made.service)
+    found = erasures.get(made.tenant_id, erasure_id)
+    assert (found.status, (found.report or {})["kept"][0]["count"]) == ("held", 1)
+    assert [made.is_seen(each) for each in (made.sources[0], made.sources[2], made.summary)] == [False, True, False]
+    holds.release(made.tenant_id, held.hold_id, "key")
+    worked(made.service)
+    assert made.status(erasure_id) == "verified"
+    assert made.is_seen(made.summary)
+    assert made.sources[0] not in made.made_of()
+
+
+def test_one_is_about_whom_its_sources_are_about(made: Made) -> None:
+    for each in made.sources:
+        memories.edit(made.tenant_id, each, MemoryPatch(subject="bob"))
+    made.rederive()
+    assert made.service.rows("SELECT subject FROM memories WHERE made_by = 'consolidation'") == [("bob",)]
+
+
+@pytest.mark.parametrize("is_deletion", [False, True])
+def test_one_that_is_made_again_supersedes_what_it_did(made: Made, is_deletion: bool) -> None:
+    [older] = made.remember("the boats are all at sea", subject="ann")
+    supersede.make(made.tenant_id, str(made.summary), str(older), "key")
+    if is_deletion:
+        memories.delete(made.tenant_id, made.sources[0])
+    else:
+        made.ask(memory_ids=[made.sources[0]])
+    [erasure_id] = [each.erasure_id for each in erasures.page(made.tenant_id, None, None, 9)]
+    assert made.service.one("SELECT count(*) FROM memory_words WHERE memory_id = %s", made.summary) == 1 - is_deletion
+    held = [each.status for each in supersede.page(made.tenant_id, None, older, None, 9)]
+    assert held == []
+    made.rederive()
+    held = [each.status for each in supersede.page(made.tenant_id, None, older, None, 9)]
+    assert held == ["active"]
+    erasures.cancel(made.tenant_id, erasure_id, "key")
+    assert [each.memory_id for each in supersede.page(made.tenant_id, "active", older, None, 9)] == [made.summary]
+    assert made.service.one("SELECT count(*) FROM hidden_supersessions") == 0
+
+
+@pytest.mark.acceptance(9)
+def test_one_is_made_again_without_what_is_edited_into_an_erasure(made: Made) -> None:
+    made.ask(thread="t")
+    memories.edit(made.tenant_id, made.sources[0], MemoryPatch(thread="t"))
+    assert not made.is_seen(made.summary)
+    assert not any(counts.recount(made.tenant_id))
+    made.rederive()
+    assert made.is_seen(made.summary)
+    assert not any(counts.recount(made.tenant_id))
+    assert made.made_of() == set(made.sources[1:])

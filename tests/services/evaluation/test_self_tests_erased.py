@@ -1,0 +1,90 @@
+"""Self-tests beside an erasure: nothing is entered about what it hides, whichever of the two comes first."""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from app.domain.privacy.hold import Meant
+from app.services.erasure import erasures as erasures_of
+from app.services.erasure.erasures import Asked
+from app.services.evaluation import self_tests, testing
+from app.store.core import database
+from app.store.erasure import erasures
+from app.store.self_tests import Outcome
+from tests.service import until
+from tests.services.evaluation.test_self_tests import CELLO, ROOF, Mind, mind
+from tests.services.grave import worked
+
+__all__ = ["mind"]
+
+WAITING = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+
+
+def about(mind: Mind, memory_id: UUID) -> dict[str, int]:
+    """Rows that self-tests leave about a memory."""
+    names = {
+        "self_tests": "memory_id = %s OR other_id = %s",
+        "memory_events": "kind = 'test' AND memory_id IN (%s, %s)",
+    }
+    names["reviews"] = "memory_id IN (%s, %s)"
+    return {
+        table: found
+        for table, given in names.items()
+        if (found := mind.service.one(f"SELECT count(*) FROM {table} WHERE {given}", memory_id, memory_id))  # noqa: S608
+    }
+
+
+def hide(tx: database.Transaction, mind: Mind, memory_id: UUID) -> None:
+    """What a request does first; nothing more is needed for others to wait, or to see nothing."""
+    erasures.hide(tx, mind.tenant_id, UUID(int=7), Meant(memory_ids=[memory_id]))
+
+
+@pytest.mark.parametrize("place", ["drawing", "entering"])
+def test_it_waits_for_what_hides_and_sees_it(mind: Mind, place: str) -> None:
+    cello, roof = mind.remember(CELLO, ROOF)
+    mind.link(cello, roof)
+    state = self_tests.carry_on(mind.tenant_id, None, {}, 0).state if place == "entering" else {}
+    with ThreadPoolExecutor(1) as pool:
+        with database.tenant(mind.tenant_id) as tx:
+            erasures.lock(tx, mind.tenant_id)
+            goes_on = pool.submit(self_tests.carry_on, mind.tenant_id, None, state, 0)
+            until(lambda: mind.service.one(WAITING))
+            hide(tx, mind, roof)
+        state = goes_on.result(30).state
+    for _ in range(5):
+        step = self_tests.carry_on(mind.tenant_id, None, state, time.monotonic() + 5)
+        if step.finished:
+            break
+    assert about(mind, roof) == {}
+    assert mind.outcomes("application") == {cello: True}
+
+
+@pytest.mark.parametrize("kind", ["connection", "application", "coherence"])
+@pytest.mark.parametrize("passed", [True, False])
+def test_what_is_erased_while_it_is_asked_about_leaves_nothing(
+    mind: Mind, monkeypatch: pytest.MonkeyPatch, kind: Any, passed: bool
+) -> None:
+    cello, roof = mind.remember(CELLO, ROOF)
+    mind.link(cello, roof)
+    monkeypatch.setattr("app.store.self_tests.drawn_summaries", lambda *_: [cello, roof])
+
+    def erased(*given: Any) -> list[Outcome]:
+        asked = Asked(Meant(memory_ids=[roof]), "gdpr", 0)
+        erasure_id = erasures_of.request(mind.tenant_id, asked, "key").erasure_id
+        worked(mind.service)
+        assert erasures_of.get(mind.tenant_id, erasure_id).status == "verified"
+        monkeypatch.setattr(testing, "TESTS", rest)
+        were.append(kind)
+        return [Outcome(one.memory_id, passed) for one in given[2]]
+
+    were: list[str] = []
+    rest = dict(testing.TESTS)
+    monkeypatch.setattr(testing, "TESTS", rest | {kind: erased})
+    mind.run()
+    assert were == [kind], "it was asked about"
+    assert about(mind, roof) == {}

@@ -1,0 +1,91 @@
+"""What somebody has asked for about a person has a lane of its own: no maintenance holds it up."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from uuid import UUID, uuid4
+
+import pytest
+
+from app.domain.jobs import Job, Step
+from app.services.jobs import jobs, precedence
+from app.services.jobs.jobs import Kind
+from app.services.monitoring import stats
+from app.store.core import database
+from app.store.jobs import jobs as rows
+from tests.service import Service, Tenant
+
+RIGHTS = ("erase", "export", "hide", "restore")
+
+
+@pytest.fixture
+def tenant(service: Service) -> Tenant:
+    return service.tenant()
+
+
+@pytest.fixture
+def sent(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, UUID]]:
+    """The messages that were sent, with their tasks."""
+    messages: list[tuple[str, UUID]] = []
+
+    def enqueue(task: str, argument: UUID, *, expires_seconds: float | None) -> None:
+        assert expires_seconds is None
+        messages.append((task, argument))
+
+    monkeypatch.setattr("app.queues.enqueue", enqueue)
+    return messages
+
+
+def once(job: Job) -> Step:
+    return Step(1, job.state, finished=True)
+
+
+def test_erasures_exports_and_restores_have_a_lane_of_their_own() -> None:
+    assert sorted(jobs.of_rights()) == sorted(RIGHTS)
+
+
+@pytest.mark.parametrize("kind", RIGHTS)
+def test_a_job_of_maintenance_on_its_way_holds_up_none_of_the_rights(
+    tenant: Tenant, sent: list[tuple[str, UUID]], kind: str
+) -> None:
+    long, other = (jobs.create(tenant.tenant_id, "consolidate", {}, lone=False) for _ in range(2))
+    mine, second = (jobs.create(tenant.tenant_id, kind, {}, lone=False) for _ in range(2))
+    assert sent == [("maintain.job", long), ("rights.job", mine)], "one in each lane is on its way"
+    assert {other, second}.isdisjoint(job_id for _, job_id in sent)
+
+
+def test_the_rights_lane_goes_on_with_its_own_jobs_while_maintenance_is_stuck(
+    monkeypatch: pytest.MonkeyPatch, tenant: Tenant, sent: list[tuple[str, UUID]]
+) -> None:
+    monkeypatch.setitem(jobs.KINDS, "export", Kind(once, task="rights.job"))
+    jobs.create(tenant.tenant_id, "consolidate", {})
+    mine = [jobs.create(tenant.tenant_id, "export", {}, lone=False) for _ in range(3)]
+    for place in range(3):
+        task, job_id = sent[1 + place]
+        assert task == "rights.job"
+        jobs.carry_on(job_id)
+    assert {jobs.get(tenant.tenant_id, job_id).status for job_id in mine} == {"done"}
+
+
+@pytest.mark.parametrize(("task", "status"), [("rights.job", "done"), ("maintain.job", "queued")])
+def test_only_maintenance_gives_way_to_ingest(
+    monkeypatch: pytest.MonkeyPatch, tenant: Tenant, sent: list[tuple[str, UUID]], task: str, status: str
+) -> None:
+    monkeypatch.setitem(jobs.KINDS, "test", Kind(once, task=task))
+    monkeypatch.setattr(precedence, "has_ingest", lambda _: True)
+    job_id = jobs.create(tenant.tenant_id, "test", {})
+    jobs.carry_on(sent[-1][1])
+    assert jobs.get(tenant.tenant_id, job_id).status == status
+
+
+def test_what_may_not_begin_yet_waits_in_no_lane(service: Service, tenant: Tenant) -> None:
+    """An erasure has a week of grace: a lane that counted it would seem to be a week late."""
+    with database.tenant(tenant.tenant_id) as tx:
+        later = database.now(tx) + timedelta(days=7)
+        rows.add(tx, uuid4(), tenant.tenant_id, "erase", {}, lone=False, not_before=later)
+    assert stats.of_lanes()["rights"] == stats.Lane(0, 0.0)
+    service.rows("UPDATE jobs SET created_at = now() - interval '7 days', not_before = now() - interval '9 seconds'")
+    for lanes in (stats.of_lanes(), stats.of_tenant(tenant.tenant_id).lanes):
+        assert lanes["rights"].depth == 1
+        assert 9 <= lanes["rights"].oldest_age_seconds < 60
+        assert lanes["maintain"].depth == 0

@@ -1,0 +1,118 @@
+"""Whether the service is well, and what it says where it isn't."""
+
+from __future__ import annotations
+
+import pytest
+
+from app import heartbeats, queues
+from app.clients.redis import stream
+from app.services.enrichment import enrichment
+from app.services.ingest import ingest
+from app.services.monitoring import health, stats
+from app.store.core import database, migrate
+from tests.service import Service
+
+NOWHERE = "postgresql://nobody:secret-4711@127.0.0.1:1/none"
+
+
+def unwell() -> dict[str, str]:
+    """What isn't well, and what is said of it."""
+    return {found.name: found.detail for found in health.dependencies() if not found.well}
+
+
+def reopen(service: Service, **urls: str) -> None:
+    service.configure(**urls)
+    database.close()
+    stream.close()
+
+
+def test_where_all_is_well_nothing_is_named(service: Service) -> None:
+    assert unwell() == {}
+    assert {found.name for found in health.dependencies()} >= {"postgresql", "schema", "redis"}
+
+
+def test_a_database_that_is_away_is_named_without_its_password(service: Service) -> None:
+    reopen(service, database_url=NOWHERE)
+    [(name, detail)] = unwell().items()
+    assert name == "postgresql"
+    assert "secret-4711" not in detail
+
+
+def test_a_redis_that_is_away_is_named(service: Service) -> None:
+    reopen(service, redis_url="redis://:secret-4711@127.0.0.1:1/0")
+    [(name, detail)] = unwell().items()
+    assert name == "redis"
+    assert "secret-4711" not in detail
+
+
+def test_a_schema_that_is_behind_says_what_to_do(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    newest = migrate.head()
+    monkeypatch.setattr("app.store.core.migrate.head", lambda: "9999")
+    detail = unwell()["schema"]
+    assert "9999" in detail
+    assert newest in detail
+    assert "ebbing migrate" in detail
+
+
+def test_an_empty_database_says_what_to_do(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app.store.core.migrate.current", lambda _tx: None)
+    assert "ebbing migrate" in unwell()["schema"]
+
+
+def test_the_schema_of_the_next_version_serves_this_one_while_an_upgrade_rolls(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.store.core.migrate.current", lambda _tx: "9999")
+    assert unwell() == {}
+    [schema] = [found for found in health.dependencies() if found.name == "schema"]
+    assert schema.detail == "revision 9999, of a version after this one"
+
+
+def test_a_role_that_passes_by_row_level_security_is_named(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not database.bypasses_row_security()
+    with monkeypatch.context() as patched:
+        patched.setitem(database._engines, "ebbing_app", database.engine("ebbing_drain"))
+        assert database.bypasses_row_security()
+    monkeypatch.setattr("app.store.core.database.bypasses_row_security", lambda: True)
+    assert "row-level security" in unwell()
+
+
+def test_a_lane_is_silent_until_its_worker_is_heard_of(service: Service) -> None:
+    assert heartbeats.ages() == dict.fromkeys(heartbeats.SOURCES)
+    heartbeats.beat(queues.INGEST)
+    ages = heartbeats.ages()
+    heard = ages.pop(queues.INGEST)
+    assert heard is not None
+    assert 0 <= heard < 60
+    assert set(ages.values()) == {None}
+
+
+def test_a_clock_that_went_back_makes_no_negative_age(service: Service) -> None:
+    service.redis.hset("ebbing:{s0}:heartbeats", queues.EMBED, 2**45)
+    assert heartbeats.ages()[queues.EMBED] == 0
+
+
+def test_numbers_follow_a_memory_through_every_stage(service: Service) -> None:
+    tenant, other = service.tenant(), service.tenant()
+    service.send(tenant.tenant_id, "one", "two", "three")
+    service.send(other.tenant_id, "elsewhere")
+    seen = stats.of_tenant(tenant.tenant_id)
+    assert seen.pending == {"ingest": 3, "index": 0, "embed": 0, "score": 0, "rate": 0}
+    assert seen.memories == {"active": 0, "archived": 0, "cold": 0}
+    assert seen.lanes["ingest"].depth == 3
+    assert seen.lanes["ingest"].oldest_age_seconds >= 0
+    ingest.drain()
+    seen = stats.of_tenant(tenant.tenant_id)
+    assert seen.pending == {"ingest": 0, "index": 3, "embed": 3, "score": 3, "rate": 0}
+    assert seen.memories["active"] == 3
+    assert stats.of_lanes()["embed"].depth == 4
+    enrichment.index()
+    enrichment.embed()
+    enrichment.score()
+    seen = stats.of_tenant(tenant.tenant_id)
+    assert set(seen.pending.values()) == {0}
+    assert {lane.depth for lane in seen.lanes.values()} == {0}
+    service.post(tenant.tenant_id, b"no JSON")
+    ingest.drain()
+    assert stats.of_tenant(tenant.tenant_id).dead_letters == 1
+    assert stats.of_tenant(other.tenant_id).dead_letters == 0

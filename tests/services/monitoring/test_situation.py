@@ -1,0 +1,163 @@
+"""How everything stands: each kind of trouble, caused, is found, and is gone when it is over."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+
+import pytest
+
+from app import heartbeats, queues
+from app.clients.llm.answers import Usage
+from app.clients.redis import stream
+from app.clients.redis.redis import HEARTBEATS, stream_key
+from app.domain.privacy.requests import NewRequest
+from app.services.jobs import schedule
+from app.services.monitoring import figures, health, situation
+from app.services.monitoring.situation import Situation
+from app.services.privacy import privacy_requests
+from app.services.tenants import budget
+from app.store.core import database
+from tests.service import Service, Tenant
+from workers.schedule import DEFAULT_SCHEDULE
+
+
+@pytest.fixture
+def tenant(service: Service) -> Tenant:
+    for source in heartbeats.SOURCES:
+        heartbeats.beat(source)
+    return service.tenant()
+
+
+def now(tenant: Tenant, *, every: bool = False) -> Situation:
+    situation.forget()
+    return situation.now(tenant.tenant_id, every=every)
+
+
+def codes(tenant: Tenant, *, every: bool = False) -> set[str]:
+    return {one.code for one in now(tenant, every=every).findings}
+
+
+def test_all_is_well_where_nothing_is_wrong(tenant: Tenant) -> None:
+    for every in (False, True):
+        found = now(tenant, every=every)
+        assert (found.findings, found.state, found.line) == ([], "well", "All is well")
+        assert found.lanes.keys() == queues.LANES.keys()
+        assert found.oldest_seconds == 0
+
+
+def test_a_look_within_a_second_asks_nothing_anew(service: Service, tenant: Tenant) -> None:
+    before = now(tenant)
+    assert situation.now(tenant.tenant_id) is before
+
+
+def test_workers_that_are_silent(service: Service, tenant: Tenant) -> None:
+    service.redis.hset(HEARTBEATS, "embed", stream.backlog().now_ms() - 60_000)
+    service.redis.hdel(HEARTBEATS, "score", "beat")
+    assert codes(tenant) == {"silent_embed", "silent_score", "silent_beat"}
+
+
+def test_a_lane_that_stalls(service: Service, tenant: Tenant) -> None:
+    service.send(tenant.tenant_id, "x")
+    service.work()
+    service.send(tenant.tenant_id, "y")
+    other = service.tenant()
+    assert codes(tenant) == set()
+    service.rows(
+        "INSERT INTO tenant_work (stage, tenant_id, memory_ids, created_at) "
+        "VALUES ('index', %s, ARRAY[gen_random_uuid()], now() - interval '10 minutes')",
+        tenant.tenant_id,
+    )
+    assert codes(tenant) == {"old_ingest"}
+    assert codes(other) == set()
+    assert codes(other, every=True) == {"old_ingest"}
+
+
+def test_dead_letters_and_their_end(service: Service, tenant: Tenant) -> None:
+    service.post(tenant.tenant_id, b"no JSON")
+    service.work()
+    assert codes(tenant) == {"dead_letters"}
+    assert now(tenant).letters == 1
+    service.rows("UPDATE dead_letters SET discarded_at = now(), discard_reason = 'x'")
+    assert codes(tenant) == set()
+
+
+def test_a_night_that_is_late_failed_or_was_cut_short(service: Service, tenant: Tenant) -> None:
+    schedule.tick(DEFAULT_SCHEDULE)
+    service.rows("UPDATE schedules SET next_run_at = now() - interval '2 hours'")
+    assert codes(tenant) == codes(tenant, every=True) == {"night_overdue"}
+    service.rows("UPDATE schedules SET next_run_at = now() + interval '2 hours'")
+    run = schedule.run(tenant.tenant_id, "night")
+    assert codes(tenant) == set()
+    ended = "UPDATE jobs SET status = %s, started_at = now(), finished_at = now(), state = %s::jsonb WHERE job_id = %s"
+    service.rows(ended, "failed", '{"step": "archive", "failed": {"archive": "OSError"}}', run.job_id)
+    assert codes(tenant) == codes(tenant, every=True) == {"night_failed"}
+    assert now(tenant).state == "trouble"
+    service.rows(ended, "done", '{"step": "archive", "cut_short": "archive", "failed": {}}', run.job_id)
+    assert codes(tenant) == codes(tenant, every=True) == {"night_cut_short"}
+
+
+@pytest.mark.parametrize(("days", "state"), [(6.5, "attention"), (0.5, "trouble"), (-2, "trouble"), (8, "well")])
+def test_a_request_of_a_person_that_is_nearly_due(service: Service, tenant: Tenant, days: float, state: str) -> None:
+    entered = privacy_requests.enter(tenant.tenant_id, NewRequest("correction", "gdpr"))
+    service.rows("UPDATE privacy_requests SET due_at = now() + %s", timedelta(days=days))
+    found = now(tenant)
+    assert ({one.code for one in found.findings}, found.state) == ({"privacy_due"} if days < 7 else set(), state)
+    privacy_requests.answer(tenant.tenant_id, entered.request_id, "done", None, "key")
+    assert codes(tenant) == set()
+
+
+def test_a_budget_that_is_spent(service: Service) -> None:
+    service.configure(budget_tokens=1000)
+    for source in heartbeats.SOURCES:
+        heartbeats.beat(source)
+    tenant = service.tenant()
+    budget.spend(tenant.tenant_id, "score", "some-model", Usage(1, 900))
+    assert [one.severity for one in now(tenant).findings] == ["attention"]
+    budget.spend(tenant.tenant_id, "score", "some-model", Usage(1, 200))
+    assert [(one.code, one.severity) for one in now(tenant).findings] == [("budget", "trouble")]
+
+
+def test_what_the_figures_of_all_tenants_say(service: Service, tenant: Tenant) -> None:
+    other = service.tenant()
+    privacy_requests.enter(other.tenant_id, NewRequest("correction", "gdpr"))
+    service.rows("UPDATE privacy_requests SET due_at = now() + interval '2 days'")
+    figures.keep(thoroughly=True)
+    assert codes(tenant) == set()
+    assert codes(tenant, every=True) == codes(other) == {"privacy_due"}
+    service.send(other.tenant_id, "x")
+    service.redis.delete(stream_key(other.tenant_id))
+    figures.keep(thoroughly=True)
+    assert codes(tenant, every=True) == {"privacy_due", "lost"}
+
+
+def test_a_disk_that_is_nearly_full(tenant: Tenant, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(health, "disks_free", lambda: {"home": 0.1})
+    assert codes(tenant) == {"disk_full"}
+
+
+@pytest.fixture
+def no_redis(service: Service, tenant: Tenant) -> Iterator[None]:
+    service.configure(redis_url="redis://127.0.0.1:1/0")
+    stream.close()
+    yield
+    service.configure(redis_url=service.redis_url)
+    stream.close()
+
+
+def test_redis_away(tenant: Tenant, no_redis: None) -> None:
+    found = now(tenant)
+    assert {one.code for one in found.findings} == {"redis_away"}
+    assert (found.lanes, found.oldest_seconds, found.letters) == ({}, None, 0)
+
+
+def test_postgresql_away(service: Service, tenant: Tenant) -> None:
+    database.close()
+    service.configure(database_url="postgresql://nobody@127.0.0.1:1/nothing")
+    try:
+        found = now(tenant)
+        assert {one.code for one in found.findings} == {"postgresql_away"}
+        assert (found.lanes, found.letters) == ({}, None)
+        assert found.state == "trouble"
+    finally:
+        database.close()

@@ -1,0 +1,191 @@
+"""Deadlines: segments are rewritten by the date that a report gives, and requests that are near theirs are told of."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+from structlog.testing import capture_logs
+
+from app.clients.cold_store import ColdStore, Failure, StoreFailed
+from app.domain.jobs import Job
+from app.domain.privacy.hold import Meant
+from app.domain.privacy.requests import NewRequest
+from app.domain.tiers import segment
+from app.services.erasure import erasing, erasure_reports, erasures
+from app.services.erasure.erasures import Asked
+from app.services.jobs import jobs
+from app.services.night import steps
+from app.services.privacy import deadlines, privacy_requests
+from app.services.tiers import compaction
+from app.store.core import database
+from app.store.erasure import residue
+from app.store.privacy import deadlines as rows
+from tests.service import Service
+from tests.services.chilled import Chilled, aged, chilled
+from tests.services.erasure.test_erasing import carried_out, erase
+from tests.services.grave import worked
+
+__all__ = ["aged", "chilled"]
+
+
+def erased(chilled: Chilled, *memory_ids: UUID) -> UUID:
+    """Let these be erased. Returns the erasure."""
+    erasure_id = erase(chilled.tenant_id, memory_ids=list(memory_ids))
+    assert carried_out(chilled.tenant_id, erasure_id) == "verified"
+    return erasure_id
+
+
+def two_segments(chilled: Chilled) -> tuple[list[UUID], list[UUID]]:
+    """Two segments of five each."""
+    first = chilled.remember(*(f"first {n}" for n in range(5)))
+    chilled.cool()
+    second = chilled.remember(*(f"second {n}" for n in range(5)))
+    chilled.cool()
+    return first, second
+
+
+def report(chilled: Chilled, erasure_id: UUID) -> dict[str, Any]:
+    return erasure_reports.report(chilled.tenant_id, erasure_id)
+
+
+def upkeep(chilled: Chilled) -> list[str]:
+    """A job of it; lines of its log."""
+    job_id = jobs.create(chilled.tenant_id, compaction.KIND, {}, lone=False)
+    jobs.carry_on(job_id)
+    done = jobs.get(chilled.tenant_id, job_id)
+    assert done.status == "done", done
+    return [line["message"] for line in done.log or []]
+
+
+def overdue(chilled: Chilled, erasure_id: UUID, days: int) -> None:
+    statement = "UPDATE erasures SET rewrite_by = rewrite_by - make_interval(days => %s) WHERE erasure_id = %s"
+    chilled.service.rows(statement, days, erasure_id)
+
+
+# --- Segments ---
+
+
+def test_the_report_says_by_when_segments_are_rewritten_and_then_when_they_were(chilled: Chilled) -> None:
+    first, _ = two_segments(chilled)
+    erasure_id = erased(chilled, first[0])
+    promised = report(chilled, erasure_id)
+    by = promised["clocks"]["finished_at"] + timedelta(days=2)
+    assert (promised["clocks"]["rewrite_by"], promised["clocks"]["rewritten_at"]) == (by, None)
+    assert promised["segments_to_rewrite"] == 1
+    assert upkeep(chilled) == []
+    kept = report(chilled, erasure_id)
+    assert kept["clocks"]["rewrite_by"] == by
+    assert kept["clocks"]["rewritten_at"] is not None
+    assert kept["segments_to_rewrite"] == 0
+
+
+def test_an_erasure_of_nothing_cold_promises_nothing(chilled: Chilled) -> None:
+    [warm] = chilled.remember("archived alone")
+    erasure_id = erased(chilled, warm)
+    assert report(chilled, erasure_id)["clocks"]["rewrite_by"] is None
+    assert chilled.service.one("SELECT count(*) FROM jobs WHERE kind = 'compact'") == 0
+
+
+def test_where_no_night_does_it_a_job_does_before_the_deadline(chilled: Chilled) -> None:
+    first, second = two_segments(chilled)
+    erasure_id = erased(chilled, first[0])
+    erased(chilled, second[0])
+    begins = chilled.service.rows("SELECT not_before FROM jobs WHERE kind = 'compact'")
+    assert begins[0][0] == report(chilled, erasure_id)["clocks"]["rewrite_by"] - timedelta(hours=6)
+    chilled.service.rows("UPDATE jobs SET claimed_until = now() WHERE kind = 'compact'")
+    worked(chilled.service)
+    assert report(chilled, erasure_id)["segments_to_rewrite"] == 0
+
+
+def test_those_that_are_due_first_are_rewritten_first(chilled: Chilled, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = two_segments(chilled)
+    later, sooner = erased(chilled, first[0]), erased(chilled, second[0])
+    overdue(chilled, sooner, 3)
+    with database.tenant(chilled.tenant_id) as tx:
+        order = rows.to_rewrite(tx, chilled.tenant_id)
+    monkeypatch.setattr(segment, "RECORDS", 4)  # one at a time
+    compaction.compact(chilled.tenant_id)
+    with database.tenant(chilled.tenant_id) as tx:
+        assert rows.to_rewrite(tx, chilled.tenant_id) == order[1:]
+        rows.note_rewritten(tx, chilled.tenant_id, database.now(tx))
+    assert report(chilled, sooner)["clocks"]["rewritten_at"] is not None
+    assert report(chilled, later)["clocks"]["rewritten_at"] is None
+
+
+def test_what_is_late_is_told_of(chilled: Chilled, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, _ = two_segments(chilled)
+    overdue(chilled, erased(chilled, first[0]), 3)
+    assert deadlines.figures().late_rewrites == 1
+
+    def lost(_store: ColdStore, path: str) -> bytes:
+        raise StoreFailed(Failure.MISSING, path)
+
+    with monkeypatch.context() as patched, capture_logs() as logs:
+        patched.setattr(ColdStore, "get", lost)
+        lines = upkeep(chilled)
+    assert any("segments of 1 erasures should be rewritten by now" in line for line in lines)
+    assert [line["erasures"] for line in logs if line["event"] == "segments_late"] == [1]
+    assert not any("should be rewritten" in line for line in upkeep(chilled))
+    assert deadlines.figures().late_rewrites == 0
+
+
+# --- Requests ---
+
+
+def entered(service: Service, tenant_id: UUID, **fields: Any) -> UUID:
+    return privacy_requests.enter(tenant_id, NewRequest(**fields)).request_id
+
+
+def test_a_request_with_less_than_a_week_left_is_told_of_each_night(service: Service) -> None:
+    tenant_id = service.tenant().tenant_id
+    now = datetime.now(UTC)
+    for days in (1, 40):  # of the 45 that the law gives
+        entered(service, tenant_id, nature="correction", law="ccpa", received_at=now - timedelta(days=days))
+    entered(service, tenant_id, nature="objection", law="user")
+    with capture_logs() as logs:
+        steps.STEPS["figures"](tenant_id, now, {}, 0)
+    [told] = [line for line in logs if line["event"] == "requests_due"]
+    assert (told["requests"], told["days_left"], told["log_level"]) == (1, 5.0, "warning")
+
+
+def test_one_that_is_answered_or_far_off_is_not_told_of(service: Service) -> None:
+    tenant_id = service.tenant().tenant_id
+    long_ago = datetime.now(UTC) - timedelta(days=60)
+    done = entered(service, tenant_id, nature="correction", law="gdpr", received_at=long_ago)
+    privacy_requests.answer(tenant_id, done, "done", None, "key")
+    entered(service, tenant_id, nature="access", law="ccpa")
+    with capture_logs() as logs:
+        deadlines.look_at_requests(tenant_id)
+    assert logs == []
+
+
+def test_the_figures_are_of_all_tenants(service: Service) -> None:
+    assert deadlines.figures() == rows.Figures({}, None, 0, 0)
+    long_ago = datetime.now(UTC) - timedelta(days=46)
+    for nature in ("correction", "correction", "objection"):
+        entered(service, service.tenant().tenant_id, nature=nature, law="ccpa", received_at=long_ago)
+    found = deadlines.figures()
+    assert found.open == {"correction": 2, "objection": 1}
+    assert found.min_days_left == pytest.approx(-1, abs=0.01)
+
+
+def test_what_an_erasure_finds_left_is_a_number_until_it_is_gone(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tenant_id = service.tenant().tenant_id
+    service.send(tenant_id, {"text": "Ann likes tea", "subject": "ann"})
+    service.work()
+    erasure_id = erasures.request(tenant_id, Asked(Meant(subject="ann"), "gdpr", 0), "key").erasure_id
+    with monkeypatch.context() as patched:
+        patched.setattr(residue, "counts", lambda *_: {"memories": 7})
+        worked(service)
+    assert erasures.get(tenant_id, erasure_id).status == "running"
+    assert deadlines.figures().residue == 7
+    job = Job(UUID(int=0), tenant_id, "erase", {"erasure_id": str(erasure_id)}, {}, None, 0)
+    while not (did := erasing.step(job)).finished:
+        job = Job(UUID(int=0), tenant_id, "erase", job.parameters, did.state, None, 0)
+    assert erasures.get(tenant_id, erasure_id).status == "verified"
+    assert deadlines.figures().residue == 0

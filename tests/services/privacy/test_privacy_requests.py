@@ -1,0 +1,132 @@
+"""The log of requests: entered by what is asked, answered by what becomes of it, counted, and kept 24 months."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from app.domain.privacy.hold import Meant
+from app.domain.privacy.requests import NewRequest, Tally
+from app.errors import Conflict, Invalid, NotFound
+from app.services.erasure import erasures
+from app.services.erasure.erasures import Asked
+from app.services.privacy import exports, privacy_requests
+from tests.service import Service
+from tests.services.grave import worked
+from tests.services.vault import Vault, vault
+
+__all__ = ["vault"]
+
+FAR = datetime(2100, 1, 1, tzinfo=UTC)
+LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
+
+
+def logged(vault: Vault) -> dict[UUID, Any]:
+    return {each.request_id: each for each in privacy_requests.page(vault.tenant_id, None, 100, is_open=False)}
+
+
+def tallies(vault: Vault) -> list[Tally]:
+    return privacy_requests.summary(vault.tenant_id, LONG_AGO, FAR).tallies
+
+
+@pytest.mark.acceptance(19)
+def test_erasures_and_exports_are_entered_and_answered_by_themselves(vault: Vault) -> None:
+    vault.remember({"text": "x", "subject": "ann"})
+    export = vault.made("portable")
+    asked = [erasures.request(vault.tenant_id, Asked(Meant(subject=name), "ccpa", 0), "key") for name in ("ann", "bob")]
+    erasures.cancel(vault.tenant_id, asked[1].erasure_id, "key")
+    found = logged(vault)
+    assert {(each.nature, each.law, each.answer) for each in found.values()} == {
+        ("portable", "gdpr", "done"),
+        ("erasure", "ccpa", None),
+        ("erasure", "ccpa", "cancelled"),
+    }
+    assert found[export.export_id].confirm_by is None
+    waiting = found[asked[0].erasure_id]
+    assert waiting.due_at == asked[0].due_at
+    assert waiting.confirm_by >= waiting.received_at + timedelta(days=12)  # ten business days, from a Sunday on
+    worked(vault.service)
+    assert logged(vault)[waiting.request_id].answer == "done"
+
+
+@pytest.mark.acceptance(19)
+def test_a_denial_keeps_its_basis_and_answers_once(vault: Vault) -> None:
+    made = privacy_requests.enter(vault.tenant_id, NewRequest("correction", "gdpr", "letter"))
+    denied = privacy_requests.answer(vault.tenant_id, made.request_id, "denied", "GDPR Art. 12(5)", "key")
+    assert (denied.answer, denied.basis) == ("denied", "GDPR Art. 12(5)")
+    with pytest.raises(Conflict, match="denied"):
+        privacy_requests.answer(vault.tenant_id, made.request_id, "done", None, "key")
+    erasure = erasures.request(vault.tenant_id, Asked(Meant(subject="ann")), "key")
+    with pytest.raises(Conflict, match="erasure answers it"):
+        privacy_requests.answer(vault.tenant_id, erasure.erasure_id, "denied", "x", "key")
+    details = str(vault.service.rows("SELECT details::text FROM audit WHERE action = 'request_answered'"))
+    assert "denied" in details
+    assert "Art." not in details
+
+
+@pytest.mark.acceptance(19)
+def test_counts_and_median_days_come_from_one_view(vault: Vault) -> None:
+    now = datetime.now(UTC)
+    for days, took in ((50, 1), (50, 2), (50, 48), (60, None)):
+        made = privacy_requests.enter(vault.tenant_id, NewRequest("access", "ccpa", "mail", now - timedelta(days=days)))
+        if took is not None:
+            privacy_requests.answer(vault.tenant_id, made.request_id, "done", None, "key")
+            vault.service.rows("UPDATE privacy_requests SET answered_at = received_at + make_interval(days => %s), "
+                               "confirmed_at = received_at + make_interval(days => %s) WHERE request_id = %s",
+                               took, took, made.request_id)  # fmt: skip
+    [tally] = tallies(vault)
+    assert (tally.received, tally.done, tally.open) == (4, 3, 1)
+    assert (tally.late, tally.confirmed_late) == (2, 2)  # after 48 of 45 days, and after 60 not yet
+    assert tally.median_days == pytest.approx(2)
+    assert tally.mean_days == pytest.approx(17)
+    assert privacy_requests.summary(vault.tenant_id, now - timedelta(days=55), now).tallies[0].received == 3
+
+
+def test_a_confirmation_counts_the_first_time(vault: Vault) -> None:
+    made = privacy_requests.enter(vault.tenant_id, NewRequest("access", "ccpa"))
+    first = privacy_requests.confirm(vault.tenant_id, made.request_id)
+    again = privacy_requests.confirm(vault.tenant_id, made.request_id)
+    assert first.confirmed_at == again.confirmed_at is not None
+    with pytest.raises(NotFound):
+        privacy_requests.confirm(vault.service.tenant().tenant_id, made.request_id)
+
+
+@pytest.mark.acceptance(19)
+def test_what_was_answered_24_months_ago_is_deleted_by_night(vault: Vault) -> None:
+    kept, gone, waits = (privacy_requests.enter(vault.tenant_id, NewRequest("access")).request_id for _ in range(3))
+    for request_id, months in ((kept, 23), (gone, 25)):
+        privacy_requests.answer(vault.tenant_id, request_id, "done", None, "key")
+        vault.service.rows("UPDATE privacy_requests SET received_at = now() - make_interval(months => %s), "
+                           "answered_at = now() - make_interval(months => %s) WHERE request_id = %s",
+                           months + 1, months, request_id)  # fmt: skip
+    state: dict[str, Any] = {}
+    for _ in range(5):
+        step = exports.carry_on(vault.tenant_id, datetime.now(UTC), state, 0)
+        state = step.state
+        if step.finished:
+            break
+    assert set(logged(vault)) == {kept, waits}
+
+
+def test_the_log_says_nothing_of_anybody(vault: Vault) -> None:
+    vault.remember({"text": "x", "subject": "w0person"})
+    vault.made(subject="w0person")
+    erasures.request(vault.tenant_id, Asked(Meant(subject="w0person")), "key")
+    assert "w0person" not in str(vault.service.rows("SELECT to_json(privacy_requests)::text FROM privacy_requests"))
+
+
+def test_what_comes_tomorrow_isnt_entered(service: Service) -> None:
+    with pytest.raises(Invalid):
+        privacy_requests.enter(
+            service.tenant().tenant_id, NewRequest("access", received_at=datetime.now(UTC) + timedelta(days=1))
+        )
+
+
+def test_categories_are_counted_as_given_or_inferred(vault: Vault) -> None:
+    vault.remember(
+        {"text": "x", "categories": ["health", "work"]}, {"text": "y", "categories": ["work"]}, {"text": "z"}
+    )
+    assert privacy_requests.summary(vault.tenant_id, LONG_AGO, FAR).categories == {"work": 2, "health": 1}

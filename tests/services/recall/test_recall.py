@@ -1,0 +1,290 @@
+"""Recall: what comes up in a conversation, in which order, and what never does."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+import pytest
+from structlog.testing import capture_logs
+
+from app.clients.embedding.static_embedder import StaticEmbedder
+from app.clients.llm.resilience import ProviderFailed, Reason
+from app.domain.policy.policy import Forgetting, Policy
+from app.domain.recall import gate, worth
+from app.domain.recall.parameters import Recall
+from app.domain.recall.request import RecallRequest
+from app.services.enrichment import enrichment
+from app.services.ingest import ingest
+from app.services.recall.recall import Brought, recall
+from app.services.strength import reviews
+from tests.service import Service, Tenant
+from tests.services.past import age
+
+NUTS = "Orla is allergic to walnuts and almonds"
+TEA = "Orla drinks mint tea in the evening"
+DIARY: dict[str, dict[str, Any]] = {
+    "nuts": {"text": NUTS, "subject": "orla", "occurred_at": "2026-03-02T09:00:00Z"},
+    "tea": {"text": TEA, "subject": "orla", "tags": ["drinks"]},
+    "car": {"text": "The car has to be at the garage on Monday", "thread": "today"},
+    "boat": {"text": "We saw the boat race from the bridge"},
+    "piano": {"text": "The piano is tuned every spring", "subject": "music"},
+    "keys": {"text": "The spare keys are under the blue flower pot"},
+}
+
+
+@dataclass
+class Mind:
+    """A tenant with a few memories, named by short keys."""
+
+    service: Service
+    tenant: Tenant
+    ids: dict[str, UUID] = field(default_factory=dict)
+
+    def hear(self, *keys: str) -> None:
+        """Store these of the diary, neither indexed nor embedded."""
+        sent = self.service.send(self.tenant.tenant_id, *(DIARY[key] for key in keys))
+        self.ids |= dict(zip(keys, sent, strict=True))
+        ingest.drain()
+
+    def recall(self, *messages: str, policy: Policy | None = None, **more: Any) -> Brought:
+        return recall(self.tenant.tenant_id, RecallRequest(list(messages), **more), policy)
+
+    def keys(self, *messages: str, policy: Policy | None = None, **more: Any) -> list[str]:
+        """What comes up, the foremost first."""
+        names = {memory_id: key for key, memory_id in self.ids.items()}
+        return [names[each.id] for each in self.recall(*messages, policy=policy, **more).memories]
+
+
+@pytest.fixture
+def empty(service: Service) -> Mind:
+    return Mind(service, service.tenant())
+
+
+@pytest.fixture
+def mind(empty: Mind) -> Mind:
+    empty.hear(*DIARY)
+    empty.service.work()
+    return empty
+
+
+@pytest.mark.parametrize(
+    ("messages", "expected"),
+    [
+        (["Is Orla allergic to walnuts?"], ["nuts"]),
+        (["Is Orla allergic to walnuts?", "I want to bake a cake for her."], ["nuts"]),
+        (["Where are the spare keys?", "Is Orla allergic to walnuts?"], ["nuts", "keys"]),
+        (["Is Orla allergic to walnuts?", "Where are the spare keys?"], ["keys", "nuts"]),
+        (["What is the capital of Mongolia?"], []),
+        (["Thanks, that's great!"], []),
+        (["ok"], []),
+        (["👍"], []),
+        (["  "], []),
+    ],
+)
+def test_what_the_conversation_is_about_comes_up_and_else_nothing_does(
+    mind: Mind, messages: list[str], expected: list[str]
+) -> None:
+    assert mind.keys(*messages) == expected
+
+
+NEWS = "Orla said something about walnuts."
+"""No question, so that the usual bar counts."""
+
+
+def test_relevance_is_above_the_bar_and_the_policy_moves_it(mind: Mind) -> None:
+    [found] = mind.recall(NEWS).memories
+    assert 0.1 < found.relevance <= 1
+    assert (found.text, found.subject, found.tier, found.due_for_review) == (NUTS, "orla", "active", False)
+    assert (found.highlight, found.explain) == (NUTS, None)
+    assert found.strength == pytest.approx(1, abs=0.01)
+    bar = Policy(recall=Recall(relevance_above=found.relevance + 1e-6))
+    assert mind.keys(NEWS, policy=bar) == []
+    everything = Policy(recall=Recall(relevance_above=0))
+    assert len(mind.keys(NEWS, policy=everything)) == 5
+    assert len(mind.keys(NEWS, policy=everything, limit=2)) == 2
+    few = Policy(recall=Recall(relevance_above=0, most=1))
+    assert [len(mind.keys(NEWS, policy=few, limit=limit)) for limit in (None, 4)] == [1, 4]
+
+
+def test_a_question_about_somebody_known_has_a_bar_of_its_own(mind: Mind) -> None:
+    question = "Is Orla allergic to walnuts?"
+    [found] = mind.recall(question).memories
+    usual = Policy(recall=Recall(relevance_above=1.0))
+    assert mind.keys(question, policy=usual) == ["nuts"]
+    assert mind.keys(NEWS, policy=usual) == []
+    higher = Recall(relevance_above=1.0, relevance_above_for_questions=found.relevance + 1e-6)
+    assert mind.keys(question, policy=Policy(recall=higher)) == []
+    lower = Policy(recall=Recall(relevance_above=0.0, relevance_above_for_questions=1.0))
+    assert (
+        len(mind.keys(question, policy=lower)) == 4
+    )  # all that the search finds: a question never needs more than anything else
+
+
+def test_the_request_sets_the_bar_and_0_always_gives_the_best(mind: Mind) -> None:
+    high = Policy(recall=Recall(relevance_above=1.0, most=2))
+    assert mind.keys(NEWS, policy=high) == []
+    [found] = mind.recall(NEWS).memories
+    assert mind.keys(NEWS, policy=high, least=found.relevance - 1e-6) == ["nuts"]
+    assert mind.keys(NEWS, least=found.relevance + 1e-6) == []
+    assert mind.keys(NEWS, policy=high, least=0.0)[0] == "nuts"
+    assert len(mind.keys(NEWS, policy=high, least=0.0)) == 2
+    best = mind.recall("ok", least=0.0, limit=20).memories
+    assert all(0 < each.relevance < 0.1 for each in best)
+
+
+def test_explain_shows_the_features_that_relevance_comes_from(mind: Mind) -> None:
+    [found] = mind.recall(NEWS, explain=True).memories
+    assert found.explain is not None
+    assert found.relevance == pytest.approx(found.explain["open"] * found.explain["worth"])
+    assert found.explain["conversation"].keys() == gate.WEIGHTS.keys()
+    assert found.explain["memory"].keys() == worth.WEIGHTS.keys()
+    assert found.explain["conversation"]["name"] == 1
+    assert found.explain["memory"]["near"] > 0
+
+
+@pytest.mark.parametrize("others", [0, 1, 4])
+def test_a_question_about_a_person_known_by_name_is_answered(empty: Mind, others: int) -> None:
+    more = ["Ben plays the cello", "The bakery closes at five", "Ann has two sisters", "My rent goes up in June"]
+    [tea, *_] = empty.service.send(empty.tenant.tenant_id, "Ann likes her tea green", *more[:others])
+    empty.service.work()
+    assert [each.id for each in empty.recall("what does Ann drink?").memories] == [tea]
+    assert empty.recall("what does Zoe drink?").memories == []
+
+
+def test_equal_memories_come_up_once(mind: Mind) -> None:
+    mind.service.send(mind.tenant.tenant_id, NUTS, f" {NUTS.upper()}\n")
+    mind.service.work()
+    texts = [" ".join(each.text.lower().split()) for each in mind.recall(NEWS, least=0.0, limit=20).memories]
+    assert texts.count(NUTS.lower()) == 1
+    assert len(texts) == len(set(texts)) > 1
+
+
+def test_what_the_assistant_said_is_worth_less(empty: Mind) -> None:
+    said = {"user": "I can't have prawns, my throat swells", "assistant": "You can't have prawns, your throat swells"}
+    for speaker, text in said.items():
+        empty.service.send(empty.tenant.tenant_id, {"text": text, "speaker": speaker})
+    empty.service.work()
+    found = {each.speaker: each for each in empty.recall("We cook prawns tonight", least=0.0, explain=True).memories}
+    features = {name: each.explain["memory"] for name, each in found.items() if each.explain}
+    assert (features["user"]["user"], features["assistant"]["user"]) == (1, 0)
+    assert features["assistant"]["bridge"] == features["user"]["bridge"] / 2 > 0
+    assert found["user"].relevance > found["assistant"].relevance
+
+
+def test_of_a_long_memory_the_matching_part_is_shown(empty: Mind) -> None:
+    filler = "Nothing of note happened on that long and quiet day at the lake. " * 12
+    text = f"{filler}Orla can't have walnuts. {filler}"
+    empty.service.send(empty.tenant.tenant_id, {"text": text, "speaker": "user"})
+    empty.service.work()
+    brought = empty.recall("May Orla have walnuts?")
+    [found] = brought.memories
+    assert "walnuts" in found.highlight
+    assert len(found.highlight) < 310
+    assert found.text == text
+    shown = brought.context.splitlines()[2]
+    assert shown.endswith("Orla can't have walnuts. …")
+    assert " user: Nothing of note" in shown
+    assert len(shown) < 750
+
+
+def test_what_is_due_for_review_comes_before_what_is_as_relevant_and_no_irrelevant_comes_up(mind: Mind) -> None:
+    both = "Is Orla allergic to walnuts, does she drink mint tea in the evening?"
+    first, second = mind.keys(both)
+    age(mind.service, 2, mind.ids[second], mind.ids["car"])
+    assert mind.keys(both, policy=Policy(recall=Recall(review_boost=10))) == [second, first]
+    assert [each.due_for_review for each in mind.recall(both, policy=Policy()).memories].count(True) == 1
+    assert mind.keys(both, policy=Policy(recall=Recall(review_boost=1))) == [first, second]
+    reviews.record(mind.tenant.tenant_id, mind.ids[second], "passed")
+    assert [each.due_for_review for each in mind.recall(both).memories] == [False, False]
+
+
+def test_what_the_conversation_says_itself_does_not_come_up(mind: Mind) -> None:
+    assert mind.keys(f"I know: {NUTS}!", "Is Orla allergic to walnuts?") == []
+    assert mind.keys(NUTS, *["ok"] * 9, "Is Orla allergic to walnuts?") == []
+
+
+@pytest.mark.parametrize(
+    ("filters", "expected"),
+    [
+        ({}, ["car"]),
+        ({"thread": "today"}, ["car"]),
+        ({"thread": "tomorrow"}, []),
+        ({"exclude_thread": "today"}, []),
+        ({"exclude_thread": "tomorrow"}, ["car"]),
+        ({"subject": "orla"}, []),
+        ({"tags": ("drinks",)}, []),
+    ],
+)
+def test_filters(mind: Mind, filters: dict[str, Any], expected: list[str]) -> None:
+    assert mind.keys("When must the car be at the garage?", **filters) == expected
+
+
+def test_a_long_thread_that_is_left_out_does_not_keep_the_others_from_coming_up(mind: Mind) -> None:
+    """As the conversation's own, which is about the same."""
+    said = {"thread": "own", "speaker": "Orla"}
+    own = [{"text": f"I am Orla and allergic to walnuts, I said {n} times", **said} for n in range(210)]
+    mind.service.send(mind.tenant.tenant_id, *own)
+    mind.service.work()
+    policy = Policy(recall=Recall(relevance_above=0.0))  # what is said so often tells little
+    assert "nuts" in mind.keys("Is Orla allergic to walnuts?", policy=policy, exclude_thread="own")
+
+
+def test_what_is_said_already_takes_no_place_from_what_is_not(mind: Mind) -> None:
+    said = [f"Orla is allergic to walnuts, she said it {n} times" for n in range(50)]
+    mind.service.send(mind.tenant.tenant_id, *said)
+    mind.service.work()
+    assert mind.keys(*said, "Is Orla allergic to walnuts?", least=0.0)[0] == "nuts"
+
+
+def test_the_context_and_its_ids_are_what_fits_the_budget(mind: Mind) -> None:
+    both = "Is Orla allergic to walnuts, does she drink mint tea in the evening?"
+    full = mind.recall(both)
+    assert f"[{mind.ids['nuts']}] 2026-03-02 {NUTS}" in full.context.splitlines()
+    assert set(full.ids) == {mind.ids["nuts"], mind.ids["tea"]}
+    less = mind.recall(both, token_budget=full.tokens - 1)
+    assert less.tokens < full.tokens
+    assert less.ids == full.ids[:1]
+    assert [memory.id for memory in less.memories] == full.ids
+    nothing = mind.recall(both, token_budget=5)
+    assert (nothing.context, nothing.ids, nothing.tokens) == ("", [], 0)
+
+
+def test_an_empty_tenant_has_nothing_in_mind(empty: Mind) -> None:
+    assert empty.recall("Is Orla allergic to walnuts?") == Brought([], "", [], 0)
+
+
+def test_words_suffice_where_nothing_is_embedded_and_a_pending_memory_is_none_yet(empty: Mind) -> None:
+    empty.hear("nuts", "car", "keys")
+    assert empty.keys("Is Orla allergic to walnuts?") == []
+    enrichment.index()
+    assert empty.keys("Is Orla allergic to walnuts?") == ["nuts"]
+
+
+def test_words_suffice_where_the_embedder_is_away_and_none_of_them_is_logged(
+    mind: Mind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(*_: object) -> None:
+        raise ProviderFailed(Reason.UNREACHABLE)
+
+    monkeypatch.setattr(StaticEmbedder, "embed_query", away)
+    with capture_logs() as noted:
+        assert mind.keys("Is Orla allergic to walnuts?") == ["nuts"]
+    assert [entry["event"] for entry in noted] == ["query_without_vector"]
+    assert "walnuts" not in str(noted)
+
+
+def test_the_deleted_and_those_of_others_never_come_up(mind: Mind) -> None:
+    other = Mind(mind.service, mind.service.tenant())
+    assert other.keys("Is Orla allergic to walnuts?") == []
+    mind.service.rows("UPDATE memories SET deleted_at = now() WHERE memory_id = %s", mind.ids["nuts"])
+    assert mind.keys("Is Orla allergic to walnuts?") == []
+
+
+@pytest.mark.parametrize("profile", ["mnemex", "cmm", "memory_decay"])
+def test_any_model_of_forgetting_may_be_behind_it(service: Service, profile: str) -> None:
+    mind = Mind(service, service.tenant(Policy(forgetting=Forgetting(profile=profile))))
+    mind.hear(*DIARY)
+    service.work()
+    assert mind.keys("Is Orla allergic to walnuts?") == ["nuts"]

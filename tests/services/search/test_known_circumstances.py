@@ -1,0 +1,76 @@
+"""Policies and spaces that a search remembers, and changes by other processes."""
+
+from __future__ import annotations
+
+from uuid import uuid4
+
+import pytest
+
+from app.domain.policy.policy import Policy
+from app.services.search import known_circumstances
+from app.store.core import database
+from app.store.search import circumstances
+from app.store.search.circumstances import Circumstances
+from app.store.tenants import policies
+from tests.services.shelf import Shelf, shelf
+
+__all__ = ["shelf"]
+
+
+@pytest.fixture
+def reads(monkeypatch: pytest.MonkeyPatch) -> list[Circumstances]:
+    """Return the circumstances that are read from the database, as they are read."""
+    found: list[Circumstances] = []
+    read = circumstances.read
+
+    def noted(*given: object) -> Circumstances:
+        found.append(read(*given))  # type: ignore[arg-type]  # handed on as given
+        return found[-1]
+
+    monkeypatch.setattr(circumstances, "read", noted)
+    return found
+
+
+def test_circumstances_are_read_once(shelf: Shelf, reads: list[Circumstances]) -> None:
+    shelf.put("tea", "Ann likes green tea")
+    shelf.index()
+    shelf.embed()
+    known_circumstances.forget(shelf.tenant_id)
+    assert shelf.found("green tea") == shelf.found("green tea") == ["tea"]
+    assert len(reads) == 1
+
+
+def test_the_next_search_follows_a_policy_that_another_process_has_written(
+    shelf: Shelf, reads: list[Circumstances]
+) -> None:
+    shelf.put("tea", "Ann likes green tea")
+    shelf.index()
+    shelf.embed()
+    [first] = shelf.search("green tea", explain=True)
+    # As another process writes it: this process isn't notified.
+    written = Policy().model_copy(update={"ranking": Policy().ranking.model_copy(update={"words": 0.9})})
+    with shelf.transaction() as tx:
+        policies.add(tx, shelf.tenant_id, 2, written)
+    reads.clear()
+    [second] = shelf.search("green tea", explain=True)
+    assert first.explain is not None
+    assert second.explain is not None
+    assert second.explain["words"] == pytest.approx(0.9 / Policy().ranking.words * first.explain["words"])
+    assert len(reads) == 1, "what was remembered is of no use any more"
+
+
+def test_a_tenant_without_memories_is_looked_at_again(shelf: Shelf) -> None:
+    assert shelf.found("green tea") == []
+    shelf.put("tea", "Ann likes green tea")
+    shelf.index()
+    shelf.embed()
+    assert shelf.found("verdant beverage") == ["tea"], "by the space that has come meanwhile"
+
+
+def test_what_is_remembered_stays_bounded(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(known_circumstances, "TENANTS_MAX", 2)
+    tenants = [shelf.tenant_id, *(uuid4() for _ in range(4))]
+    for tenant_id in tenants:
+        with database.tenant(tenant_id) as tx:
+            known_circumstances.read(tx, tenant_id)
+    assert len(known_circumstances._known) <= 2

@@ -1,0 +1,165 @@
+"""Uses beside everything else that writes a memory's row: bounds stay bounds, and no policy is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from app.domain.ingest.memory import MemoryPatch
+from app.domain.ingest.touch import Touches, Use
+from app.domain.strength.links import NewLink
+from app.services.memories import links, live, memories
+from app.services.strength import reinforce, reviews, strengths
+from app.services.strength.reinforce import Touched
+from app.services.tiers import sweep
+from app.store.core import database
+from app.store.memories.memories import Stored
+from app.store.strength import states
+from app.store.strength.states import Held
+from app.store.tenants import policies
+from tests.service import Service, until
+from tests.services.aged import Aged, aged
+from tests.services.shop import Shop, policy, shop_of
+
+__all__ = ["aged"]
+
+STEP_DAYS = 0.25
+
+
+def touch(aged: Aged, memory_id: UUID) -> None:
+    reinforce.touch(aged.tenant_id, memory_id, Touches([Use(memory_id)], 1))
+
+
+def observe(aged: Aged, memory_id: UUID) -> None:
+    reinforce.apply(aged.tenant_id, [Touched(b"a" * 16, aged.now.timestamp(), Touches([Use(memory_id)], 1))])
+
+
+def review(aged: Aged, memory_id: UUID) -> None:
+    reviews.record(aged.tenant_id, memory_id, "passed")
+
+
+uses = pytest.mark.parametrize("use", [touch, observe, review])
+Uses = Callable[[Aged, UUID], None]
+
+
+def step_passed_unseen(aged: Aged, step: float, until_days: float) -> bool:
+    """Whether importance falls below a step while no sweep looks at the only memory."""
+    [memory_id] = aged.service.one("SELECT array_agg(memory_id) FROM memory_state")
+    for place in range(int(until_days / STEP_DAYS)):
+        moment = aged.now + timedelta(days=place * STEP_DAYS)
+        with database.tenant(aged.tenant_id) as tx:
+            times = strengths.timeline(tx, aged.tenant_id)
+            held = states.read(tx, aged.tenant_id, [memory_id])
+        if held.next_due_at[0] <= moment.timestamp():
+            return False
+        if strengths.look(times.at(moment.timestamp()), held.state, moment.timestamp()).importance[0] < step:
+            return True
+    raise AssertionError("it never falls so low")
+
+
+@uses
+def test_a_use_that_lifts_importance_above_a_step_is_looked_at(aged: Aged, use: Uses) -> None:
+    """Before it, importance was below .7 for good, so the bound was of something far away."""
+    [memory_id] = aged.remember(-20, salience=0.9)
+    sweep.sweep(aged.tenant_id, None)
+    use(aged, memory_id)
+    assert not step_passed_unseen(aged, 0.7, until_days=30)
+
+
+@uses
+def test_a_use_that_puts_off_what_is_due_writes_no_bound(aged: Aged, use: Uses) -> None:
+    [memory_id] = aged.remember(-2, salience=0.2)
+    sweep.sweep(aged.tenant_id, None)
+    [bound] = aged.due()
+    use(aged, memory_id)
+    assert aged.due() == [bound]
+
+
+def test_what_is_used_and_linked_to_what_is_used_is_looked_at(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two requests of one batch: one strengthens it along a link, the other uses it, which lifts its tier."""
+    chosen = policy("memory_decay", refractory=0)
+    aged = Aged(service, monkeypatch, chosen)
+    one, other = aged.remember(-40, -40, salience=0.0)
+    sweep.sweep(aged.tenant_id, None)
+    assert aged.tiers() == ["archived", "archived"]
+    links.add(aged.tenant_id, [NewLink(one, other)])
+    now = aged.now.timestamp()
+    told = [(b"a" * 16, one), (b"b" * 16, other)]
+    batch = [Touched(base, now, Touches([Use(memory_id)] * 4, 1)) for base, memory_id in told]
+    reinforce.apply(aged.tenant_id, batch)
+    assert min(aged.strengths()) > 0.3
+    assert aged.due() == [None, None], "the next sweep finds them active"
+
+
+def use_it(shop: Shop, memory_id: UUID) -> None:
+    shop.touch(memory_id)
+
+
+def edit(shop: Shop, memory_id: UUID) -> None:
+    memories.edit(shop.tenant_id, memory_id, MemoryPatch(salience=0.9))
+
+
+@pytest.mark.parametrize("write", [use_it, edit])
+def test_who_has_waited_for_a_row_goes_by_the_policy_that_came_meanwhile(
+    service: Service, write: Callable[[Shop, UUID], None]
+) -> None:
+    """Begun under `spec`, it finds a row of `mnemex`: there, a level is another thing."""
+    shop = shop_of(service, policy())
+    [memory_id] = shop.stored("x", age_days=30)
+    with ThreadPoolExecutor(1) as pool:
+        with database.tenant(shop.tenant_id) as tx:
+            held = states.lock(tx, shop.tenant_id, [memory_id])
+            waiting = pool.submit(write, shop, memory_id)
+            until(lambda: service.rows("SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'"))
+            with database.tenant(shop.tenant_id) as other:
+                policies.add(other, shop.tenant_id, 2, policy("mnemex"))
+            now = database.now(tx).timestamp()
+            times = strengths.timeline(tx, shop.tenant_id)
+            strengths.settle(tx, shop.tenant_id, held, times, now)
+        waiting.result()
+    assert shop.row(memory_id).version == 2
+    with database.tenant(shop.tenant_id) as tx:
+        after = states.read(tx, shop.tenant_id, [memory_id])
+    [before] = times.at(now).dynamics.strength(times.brought(held.state, held.versions, now), now)
+    [strength] = times.at(now).dynamics.strength(after.state, shop.now())
+    assert strength == pytest.approx(before, abs=1e-4) or (write is use_it and strength > before)
+
+
+def test_a_level_beyond_what_the_table_takes_is_cut(service: Service) -> None:
+    wild = {"base_per_day": 100, "kinds": {"episodic": 100}}
+    shop = shop_of(service, policy("spec", wild))
+    [memory_id] = shop.stored({"text": "x", "salience": 0}, age_days=300_000)
+    shop.used(Use(memory_id, -3e10))
+    assert shop.counts(memory_id) == [1]
+    assert shop.row(memory_id).level == 1e9
+
+
+def test_a_policy_that_comes_while_memories_are_read_is_known_with_them(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop = shop_of(service, policy())
+    [memory_id] = shop.stored("x", age_days=30)
+    stored = memories.get(shop.tenant_id, memory_id)
+    assert isinstance(stored, Stored)
+    before = live.look(shop.tenant_id, [stored])[memory_id].numbers.strength
+    real_read = states.read
+
+    def adopted_then_read(*given: Any) -> Held:
+        with database.tenant(shop.tenant_id) as tx:
+            policies.add(tx, shop.tenant_id, 2, policy("mnemex"))
+            held = states.lock(tx, shop.tenant_id, [memory_id])
+            now = database.now(tx).timestamp()
+            strengths.settle(tx, shop.tenant_id, held, strengths.timeline(tx, shop.tenant_id), now)
+        return real_read(*given)
+
+    monkeypatch.setattr(states, "read", adopted_then_read)
+    after = live.look(shop.tenant_id, [stored])[memory_id].numbers.strength
+    assert shop.row(memory_id).version == 2
+    assert after == pytest.approx(before, abs=1e-4)

@@ -1,0 +1,157 @@
+"""What was archived comes back by being used, reviewed or edited, and stays for a while."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from uuid import UUID
+
+import pytest
+
+from app.domain.dynamics.profiles import PROFILES
+from app.domain.ingest.memory import MemoryPatch
+from app.domain.policy.policy import Forgetting, Policy
+from app.services.ingest import ingest
+from app.services.memories import memories
+from app.services.strength import reinforce, reviews
+from app.services.tiers import restores
+from app.store.core import database
+from tests.service import Service, Tenant
+from tests.services import attic
+from tests.services.attic import archive_all, fade, found, remember, tiers
+
+KETTLE, BOAT = "The red kettle stands in the kitchen", "We rowed the boat across the lake"
+
+
+def archived(service: Service, tenant: Tenant) -> list[UUID]:
+    """Two turns of a thread, both archived."""
+    ids = remember(service, tenant.tenant_id, {"text": KETTLE, "thread": "t"}, {"text": BOAT, "thread": "t"})
+    fade(service, ids, days=attic.LONG_AGO_DAYS)
+    archive_all(tenant.tenant_id)
+    assert tiers(service, ids) == ["archived", "archived"]
+    return ids
+
+
+def by_touch(service: Service, tenant: Tenant, memory_id: UUID) -> None:
+    assert reinforce.touch(tenant.tenant_id, memory_id, attic.used(memory_id)).strength[1] >= 0.45
+
+
+def by_observation(service: Service, tenant: Tenant, memory_id: UUID) -> None:
+    touched = reinforce.Touched(b"x" * 16, time.time(), attic.used(memory_id))
+    reinforce.apply(tenant.tenant_id, [touched])
+
+
+def by_review(service: Service, tenant: Tenant, memory_id: UUID) -> None:
+    assert reviews.record(tenant.tenant_id, memory_id, "passed").after >= 0.45
+
+
+def by_edit(service: Service, tenant: Tenant, memory_id: UUID) -> None:
+    assert memories.edit(tenant.tenant_id, memory_id, MemoryPatch(tags=("x",))).tier == "active"
+
+
+def by_rewording(service: Service, tenant: Tenant, memory_id: UUID) -> None:
+    memories.edit(tenant.tenant_id, memory_id, MemoryPatch(text="A blue kettle stands there"))
+
+
+def by_asking(service: Service, tenant: Tenant, memory_id: UUID) -> None:
+    with database.tenant(tenant.tenant_id) as tx:
+        assert restores.restore(tx, tenant.tenant_id, [memory_id]) == [memory_id]
+        assert restores.restore(tx, tenant.tenant_id, [memory_id]) == []
+
+
+@pytest.mark.parametrize("way", [by_touch, by_observation, by_review, by_edit, by_rewording, by_asking])
+def test_it_comes_back_at_once_and_alone(service: Service, way: attic.Way) -> None:
+    tenant = service.tenant()
+    kettle, boat = archived(service, tenant)
+    way(service, tenant, kettle)
+    assert tiers(service, [kettle, boat]) == ["active", "archived"]
+    assert attic.strength(tenant.tenant_id, kettle) >= 0.45 - 1e-6
+    assert service.rows("SELECT before, after FROM memory_events WHERE kind = 'restored'") == [(1, 0)]
+    uses, wanted, fresh = service.rows(
+        "SELECT access_count, wanted_tier, restored_at > now() - interval '1 hour' FROM memory_state "
+        "WHERE memory_id = %s",
+        kettle,
+    )[0]
+    assert (uses, wanted, fresh) == (1, "active", True)
+    assert [result.id for result in found(tenant.tenant_id, "kettle")] == [kettle], "by its words at once"
+    attic.embed(service)
+    attic.check(service, [kettle, boat])
+
+
+@pytest.mark.parametrize("profile", ["spec", "mnemex", "cmm", "memory_decay"])
+def test_it_is_strong_enough_in_every_model_and_doesnt_fall_back_within_its_grace(
+    service: Service, profile: str
+) -> None:
+    assert profile in PROFILES
+    tenant = service.tenant(Policy(forgetting=Forgetting(profile=profile)))
+    ids = remember(service, tenant.tenant_id, KETTLE)
+    fade(service, ids, days=100)
+    archive_all(tenant.tenant_id)
+    assert tiers(service, ids) == ["archived"]
+    by_touch(service, tenant, ids[0])
+    service.rows("UPDATE memory_state SET level = level - 5, retrieval = 0.01")  # however fast it fades
+    fade(service, ids, days=6.9)
+    archive_all(tenant.tenant_id)
+    assert tiers(service, ids) == ["active"], "it is in its grace"
+    fade(service, ids, days=0.2)
+    archive_all(tenant.tenant_id)
+    assert tiers(service, ids) == ["archived"], "it is over"
+
+
+def test_a_failed_review_and_a_use_of_long_ago_bring_nothing_back(service: Service) -> None:
+    tenant = service.tenant()
+    kettle, boat = archived(service, tenant)
+    reviews.record(tenant.tenant_id, kettle, "failed")
+    long_ago = time.time() - 30 * 86_400
+    touched = reinforce.Touched(b"x" * 16, long_ago, attic.used(boat))
+    reinforce.apply(tenant.tenant_id, [touched])
+    assert tiers(service, [kettle, boat]) == ["archived", "archived"]
+
+
+def test_a_memory_that_is_sent_again_comes_back_where_it_says_something_else(service: Service) -> None:
+    tenant = service.tenant()
+    ids = remember(service, tenant.tenant_id, {"text": KETTLE, "external_id": "k"})
+    fade(service, ids)
+    archive_all(tenant.tenant_id)
+    service.send(tenant.tenant_id, {"text": KETTLE, "external_id": "k"})
+    ingest.drain()
+    assert tiers(service, ids) == ["archived"]
+    remember(service, tenant.tenant_id, {"text": "A blue kettle", "external_id": "k"})
+    assert tiers(service, ids) == ["active"]
+    attic.check(service, ids)
+
+
+def test_a_callers_own_vector_comes_back_as_it_was(service: Service) -> None:
+    tenant = service.tenant()
+    remember(service, tenant.tenant_id, BOAT)
+    vector = [1.0] + [0.0] * 255
+    [kettle] = ids = remember(service, tenant.tenant_id, {"text": KETTLE, "embedding": vector})
+    before = service.rows("SELECT * FROM embeddings WHERE memory_id = %s", kettle)
+    fade(service, ids)
+    counts, _ = archive_all(tenant.tenant_id)
+    assert counts["whole"] == 0, "nobody could reduce it"
+    by_touch(service, tenant, kettle)
+    assert service.rows("SELECT * FROM embeddings WHERE memory_id = %s", kettle) == before
+    attic.embed(service)
+    assert service.rows("SELECT * FROM embeddings WHERE memory_id = %s", kettle) == before
+
+
+def test_killed_before_its_commit_it_stays_in_the_archive_and_can_be_used_again(service: Service) -> None:
+    tenant = service.tenant()
+    kettle, boat = archived(service, tenant)
+    code = (
+        "import sys; from uuid import UUID\n"
+        "from app.services.tiers import restores; from app.store.core import database\n"
+        "tenant, memory = map(UUID, sys.argv[1:])\n"
+        "with database.tenant(tenant) as tx: restores.restore(tx, tenant, [memory])"
+    )
+    environment = {**os.environ, "EBBING_FAILPOINTS": "restore.before_commit"}
+    command = [sys.executable, "-c", code, str(tenant.tenant_id), str(kettle)]
+    assert subprocess.run(command, env=environment, check=False).returncode == -9
+    assert tiers(service, [kettle, boat]) == ["archived", "archived"]
+    attic.check(service, [kettle, boat])
+    by_touch(service, tenant, kettle)
+    attic.embed(service)
+    attic.check(service, [kettle, boat])

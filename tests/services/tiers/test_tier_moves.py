@@ -1,0 +1,262 @@
+"""What moves is counted by day, move and rule, as it moves; and the last moves are told one by one."""
+
+from __future__ import annotations
+
+import re
+import time
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+
+from app import failpoints
+from app.dashboard.pages.ladder import KINDS, WHY
+from app.domain.consolidation.parameters import Consolidation
+from app.domain.jobs import Job
+from app.domain.policy.policy import Policy
+from app.domain.privacy.hold import Meant
+from app.services.consolidation import approving, consolidate, undoing
+from app.services.erasure import erasures
+from app.services.erasure.erasures import Asked
+from app.services.memories import memories
+from app.services.tiers import bringing_back, cold_restore, expiry, ladder, removals
+from app.store.core import database
+from app.store.tiers import tier_moves
+from tests.service import Service
+from tests.services import attic, nights
+from tests.services.aged import Aged
+from tests.services.alike import LIKE, Alike, alike
+from tests.services.chilled import Chilled, aged, chilled
+from tests.services.grave import worked
+
+__all__ = ["aged", "alike", "chilled"]
+
+ASKING = Policy(consolidation=Consolidation(rule="cohesion", merged_from=1.0, asked_from=0.5))
+
+
+def counted(tenant_id: UUID) -> dict[tuple[str, str], int]:
+    """Of today, by move and rule."""
+    return {(one.move, one.rule): one.memories for one in ladder.of_tenant(tenant_id).moved}
+
+
+@pytest.fixture
+def faded(service: Service) -> tuple[UUID, list[UUID]]:
+    tenant_id = service.tenant().tenant_id
+    ids = attic.remember(service, tenant_id, "one", "two", "three", "four")
+    attic.fade(service, ids)
+    attic.archive_all(tenant_id)
+    return tenant_id, ids
+
+
+def test_what_fades_comes_back_by_a_use_an_edit_and_by_hand(faded: tuple[UUID, list[UUID]]) -> None:
+    tenant_id, ids = faded
+    assert counted(tenant_id) == {("archived", "decay"): 4}
+    attic.act_on(tenant_id, ids[0], "use")
+    attic.act_on(tenant_id, ids[1], "edit")
+    bringing_back.restore(tenant_id, ids[2], "key")
+    assert counted(tenant_id) == {
+        ("archived", "decay"): 4,
+        ("restored", "use"): 1,
+        ("restored", "edit"): 1,
+        ("restored", "hand"): 1,
+    }
+    held = ladder.of_tenant(tenant_id)
+    assert held.counts[:3] == (3, 1, 0)
+    assert {one.day for one in held.moved} == {datetime.now(UTC).date()}
+    told = [(one.memory_id, one.kind, one.before, one.after) for one in ladder.latest(tenant_id, None, 3)]
+    assert told == [(memory_id, "restored", 1, 0) for memory_id in (ids[2], ids[1], ids[0])]
+
+
+def test_the_last_moves_come_in_pages(faded: tuple[UUID, list[UUID]]) -> None:
+    tenant_id, ids = faded
+    found, last = [], None
+    while page := ladder.latest(tenant_id, last, 3):
+        found += page
+        last = (page[-1].at, page[-1].place)
+    assert sorted(one.memory_id for one in found) == sorted(ids)
+    assert {(one.kind, one.before, one.after, one.merge_id) for one in found} == {("tier", 0, 1, None)}
+    assert all(0 < one.strength < 0.3 for one in found)
+
+
+def test_the_way_into_cold_storage_and_back_is_counted(chilled: Chilled) -> None:
+    ids = chilled.remember("one", "two", "three")
+    chilled.cool()
+    assert counted(chilled.tenant_id) == {("cold", "decay"): 3}
+    cold_restore.restore(chilled.tenant_id, ids[:1])
+    asked = cold_restore.parameters(ids[1:2], rule="hand")
+    cold_restore.step(Job(uuid4(), chilled.tenant_id, cold_restore.KIND, asked, {}, None, 0))
+    assert counted(chilled.tenant_id) == {("cold", "decay"): 3, ("restored", "use"): 1, ("restored", "hand"): 1}
+
+
+def test_what_is_deleted_for_good_and_what_expires_is_counted(aged: Aged) -> None:
+    aged.remember(-400, -400, tier="cold", salience=0.0)
+    nights.swept(aged.tenant_id)
+    removals.delete(aged.tenant_id)
+    assert counted(aged.tenant_id) == {("deleted", "decay"): 2}
+    said, risky = aged.remember(-40, -40)
+    aged.service.rows("UPDATE memories SET categories = '{pii}' WHERE memory_id = %s", said)
+    aged.service.rows(
+        "INSERT INTO privacy_findings VALUES (%s, %s, 1, '{email}', '{pii}', 1.0, 0.7)", aged.tenant_id, risky
+    )
+    nights.swept(aged.tenant_id)
+    expiry.expire(aged.tenant_id)
+    assert counted(aged.tenant_id) == {("deleted", "decay"): 2, ("expired", "category"): 1, ("expired", "risk"): 1}
+
+
+def test_an_erasure_hides_and_comes_back_or_deletes(service: Service) -> None:
+    tenant_id = service.tenant().tenant_id
+    ids = service.send(tenant_id, *({"text": f"memory {number}", "subject": "ann"} for number in range(3)), "another")
+    service.work()
+    asked = erasures.request(tenant_id, Asked(Meant(subject="ann"), "gdpr", 7, "by mail"), "key")
+    assert counted(tenant_id) == {("hidden", "erasure"): 3}
+    erasures.cancel(tenant_id, asked.erasure_id, "key")
+    memories.delete(tenant_id, ids[3])
+    assert counted(tenant_id) == {("hidden", "erasure"): 4, ("restored", "cancelled"): 3}
+    erasures.request(tenant_id, Asked(Meant(subject="ann"), "gdpr", 0, "by mail"), "key")
+    worked(service)
+    assert counted(tenant_id) == {
+        ("hidden", "erasure"): 7,
+        ("restored", "cancelled"): 3,
+        ("deleted", "erasure"): 3,
+    }
+
+
+def test_a_merge_and_its_undoing_are_counted_and_told_of_each_source(alike: Alike) -> None:
+    alike.remember(*LIKE, subject="ann")
+    alike.run()
+    sources = len(LIKE) - 1
+    assert counted(alike.tenant_id) == {("merged", "consolidation"): sources}
+    told = ladder.latest(alike.tenant_id, None, 100)
+    assert [one.merge_id for one in told] == [alike.merge_id()] * sources
+    undoing.undo(alike.tenant_id, alike.merge_id(), "me")
+    assert counted(alike.tenant_id) == {
+        ("merged", "consolidation"): sources,
+        ("restored", "undo"): sources,
+        ("deleted", "undo"): 1,
+    }
+    told = ladder.latest(alike.tenant_id, None, 100)
+    assert [(one.before, one.after) for one in told] == [(1, 0)] * sources + [(0, 1)] * sources
+    assert {one.merge_id for one in told} == {alike.merge_id()}
+
+
+def test_an_approved_merge_is_told_as_one_after_it_was_undone(service: Service) -> None:
+    alike = Alike(service, ASKING)
+    alike.remember(*LIKE, subject="ann")
+    alike.run()
+    merge_id = alike.merge_id()
+    told = approving.parameters(alike.tenant_id, merge_id, "me")
+    approving.step(Job(uuid4(), alike.tenant_id, approving.KIND, told, {}, None, 0))
+    assert list(counted(alike.tenant_id)) == [("merged", "approved")]
+    assert {one.merge_id for one in ladder.latest(alike.tenant_id, None, 100)} == {merge_id}
+    undoing.undo(alike.tenant_id, merge_id, "me")
+    assert {one.merge_id for one in ladder.latest(alike.tenant_id, None, 100)} == {merge_id}
+
+
+def test_what_is_rolled_back_is_not_counted(service: Service, faded: tuple[UUID, list[UUID]]) -> None:
+    tenant_id, ids = faded
+
+    def fail(name: str) -> None:
+        if name == "restore.before_commit":
+            raise ZeroDivisionError
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(failpoints, "reach", fail)
+        with pytest.raises(ZeroDivisionError):
+            attic.act_on(tenant_id, ids[0], "use")
+    assert counted(tenant_id) == {("archived", "decay"): 4}
+
+
+def test_many_at_once_lose_no_count_and_do_not_block_each_other(service: Service) -> None:
+    tenant_id = service.tenant().tenant_id
+    names: list[tuple[tier_moves.Move, str]] = [("restored", "use"), ("archived", "decay"), ("cold", "decay")]
+
+    def add(part: int) -> None:
+        for _ in range(25):
+            with database.tenant(tenant_id) as tx:
+                ordered = names if part % 2 else list(reversed(names))
+                tier_moves.add(tx, tenant_id, dict.fromkeys(ordered, 1))
+
+    with ThreadPoolExecutor(4) as pool:
+        for done in [pool.submit(add, part) for part in range(4)]:
+            done.result()
+    assert counted(tenant_id) == dict.fromkeys(names, 100)
+
+
+def test_counters_are_kept_for_a_year(service: Service) -> None:
+    tenant_id = service.tenant().tenant_id
+    today = datetime.now(UTC).date()
+    for days in (0, 29, 30, 364, 366, 500):
+        service.rows(
+            "INSERT INTO tier_moves VALUES (%s, %s, 'cold', 'decay', 1)", tenant_id, today - timedelta(days=days)
+        )
+    assert [one.day for one in ladder.of_tenant(tenant_id).moved] == [today - timedelta(days=29), today]
+    assert nights.purged(tenant_id)["moves"] == 2
+    assert service.one("SELECT min(day) FROM tier_moves") == today - timedelta(days=364)
+
+
+def test_the_look_ahead_is_kept_for_a_while_and_sampled_of_very_many(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tenant_id = service.tenant().tenant_id
+    service.send(tenant_id, *(f"memory {number}" for number in range(200)))
+    service.work()
+    found = ladder.ahead(tenant_id)
+    assert (found.one_in, found.outlook.counts[0].sum(), len(found.outlook.dates)) == (1, 200, 91)
+    assert ladder.ahead(tenant_id) is found
+    monkeypatch.setattr(ladder, "FRESH_SECONDS", 0.0)
+    monkeypatch.setattr(ladder, "SAMPLED_ABOVE", 100)
+    monkeypatch.setattr(ladder, "SAMPLE", 50)
+    sampled = ladder.ahead(tenant_id)
+    assert sampled.one_in == 4
+    total = int(sampled.outlook.counts[0].sum())
+    assert total % 4 == 0
+    assert 80 < total < 360, "drawn by their ids: one in four, give or take"
+
+
+def test_paused_nothing_is_merged_by_itself_and_by_hand_it_is(service: Service) -> None:
+    alike = Alike(service, Policy(quota_bytes=1, consolidation=Consolidation(paused=True, memories_above=1)))
+    alike.remember(*LIKE, subject="ann")
+    nights.run(alike.tenant_id)
+    assert service.rows("SELECT FROM consolidation_runs") == []
+    assert alike.run()["summaries"] == 1
+
+
+def test_a_nights_run_that_is_under_way_ends_when_it_is_paused(alike: Alike) -> None:
+    alike.remember(*LIKE, subject="ann")
+
+    def step(state: dict[str, Any]) -> Any:
+        return consolidate.carry_on(alike.tenant_id, None, state, time.monotonic())
+
+    begun = step({})
+    rederived = step(begun.state)
+    assert not rederived.finished
+    assert "rederive" not in rederived.state
+    alike.service.rows(
+        "UPDATE policies SET body = jsonb_set(body, '{consolidation,paused}', 'true') WHERE tenant_id = %s",
+        alike.tenant_id,
+    )
+    ended = step(rederived.state)
+    assert (ended.finished, ended.notes, ended.counts) == (True, (consolidate.PAUSED,), {})
+    assert alike.service.one("SELECT finished_at IS NOT NULL FROM consolidation_runs")
+    assert not alike.summaries()
+
+
+def test_whatever_removes_memories_counts_it() -> None:
+    folder = Path(ladder.__file__).parents[1]
+    removing = {path.stem for path in folder.rglob("*.py") if "removal.remove(" in path.read_text("utf-8")}
+    counting = {path.stem for path in folder.rglob("*.py") if "tier_moves.add(" in path.read_text("utf-8")}
+    assert removing
+    assert removing <= counting
+
+
+def test_each_reason_has_its_words() -> None:
+    """As they stand in the code; those of rules that decide are told apart by their names."""
+    folder = Path(ladder.__file__).parents[1]
+    written = "\n".join(path.read_text("utf-8") for path in folder.rglob("*.py"))
+    moves = "|".join(KINDS)
+    told = set(re.findall(rf'\("({moves})", "(\w+)"\):', written))
+    assert len(told) > 10
+    assert told <= WHY.keys()
