@@ -15,7 +15,7 @@ from app.clients.redis.redis import BACKLOG, RING, RING_MEMBERS, stream_key
 from app.domain.ingest.envelope import pack
 from app.domain.policy.night import Night
 from app.domain.policy.policy import Policy
-from app.services.jobs import jobs, schedule
+from app.services.jobs import jobs, runner, schedule
 from app.services.monitoring import figures
 from app.services.security import audit
 from app.store.core import database
@@ -107,7 +107,7 @@ def tonight(tenant_id: UUID) -> str:
     job_id = schedule.run(tenant_id, "night").job_id
     assert job_id is not None
     while (found := jobs.get(tenant_id, job_id)).finished_at is None:
-        jobs.carry_on(job_id)
+        runner.carry_on(job_id)
     return found.status
 
 

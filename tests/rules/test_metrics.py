@@ -6,7 +6,8 @@ from typing import get_args
 
 from app import metrics
 from app.queues import LANES
-from app.services.jobs.jobs import KINDS, _lane
+from app.services.jobs import jobs
+from app.services.jobs.runner import KINDS, _lane
 from app.services.night.steps import STEPS
 from app.services.tenants.budget import Purpose
 
@@ -21,3 +22,8 @@ def test_each_kind_of_job_counts_in_a_lane_that_has_jobs() -> None:
 
 def test_purposes_are_those_that_are_paid_for() -> None:
     assert set(metrics.LLM_PURPOSES) == set(get_args(Purpose))
+
+
+def test_the_queue_accepts_the_kinds_that_the_runner_knows() -> None:
+    assert KINDS.keys() == jobs.KINDS
+    assert jobs.RIGHTS_KINDS < jobs.KINDS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.services.jobs.jobs import KINDS
+from app.services.jobs.runner import KINDS
 from workers.schedule import DEFAULT_SCHEDULE
 
 

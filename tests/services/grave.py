@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from app.services.erasure import erasing
-from app.services.jobs import jobs
+from app.services.jobs import runner
 from tests.service import Service
 
 UNFINISHED = "SELECT job_id FROM jobs WHERE status IN ('queued', 'running')"
@@ -23,7 +23,7 @@ def worked(service: Service, which: str = DUE) -> None:
             return
         for (job_id,) in due:
             service.rows("UPDATE jobs SET claim = gen_random_uuid() WHERE job_id = %s", job_id)
-            jobs.carry_on(job_id)
+            runner.carry_on(job_id)
         service.work()
     raise AssertionError("jobs without an end")
 

@@ -14,7 +14,7 @@ import pytest
 
 from app.clients.cold_store import cold_store
 from app.domain.privacy.export import ExportKind, NewExport
-from app.services.jobs import jobs
+from app.services.jobs import runner
 from app.services.privacy import bundles, exports
 from app.store.privacy.exports import Export
 from tests.service import Service
@@ -44,7 +44,7 @@ class Vault:
         """Carry out a job until it has ended."""
         for _ in range(20):
             self.service.rows("UPDATE jobs SET claim = gen_random_uuid() WHERE job_id = %s", job_id)
-            jobs.carry_on(job_id)
+            runner.carry_on(job_id)
             if self.status(job_id) not in {"queued", "running"}:
                 return
         raise AssertionError("a job without an end")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from uuid import UUID
 
 from app import queues
-from app.services.jobs import jobs, schedule
+from app.services.jobs import runner, schedule
 from app.services.monitoring import figures as kept
 from workers.base import task
 from workers.schedule import DEFAULT_SCHEDULE
@@ -26,4 +26,4 @@ def figures() -> None:
 @task(queues.JOB)
 def job(job_id: str) -> None:
     """Go on with a job for a slice."""
-    jobs.carry_on(UUID(job_id))
+    runner.carry_on(UUID(job_id))

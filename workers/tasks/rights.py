@@ -5,7 +5,7 @@ from __future__ import annotations
 from uuid import UUID
 
 from app import queues
-from app.services.jobs import jobs
+from app.services.jobs import jobs, runner
 from workers.base import task
 
 
@@ -18,4 +18,4 @@ def tick() -> None:
 @task(queues.RIGHTS_JOB)
 def job(job_id: str) -> None:
     """Go on with a job for a slice."""
-    jobs.carry_on(UUID(job_id))
+    runner.carry_on(UUID(job_id))

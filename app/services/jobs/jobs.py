@@ -1,109 +1,73 @@
-"""Jobs: long work of a tenant in resumable steps, with progress, a log, and a way to cancel it.
+"""Create, send, read and cancel jobs: a tenant's long work, done in resumable steps by `runner`.
 
-A worker goes on with a job for a slice and then lets the one that has waited longest have the next. A message is
-only a nudge: whose turn it is stands in the rows, so a lost message or worker costs a lease, and a doubled message
-nothing.
+A message to a worker is only a nudge. The rows say whose turn it is, so a lost message or worker costs a lease, and a
+duplicate message costs nothing.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final, Literal
+from typing import Any, Final
 from uuid import UUID, uuid4
 
 import structlog
 
-from app import failpoints, metrics, queues
-from app.domain.jobs import Job, Step
-from app.errors import Conflict, EbbingError, NotFound
-from app.services.consolidation import approving, consolidate, rederiving
-from app.services.embedding import graphs, reembed
-from app.services.erasure import erasing, erasures
-from app.services.evaluation import self_tests
-from app.services.jobs import precedence
-from app.services.night import night
-from app.services.passing import is_passing
-from app.services.privacy import exporting, exports, holds
+from app import queues
+from app.errors import Conflict, NotFound
 from app.services.security import audit
-from app.services.strength import rebase
-from app.services.tiers import archive, cold, cold_restore, compaction, expiry, removals, sweep
-from app.settings import settings
 from app.store.core import database
 from app.store.jobs import jobs as rows
-from app.store.jobs.jobs import Held, Listed
+from app.store.jobs.jobs import Listed
 
-LEASE_SECONDS: Final = 60
-RETRY_SECONDS: Final = 10
-GIVE_WAY_SECONDS: Final = 15
-# In each lane, of all tenants together. A lane has one process: with two on their way, a slice would always wait
-# behind another, and beat's ticks would expire unread behind the two.
+# Jobs at once in each lane, of all tenants together. A lane has one process: with two jobs on their way, each slice
+# would wait behind another, and beat's ticks would expire unread behind both.
 AT_ONCE: Final = 1
-KILLED: Final = "its worker died each time"
-UNKNOWN: Final = "unknown kind"
+# What a person has asked for doesn't wait for a night, so these kinds have a lane of their own.
+RIGHTS_KINDS: Final = frozenset({"erase", "export", "hide", "restore"})
+KINDS: Final = RIGHTS_KINDS | {
+    "approve",
+    "archive",
+    "cold",
+    "compact",
+    "consolidate",
+    "delete",
+    "expire",
+    "graph",
+    "night",
+    "rebase",
+    "rederive",
+    "reembed",
+    "release",
+    "selftest",
+    "sweep",
+}
+
+_TASKS: Final = (queues.RIGHTS_JOB, queues.JOB)
 
 log = structlog.get_logger(__name__)
 
 
-@dataclass(frozen=True)
-class Kind:
-    """How the work of a kind is done.
-
-    Attributes:
-        step: Does a piece of it, some seconds long. It opens its own transactions, and may be run again from the
-            same state after a crash, so its writes must bear that.
-        cancelled: Cleans up when the job is cancelled; it may be run again too.
-        task: Which carries it, and so its lane: what somebody has asked for about a person waits for no night.
-    """
-
-    step: Callable[[Job], Step]
-    cancelled: Callable[[Job], None] | None = None
-    task: str = queues.JOB
-
-
-_TASKS: Final = (queues.RIGHTS_JOB, queues.JOB)
-
-KINDS: dict[str, Kind] = {
-    reembed.KIND: Kind(reembed.step, reembed.cancelled),
-    rebase.KIND: Kind(rebase.step),
-    sweep.KIND: Kind(sweep.step),
-    archive.KIND: Kind(archive.step),
-    graphs.KIND: Kind(graphs.step),
-    cold.KIND: Kind(cold.step),
-    cold_restore.KIND: Kind(cold_restore.step, task=queues.RIGHTS_JOB),
-    compaction.KIND: Kind(compaction.step),
-    erasures.HIDE: Kind(erasures.step, task=queues.RIGHTS_JOB),
-    erasures.ERASE: Kind(erasing.step, task=queues.RIGHTS_JOB),
-    expiry.KIND: Kind(expiry.step),
-    exports.KIND: Kind(exporting.step, task=queues.RIGHTS_JOB),
-    holds.KIND: Kind(holds.step),
-    removals.KIND: Kind(removals.step),
-    self_tests.KIND: Kind(self_tests.step),
-    night.KIND: Kind(night.step),
-    consolidate.KIND: Kind(consolidate.step),
-    approving.KIND: Kind(approving.step),
-    rederiving.KIND: Kind(rederiving.step),
-}
+def task(kind: str) -> str:
+    """Return the Celery task that carries jobs of a kind; the lane follows from it."""
+    return queues.RIGHTS_JOB if kind in RIGHTS_KINDS else queues.JOB
 
 
 def create(
     tenant_id: UUID, kind: str, parameters: dict[str, Any], *, lone: bool = True, actor: str | None = None
 ) -> UUID:
-    """Enter a job, and send it to a worker as soon as it is its turn. Returns its id.
+    """Create a job, send it to a worker when its turn comes, and return its id.
 
     Args:
         kind: One of `KINDS`.
-        parameters: What its steps are told, as JSON; never content.
-        lone: Whether the tenant has one unfinished job of the kind at most: then that one's id is returned.
-        actor: Id of the key that asked for it, which is audited; None where nobody did.
+        parameters: The steps' parameters as JSON; never content.
+        lone: Allow one unfinished job of the kind a tenant, and return that one's id if there is one.
+        actor: Id of the key that asked for the job, for the audit; None if the service did.
     """
     if kind not in KINDS:
         raise KeyError(kind)
     job_id = uuid4()
     with database.tenant(tenant_id) as tx:
-        # The one that was in the way may end between the two looks.
+        # The unfinished job may end between the two statements.
         while not rows.add(tx, job_id, tenant_id, kind, parameters, lone=lone):
             found = rows.find_lone(tx, tenant_id, kind)
             if found is not None:
@@ -115,166 +79,33 @@ def create(
 
 
 def send() -> int:
-    """Send the jobs whose turn it is, those included whose message or worker was lost. Returns how many.
+    """Send the jobs whose turn it is, and those whose message or worker was lost, and return their number.
 
     Raises:
-        kombu.exceptions.OperationalError: The broker can't be reached; they are sent again after a lease.
+        kombu.exceptions.OperationalError: The broker can't be reached; the jobs are sent again after a lease.
     """
-    rights = of_rights()
+    rights = sorted(RIGHTS_KINDS)
     with database.shared() as tx:
-        due = {task: rows.send(tx, AT_ONCE, rights, among=task == queues.RIGHTS_JOB) for task in _TASKS}
-    for task, jobs_due in due.items():
-        for job_id in jobs_due:
-            queues.enqueue(task, job_id, expires_seconds=None)
+        due = {name: rows.send(tx, AT_ONCE, rights, among=name == queues.RIGHTS_JOB) for name in _TASKS}
+    for name, job_ids in due.items():
+        for job_id in job_ids:
+            queues.enqueue(name, job_id, expires_seconds=None)
     return sum(map(len, due.values()))
 
 
-def of_rights() -> list[str]:
-    """The kinds whose jobs the lane `rights` has; all others are maintenance."""
-    return [name for name, kind in KINDS.items() if kind.task == queues.RIGHTS_JOB]
-
-
 def send_on() -> None:
-    """The same where nobody can be told of a failure: the next tick sends them too."""
+    """Send the jobs whose turn it is, but only log a failure: the next tick sends them too."""
     try:
         send()
-    except Exception as error:  # noqa: BLE001 - whose turn it is stands in the rows
+    except Exception as error:  # noqa: BLE001 - the rows say whose turn it is
         log.warning("job_not_sent", error=type(error).__name__)
 
 
-def carry_on(job_id: UUID) -> None:
-    """Go on with a job for a slice, unless it is done or somebody else has it."""
-    claim_id = uuid4()
-    with database.shared() as tx:
-        held = rows.claim(tx, job_id, claim_id, _lease_seconds())
-    if held is None:
-        return
-    try:
-        _go_on(held, claim_id)
-    except Exception as error:
-        _put_off(held.job, claim_id, error)
-        raise
-    finally:
-        send_on()
-
-
-def _go_on(held: Held | None, claim_id: UUID) -> None:
-    deadline = time.monotonic() + settings().slice_seconds
-    while held is not None:
-        job = held.job
-        kind = KINDS.get(job.kind)
-        if held.attempts > settings().deliveries_max:
-            _fail(job, claim_id, KILLED)
-            return
-        if held.cancel_wanted:
-            _cancel(job, claim_id, kind)
-            return
-        if kind is None:
-            _fail(job, claim_id, UNKNOWN)
-            return
-        if kind.task == queues.JOB and precedence.has_ingest(held.age_seconds):
-            _give_way(job, claim_id)
-            return
-        step = kind.step(job)
-        failpoints.reach("job.before_note")
-        then: Literal["queued", "running", "done", "failed"] = "running" if time.monotonic() < deadline else "queued"
-        if step.finished:
-            then = "failed" if step.failure else "done"
-        with database.shared() as tx:
-            held = rows.note(tx, job.job_id, claim_id, step, then=then, lease_seconds=_lease_seconds())
-        if held is None:
-            log.warning("job_lost", job=str(job.job_id), kind=job.kind)  # its lease lapsed in a long step
-        else:
-            _count(held, job, step, then)
-        if then != "running":
-            return
-
-
-def _count(held: Held, job: Job, step: Step, then: str) -> None:
-    """Count the rows of a step, those of a night for the step of the night that they are of; and the end of a slice."""
-    if job.kind == night.KIND:
-        for name, amount in step.counts.items():
-            inner, _, action = name.partition(".")
-            metrics.count_rows(inner, {action or "done": amount})
-    else:
-        metrics.count_rows(job.kind, {**step.counts, "done": step.done})
-    if step.finished:
-        _tell(held, step.failure)
-    if then != "running":
-        metrics.count("deliveries", lane=_lane(job.kind), outcome="done")
-
-
-def _lane(kind: str) -> str:
-    """The lane that jobs of a kind are in; one of another version is whosever has it."""
-    return metrics.LANE_OF_TASK[KINDS[kind].task if kind in KINDS else queues.JOB]
-
-
-def _ended(kind: str, outcome: str) -> None:
-    metrics.count("jobs", lane=_lane(kind), outcome=outcome)
-
-
-def _tell(held: Held, failure: str | None) -> None:
-    ended = held.job
-    about = {"job": str(ended.job_id), "kind": ended.kind, "tenant": str(ended.tenant_id), "items": ended.done}
-    metrics.job_ended(ended.kind, held.run_seconds, well=failure is None)
-    if failure is None:
-        _ended(ended.kind, "done")
-        log.info("job_done", **about)
-    else:
-        _ended(ended.kind, "failed")
-        log.error("job_failed", **about, reason=failure)
-
-
-def _give_way(job: Job, claim_id: UUID) -> None:
-    """Let what waits to be stored or indexed go first."""
-    with database.shared() as tx:
-        message = "gives way to ingest"
-        rows.put_off(tx, job.job_id, claim_id, delay_seconds=GIVE_WAY_SECONDS, forgive=True, message=message)
-    metrics.count("deliveries", lane=_lane(job.kind), outcome="put_off")
-
-
-def _cancel(job: Job, claim_id: UUID, kind: Kind | None) -> None:
-    if kind is not None and kind.cancelled is not None:
-        kind.cancelled(job)
-    with database.shared() as tx:
-        rows.end(tx, job.job_id, claim_id, "cancelled", "cancelled")
-    _ended(job.kind, "cancelled")
-    log.info("job_cancelled", job=str(job.job_id), kind=job.kind, tenant=str(job.tenant_id))
-
-
-def _put_off(job: Job, claim_id: UUID, error: Exception) -> None:
-    """Let a job wait whose step, or whose clean-up, failed; end it when that was no accident."""
-    name = type(error).__name__
-    passing = is_passing(error)
-    metrics.count("deliveries", lane=_lane(job.kind), outcome="put_off" if passing else "failed")
-    with database.shared() as tx:
-        attempts = rows.attempts(tx, job.job_id, claim_id)
-        if passing or attempts < settings().deliveries_max:
-            message = f"put off: {name}" if passing else f"try {attempts} failed: {name}"
-            rows.put_off(tx, job.job_id, claim_id, delay_seconds=RETRY_SECONDS, forgive=passing, message=message)
-            return
-    # Our own errors say what to do, and hold no content; of others only the kind is known to be harmless.
-    _fail(job, claim_id, str(error) if isinstance(error, EbbingError) else name)
-
-
-def _fail(job: Job, claim_id: UUID, reason: str) -> None:
-    with database.shared() as tx:
-        rows.end(tx, job.job_id, claim_id, "failed", f"failed: {reason}", reason)
-    _ended(job.kind, "failed")
-    log.error("job_failed", job=str(job.job_id), kind=job.kind, tenant=str(job.tenant_id), reason=reason)
-
-
-def _lease_seconds() -> float:
-    """How long a step may take: where a provider is asked, as long as all of its tries may take more."""
-    config = settings()
-    return LEASE_SECONDS + (config.llm_tries_seconds if config.has_provider else 0)
-
-
 def get(tenant_id: UUID, job_id: UUID) -> Listed:
-    """A job, with its log.
+    """Return a job with its log.
 
     Raises:
-        NotFound: This tenant has no such job.
+        NotFound: The tenant has no such job.
     """
     with database.shared() as tx:
         found = rows.get(tx, tenant_id, job_id)
@@ -286,17 +117,17 @@ def get(tenant_id: UUID, job_id: UUID) -> Listed:
 def page(
     tenant_id: UUID, status: str | None, kind: str | None, older_than: tuple[datetime, UUID] | None, limit: int
 ) -> list[Listed]:
-    """Jobs from the newest on, after the one given by when it was made and its id."""
+    """Return jobs, newest first, that are older than the given time of creation and id."""
     with database.shared() as tx:
         return rows.page(tx, tenant_id, status=status, kind=kind, older_than=older_than, limit=limit)
 
 
 def cancel(tenant_id: UUID, job_id: UUID) -> Listed:
-    """Ask that a job end: between two steps, or when its turn comes.
+    """Request that a job end: after its current step, or when its turn comes.
 
     Raises:
-        NotFound: This tenant has no such job.
-        Conflict: It has ended.
+        NotFound: The tenant has no such job.
+        Conflict: The job has ended.
     """
     with database.shared() as tx:
         wanted = rows.want_cancel(tx, tenant_id, job_id)

@@ -13,7 +13,7 @@ from app.domain.evaluation.self_tests import empty_share, tested
 from app.domain.salience.scoring import version
 from app.services.embedding import spaces
 from app.services.embedding.spaces import Searched
-from app.services.jobs.jobs import of_rights
+from app.services.jobs.jobs import RIGHTS_KINDS
 from app.services.night import night
 from app.services.tenants import quota
 from app.services.tenants.quota import Room
@@ -118,7 +118,7 @@ def of_tenant(tenant_id: UUID) -> Stats:
         counts = tenant_counts.read(tx, tenant_id)
         room = quota.of(tx, tenant_id, counts)
         waiting = work.waiting(tx, tenant_id)
-        unfinished = jobs.unfinished(tx, of_rights(), tenant_id)
+        unfinished = jobs.unfinished(tx, sorted(RIGHTS_KINDS), tenant_id)
         nights = schedules.page(tx, tenant_id, night.KIND, None, 1)
         letters = dead_letters.count(tx, tenant_id)
         trend = [_tested(run) for run in self_tests.page(tx, tenant_id, None, TREND) if run.finished_at]
@@ -166,7 +166,7 @@ def of_lanes() -> dict[str, Lane]:
     unstored, age = _in_queue()
     with database.shared() as tx:
         waiting = work.waiting(tx)
-        unfinished = jobs.unfinished(tx, of_rights())
+        unfinished = jobs.unfinished(tx, sorted(RIGHTS_KINDS))
     return _lanes(unstored, age, waiting, unfinished)
 
 
@@ -174,7 +174,7 @@ def lanes_of(tenant_id: UUID) -> dict[str, Lane]:
     """What waits of one tenant in each lane."""
     unstored, age = _in_queue(tenant_id)
     with database.tenant(tenant_id) as tx:
-        waiting, unfinished = work.waiting(tx, tenant_id), jobs.unfinished(tx, of_rights(), tenant_id)
+        waiting, unfinished = work.waiting(tx, tenant_id), jobs.unfinished(tx, sorted(RIGHTS_KINDS), tenant_id)
     return _lanes(unstored, age, waiting, unfinished)
 
 

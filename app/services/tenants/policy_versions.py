@@ -166,7 +166,7 @@ def put(tenant_id: UUID, change: Change, actor: str = SYSTEM) -> tuple[Outcome, 
         details: dict[str, Detail] = {"version": era.version, "parts": parts, "superseded": len(outcome.superseded)}
         audit.enter(tx, tenant_id, "policy_set", actor, details=details)
     log.info("policy_set", tenant=str(tenant_id), version=outcome.era.version, since=outcome.era.since, fields=fields)
-    if change.effective_at is not None or not moves or rebase.KIND not in jobs.KINDS:
+    if change.effective_at is not None or not moves:
         return outcome, None
     return outcome, jobs.create(tenant_id, rebase.KIND, {}, lone=True)
 

@@ -22,12 +22,13 @@ from app.services.consolidation import supersede
 from app.services.erasure import erasures
 from app.services.erasure.erasures import Asked
 from app.services.ingest import ingest
-from app.services.jobs import jobs, schedule
+from app.services.jobs import jobs, runner, schedule
 from app.services.privacy import exports, holds, privacy_requests
 from app.services.tenants import budget, tenants
 from app.store.core import database
 from tests.api.caller import Api, fields
 from tests.service import Service
+from tests.services.job_kinds import set_kind
 
 OPEN = "open"
 IDS = (
@@ -183,7 +184,7 @@ def a_key(api: Api) -> str:
 
 def a_job(api: Api) -> UUID:
     with pytest.MonkeyPatch.context() as patched:
-        patched.setitem(jobs.KINDS, "test", jobs.Kind(lambda job: Step(0, job.state, finished=True)))
+        set_kind(patched, "test", lambda job: Step(0, job.state, finished=True))
         return jobs.create(api.tenant.tenant_id, "test", {})
 
 
@@ -238,7 +239,7 @@ def a_merge(api: Api, status: str) -> UUID:
 def an_export(api: Api) -> UUID:
     made = exports.request(api.tenant.tenant_id, NewExport("ann"), "y")
     api.service.rows("UPDATE jobs SET claim = gen_random_uuid() WHERE job_id = %s", made.job_id)
-    jobs.carry_on(made.job_id)
+    runner.carry_on(made.job_id)
     return made.export_id
 
 

@@ -18,11 +18,12 @@ from app.clients.embedding.static_embedder import StaticEmbedder
 from app.clients.llm.answers import Usage
 from app.domain.jobs import Job, Step
 from app.domain.policy.policy import Forgetting, Policy
-from app.services.jobs import jobs, schedule
+from app.services.jobs import jobs, runner, schedule
 from app.services.tenants import budget
 from app.store.core import database
 from app.store.ingest import dead_letters
 from tests.api.caller import Api
+from tests.services.job_kinds import set_kind
 
 open_here = threading.local()
 
@@ -153,15 +154,15 @@ def long_work(api: Api) -> None:
         return Step(1, {"n": 2}, finished=True)
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setitem(jobs.KINDS, "test", jobs.Kind(step))
+        set_kind(patched, "test", step)
         done = jobs.create(api.tenant.tenant_id, "test", {}, lone=False)
         cancelled = jobs.create(api.tenant.tenant_id, "test", {}, lone=False)
         assert api.post(f"/v1/jobs/{cancelled}/cancel").status_code == 202
         with pytest.raises(ConnectionError):
-            jobs.carry_on(done)
+            runner.carry_on(done)
         api.service.rows("UPDATE jobs SET claimed_until = now(), state = '{\"n\": 1}'")
         for job_id in (done, cancelled):
-            jobs.carry_on(job_id)
+            runner.carry_on(job_id)
     assert [job["status"] for job in api.get("/v1/jobs").json()["jobs"]] == ["cancelled", "done"]
 
 
@@ -173,7 +174,7 @@ def test_no_call_to_a_client_is_made_in_a_transaction(api: Api, watch: Watch) ->
     api.service.rows("UPDATE schedules SET next_run_at = now()")
     schedule.tick(["night"])
     for (job_id,) in api.service.rows("SELECT job_id FROM runs"):
-        jobs.carry_on(job_id)
+        runner.carry_on(job_id)
     for path in ("/v1/schedule", "/v1/schedule/night/runs"):
         assert api.get(path).is_success
     assert len(watch.called) == 4, watch.called

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from app.services.jobs import jobs
+from app.services.jobs import runner
 from tests.api.caller import Api, fields
 
 SWEEP, REBASE, ARCHIVE = (f"/v1/maintenance/{kind}" for kind in ("sweep", "rebase", "archive"))
@@ -42,7 +42,7 @@ def listed(api: Api, path: str, **body: Any) -> dict[str, Any]:
 def worked(api: Api, job_id: str) -> dict[str, Any]:
     """The job after a worker had it."""
     [(found,)] = api.service.rows("SELECT job_id FROM jobs WHERE job_id = %s", job_id)
-    jobs.carry_on(found)
+    runner.carry_on(found)
     shown: dict[str, Any] = api.get(f"/v1/jobs/{job_id}").json()
     return shown
 

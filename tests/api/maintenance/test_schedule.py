@@ -6,7 +6,7 @@ import pytest
 
 from app.domain.policy.night import Night
 from app.domain.policy.policy import Policy
-from app.services.jobs import jobs, schedule
+from app.services.jobs import runner, schedule
 from app.services.monitoring import figures
 from app.settings import settings
 from tests.api.caller import Api, fields
@@ -40,7 +40,7 @@ def test_a_schedule_shows_its_times_and_its_last_run(api: Api, tenant: Tenant) -
     }
     started = api.post("/v1/schedule/night/run", key=tenant.key)
     assert started.status_code == 202
-    jobs.carry_on(started.json()["job_id"])
+    runner.carry_on(started.json()["job_id"])
     [after] = api.get("/v1/schedule", key=tenant.key).json()["schedule"]
     assert after["last_run"].keys() == RUN
     assert (after["last_run"]["id"], after["last_run"]["status"]) == (started.json()["id"], "done")

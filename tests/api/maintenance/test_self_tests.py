@@ -9,7 +9,7 @@ import pytest
 
 from app.domain.evaluation.self_tests import SelfTests
 from app.domain.policy.policy import Policy
-from app.services.jobs import jobs
+from app.services.jobs import runner
 from tests.api.caller import Api, fields
 from tests.services.past import age
 
@@ -34,7 +34,7 @@ def run(api: Api, **body: Any) -> dict[str, Any]:
     answer = api.post(PATH, json=body)
     assert answer.status_code == 202, answer.text
     job_id = answer.json()["job_id"]
-    jobs.carry_on(UUID(job_id))
+    runner.carry_on(UUID(job_id))
     found: dict[str, Any] = api.get(f"/v1/jobs/{job_id}").json()
     return found
 

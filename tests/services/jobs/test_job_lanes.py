@@ -8,12 +8,12 @@ from uuid import UUID, uuid4
 import pytest
 
 from app.domain.jobs import Job, Step
-from app.services.jobs import jobs, precedence
-from app.services.jobs.jobs import Kind
+from app.services.jobs import jobs, precedence, runner
 from app.services.monitoring import stats
 from app.store.core import database
 from app.store.jobs import jobs as rows
 from tests.service import Service, Tenant
+from tests.services.job_kinds import set_kind
 
 RIGHTS = ("erase", "export", "hide", "restore")
 
@@ -41,7 +41,7 @@ def once(job: Job) -> Step:
 
 
 def test_erasures_exports_and_restores_have_a_lane_of_their_own() -> None:
-    assert sorted(jobs.of_rights()) == sorted(RIGHTS)
+    assert sorted(jobs.RIGHTS_KINDS) == sorted(RIGHTS)
 
 
 @pytest.mark.parametrize("kind", RIGHTS)
@@ -57,13 +57,13 @@ def test_a_job_of_maintenance_on_its_way_holds_up_none_of_the_rights(
 def test_the_rights_lane_goes_on_with_its_own_jobs_while_maintenance_is_stuck(
     monkeypatch: pytest.MonkeyPatch, tenant: Tenant, sent: list[tuple[str, UUID]]
 ) -> None:
-    monkeypatch.setitem(jobs.KINDS, "export", Kind(once, task="rights.job"))
+    set_kind(monkeypatch, "export", once, in_rights=True)
     jobs.create(tenant.tenant_id, "consolidate", {})
     mine = [jobs.create(tenant.tenant_id, "export", {}, lone=False) for _ in range(3)]
     for place in range(3):
         task, job_id = sent[1 + place]
         assert task == "rights.job"
-        jobs.carry_on(job_id)
+        runner.carry_on(job_id)
     assert {jobs.get(tenant.tenant_id, job_id).status for job_id in mine} == {"done"}
 
 
@@ -71,10 +71,10 @@ def test_the_rights_lane_goes_on_with_its_own_jobs_while_maintenance_is_stuck(
 def test_only_maintenance_gives_way_to_ingest(
     monkeypatch: pytest.MonkeyPatch, tenant: Tenant, sent: list[tuple[str, UUID]], task: str, status: str
 ) -> None:
-    monkeypatch.setitem(jobs.KINDS, "test", Kind(once, task=task))
+    set_kind(monkeypatch, "test", once, in_rights=task == "rights.job")
     monkeypatch.setattr(precedence, "has_ingest", lambda _: True)
     job_id = jobs.create(tenant.tenant_id, "test", {})
-    jobs.carry_on(sent[-1][1])
+    runner.carry_on(sent[-1][1])
     assert jobs.get(tenant.tenant_id, job_id).status == status
 
 

@@ -13,20 +13,21 @@ import pytest
 
 from app.domain.jobs import Job, Step
 from app.services.ingest import dead_letters, ingest
-from app.services.jobs import jobs, schedule
+from app.services.jobs import jobs, runner, schedule
 from tests.service import Service
+from tests.services.job_kinds import set_kind
 
 ROOT = Path(__file__).resolve().parents[3]
 WORKER = """
 import sys
 from uuid import UUID
 from app.services.ingest import dead_letters
-from app.services.jobs import jobs
+from app.services.jobs import runner
 from tests.services.jobs.test_jobs_killed import count_to_three
 
-jobs.KINDS["test"] = jobs.Kind(count_to_three)
+runner.KINDS["test"] = runner.Kind(count_to_three)
 what, *ids = sys.argv[1:]
-{"job": jobs.carry_on, "replay": dead_letters.replay}[what](*map(UUID, ids))
+{"job": runner.carry_on, "replay": dead_letters.replay}[what](*map(UUID, ids))
 """
 
 
@@ -43,7 +44,7 @@ def run_until_killed(service: Service, failpoint: str, *words: object) -> None:
 
 
 def test_a_job_goes_on_after_kill_9_once_its_lease_is_over(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(jobs.KINDS, "test", jobs.Kind(count_to_three))
+    set_kind(monkeypatch, "test", count_to_three)
     tenant, other = service.tenant(), service.tenant()
     job_id = jobs.create(tenant.tenant_id, "test", {})
     waiting = jobs.create(other.tenant_id, "test", {})
@@ -56,7 +57,7 @@ def test_a_job_goes_on_after_kill_9_once_its_lease_is_over(service: Service, mon
     assert schedule.tick([]) == 1
     assert sent == [waiting], "the other has waited longer"
     for turn in range(2):
-        jobs.carry_on(sent[turn])
+        runner.carry_on(sent[turn])
     assert service.rows("SELECT status, done, counts FROM jobs") == [("done", 3, {"seen": 3})] * 2
 
 

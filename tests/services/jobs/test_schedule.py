@@ -14,7 +14,7 @@ import pytest
 from app.domain.policy.night import Night
 from app.domain.policy.policy import Policy
 from app.errors import Conflict, NotFound
-from app.services.jobs import jobs, schedule
+from app.services.jobs import jobs, runner, schedule
 from app.services.tenants import policy_versions
 from app.services.tenants.policy_versions import Change
 from app.store.core import database
@@ -304,7 +304,7 @@ def test_a_run_goes_as_its_job_does(service: Service, tenant: Tenant) -> None:
     run = schedule.run(tenant.tenant_id, "night")
     assert run.job_id is not None
     jobs.cancel(tenant.tenant_id, run.job_id)
-    jobs.carry_on(run.job_id)
+    runner.carry_on(run.job_id)
     [found] = schedule.runs(tenant.tenant_id, "night", None, 10)
     assert (found.status, found.run_id, found.step) == ("cancelled", run.run_id, None)
     assert found.finished_at is not None

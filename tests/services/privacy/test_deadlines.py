@@ -16,7 +16,7 @@ from app.domain.privacy.requests import NewRequest
 from app.domain.tiers import segment
 from app.services.erasure import erasing, erasure_reports, erasures
 from app.services.erasure.erasures import Asked
-from app.services.jobs import jobs
+from app.services.jobs import jobs, runner
 from app.services.night import steps
 from app.services.privacy import deadlines, privacy_requests
 from app.services.tiers import compaction
@@ -54,7 +54,7 @@ def report(chilled: Chilled, erasure_id: UUID) -> dict[str, Any]:
 def upkeep(chilled: Chilled) -> list[str]:
     """A job of it; lines of its log."""
     job_id = jobs.create(chilled.tenant_id, compaction.KIND, {}, lone=False)
-    jobs.carry_on(job_id)
+    runner.carry_on(job_id)
     done = jobs.get(chilled.tenant_id, job_id)
     assert done.status == "done", done
     return [line["message"] for line in done.log or []]

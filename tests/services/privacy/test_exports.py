@@ -21,7 +21,7 @@ from app.domain.privacy.hold import Meant
 from app.errors import Conflict, NotFound, Unavailable
 from app.services.erasure import erasures
 from app.services.erasure.erasures import Asked
-from app.services.jobs import jobs
+from app.services.jobs import runner
 from app.services.memories import memories
 from app.services.privacy import bundles, exporting, exports, holds
 from app.services.security import audit, key_store
@@ -288,7 +288,7 @@ def test_a_crash_between_two_writes_leaves_neither_gap_nor_double(
     for _ in range(2):
         vault.service.rows("UPDATE jobs SET claim = gen_random_uuid(), claimed_until = now()")
         with pytest.raises(MemoryError):
-            jobs.carry_on(asked.job_id)
+            runner.carry_on(asked.job_id)
     vault.work(asked.job_id)
     texts = [line["memory"]["text"] for line in vault.lines(exports.get(vault.tenant_id, asked.export_id), FILE)]
     assert texts == [f"memory {n}" for n in range(25)]

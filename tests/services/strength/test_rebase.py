@@ -12,7 +12,7 @@ from app.domain.jobs import Job, Step
 from app.domain.policy.policy import Forgetting, Policy
 from app.domain.tiers.protection import Protection
 from app.domain.tiers.tiers import Tiers
-from app.services.jobs import jobs
+from app.services.jobs import runner
 from app.services.memories import memories
 from app.services.strength import rebase
 from app.services.tiers import sweep
@@ -50,7 +50,7 @@ class Run:
 
     def step(self) -> bool:
         """Take one; whether there are more."""
-        job, done = self.job, jobs.KINDS[self.job.kind].step(self.job)
+        job, done = self.job, runner.KINDS[self.job.kind].step(self.job)
         self.steps.append(done)
         total = job.total if done.total is None else done.total
         self.job = Job(job.job_id, job.tenant_id, job.kind, job.parameters, done.state, total, job.done + done.done)

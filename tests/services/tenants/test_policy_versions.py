@@ -27,6 +27,7 @@ from app.store.strength import states
 from app.store.tenants import policies as versions
 from tests.service import Service, Tenant
 from tests.services.faded import fill
+from tests.services.job_kinds import set_kind
 
 MEMORIES = 90
 
@@ -157,7 +158,7 @@ def test_of_changes_at_once_that_expect_one_version_one_wins(service: Service, t
 def test_a_job_moves_the_memories_where_strength_depends_on_it(
     service: Service, tenant: Tenant, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(jobs.KINDS, "rebase", jobs.Kind(lambda _: Step(0, {}, finished=True)))
+    set_kind(monkeypatch, "rebase", lambda _: Step(0, {}, finished=True))
 
     def job(at: datetime | None = None, **fields: Any) -> UUID | None:
         return policy_versions.put(tenant.tenant_id, Change(fields, effective_at=at))[1]
@@ -169,13 +170,6 @@ def test_a_job_moves_the_memories_where_strength_depends_on_it(
     assert job(importance={"weights": {"recency": 0.5}}) is None, "nothing changes"
     assert job(tiers={"archived_below": 0.5}) == started, "it isn't over yet, and takes up the newer one too"
     assert job(ahead(days=1), forgetting={"profile": "cmm"}) is None, "the nightly sweep does it"
-
-
-def test_where_no_rebase_is_known_none_is_asked_for(
-    service: Service, tenant: Tenant, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delitem(jobs.KINDS, "rebase", raising=False)
-    assert policy_versions.put(tenant.tenant_id, Change({"tiers": {"archived_below": 0.5}}))[1] is None
 
 
 def test_an_unknown_version_and_another_tenants_are_not_found(service: Service, tenant: Tenant) -> None:

@@ -15,7 +15,7 @@ from app.domain.jobs import Job
 from app.domain.policy.policy import Forgetting, Policy
 from app.domain.tiers.tiers import Tiers
 from app.errors import Invalid
-from app.services.jobs import jobs
+from app.services.jobs import runner
 from app.services.memories import memories
 from app.services.tiers import previews, sweep
 from app.services.tiers.previews import Move
@@ -306,7 +306,7 @@ def run(aged: Aged, parameters: dict[str, Any] | None = None) -> list[tuple[int,
     job = Job(uuid4(), aged.tenant_id, sweep.KIND, parameters or {}, {}, None, 0)
     steps = []
     while True:
-        step = jobs.KINDS[job.kind].step(job)
+        step = runner.KINDS[job.kind].step(job)
         steps.append((step.done, step.state))
         if step.finished:
             return steps

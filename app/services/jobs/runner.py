@@ -1,0 +1,206 @@
+"""Run jobs: claim one, run its steps for a slice, and record each step's result.
+
+This is the only module that knows how each kind's work is done; workers alone import it. After a slice the job that
+has waited longest has its turn.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Literal
+from uuid import UUID, uuid4
+
+import structlog
+
+from app import failpoints, metrics, queues
+from app.domain.jobs import Job, Step
+from app.errors import EbbingError
+from app.services.consolidation import approving, consolidate, rederiving
+from app.services.embedding import graphs, reembed
+from app.services.erasure import erasing, erasures
+from app.services.evaluation import self_tests
+from app.services.jobs import jobs, precedence
+from app.services.night import night
+from app.services.passing import is_passing
+from app.services.privacy import exporting, exports, holds
+from app.services.strength import rebase
+from app.services.tiers import archive, cold, cold_restore, compaction, expiry, removals, sweep
+from app.settings import settings
+from app.store.core import database
+from app.store.jobs import jobs as rows
+from app.store.jobs.jobs import Held
+
+LEASE_SECONDS: Final = 60
+RETRY_SECONDS: Final = 10
+GIVE_WAY_SECONDS: Final = 15
+KILLED: Final = "its worker died each time"
+UNKNOWN: Final = "unknown kind"
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True)
+class Kind:
+    """The functions of a kind of job.
+
+    Attributes:
+        step: Does a part of the work that takes some seconds. It opens its own transactions, and runs again from the
+            state before it after a crash, so its writes must be idempotent.
+        cancelled: Cleans up after a cancelled job; may run twice, too.
+    """
+
+    step: Callable[[Job], Step]
+    cancelled: Callable[[Job], None] | None = None
+
+
+KINDS: dict[str, Kind] = {
+    reembed.KIND: Kind(reembed.step, reembed.cancelled),
+    rebase.KIND: Kind(rebase.step),
+    sweep.KIND: Kind(sweep.step),
+    archive.KIND: Kind(archive.step),
+    graphs.KIND: Kind(graphs.step),
+    cold.KIND: Kind(cold.step),
+    cold_restore.KIND: Kind(cold_restore.step),
+    compaction.KIND: Kind(compaction.step),
+    erasures.HIDE: Kind(erasures.step),
+    erasures.ERASE: Kind(erasing.step),
+    expiry.KIND: Kind(expiry.step),
+    exports.KIND: Kind(exporting.step),
+    holds.KIND: Kind(holds.step),
+    removals.KIND: Kind(removals.step),
+    self_tests.KIND: Kind(self_tests.step),
+    night.KIND: Kind(night.step),
+    consolidate.KIND: Kind(consolidate.step),
+    approving.KIND: Kind(approving.step),
+    rederiving.KIND: Kind(rederiving.step),
+}
+
+
+def carry_on(job_id: UUID) -> None:
+    """Run a job for a slice, unless it has ended or another worker has claimed it."""
+    claim_id = uuid4()
+    with database.shared() as tx:
+        held = rows.claim(tx, job_id, claim_id, _lease_seconds())
+    if held is None:
+        return
+    try:
+        _go_on(held, claim_id)
+    except Exception as error:
+        _put_off(held.job, claim_id, error)
+        raise
+    finally:
+        jobs.send_on()
+
+
+def _go_on(held: Held | None, claim_id: UUID) -> None:
+    deadline = time.monotonic() + settings().slice_seconds
+    while held is not None:
+        job = held.job
+        kind = KINDS.get(job.kind)
+        if held.attempts > settings().deliveries_max:
+            _fail(job, claim_id, KILLED)
+            return
+        if held.cancel_wanted:
+            _cancel(job, claim_id, kind)
+            return
+        if kind is None:
+            _fail(job, claim_id, UNKNOWN)
+            return
+        if jobs.task(job.kind) == queues.JOB and precedence.has_ingest(held.age_seconds):
+            _give_way(job, claim_id)
+            return
+        step = kind.step(job)
+        failpoints.reach("job.before_note")
+        then: Literal["queued", "running", "done", "failed"] = "running" if time.monotonic() < deadline else "queued"
+        if step.finished:
+            then = "failed" if step.failure else "done"
+        with database.shared() as tx:
+            held = rows.note(tx, job.job_id, claim_id, step, then=then, lease_seconds=_lease_seconds())
+        if held is None:
+            log.warning("job_lost", job=str(job.job_id), kind=job.kind)  # its lease lapsed in a long step
+        else:
+            _count(held, job, step, then)
+        if then != "running":
+            return
+
+
+def _count(held: Held, job: Job, step: Step, then: str) -> None:
+    """Count the rows of a step, under the night's inner step for a night, and the end of a slice."""
+    if job.kind == night.KIND:
+        for name, amount in step.counts.items():
+            inner, _, action = name.partition(".")
+            metrics.count_rows(inner, {action or "done": amount})
+    else:
+        metrics.count_rows(job.kind, {**step.counts, "done": step.done})
+    if step.finished:
+        _tell(held, step.failure)
+    if then != "running":
+        metrics.count("deliveries", lane=_lane(job.kind), outcome="done")
+
+
+def _lane(kind: str) -> str:
+    """Return the lane of a kind's jobs; a kind that only another version knows counts as maintenance."""
+    return metrics.LANE_OF_TASK[jobs.task(kind)]
+
+
+def _ended(kind: str, outcome: str) -> None:
+    metrics.count("jobs", lane=_lane(kind), outcome=outcome)
+
+
+def _tell(held: Held, failure: str | None) -> None:
+    ended = held.job
+    about = {"job": str(ended.job_id), "kind": ended.kind, "tenant": str(ended.tenant_id), "items": ended.done}
+    metrics.job_ended(ended.kind, held.run_seconds, well=failure is None)
+    if failure is None:
+        _ended(ended.kind, "done")
+        log.info("job_done", **about)
+    else:
+        _ended(ended.kind, "failed")
+        log.error("job_failed", **about, reason=failure)
+
+
+def _give_way(job: Job, claim_id: UUID) -> None:
+    """Put a job off while memories wait to be stored or indexed."""
+    with database.shared() as tx:
+        message = "gives way to ingest"
+        rows.put_off(tx, job.job_id, claim_id, delay_seconds=GIVE_WAY_SECONDS, forgive=True, message=message)
+    metrics.count("deliveries", lane=_lane(job.kind), outcome="put_off")
+
+
+def _cancel(job: Job, claim_id: UUID, kind: Kind | None) -> None:
+    if kind is not None and kind.cancelled is not None:
+        kind.cancelled(job)
+    with database.shared() as tx:
+        rows.end(tx, job.job_id, claim_id, "cancelled", "cancelled")
+    _ended(job.kind, "cancelled")
+    log.info("job_cancelled", job=str(job.job_id), kind=job.kind, tenant=str(job.tenant_id))
+
+
+def _put_off(job: Job, claim_id: UUID, error: Exception) -> None:
+    """Put off a job whose step or clean-up failed; fail it after the last try, unless the error is transient."""
+    name = type(error).__name__
+    passing = is_passing(error)
+    metrics.count("deliveries", lane=_lane(job.kind), outcome="put_off" if passing else "failed")
+    with database.shared() as tx:
+        attempts = rows.attempts(tx, job.job_id, claim_id)
+        if passing or attempts < settings().deliveries_max:
+            message = f"put off: {name}" if passing else f"try {attempts} failed: {name}"
+            rows.put_off(tx, job.job_id, claim_id, delay_seconds=RETRY_SECONDS, forgive=passing, message=message)
+            return
+    # Messages of our own errors hold no content; of another error only the class name is safe to log.
+    _fail(job, claim_id, str(error) if isinstance(error, EbbingError) else name)
+
+
+def _fail(job: Job, claim_id: UUID, reason: str) -> None:
+    with database.shared() as tx:
+        rows.end(tx, job.job_id, claim_id, "failed", f"failed: {reason}", reason)
+    _ended(job.kind, "failed")
+    log.error("job_failed", job=str(job.job_id), kind=job.kind, tenant=str(job.tenant_id), reason=reason)
+
+
+def _lease_seconds() -> float:
+    """Return the lease of a step: longer by all tries of a model call where a provider is set."""
+    config = settings()
+    return LEASE_SECONDS + (config.llm_tries_seconds if config.has_provider else 0)
