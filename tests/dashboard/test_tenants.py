@@ -13,7 +13,8 @@ from app.clients.redis.redis import BACKLOG, RING, stream_key
 from app.domain.policy.budget import State
 from app.domain.policy.policy import Budget, Policy
 from app.services.jobs import schedule
-from app.services.tenants import budget, quota, tenants, tenants_abreast
+from app.services.monitoring import tenants_abreast
+from app.services.tenants import budget, quota, tenants
 from app.store.core import database
 from app.store.tenants import policies
 from tests.api.caller import Api

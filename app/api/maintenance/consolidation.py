@@ -18,7 +18,6 @@ from app.services.consolidation import approving, consolidate, merges, undoing
 from app.services.consolidation.grouping import Plan
 from app.services.consolidation.merges import Shown
 from app.services.jobs import jobs
-from app.services.tiers import sweep
 from app.store.consolidation.consolidation_runs import Run
 from app.store.consolidation.merges import Status
 
@@ -63,7 +62,7 @@ def start(caller: Keeper, body: Annotated[bytes, Depends(body_of)]) -> Response:
     if wanted.as_of is not None:
         check_moment(wanted.as_of, "as_of")
     if not wanted.dry_run:
-        parameters = sweep.parameters(wanted.as_of) | ({} if wanted.level is None else {"level": wanted.level})
+        parameters = jobs.parameters_at(wanted.as_of) | ({} if wanted.level is None else {"level": wanted.level})
         job_id = jobs.create(caller.tenant_id, consolidate.KIND, parameters, actor=caller.key_id)
         return shapes.answer({"job_id": job_id}, 202)
     found = consolidate.preview(caller.tenant_id, wanted.as_of, wanted.level, wanted.limit)

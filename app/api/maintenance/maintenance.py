@@ -155,7 +155,7 @@ def start_selftest(
     if wanted.as_of is not None:
         check_moment(wanted.as_of, "as_of")
     if not wanted.dry_run:
-        parameters = sweep.parameters(wanted.as_of)
+        parameters = jobs.parameters_at(wanted.as_of)
         return shapes.answer(
             {"job_id": jobs.create(caller.tenant_id, self_tests.KIND, parameters, actor=caller.key_id)}, 202
         )
@@ -187,7 +187,7 @@ _PREVIEWS: Final[dict[str, Callable[[UUID, datetime | None, UUID | None, int], P
 
 def _started(caller: Caller, kind: str, wanted: Due) -> Response:
     if not wanted.dry_run:
-        parameters = sweep.parameters(wanted.as_of)
+        parameters = jobs.parameters_at(wanted.as_of)
         job_id = jobs.create(caller.tenant_id, kind, parameters, actor=caller.key_id)
         return shapes.answer({"job_id": job_id}, 202)
     after = None if wanted.cursor is None else shapes.id_in_cursor(wanted.cursor)

@@ -13,6 +13,7 @@ from app.api.http.body import body_of, decode
 from app.api.maintenance.maintenance import Due
 from app.services.jobs import schedule
 from app.services.jobs.schedule import Shown
+from app.services.night import night_preview
 from app.services.night.night_preview import Place
 from app.store.jobs.schedules import Run
 
@@ -44,7 +45,8 @@ def run(caller: Maintainer, name: str, body: Annotated[bytes, Depends(body_of)])
     if not wanted.dry_run:
         return shapes.answer(_run(schedule.run(caller.tenant_id, name, wanted.as_of, caller.key_id)), 202)
     begin = None if wanted.cursor is None else Place(*shapes.part_in_cursor(wanted.cursor))
-    found = schedule.preview(caller.tenant_id, name, wanted.as_of, begin, wanted.limit)
+    schedule.require(caller.tenant_id, name)
+    found = night_preview.preview(caller.tenant_id, wanted.as_of, begin, wanted.limit)
     page = {
         "as_of": found.as_of,
         "steps": found.steps,

@@ -19,10 +19,9 @@ from app.domain.ingest.roles import Role
 from app.domain.strength.promotion import REASONS
 from app.domain.tiers.tiers import DECAY_TIERS
 from app.errors import FieldError, Invalid
-from app.services.memories import history, live, memories, why
+from app.services.memories import history, live, memories, restoring, why
 from app.services.memories.memories import Pending
 from app.services.memories.why import Explained
-from app.services.tiers import bringing_back
 from app.store.memories.events import Happened
 from app.store.memories.memories import Filters, Stored
 
@@ -136,7 +135,7 @@ def edit(caller: Writer, memory_id: str, body: Annotated[bytes, Depends(body_of)
 )
 def restore(caller: Writer, memory_id: str) -> Response:
     """Out of the archive at once, out of cold storage by a job; it counts as a use. An active one stays as it is."""
-    asked = bringing_back.restore(caller.tenant_id, id_of(memory_id), caller.key_id)
+    asked = restoring.restore(caller.tenant_id, id_of(memory_id), caller.key_id)
     if asked.job_id is not None:
         return shapes.answer({"job_id": asked.job_id}, 202)
     return _shown(caller, asked.memory)

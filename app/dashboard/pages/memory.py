@@ -24,12 +24,11 @@ from app.domain.strength.promotion import REASONS
 from app.domain.tiers.tiers import DECAY_TIERS
 from app.errors import NotFound
 from app.services.enrichment import personal
-from app.services.memories import history, live, memories, ties, why
+from app.services.memories import history, live, memories, restoring, ties, why
 from app.services.memories.memories import Pending
 from app.services.memories.ties import Tied
 from app.services.strength import course
 from app.services.strength.course import Drawn
-from app.services.tiers import bringing_back
 from app.store.memories.events import Happened
 from app.store.memories.memories import Stored
 
@@ -113,7 +112,7 @@ def restore(acting: Restoring, memory_id: str) -> Response:
     """Bring it back: out of the archive at once, out of cold storage by a job."""
     known = id_of(memory_id)
     acting.note("restore_memory", str(known))
-    bringing_back.restore(acting.tenant_id, known, acting.key_id)
+    restoring.restore(acting.tenant_id, known, acting.key_id)
     return back(f"/memories/{known}", "restored")
 
 

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 
 from app.dashboard import rendering
 from app.dashboard.access import Viewer, sees
-from app.services.tenants import tenants_abreast
+from app.services.monitoring import tenants_abreast
 
 NAME_MAX: Final = 200
 

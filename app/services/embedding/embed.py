@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from app.clients.embedding.embedder import NoEmbedder
 from app.clients.llm.resilience import ProviderFailed, Reason
 from app.services.embedding import spaces
-from app.services.enrichment.windows import count_windows, embed_texts
+from app.services.embedding.windows import count_windows, embed_texts
 from app.services.passing import OverBudget
 from app.store.core import database
 from app.store.embedding import embeddings, windows

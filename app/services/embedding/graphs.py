@@ -13,6 +13,7 @@ from uuid import UUID
 import structlog
 
 from app.domain.jobs import Job, Step
+from app.services.jobs import jobs
 from app.settings import settings
 from app.store.core import database
 from app.store.embedding import graphs, spaces
@@ -47,6 +48,12 @@ def is_wanting(tenant_id: UUID) -> bool:
         if there.graph_space_id != space_id:
             return True
         return space_id is not None and graphs.count_tail(tx, tenant_id, space_id, TAIL_MAX) == TAIL_MAX
+
+
+def ensure_job(tenant_id: UUID) -> None:
+    """Create a job that makes, fills or drops the tenant's own indexes, if there is something to do."""
+    if is_wanting(tenant_id):
+        jobs.create(tenant_id, KIND, {})
 
 
 def step(job: Job) -> Step:

@@ -20,7 +20,7 @@ from app.clients.llm.resilience import ProviderFailed
 from app.domain.jobs import Job, Step
 from app.errors import Conflict
 from app.services.embedding import spaces
-from app.services.enrichment.windows import embed_texts
+from app.services.embedding.windows import embed_texts
 from app.store.core import database
 from app.store.embedding import embeddings
 from app.store.embedding import spaces as rows

@@ -20,7 +20,7 @@ from app import failpoints, metrics, queues
 from app.clients.llm.resilience import ProviderFailed
 from app.clients.redis.stream import backlog
 from app.errors import Misconfigured, ProfileMissing
-from app.services.embedding import growth
+from app.services.embedding import graphs
 from app.services.embedding.embed import embed as embed_memories
 from app.services.enrichment.index import index as index_memories
 from app.services.enrichment.score import score as score_memories
@@ -101,7 +101,7 @@ def _index(tenant_id: UUID, memory_ids: Sequence[UUID]) -> int:
 
 def _embed(tenant_id: UUID, memory_ids: Sequence[UUID]) -> int:
     done = embed_memories(tenant_id, memory_ids)
-    growth.see_to(tenant_id)
+    graphs.ensure_job(tenant_id)
     return done
 
 

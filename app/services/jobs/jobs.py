@@ -13,7 +13,7 @@ from uuid import UUID, uuid4
 import structlog
 
 from app import queues
-from app.errors import Conflict, NotFound
+from app.errors import Conflict, FieldError, Invalid, NotFound
 from app.services.security import audit
 from app.store.core import database
 from app.store.jobs import jobs as rows
@@ -76,6 +76,20 @@ def create(
             audit.enter(tx, tenant_id, "job_started", actor, details={"job": str(job_id), "kind": kind})
     send_on()
     return job_id
+
+
+def parameters_at(as_of: datetime | None) -> dict[str, Any]:
+    """Return the parameters of a maintenance job that evaluates its rules as of a moment, now if None.
+
+    Raises:
+        Invalid: The moment is in the future: only a dry run can look ahead.
+    """
+    if as_of is None:
+        return {}
+    with database.shared() as tx:
+        if as_of > database.now(tx):
+            raise Invalid(errors=[FieldError("as_of", "is yet to come: only a dry_run can look ahead")])
+    return {"as_of": as_of.isoformat()}
 
 
 def send() -> int:

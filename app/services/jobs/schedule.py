@@ -22,11 +22,8 @@ from app.domain.privacy.audit import SYSTEM
 from app.errors import Conflict, NotFound
 from app.services.jobs import jobs
 from app.services.jobs.cron import jitter, next_time
-from app.services.night import night_preview
-from app.services.night.night_preview import Page, Place
 from app.services.security import audit
 from app.services.strength import strengths
-from app.services.tiers import sweep
 from app.settings import settings
 from app.store.core import database
 from app.store.jobs import jobs as job_rows
@@ -135,7 +132,7 @@ def run(tenant_id: UUID, task: str, as_of: datetime | None = None, actor: str = 
         Conflict: A job that is no run of it does the same just now.
         Invalid: The moment is yet to come.
     """
-    told = sweep.parameters(as_of)
+    told = jobs.parameters_at(as_of)
     with database.tenant(tenant_id) as tx:
         held = _named(schedules.lock(tx, tenant_id), task)
         moment, job_id = database.now(tx), uuid4()
@@ -152,16 +149,10 @@ def run(tenant_id: UUID, task: str, as_of: datetime | None = None, actor: str = 
     return entered
 
 
-def preview(tenant_id: UUID, task: str, as_of: datetime | None, begin: Place | None, limit: int) -> Page:
-    """What a run of it would change; arguments as `night_preview.preview`'s, as the night is all there is.
-
-    Raises:
-        NotFound: The tenant has no such schedule.
-        Invalid: There is no step of that name.
-    """
+def require(tenant_id: UUID, task: str) -> None:
+    """Raise NotFound if the tenant has no such schedule."""
     with database.tenant(tenant_id) as tx:
         _named(schedules.of_tenant(tx, tenant_id), task)
-    return night_preview.preview(tenant_id, as_of, begin, limit)
 
 
 def pause(tenant_id: UUID, task: str, *, paused: bool) -> Shown:

@@ -24,7 +24,7 @@ from app.errors import BacklogFull, Unavailable
 from app.services.memories import memories
 from app.services.search import search_records
 from app.services.strength import associates, promotion, strengths
-from app.services.tiers import restores, thawing
+from app.services.tiers import cold_restore, restores
 from app.store.core import database
 from app.store.core.packed import kept
 from app.store.ingest import arrivals
@@ -107,7 +107,7 @@ def apply(tenant_id: UUID, touched: Sequence[Touched]) -> None:
         used = {done.known_as.get(use.id, use.id) for each in touched for use in each.touches.uses}
         frozen = list(cold.places(tx, tenant_id, list(used)))
     if frozen:
-        thawing.start(tenant_id, frozen)
+        cold_restore.start(tenant_id, frozen)
     _attach(tenant_id, done, [each for each in by_base.values() if each.base in fresh])
     for name, count in done.counts.items():
         metrics.count(name, count)
@@ -141,7 +141,7 @@ def touch(tenant_id: UUID, memory_id: UUID, touches: Touches) -> Touch:
             raise memories.Missing
         frozen = list(cold.places(tx, tenant_id, [stored_id]))
     if frozen:
-        thawing.start(tenant_id, frozen)
+        cold_restore.start(tenant_id, frozen)
     _attach(tenant_id, done, touched)
     for name, count in done.counts.items():
         metrics.count(name, count)

@@ -21,6 +21,7 @@ from app.domain.ingest.decoding import prepared
 from app.domain.jobs import Job, Step
 from app.domain.tiers import sealing, segment
 from app.domain.tiers.segment import Damaged
+from app.services.jobs import jobs
 from app.services.security import audit, key_store
 from app.services.tiers import restores
 from app.store.core import database
@@ -76,6 +77,11 @@ def parameters(memory_ids: Sequence[UUID], rule: str = "use") -> dict[str, Any]:
         raise ValueError(f"{len(memory_ids)} memories: a job restores at most {IDS_MAX}")
     told: dict[str, Any] = {"ids": [str(memory_id) for memory_id in memory_ids]}
     return told if rule == "use" else told | {"rule": rule}
+
+
+def start(tenant_id: UUID, memory_ids: Sequence[UUID]) -> UUID:
+    """Create a job that restores these memories, the first `IDS_MAX` of them, and return its id."""
+    return jobs.create(tenant_id, KIND, parameters(memory_ids[:IDS_MAX]), lone=False)
 
 
 def step(job: Job) -> Step:

@@ -15,7 +15,6 @@ from uuid import UUID
 from app.domain.jobs import Job, Step
 from app.domain.tiers.lifecycle import Decision, Standing
 from app.domain.tiers.tiers import DECAY_TIERS
-from app.errors import FieldError, Invalid
 from app.services.strength import rebase, strengths
 from app.services.tiers import previews
 from app.services.tiers.previews import Preview, Tiers, Work
@@ -26,20 +25,6 @@ from app.store.strength.states import Held
 
 KIND: Final = "sweep"
 ROWS: Final = 5000
-
-
-def parameters(as_of: datetime | None) -> dict[str, Any]:
-    """What a job of maintenance is told.
-
-    Raises:
-        Invalid: The moment is yet to come, and what hasn't happened can't be written.
-    """
-    if as_of is None:
-        return {}
-    with database.shared() as tx:
-        if as_of > database.now(tx):
-            raise Invalid(errors=[FieldError("as_of", "is yet to come: only a dry_run can look ahead")])
-    return {"as_of": as_of.isoformat()}
 
 
 def sweep(tenant_id: UUID, as_of: datetime | None = None, limit: int = ROWS) -> tuple[int, Counter[str]]:

@@ -12,9 +12,9 @@ from app.domain.dynamics.state import DAY_SECONDS
 from app.domain.ingest.touch import Touches, Use
 from app.domain.policy.policy import Policy
 from app.domain.strength.course import Course
-from app.services.memories import live, memories
+from app.services.memories import live, memories, restoring
 from app.services.strength import course, reinforce, reviews
-from app.services.tiers import bringing_back, sweep
+from app.services.tiers import sweep
 from app.store.core import database
 from app.store.memories import events
 from app.store.memories.memories import Stored
@@ -79,7 +79,7 @@ def lived(request: pytest.FixtureRequest, service: Service, monkeypatch: pytest.
         now = aged.now.timestamp()
         events.add(tx, tenant_id, "tier", [memory_id], events.Change(now, 0, 1, aged.strengths(memory_id)))
     life.until(80)
-    bringing_back.restore(tenant_id, memory_id, "tester")
+    restoring.restore(tenant_id, memory_id, "tester")
     life.until(90)
     aged.decide(policy("spec" if profile != "spec" else "mnemex"), 92)
     life.until(95)

@@ -12,7 +12,7 @@ from app.domain.jobs import Job, Step
 from app.domain.policy.policy import Forgetting, Policy
 from app.domain.tiers.protection import Protection
 from app.domain.tiers.tiers import Tiers
-from app.services.jobs import runner
+from app.services.jobs import jobs, runner
 from app.services.memories import memories
 from app.services.strength import rebase
 from app.services.tiers import sweep
@@ -244,6 +244,6 @@ def test_a_dry_run_lists_what_changes_its_tier_by_the_new_policy(aged: Aged) -> 
 
 
 def test_it_may_be_of_an_earlier_day(many: Aged) -> None:
-    assert Run(many, parameters=sweep.parameters(days(-1))).end().job.done == 0
-    assert Run(many, parameters=sweep.parameters(days(0.5))).end().job.done == 23
+    assert Run(many, parameters=jobs.parameters_at(days(-1))).end().job.done == 0
+    assert Run(many, parameters=jobs.parameters_at(days(0.5))).end().job.done == 23
     assert not is_due(many, 2)

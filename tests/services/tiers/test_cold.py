@@ -20,7 +20,7 @@ from app.services.monitoring import checkup
 from app.services.security import key_store
 from app.services.strength import reinforce
 from app.services.strength.reinforce import Touched
-from app.services.tiers import cold, cold_restore, thawing
+from app.services.tiers import cold, cold_restore
 from app.store.core import database
 from tests.services.chilled import LONG, Chilled, aged, chilled
 from tests.services.grave import erased
@@ -174,7 +174,7 @@ def test_what_is_lost_or_damaged_is_named_and_the_rest_comes_back(chilled: Chill
         keyless,
     )
     ids = [each for segment in segments for each in segment]
-    job_id = thawing.start(chilled.tenant_id, ids)
+    job_id = cold_restore.start(chilled.tenant_id, ids)
     runner.carry_on(job_id)
     done = jobs.get(chilled.tenant_id, job_id)
     assert (done.status, done.counts) == ("done", {"restored": 4, "failed": 6})

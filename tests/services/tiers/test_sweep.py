@@ -15,7 +15,7 @@ from app.domain.jobs import Job
 from app.domain.policy.policy import Forgetting, Policy
 from app.domain.tiers.tiers import Tiers
 from app.errors import Invalid
-from app.services.jobs import runner
+from app.services.jobs import jobs, runner
 from app.services.memories import memories
 from app.services.tiers import previews, sweep
 from app.services.tiers.previews import Move
@@ -183,10 +183,10 @@ def test_what_a_later_policy_holds_is_not_judged_by_an_earlier_one(aged: Aged, i
 
 def test_a_moment_to_come_is_for_a_dry_run_alone(aged: Aged, ids: list[UUID]) -> None:
     with pytest.raises(Invalid) as refused:
-        sweep.parameters(START + timedelta(seconds=1))
+        jobs.parameters_at(START + timedelta(seconds=1))
     assert refused.value.errors[0].field == "as_of"
-    assert sweep.parameters(START) == {"as_of": "2026-01-01T00:00:00+00:00"}
-    assert sweep.parameters(None) == {}
+    assert jobs.parameters_at(START) == {"as_of": "2026-01-01T00:00:00+00:00"}
+    assert jobs.parameters_at(None) == {}
 
 
 # --- Uses and deletions ---
@@ -331,7 +331,7 @@ def test_a_job_is_of_one_moment_from_its_first_step_to_its_last(
 
 
 def test_a_job_may_be_of_an_earlier_moment(aged: Aged, ids: list[UUID]) -> None:
-    run(aged, sweep.parameters(days(-30)))
+    run(aged, jobs.parameters_at(days(-30)))
     assert {row[1] for row in aged.events()} == {days(-30)}
 
 

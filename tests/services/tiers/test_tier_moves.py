@@ -21,8 +21,8 @@ from app.domain.privacy.hold import Meant
 from app.services.consolidation import approving, consolidate, undoing
 from app.services.erasure import erasures
 from app.services.erasure.erasures import Asked
-from app.services.memories import memories
-from app.services.tiers import bringing_back, cold_restore, expiry, ladder, removals
+from app.services.memories import memories, restoring
+from app.services.tiers import cold_restore, expiry, ladder, removals
 from app.store.core import database
 from app.store.tiers import tier_moves
 from tests.service import Service
@@ -56,7 +56,7 @@ def test_what_fades_comes_back_by_a_use_an_edit_and_by_hand(faded: tuple[UUID, l
     assert counted(tenant_id) == {("archived", "decay"): 4}
     attic.act_on(tenant_id, ids[0], "use")
     attic.act_on(tenant_id, ids[1], "edit")
-    bringing_back.restore(tenant_id, ids[2], "key")
+    restoring.restore(tenant_id, ids[2], "key")
     assert counted(tenant_id) == {
         ("archived", "decay"): 4,
         ("restored", "use"): 1,

@@ -10,9 +10,9 @@ from app.domain.jobs import Job
 from app.domain.privacy.hold import Meant
 from app.errors import NotFound
 from app.services.jobs import jobs
-from app.services.memories import counts, memories
+from app.services.memories import counts, memories, restoring
 from app.services.privacy import holds
-from app.services.tiers import bringing_back, cold_restore, removals
+from app.services.tiers import cold_restore, removals
 from app.store.memories.tenant_counts import Counts
 from tests.services import nights
 from tests.services.aged import days
@@ -23,19 +23,19 @@ __all__ = ["aged", "chilled"]
 
 def test_what_is_archived_is_back_at_once(chilled: Chilled) -> None:
     [memory_id] = chilled.remember("Ann likes tea.")
-    asked = bringing_back.restore(chilled.tenant_id, memory_id, "k1")
+    asked = restoring.restore(chilled.tenant_id, memory_id, "k1")
     assert asked.job_id is None
     assert asked.memory.tier == "active"  # type: ignore[union-attr]
     entered = chilled.service.rows("SELECT actor, items FROM audit WHERE action = 'memories_restored'")
     assert entered == [("k1", 1)]
-    assert bringing_back.restore(chilled.tenant_id, memory_id, "k1").memory.access_count == 1  # type: ignore[union-attr]
+    assert restoring.restore(chilled.tenant_id, memory_id, "k1").memory.access_count == 1  # type: ignore[union-attr]
 
 
 def test_what_is_cold_comes_back_by_a_job_even_if_it_is_held(chilled: Chilled) -> None:
     [memory_id] = chilled.remember("Ann likes tea.")
     chilled.cool()
     holds.place(chilled.tenant_id, Meant(memory_ids=[memory_id]), "court", "k")
-    asked = bringing_back.restore(chilled.tenant_id, memory_id, "k1")
+    asked = restoring.restore(chilled.tenant_id, memory_id, "k1")
     assert asked.job_id is not None
     job = jobs.get(chilled.tenant_id, asked.job_id)
     assert job.kind == cold_restore.KIND
@@ -46,9 +46,9 @@ def test_what_is_cold_comes_back_by_a_job_even_if_it_is_held(chilled: Chilled) -
 
 def test_nobodys_memory_is_not_brought_back(chilled: Chilled) -> None:
     with pytest.raises(NotFound):
-        bringing_back.restore(chilled.tenant_id, uuid4(), "k")
+        restoring.restore(chilled.tenant_id, uuid4(), "k")
     with pytest.raises(NotFound):
-        bringing_back.restore(chilled.service.tenant().tenant_id, chilled.remember("x")[0], "k")
+        restoring.restore(chilled.service.tenant().tenant_id, chilled.remember("x")[0], "k")
 
 
 def test_what_is_deleted_for_good_leaves_neither_record_nor_key(chilled: Chilled) -> None:

@@ -14,7 +14,7 @@ from app.domain.search.request import SearchRequest
 from app.domain.text.embedding import MemoryText
 from app.domain.text.windows import WINDOW_SHARE, divide
 from app.services.embedding import embed as embedding
-from app.services.enrichment.windows import embed_texts
+from app.services.embedding.windows import embed_texts
 from app.services.memories import memories
 from app.services.search.search import gather, search
 from app.services.tiers import restores
