@@ -16,11 +16,12 @@ import psycopg
 from app.domain.ingest.ids import RANDOM_BYTES, new_base
 from app.domain.ingest.touch import Touches, Use
 from app.domain.policy.policy import Forgetting, Policy
-from app.services.strength import rebase, reinforce
-from app.services.strength.reinforce import Touched
+from app.services.strength import rebase
 from app.services.tenants import tenants
 from app.services.tiers import forecast, sweep
 from app.services.tiers.forecast import Wish
+from app.services.uses import reinforce
+from app.services.uses.reinforce import Touched
 from app.store.core import database
 from app.store.core.packed import Uuids
 from app.store.enrichment.work import NIL

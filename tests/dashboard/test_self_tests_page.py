@@ -11,7 +11,7 @@ import msgspec
 
 from app.services.monitoring import situation
 from app.services.security import operators
-from app.services.strength import reviews
+from app.services.uses import reviews
 from app.store.core import database
 from app.store.strength import reviews as rows
 from tests.api.caller import Api

@@ -17,8 +17,9 @@ from app.domain.tiers.tiers import DECAY_TIERS
 from app.services.enrichment import enrichment
 from app.services.memories import memories
 from app.services.search.search import search
-from app.services.strength import reinforce, strengths
+from app.services.strength import strengths
 from app.services.tiers import archive, sweep
+from app.services.uses import reinforce
 from app.store.core import database
 from app.store.embedding import spaces
 from app.store.embedding.spaces import Space

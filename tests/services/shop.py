@@ -16,8 +16,8 @@ from app.domain.ingest.ids import RANDOM_BYTES, new_base
 from app.domain.ingest.touch import OneTouch, Touches, Use
 from app.domain.policy.policy import Forgetting, Policy, Reinforcement
 from app.services.ingest import ingest
-from app.services.strength import reinforce
-from app.services.strength.reinforce import Touch
+from app.services.uses import reinforce
+from app.services.uses.reinforce import Touch
 from tests.service import Service, Tenant
 
 

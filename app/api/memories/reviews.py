@@ -13,8 +13,8 @@ from app.api.http.auth import Caller, needs
 from app.api.http.body import body_of, decode
 from app.api.memories.memories import Name, check_storable, id_of
 from app.domain.ingest.memory import check_moment
-from app.services.strength import reviews
-from app.services.strength.reviews import Entry, Outcome
+from app.services.uses import reviews
+from app.services.uses.reviews import Entry, Outcome
 
 router = APIRouter(prefix="/v1/reviews", tags=["reviews"])
 

@@ -16,7 +16,7 @@ from app.api.http.body import body_of, decode
 from app.domain.search.request import SearchRequest
 from app.services.search import search_records
 from app.services.search.search import find
-from app.services.strength import reinforce
+from app.services.uses import reinforce
 
 router = APIRouter(prefix="/v1", tags=["search"])
 

@@ -18,7 +18,7 @@ from app.clients.redis.stream import Door
 from app.domain.ingest import touch as touches
 from app.domain.ingest.ids import RANDOM_BYTES, new_base
 from app.queues import Nudger
-from app.services.strength import reinforce
+from app.services.uses import reinforce
 
 router = APIRouter(prefix="/v1", tags=["reinforcement"])
 

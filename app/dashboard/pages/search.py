@@ -21,7 +21,7 @@ from app.domain.search.ranking import Mode
 from app.domain.search.request import RESULTS_MAX, SearchRequest, SearchResult
 from app.errors import FieldError, Invalid
 from app.services.search import search
-from app.services.strength import reviews
+from app.services.uses import reviews
 
 TIERS: Final = ("active", "archived")
 """What is cold isn't searched."""

@@ -17,7 +17,8 @@ from app.dashboard.rendering import back
 from app.domain.evaluation.self_tests import KINDS, empty_share, is_recall_empty, tested
 from app.services.evaluation import self_tests
 from app.services.jobs import jobs
-from app.services.strength import policies, reviews
+from app.services.strength import policies
+from app.services.uses import reviews
 from app.store.self_tests import Run
 
 RUNS: Final = 30

@@ -33,9 +33,10 @@ from app.services.enrichment import index, score
 from app.services.night import night
 from app.services.night.steps import STEPS
 from app.services.search import search
-from app.services.strength import reinforce, strengths
-from app.services.strength.reinforce import Touched
+from app.services.strength import strengths
 from app.services.tenants import tenants
+from app.services.uses import reinforce
+from app.services.uses.reinforce import Touched
 from app.store.consolidation import merges
 from app.store.core import database
 from app.store.core.copying import Arrival

@@ -20,8 +20,8 @@ from app.domain.ingest.envelope import Malformed, first_position, unpack
 from app.errors import Invalid, Unreadable
 from app.services.ingest import keyed
 from app.services.passing import is_passing
-from app.services.strength import reinforce
-from app.services.strength.reinforce import Touched
+from app.services.uses import reinforce
+from app.services.uses.reinforce import Touched
 from app.settings import settings
 from app.store.core import database
 from app.store.core.copying import Arrival

@@ -33,7 +33,8 @@ from app.services.search.explained import explained
 from app.services.search.gathered import Gathered
 from app.services.search.rerank import rerank
 from app.services.search.spreading import spread
-from app.services.strength import reviews, strengths
+from app.services.strength import strengths
+from app.services.uses import reviews
 from app.store.core import database
 from app.store.embedding.spaces import Space
 from app.store.enrichment import words

@@ -11,7 +11,7 @@ from app.domain.policy.policy import Forgetting, Policy
 from app.domain.search.request import SearchRequest, SearchResult
 from app.services.search import rerank
 from app.services.search.search import search
-from app.services.strength import reviews
+from app.services.uses import reviews
 from tests.api.caller import Api, fields
 from tests.service import Service, Tenant
 from tests.services.past import age

@@ -23,7 +23,7 @@ from app.services.privacy import holds
 from app.services.recall import recall
 from app.services.search.search import search
 from app.services.security import audit
-from app.services.strength import reviews
+from app.services.uses import reviews
 from app.store.consolidation import supersessions as rows
 from app.store.core import database
 from app.store.embedding import graphs

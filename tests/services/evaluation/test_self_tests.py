@@ -26,7 +26,7 @@ from app.services.evaluation import questions, self_tests
 from app.services.memories import links, memories
 from app.services.monitoring import stats
 from app.services.privacy import holds
-from app.services.strength import reviews
+from app.services.uses import reviews
 from app.store.core import database
 from app.store.self_tests import Run
 from tests.provider.server import provider

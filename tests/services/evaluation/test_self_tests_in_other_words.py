@@ -12,7 +12,7 @@ from app.domain.recall.parameters import Recall
 from app.domain.search.ranking import Ranking
 from app.services.evaluation import questions, self_tests
 from app.services.monitoring import figures, situation
-from app.services.strength import reviews
+from app.services.uses import reviews
 from app.store.self_tests import Run
 from tests.service import Service
 from tests.services.past import age

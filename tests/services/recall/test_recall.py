@@ -18,7 +18,7 @@ from app.domain.recall.request import RecallRequest
 from app.services.enrichment import enrichment
 from app.services.ingest import ingest
 from app.services.recall.recall import Brought, recall
-from app.services.strength import reviews
+from app.services.uses import reviews
 from tests.service import Service, Tenant
 from tests.services.past import age
 

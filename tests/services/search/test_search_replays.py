@@ -18,7 +18,7 @@ from app.domain.search.request import SearchRequest, Weights
 from app.errors import Conflict, Invalid
 from app.services.search import search, search_records, search_replays
 from app.services.search.search_replays import Wish
-from app.services.strength import reinforce
+from app.services.uses import reinforce
 from app.store.core import database
 from app.store.search import searches
 from tests.service import Service

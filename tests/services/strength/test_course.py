@@ -13,8 +13,9 @@ from app.domain.ingest.touch import Touches, Use
 from app.domain.policy.policy import Policy
 from app.domain.strength.course import Course
 from app.services.memories import live, memories, restoring
-from app.services.strength import course, reinforce, reviews
+from app.services.strength import course
 from app.services.tiers import sweep
+from app.services.uses import reinforce, reviews
 from app.store.core import database
 from app.store.memories import events
 from app.store.memories.memories import Stored

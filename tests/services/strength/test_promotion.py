@@ -12,7 +12,8 @@ from app.domain.dynamics.profiles import profile
 from app.domain.dynamics.state import DAY_SECONDS, new
 from app.domain.policy.policy import Forgetting, Policy
 from app.domain.strength.promotion import promoted_for
-from app.services.strength import promotion, reviews, strengths
+from app.services.strength import promotion, strengths
+from app.services.uses import reviews
 from app.store.core import database
 from app.store.strength import states
 from tests.service import Service, Tenant

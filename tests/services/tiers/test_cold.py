@@ -18,9 +18,9 @@ from app.services.jobs import jobs, runner
 from app.services.memories import links, memories
 from app.services.monitoring import checkup
 from app.services.security import key_store
-from app.services.strength import reinforce
-from app.services.strength.reinforce import Touched
 from app.services.tiers import cold, cold_restore
+from app.services.uses import reinforce
+from app.services.uses.reinforce import Touched
 from app.store.core import database
 from tests.services.chilled import LONG, Chilled, aged, chilled
 from tests.services.grave import erased

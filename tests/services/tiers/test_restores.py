@@ -15,8 +15,8 @@ from app.domain.ingest.memory import MemoryPatch
 from app.domain.policy.policy import Forgetting, Policy
 from app.services.ingest import ingest
 from app.services.memories import memories
-from app.services.strength import reinforce, reviews
 from app.services.tiers import restores
+from app.services.uses import reinforce, reviews
 from app.store.core import database
 from tests.service import Service, Tenant
 from tests.services import attic

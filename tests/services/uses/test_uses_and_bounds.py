@@ -14,9 +14,10 @@ from app.domain.ingest.memory import MemoryPatch
 from app.domain.ingest.touch import Touches, Use
 from app.domain.strength.links import NewLink
 from app.services.memories import links, live, memories
-from app.services.strength import reinforce, reviews, strengths
-from app.services.strength.reinforce import Touched
+from app.services.strength import strengths
 from app.services.tiers import sweep
+from app.services.uses import reinforce, reviews
+from app.services.uses.reinforce import Touched
 from app.store.core import database
 from app.store.memories.memories import Stored
 from app.store.strength import states

@@ -1,0 +1,1 @@
+"""Apply uses and reviews of memories: reinforce them, restore them, and schedule the next review."""
