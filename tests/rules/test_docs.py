@@ -182,3 +182,28 @@ def test_the_readme_links_every_page() -> None:
     pages = [ROOT / "SECURITY.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *(ROOT / "ops").glob("*.md")]
     links = re.findall(r"\]\(([^)#]+)\)", (ROOT / "README.md").read_text())
     assert [str(page.relative_to(ROOT)) for page in pages if str(page.relative_to(ROOT)) not in links] == []
+
+
+def test_every_path_that_a_document_names_exists() -> None:
+    pages = [*ROOT.glob("*.md"), *(ROOT / "ops").glob("*.md"), *(ROOT / "ops" / "decisions").glob("*.md")]
+    named = re.compile(r"`((?:app|workers|tests|ops|migrations)/[\w./-]+?)`")
+    missing = {
+        (page.name, path)
+        for page in pages
+        if page.name != "CHANGELOG.md"
+        for path in named.findall(page.read_text())
+        if not (ROOT / path).exists()
+    }
+    assert missing == set()
+
+
+def test_every_file_of_the_contributors_table_exists() -> None:
+    page = (ROOT / "CONTRIBUTING.md").read_text()
+    rows = [line for line in page.splitlines() if line.startswith("|") and "`app/" in line]
+    assert len(rows) >= 20, "questions that a newcomer asks"
+    for row in rows:
+        folder = ROOT
+        for path in re.findall(r"`([\w./-]+\.py)`", row):
+            place = ROOT / path if "/" in path else folder / path
+            assert place.exists(), row
+            folder = place.parent
