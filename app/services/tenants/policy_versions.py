@@ -82,7 +82,7 @@ class Outcome:
 
     @property
     def is_new(self) -> bool:
-        """Whether the change requires a new version."""
+        """True if the change requires a new version."""
         return bool(self.changes or self.superseded)
 
 

@@ -1,4 +1,4 @@
-"""Restores from cold storage, as jobs: when somebody asks for one, and when a cold memory is used."""
+"""Start jobs that restore memories from cold storage after they are used."""
 
 from __future__ import annotations
 
@@ -10,6 +10,6 @@ from app.services.tiers import cold_restore
 
 
 def start(tenant_id: UUID, memory_ids: Sequence[UUID]) -> UUID:
-    """Enter a job that restores these memories, the first `cold_restore.IDS_MAX` of them. Returns its id."""
+    """Create a job that restores the first `cold_restore.IDS_MAX` of these memories. Return its id."""
     told = cold_restore.parameters(memory_ids[: cold_restore.IDS_MAX])
     return jobs.create(tenant_id, cold_restore.KIND, told, lone=False)
