@@ -88,7 +88,6 @@ def now(tenant_id: UUID, *, every: bool = False) -> Situation:
     """Return the tenant's current state, at most `FRESH_SECONDS` old.
 
     Args:
-        tenant_id: The tenant.
         every: Report lanes and nights of all tenants.
     """
     with _memo.lock:

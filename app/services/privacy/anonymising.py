@@ -37,7 +37,6 @@ def anonymise(tenant_id: UUID, memory_id: UUID, actor: str, ground: str | None =
     the memory aren't changed: they are erased with the subject.
 
     Args:
-        tenant_id: The tenant.
         memory_id: A stored memory that isn't in cold storage.
         actor: Id of the caller's key.
         ground: Legal ground for retention, listed in the report of an erasure of the memory's subject or thread.

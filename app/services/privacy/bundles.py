@@ -124,7 +124,6 @@ def fetch(tenant_id: UUID, export_id: UUID, actor: str) -> Iterator[bytes]:
     """Return the zip of an export as a stream.
 
     Args:
-        tenant_id: The tenant.
         export_id: An export that is ready.
         actor: Id of the fetching key, which is written to the audit log.
 

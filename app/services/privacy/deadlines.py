@@ -23,7 +23,7 @@ def look_at_segments(tenant_id: UUID) -> tuple[str, ...]:
     """Record which erasures have had all their segments rewritten, and log an error if some are overdue.
 
     Returns:
-        A line for the job's log if segments are overdue, else nothing.
+        A line for the job's log if segments are overdue.
     """
     with database.tenant(tenant_id) as tx:
         now = database.now(tx)

@@ -131,7 +131,6 @@ def forget(tenant_id: UUID, subject: str | None, memory_ids: Sequence[UUID] = ()
     A job that is still writing one of them finds it removed and stops.
 
     Args:
-        tenant_id: The tenant.
         subject: The erased subject; None if the erasure covers less than a subject.
         memory_ids: Memories about to be erased; call this before their rows are deleted.
 
@@ -173,7 +172,6 @@ def carry_on(tenant_id: UUID, as_of: datetime, state: dict[str, Any], _until: fl
     """Run a slice of the nightly housekeeping: expired exports, orphaned objects, old export rows and requests.
 
     Args:
-        tenant_id: The tenant.
         as_of: The night's reference time.
         state: State returned by the previous slice; empty at first.
 

@@ -30,12 +30,10 @@ _SHOWN: Final = 3
 
 
 def place(tenant_id: UUID, meant: Meant, reason: str, placed_by: str) -> Hold:
-    """Place a hold. Memories that it covers at commit time can't be removed until it is released.
+    """Place a hold. Memories that it covers at commit time still exist when this returns.
 
     Args:
-        tenant_id: The tenant.
         meant: Conditions that memories must meet; an alias id covers the memory that it stands for.
-        reason: Why.
         placed_by: Id of the caller's key.
 
     Raises:
@@ -102,7 +100,7 @@ def release(tenant_id: UUID, hold_id: UUID, released_by: str) -> Hold:
         if not rows.release(tx, tenant_id, hold_id, released_by):
             raise Conflict("this hold was released before")
         _, last = rows.make_due(tx, tenant_id, found.meant, NIL, ROWS)
-        if last is not None:  # the tick sends it
+        if last is not None:  # sent by the next tick
             parameters = {"hold_id": str(hold_id), "after": str(last)}
             jobs.add(tx, uuid4(), tenant_id, KIND, parameters, lone=False)
         erasures.go_on(tx, tenant_id)

@@ -71,8 +71,6 @@ def answer(tenant_id: UUID, request_id: UUID, answered: Answer, basis: str | Non
     """Record the outcome of a request.
 
     Args:
-        tenant_id: The tenant.
-        request_id: The request.
         answered: `done` or `denied`.
         basis: The legal ground of a denial.
         actor: Id of the caller's key.

@@ -22,7 +22,6 @@ def explained(tenant_id: UUID, results: Sequence[SearchResult], gathered: Gather
     """Add ranks, matching query words, origin and vitals to the score parts in each result's explanation.
 
     Args:
-        tenant_id: The tenant.
         results: The results shown; those reached by spreading activation aren't among the candidates.
         gathered: The ranked candidates.
     """

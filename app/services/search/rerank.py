@@ -48,7 +48,6 @@ def rerank(tenant_id: UUID, query: str, ranked: list[SearchResult], best: int) -
 
     Args:
         tenant_id: The tenant charged for the call.
-        query: The query.
         ranked: Results, best first.
         best: Number of leading results to rerank, at least 0; the others stay behind them.
     """

@@ -70,8 +70,6 @@ def find(tenant_id: UUID, request: SearchRequest, policy: Policy | None = None) 
     """Return the best memories for the request; none if none shares a word or a meaning with it.
 
     Args:
-        tenant_id: The tenant.
-        request: The request.
         policy: Overrides the tenant's policy.
 
     Raises:
@@ -92,7 +90,7 @@ def find(tenant_id: UUID, request: SearchRequest, policy: Policy | None = None) 
 
 
 def _highlighted(result: SearchResult, rarity: Mapping[str, float]) -> SearchResult:
-    """Return the result with the part of its text that matches best, where the text is a long one."""
+    """Add the best-matching excerpt to a result whose text is long."""
     if len(result.text) <= WINDOW_CHARACTERS:
         return result
     return structs.replace(result, highlight=excerpt(result.text, highlight(result.text, rarity)))
@@ -113,8 +111,6 @@ def gather(
     """Find the candidates of a search with everything that ranking needs.
 
     Args:
-        tenant_id: The tenant.
-        request: The request.
         policy: Overrides the tenant's policy.
         emphasis: Factors for the rarity of the query's words; 1 for words that aren't listed.
     """

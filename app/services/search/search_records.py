@@ -59,7 +59,6 @@ def record(
     Searches without candidates aren't recorded, nor are searches concurrent with a removal of memories.
 
     Args:
-        tenant_id: The tenant.
         request: The request, which must have no `as_of`.
         gathered: The candidates.
         results: The results as returned to the caller.

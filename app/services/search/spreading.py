@@ -31,9 +31,7 @@ def spread(
     `spread_by` name the source and the kind of link.
 
     Args:
-        tenant_id: The tenant.
         ranked: Results, best first.
-        request: The request.
         spreading: Links to follow, decay per hop, number of hops and minimum strength.
         probe: The words and vectors that memories were compared with.
     """

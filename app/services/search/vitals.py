@@ -41,8 +41,6 @@ def of(
     If the tenant's forgetting model isn't installed, every strength counts as 1, so that searching remains possible.
 
     Args:
-        tx: The tenant's transaction.
-        tenant_id: The tenant.
         memory_ids: Unique ids.
         as_of: Any time; None for now. A time before a memory's anchor (the last change of the values that strength is
             computed from) counts as the anchor's time.

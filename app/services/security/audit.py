@@ -41,7 +41,6 @@ def enter(
 
     Args:
         tx: The tenant's transaction, which must take no other locks afterwards.
-        tenant_id: The tenant.
         action: The action performed.
         actor: Id of the key that requested it, `SYSTEM` or `CLI`.
         ids: Ids of the affected items; only their digest and number are stored.
@@ -97,9 +96,7 @@ def verify(tenant_id: UUID, after: Place = START, limit: int = PAGE_ENTRIES, anc
     """Verify a stretch of a tenant's chain; repeat from the returned place until finished.
 
     Args:
-        tenant_id: The tenant.
         after: The `place` returned by the previous call.
-        limit: Maximum number of entries.
         anchor: A previously noted place, whose entry must be unchanged.
     """
     with database.tenant(tenant_id) as tx:

@@ -22,7 +22,6 @@ def note(tenant_id: UUID, actor: str, act: str, target: str, reason: str) -> Non
     """Record an action before it is performed.
 
     Args:
-        tenant_id: The tenant.
         actor: Id of the key.
         act: A fixed word, such as `run_night`.
         target: The target's id or a fixed word; may be empty.

@@ -57,7 +57,6 @@ def strengthen(
 
     Args:
         tx: The transaction of the uses.
-        tenant_id: The tenant.
         era: The era at `now`.
         held: Memories after the uses, locked and brought to the era: those reached, and possibly others.
         along: The memories reached.

@@ -20,7 +20,6 @@ def flag(tx: database.Transaction, tenant_id: UUID, held: Held, era: Era, now: f
 
     Args:
         tx: The tenant's transaction, which has locked the rows.
-        tenant_id: The tenant.
         held: The memories after their use or review, brought to the era.
         era: The era whose forgetting model applies.
         now: Seconds since 1970.

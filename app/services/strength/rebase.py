@@ -43,7 +43,6 @@ def carry_on(tenant_id: UUID, as_of: datetime | None, state: dict[str, Any], unt
     """Continue a rebase.
 
     Args:
-        tenant_id: The tenant.
         as_of: Rebase onto the policy in force at this time; None for now.
         state: State returned by the previous step; empty at first.
         until: Deadline by the monotonic clock; at least one slice is processed.

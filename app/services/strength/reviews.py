@@ -99,12 +99,9 @@ def session(
     """Return the memories to review now.
 
     Args:
-        tenant_id: The tenant.
         by: `due` selects memories whose interval has ended, by urgency; `danger` those about to be forgotten, by
             priority;
             `flagged` those whose last review, or a self-test since then, has failed, due or not, by urgency.
-        subject: Only memories about this subject.
-        thread: Only memories of this thread.
         limit: Maximum number of memories, capped by the policy's session size.
     """
     with database.tenant(tenant_id) as tx:
@@ -149,9 +146,7 @@ def record(tenant_id: UUID, memory_id: UUID, result: Result, at: datetime | None
     the memory. Repeating a result within the policy's refractory time counts as the same review and changes nothing.
 
     Args:
-        tenant_id: The tenant.
         memory_id: The memory's id or an alias of it.
-        result: The result.
         at: Time of the review, clamped to the time between the memory's beginning and now.
 
     Raises:
@@ -201,11 +196,9 @@ def blend(
     again.
 
     Args:
-        tenant_id: The tenant.
         ranked: All results, best first.
         policy: The policy's review parameters.
         share: Share of the places, 0 to 1.
-        limit: Maximum number of results.
         least: Minimum score of a relevant result.
         as_of: Time by which a review must be due; None for now.
     """

@@ -63,10 +63,8 @@ def pages(
     Each page is read in its own transaction, so that none is open while the page is processed.
 
     Args:
-        tenant_id: The tenant.
         rows: Memories per page.
         rules: Rules of the policies to evaluate; yields one standing for each.
-        subject: Only memories about this subject.
         one_in: Sample one memory out of this many, over all subjects.
     """
     after, full = UUID(int=0), True
@@ -124,7 +122,6 @@ def write_uses(
 
     Args:
         tx: The tenant's transaction, which has locked the rows.
-        tenant_id: The tenant.
         used: Memories with their new states, and with the versions, tiers and bounds stored in the rows.
         era: The era at `now`.
         now: Seconds since 1970.

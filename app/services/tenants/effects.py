@@ -57,10 +57,9 @@ class Effects:
 
 
 def of(tenant_id: UUID, times: Timeline, era: Era) -> Effects:
-    """Return the effects of a policy that hasn't been set yet.
+    """Measure the effects of a policy that hasn't been set yet.
 
     Args:
-        tenant_id: The tenant.
         times: The tenant's policies.
         era: The planned policy with the time at which it takes effect; its version exceeds all others.
 

@@ -132,7 +132,6 @@ def put(tenant_id: UUID, change: Change, actor: str = SYSTEM) -> tuple[Outcome, 
     """Write a change as a new version unless it changes nothing, so that a repeated request is idempotent.
 
     Args:
-        tenant_id: The tenant.
         change: The requested change.
         actor: The actor named in the audit log.
 

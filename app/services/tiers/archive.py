@@ -49,7 +49,6 @@ def carry_on(tenant_id: UUID, as_of: datetime | None, state: dict[str, Any], unt
     """Continue archiving: sweep, refit the basis if due, move memories, then reduce vectors that were stored whole.
 
     Args:
-        tenant_id: The tenant.
         as_of: Reference time; None for the time at which the work began.
         state: State returned by the previous step; empty at first.
         until: Deadline by the monotonic clock; at least one slice is processed.
@@ -90,10 +89,8 @@ def move(tenant_id: UUID, as_of: datetime | None, chosen: Chosen | None, limit: 
     """Archive a slice of the active memories that are due for a lower tier. Call again until it examines none.
 
     Args:
-        tenant_id: The tenant.
         as_of: Reference time; None for now.
         chosen: The basis that reduces the vectors; vectors of other spaces are stored whole.
-        limit: Maximum number of memories.
 
     Returns:
         The number of memories examined, and counts of those moved: `archived`, and among them `whole`, whose vectors
@@ -121,7 +118,6 @@ def put_away(
 
     Args:
         tx: The tenant's transaction, which has locked the memories and their states.
-        tenant_id: The tenant.
         ids: Active memories.
         policy: Determines the language and time zone in which missing words are indexed.
         chosen: The basis that reduces the vectors; vectors of other spaces are stored whole.
@@ -175,7 +171,7 @@ def _falling(tx: database.Transaction, tenant_id: UUID, version: int) -> Wanted:
 
 
 def _archived(_: Held, standing: Standing, decision: Decision) -> tuple[Tiers, Tiers]:
-    """Move each memory that is due one tier down, at most to the archive."""
+    """Return the tiers before and after archiving: one tier down at most."""
     lower = np.minimum(decision.tiers, DECAY_TIERS.index(_TIER))
     return standing.tiers, np.maximum(standing.tiers, lower)
 

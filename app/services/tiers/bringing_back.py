@@ -33,7 +33,6 @@ def restore(tenant_id: UUID, memory_id: UUID, actor: str) -> Asked:
     A legal hold doesn't prevent a restore, since nothing is lost.
 
     Args:
-        tenant_id: The tenant.
         memory_id: The memory's id or an alias of it.
         actor: Id of the requesting key.
 

@@ -74,9 +74,7 @@ def move(tenant_id: UUID, as_of: datetime | None = None, limit: int = segment.RE
     """Move a segment of archived memories that decay has marked for a lower tier into cold storage. Call again until 0.
 
     Args:
-        tenant_id: The tenant.
         as_of: Reference time; None for now.
-        limit: Maximum number of memories.
 
     Returns:
         The number of memories chosen, and how many of them were moved.
@@ -223,7 +221,10 @@ def carry_on(tenant_id: UUID, as_of: datetime | None, state: dict[str, Any], unt
 
 
 def _cooled(_: Held, standing: Standing, decision: Decision) -> tuple[Tiers, Tiers]:
-    """Move each memory one tier down if decay demands it; expired or erased memories aren't copied first."""
+    """Return the tiers before and after the move: at most cold storage, and only if decay demands it.
+
+    Memories that expire or are to be erased aren't copied first.
+    """
     lower = np.minimum(decision.tiers, DECAY_TIERS.index("cold"))
     return standing.tiers, np.where(decision.rules == _DECAY, np.maximum(standing.tiers, lower), standing.tiers)
 

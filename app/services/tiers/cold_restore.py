@@ -221,7 +221,6 @@ def come_back(tx: database.Transaction, tenant_id: UUID, memory_ids: Sequence[UU
 
     Args:
         tx: The tenant's transaction, which has locked the rows of the memories.
-        tenant_id: The tenant.
         memory_ids: Cold memories.
     """
     if not memory_ids:

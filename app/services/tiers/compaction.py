@@ -66,7 +66,6 @@ def carry_on(tenant_id: UUID, state: dict[str, Any], until: float) -> Step:
     """Continue the maintenance.
 
     Args:
-        tenant_id: The tenant.
         state: State returned by the previous step; empty at first.
         until: Deadline by the monotonic clock; at least one segment is written.
 
@@ -102,7 +101,6 @@ def compact(tenant_id: UUID, spoilt: set[UUID] | frozenset[UUID] = frozenset()) 
     Segments that contain damage aren't changed.
 
     Args:
-        tenant_id: The tenant.
         spoilt: Segments to skip.
 
     Returns:

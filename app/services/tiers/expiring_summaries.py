@@ -30,7 +30,6 @@ def of(tenant_id: UUID, as_of: datetime | None, memory_ids: Sequence[UUID]) -> l
     are under a legal hold are omitted.
 
     Args:
-        tenant_id: The tenant.
         as_of: Reference time; None for now.
         memory_ids: A page of expiring memories.
     """

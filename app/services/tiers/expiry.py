@@ -45,7 +45,6 @@ def expire(
     """Delete a slice of the expired memories, and hide the summaries to be regenerated.
 
     Args:
-        tenant_id: The tenant.
         as_of: Reference time; None for now.
         after: Last id of the previous slice.
         limit: Maximum number of memories to examine.

@@ -40,7 +40,6 @@ class Wish:
     Attributes:
         days: Number of days to forecast, 0 to `forecast.DAYS_MAX`.
         changes: Policy fields to change, with their JSON values; None for no what-if analysis.
-        subject: Only memories about this subject.
         one_in: Sample one memory out of this many, over all subjects, and extrapolate.
     """
 
@@ -90,7 +89,7 @@ def of_tenant(tenant_id: UUID, wish: Wish) -> Outlook:
     """Forecast the memories of a tenant.
 
     Memories are read in pages, with a transaction per page. Concurrent changes may or may not be included; a memory
-    that was used or changed after `as_of` counts as it is then.
+    that was used or changed after `as_of` counts in its new state.
 
     Raises:
         Invalid: The changed policy is invalid, or the forecast reaches too far.

@@ -74,10 +74,7 @@ def take(tx: database.Transaction, tenant_id: UUID, source: str, limit: int, as_
     Memories locked by other transactions are skipped.
 
     Args:
-        tx: The tenant's transaction.
-        tenant_id: The tenant.
         source: Their current tier, one of `DECAY_TIERS`.
-        limit: Maximum number of memories.
         as_of: Reference time; None for now.
     """
     holds.share(tx, tenant_id)
@@ -92,8 +89,6 @@ def take_expired(
     Memories locked by other transactions are skipped.
 
     Args:
-        tx: The tenant's transaction.
-        tenant_id: The tenant.
         after: Last id of the previous page.
         limit: Maximum number of memories to examine.
         as_of: Reference time; None for now.
@@ -121,8 +116,6 @@ def retake(
     Memories that have left the tier or are locked by other transactions are omitted.
 
     Args:
-        tx: The tenant's transaction.
-        tenant_id: The tenant.
         memory_ids: The memories taken.
         source: The tier that they were in.
         as_of: Reference time of the earlier decision.
@@ -179,7 +172,6 @@ def note(
 
     Args:
         tx: The tenant's transaction, which must take no other locks afterwards.
-        tenant_id: The tenant.
         moved: Memories from one or several tiers.
         target: Their new tier.
         text_bytes: Change of the size of their texts in the database; negative if text was removed.
@@ -218,7 +210,6 @@ def note_restored(
 
     Args:
         tx: The tenant's transaction, which must take no other locks afterwards.
-        tenant_id: The tenant.
         memory_ids: Memories that weren't active.
         source: Their former tier, `archived` or `cold`.
         text_bytes: Increase of the size of their texts in the database.

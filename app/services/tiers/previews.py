@@ -94,7 +94,6 @@ def preview(
 
     Args:
         work: The work to simulate.
-        tenant_id: The tenant.
         as_of: Any time; future times assume that nothing happens until then. None for now.
         after: Last id of the previous page.
         limit: Maximum number of changes on a page; a page that takes longer than `SECONDS` has fewer.

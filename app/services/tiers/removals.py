@@ -34,7 +34,6 @@ def delete(tenant_id: UUID, as_of: datetime | None = None, limit: int = removal.
     """Delete a slice of the cold memories that are due for deletion at a given time. Call again until it examines none.
 
     Args:
-        tenant_id: The tenant.
         as_of: Reference time; None for the current time of each call.
         limit: Maximum number of memories, up to `removal.MOST`.
 

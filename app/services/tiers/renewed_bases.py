@@ -40,7 +40,6 @@ def spoilt_shared(tenant_id: UUID, first_ms: int, before: datetime) -> list[Know
     """Return shared bases that may have been fitted on a tenant's erased vectors.
 
     Args:
-        tenant_id: The tenant.
         first_ms: When the first erased memory arrived, in milliseconds since 1970; older bases can't contain its
             vector.
         before: When the vectors were erased.

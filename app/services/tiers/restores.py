@@ -70,7 +70,6 @@ def restore_used(
 
     Args:
         tx: The tenant's transaction, which has locked the rows.
-        tenant_id: The tenant.
         used: Memories after the use, in this era.
         rows: Indices of the memories that were used; the others aren't changed.
         era: The era at `now`.
@@ -111,7 +110,6 @@ def come_back(tx: database.Transaction, tenant_id: UUID, back: Held, source: str
 
     Args:
         tx: The tenant's transaction, which has locked the rows.
-        tenant_id: The tenant.
         back: Memories after a use, in this era.
         source: Their former tier.
         era: The era at `now`.

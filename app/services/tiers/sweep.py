@@ -46,9 +46,7 @@ def sweep(tenant_id: UUID, as_of: datetime | None = None, limit: int = ROWS) -> 
     """Record the tier decided at a given time for a slice of the due memories. Call again until it examines none.
 
     Args:
-        tenant_id: The tenant.
         as_of: Reference time; None for the current time of each call.
-        limit: Maximum number of memories.
 
     Returns:
         The number of memories examined, and the number of changed decisions by tier.
