@@ -1,1 +1,1 @@
-"""Celery's side: tasks of a line or two, each calling one service. Nothing imports this package."""
+"""Celery tasks of one or two lines, each calling one service. Nothing imports this package."""

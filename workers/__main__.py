@@ -1,6 +1,6 @@
-"""Celery's own command line on this application: `python -m workers worker …`, `python -m workers beat …`.
+"""Run Celery's command line on this application: `python -m workers worker …`, `python -m workers beat …`.
 
-Celery's `--app` would look for `workers` in the current folder first, where somebody else's may lie.
+Celery's `--app` would first look for `workers` in the current folder, which may contain another package of that name.
 """
 
 from __future__ import annotations
@@ -11,5 +11,5 @@ from workers.celery_app import celery
 
 if __name__ == "__main__":
     if "beat" in sys.argv:
-        celery.conf.include = ()  # it only names the tasks: to import what they need takes a second and some 30 MB
+        celery.conf.include = ()  # beat only needs the task names; importing the tasks takes a second and some 30 MB
     celery.start(sys.argv[1:])

@@ -1,7 +1,7 @@
-"""What every task has: its name and queue from `app.queues`, and a way to fail that loses nothing.
+"""Register tasks with the names and queues of `app.queues`, and handle their failures without losing work.
 
-A failed task isn't retried by Celery: what it was to do still stands in the stream or in a row, and the next
-nudge or beat's takes it up. So there is no message that can poison a worker, and no retry to count.
+Celery doesn't retry failed tasks: the pending work is still recorded in the stream or in a row, and the next nudge or
+beat entry processes it. So no message can repeatedly kill a worker, and no retries need counting.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ log = structlog.get_logger(__name__)
 
 
 def task(name: str) -> Callable[[Callable[..., None]], Any]:
-    """Register a function as the task of this name, which `app.queues.TASKS` must know.
+    """Register a function as the task of this name, which must be listed in `app.queues.TASKS`.
 
-    Infrastructure errors end the task with a warning; any other error is logged as one.
+    Infrastructure errors end the task with a warning; other errors are logged as errors.
     """
     queue = queues.TASKS[name]
     lane = metrics.LANE_OF_TASK[name]
@@ -36,7 +36,7 @@ def task(name: str) -> Callable[[Callable[..., None]], Any]:
             began = time.monotonic()
             _begin(name, lane)
             with metrics.gathering():
-                outcome = "failed"  # of whatever isn't an `Exception`
+                outcome = "failed"  # remains if the task raises something other than an `Exception`
                 try:
                     outcome = _done(name, function, arguments)
                 finally:
@@ -52,7 +52,7 @@ def task(name: str) -> Callable[[Callable[..., None]], Any]:
 
 
 def _begin(name: str, lane: str) -> None:
-    """Count a task before its work, so that one whose worker is killed was counted."""
+    """Count a task before it runs, so that a task whose worker is killed is counted, too."""
     with metrics.gathering():
         metrics.count("tasks_started", task=name, lane=lane)
         if (current_task.request.delivery_info or {}).get("redelivered"):
@@ -60,14 +60,14 @@ def _begin(name: str, lane: str) -> None:
 
 
 def _done(name: str, function: Callable[..., None], arguments: tuple[str, ...]) -> str:
-    """Do a task, and say how it went."""
+    """Run a task and return its outcome."""
     try:
         ledger.check()
         function(*arguments)
     except NotReplayed as error:
         log.warning("task_waits", task=name, reason=error.detail)
         return "put_off"
-    except Exception as error:  # noqa: BLE001 - logged; beat takes the work up again
+    except Exception as error:  # noqa: BLE001 - logged; beat triggers the work again
         passing = is_passing(error)
         say = log.warning if passing else log.error
         say("task_failed", task=name, error=type(error).__name__, passing=passing, exc_info=error)

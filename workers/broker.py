@@ -1,8 +1,8 @@
-"""Celery's way to Redis, mended where kombu 5.7 ends a worker.
+"""Redis transport for Celery with a workaround for kombu 5.7, where a lost connection ends the worker.
 
-When Redis goes away, a worker gives back what it hasn't acknowledged yet, over a connection that is closed already.
-kombu then fails with an `AttributeError`, which Celery takes for a fault of the worker's own. Said as the lost
-connection that it is, Celery connects again.
+When Redis becomes unavailable, a worker returns its unacknowledged messages over a connection that is already closed.
+kombu then fails with an `AttributeError`, which Celery treats as a fatal error of the worker. Raising a connection
+error instead makes Celery reconnect.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from kombu.transport import redis
 
 
 class Channel(redis.Channel):
-    """A channel that knows when its connection is closed."""
+    """Channel that raises a connection error if its connection is closed."""
 
-    def _connparams(self, asynchronous: bool = False) -> dict[str, Any]:  # noqa: FBT001, FBT002 - kombu's own
+    def _connparams(self, asynchronous: bool = False) -> dict[str, Any]:  # noqa: FBT001, FBT002 - kombu's signature
         if self.connection is None or self.connection.client is None:
             raise ConnectionResetError("the connection to the broker is closed")
         found: dict[str, Any] = super()._connparams(asynchronous)

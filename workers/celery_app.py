@@ -15,7 +15,7 @@ from app.errors import Misconfigured
 from app.settings import settings
 from workers.schedule import beat_entries
 
-# Far below the broker's visibility timeout (an hour): a task that outlives it would be started again.
+# Far below the broker's visibility timeout (an hour), after which a task still running would be started again.
 TIME_LIMIT_SECONDS: Final = 300
 
 celery = Celery("ebbing", broker=redis_url(), include=["workers.tasks"])
@@ -29,7 +29,7 @@ celery.conf.update(
     task_reject_on_worker_lost=True,
     task_time_limit=TIME_LIMIT_SECONDS,
     task_soft_time_limit=TIME_LIMIT_SECONDS - 30,
-    # An exchange a queue: with a shared one, each message would go to every queue bound to it.
+    # One exchange per queue: with a shared exchange, each message would be delivered to every queue bound to it.
     task_queues=[
         Queue(name, Exchange(name, type="direct"), routing_key=name) for lane in queues.LANES.values() for name in lane
     ],
@@ -42,7 +42,7 @@ celery.conf.update(
     worker_cancel_long_running_tasks_on_connection_loss=False,
     broker_connection_retry_on_startup=True,
     broker_connection_max_retries=None,
-    # Otherwise a worker that takes a message while Redis is full, and so can't note it, ends.
+    # Otherwise a worker ends if Redis is full when it receives a message, because it can't record the delivery.
     broker_channel_error_retry=True,
     broker_transport="workers.broker:Transport",
     broker_transport_options=queues.broker_options(),
@@ -53,9 +53,9 @@ celery.conf.update(
 
 @signals.worker_init.connect
 def _check(**_: Any) -> None:
-    from app.services.monitoring import health  # noqa: PLC0415 - and database below: 40 MB that beat spares
-    from app.services.strength import plugins  # noqa: PLC0415 - and database below: 40 MB that beat spares
-    from app.services.tenants import budget  # noqa: PLC0415 - and database below: 40 MB that beat spares
+    from app.services.monitoring import health  # noqa: PLC0415 - lazy, like database below, to save beat 40 MB
+    from app.services.strength import plugins  # noqa: PLC0415 - lazy, like database below, to save beat 40 MB
+    from app.services.tenants import budget  # noqa: PLC0415 - lazy, like database below, to save beat 40 MB
 
     logs.configure("worker")
     try:
@@ -63,13 +63,13 @@ def _check(**_: Any) -> None:
         plugins.check()
         tracing.check()
     except Misconfigured:
-        raise SystemExit(1) from None  # anything else is swallowed by Celery's signals
+        raise SystemExit(1) from None  # Celery's signals swallow other exceptions
     budget.check()
 
 
 @signals.worker_ready.connect
 def _say_so(sender: Any, **_: Any) -> None:
-    """Be heard of at once and from then on, however long a task keeps the lane busy."""
+    """Send heartbeats from now on, even while a task occupies the lane."""
 
     def beat() -> None:
         for lane in sender.app.amqp.queues.consume_from:
@@ -81,7 +81,7 @@ def _say_so(sender: Any, **_: Any) -> None:
 
 @signals.beat_init.connect
 def _say_that_beat_lives(**_: Any) -> None:
-    """Beat is heard of while it sends: its nudges are a second apart."""
+    """Send beat's heartbeats when it publishes tasks, since its nudges are a second apart."""
     said_at = -heartbeats.EVERY_SECONDS
 
     def beat(**_: Any) -> None:
@@ -100,7 +100,7 @@ def _configure_logs(**_: Any) -> None:
 
 @signals.worker_process_init.connect
 def _start_clean(**_: Any) -> None:
-    """Nothing that was opened before the fork may be used after it."""
+    """Close connections opened before the fork, which must not be used after it."""
     stream.close()
     tracing.start("worker")
 

@@ -1,12 +1,12 @@
-"""The whole schedule.
+"""Define the whole schedule.
 
-`SAFETY_NETS` are plain beat entries of a few seconds. Each is a nudge that does nothing when there is nothing to
-do, so a lost message costs seconds; `expires` keeps them from piling up while workers are away. Two beats do no
-harm.
+`SAFETY_NETS` are beat entries that run every few seconds. Each sends a nudge that does nothing if no work is pending,
+so a lost message costs seconds; `expires` prevents a pile-up while workers are unavailable. Running two beats is
+harmless.
 
-`DEFAULT_SCHEDULE` are the kinds of jobs for which each tenant has a row in PostgreSQL, where they can be paused and
-run by hand; the tick inserts those that a tenant lacks. Their times are those of the tenant's policy, `night`; what a
-night does, from top to bottom, stands in `app/services/night/steps.py`.
+`DEFAULT_SCHEDULE` lists the kinds of jobs for which each tenant has a row in PostgreSQL, where they can be paused and
+started manually; the tick inserts missing rows. Their times are set by `night` in the tenant's policy; the steps of a
+night are listed in order in `app/services/night/steps.py`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from app import queues
 
 
 class Net(NamedTuple):
-    """A nudge every so many seconds."""
+    """A nudge sent at a fixed interval."""
 
     task: str
     every_seconds: float
@@ -38,7 +38,7 @@ DEFAULT_SCHEDULE: Final = ("night",)
 
 
 def beat_entries() -> dict[str, dict[str, object]]:
-    """`SAFETY_NETS` as Celery's beat wants them."""
+    """Return `SAFETY_NETS` in the format of Celery's beat."""
     return {
         net.task: {
             "task": net.task,

@@ -1,4 +1,4 @@
-"""Tasks, one module a lane."""
+"""Tasks, one module per lane."""
 
 from workers.tasks import enrich, ingest, maintain, rights
 

@@ -1,4 +1,4 @@
-"""Lanes `embed` and `score`: what stored memories mean, and what they are worth."""
+"""Lanes `embed` and `score`: embed stored memories and rate their salience."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from workers.base import task
 
 @task(queues.EMBED_MEMORIES)
 def embed() -> None:
-    """Make what was stored searchable by meaning."""
+    """Embed stored memories to make them searchable by meaning."""
     enrichment.embed(enrichment.EMBED_THREADS)
 
 
 @task(queues.SCORE_MEMORIES)
 def score() -> None:
-    """Judge what was stored."""
+    """Score stored memories."""
     enrichment.score()
 
 
 @task(queues.RATE_MEMORIES)
 def rate_memories() -> None:
-    """Ask a model about what only the rules have judged."""
+    """Have a model rate memories that only have a rule-based score."""
     rate.rate()

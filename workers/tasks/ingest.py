@@ -1,4 +1,4 @@
-"""Lane `ingest`: from the stream into rows, and from rows to words."""
+"""Lane `ingest`: store memories from the stream and index their words."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from workers.base import task
 
 @task(queues.DRAIN)
 def drain() -> None:
-    """Store what waits in the streams."""
+    """Store the backlog of the streams."""
     ingest.drain()
 
 
 @task(queues.INDEX)
 def index() -> None:
-    """Make what was stored searchable by words."""
+    """Index stored memories to make them searchable by words."""
     enrichment.index()

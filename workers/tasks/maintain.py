@@ -1,4 +1,4 @@
-"""Lane `maintain`: the schedule, and what it starts."""
+"""Lane `maintain`: the schedule and the jobs that it starts."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from workers.schedule import DEFAULT_SCHEDULE
 
 @task(queues.TICK)
 def tick() -> None:
-    """Start what is due."""
+    """Start scheduled work that is due."""
     schedule.tick(DEFAULT_SCHEDULE)
 
 
 @task(queues.FIGURES)
 def figures() -> None:
-    """Keep what pages and metrics show of the time that has passed."""
+    """Refresh the cached figures for dashboard pages and metrics."""
     kept.keep()
 
 
 @task(queues.JOB)
 def job(job_id: str) -> None:
-    """Go on with a job for a slice."""
+    """Run a slice of a job."""
     runner.carry_on(UUID(job_id))

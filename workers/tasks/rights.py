@@ -1,4 +1,4 @@
-"""Lane `rights`: what people have asked for, which waits for no night: erasures, exports, restores."""
+"""Lane `rights`: requests that don't wait for the night: erasures, exports, restores."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from workers.base import task
 
 @task(queues.RIGHTS_TICK)
 def tick() -> None:
-    """Send the jobs whose turn it is: the other lane's tick may wait behind a long step."""
+    """Send the jobs that are ready; the tick of the lane `maintain` may be blocked by a long step."""
     jobs.send()
 
 
 @task(queues.RIGHTS_JOB)
 def job(job_id: str) -> None:
-    """Go on with a job for a slice."""
+    """Run a slice of a job."""
     runner.carry_on(UUID(job_id))

@@ -1,4 +1,4 @@
-"""Restores that somebody asks for: from the archive at once, from cold storage by a job."""
+"""Restore a memory on request: from the archive immediately, from cold storage by a job."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from app.store.memories.memories import Stored
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What came of it.
+    """The result of a restore request.
 
     Attributes:
-        memory: As it is now: active, unless a job is on the way.
-        job_id: Of the job that fetches it out of cold storage; None where there is nothing left to do.
+        memory: The memory as it is now; active unless a job is pending.
+        job_id: Id of the job that fetches it from cold storage; None if nothing remains to be done.
     """
 
     memory: Stored | Pending
@@ -28,14 +28,13 @@ class Asked:
 
 
 def restore(tenant_id: UUID, memory_id: UUID, actor: str) -> Asked:
-    """Bring a memory back to the active ones; that counts as a use. One that is active is left as it is.
+    """Make a memory active again, which counts as a use. Active memories aren't changed.
 
-    A legal hold doesn't stand against it: nothing is lost by it.
+    A legal hold doesn't prevent a restore, since nothing is lost.
 
     Args:
-        tenant_id: The tenant.
-        memory_id: The memory, by its own id or one that stands for it.
-        actor: Id of the key that asks for it.
+        memory_id: The memory's id or an alias of it.
+        actor: Id of the requesting key.
 
     Raises:
         NotFound: This tenant has no such memory.

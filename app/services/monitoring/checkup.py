@@ -1,4 +1,4 @@
-"""What an operator wants to know of each thing the service leans on, and what to do where it isn't well."""
+"""Diagnose every dependency for `ebbing doctor`: its state, the cause of a failure and the next step."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ Level = Literal["ok", "warn", "fail"]
 
 TENANTS: Final = 500
 DEAD_SECONDS: Final = 30.0
-"""A process that wasn't heard of for so long is taken for dead; before that it may only be slow."""
+"""Heartbeat silence after which a process counts as dead rather than slow."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing, how it is, and what to do where it isn't well."""
+    """The state of one dependency, with the remedy if it is unhealthy."""
 
     name: str
     level: Level
@@ -38,7 +38,7 @@ class Finding:
 
 
 def postgresql() -> Iterator[Finding]:
-    """The server, its versions, the schema, and what the service's role may do."""
+    """Check the PostgreSQL server, the server and pgvector versions, the schema, and the service role's permissions."""
     try:
         with database.shared() as tx:
             server = inspection.server(tx)
@@ -61,7 +61,7 @@ def postgresql() -> Iterator[Finding]:
 
 
 def redis() -> Iterator[Finding]:
-    """The server, its version, and the settings without which it would lose what was accepted."""
+    """Check the Redis server, its version, and the settings that protect accepted data against loss."""
     try:
         client = connect()
         version = client.info("server")["redis_version"]
@@ -81,8 +81,8 @@ def redis() -> Iterator[Finding]:
 
 
 def cold_storage(config: Settings) -> Iterator[Finding]:
-    """The store that the settings name, tried with an object of its own, and the key without which it is of no use."""
-    from app.clients.cold_store import StoreFailed, cold_store  # noqa: PLC0415 - heavy, and it may be what is broken
+    """Check the configured cold store by a round trip with a probe object, and check that the master key is set."""
+    from app.clients.cold_store import StoreFailed, cold_store  # noqa: PLC0415 - heavy import, which may itself be broken
 
     if config.cold_url is None and not config.home.is_dir():
         yield Finding("cold storage", "ok", "a folder in the home, made when it is needed")
@@ -100,7 +100,7 @@ def cold_storage(config: Settings) -> Iterator[Finding]:
 
 
 def cold_keys() -> Iterator[Finding]:
-    """Whether the key store has the keys of all that is in cold storage."""
+    """Check that the key store holds the key of every record in cold storage."""
     lost = tenants_with = 0
     after = ""
     try:
@@ -116,7 +116,7 @@ def cold_keys() -> Iterator[Finding]:
                 break
             after = some[-1].name
     except database.DatabaseError:
-        return  # said already
+        return  # already reported by another check
     if not lost:
         yield Finding("keys of cold storage", "ok", "each text in cold storage has its key")
         return
@@ -129,19 +129,19 @@ def cold_keys() -> Iterator[Finding]:
 
 
 def processes() -> Iterator[Finding]:
-    """When each lane's worker, and beat, was last heard of."""
+    """Report the heartbeat age of each lane's worker and of beat."""
     try:
         ages = heartbeats.ages()
     except Exception as error:
         if not is_passing(error):
             raise
-        return  # said already
+        return  # already reported by another check
     for name, seconds in ages.items():
         yield process(name, seconds)
 
 
 def process(source: str, silent_seconds: float | None) -> Finding:
-    """A lane's worker, or beat, that was last heard of so long ago; None is never."""
+    """Rate the heartbeat age of a lane's worker or of beat; None means that it never sent a heartbeat."""
     name = source if source == heartbeats.BEAT else f"lane {source}"
     start = f"start `{verdict.command(source)}`"
     if silent_seconds is None:
@@ -153,14 +153,14 @@ def process(source: str, silent_seconds: float | None) -> Finding:
 
 
 def embedder_loads() -> Finding:
-    """The model that the settings name."""
+    """Check that the configured embedding model loads."""
     try:
-        from app.clients.embedding.embedder import embedder  # noqa: PLC0415 - heavy, and it may be what is broken
+        from app.clients.embedding.embedder import embedder  # noqa: PLC0415 - heavy import, which may itself be broken
 
         model = embedder()
     except Misconfigured as error:
         return Finding("embedder", "fail", str(error))
-    except Exception as error:  # noqa: BLE001 - whatever it is, it is the finding
+    except Exception as error:  # noqa: BLE001 - any error becomes the finding
         detail = f"doesn't load ({type(error).__name__}: {error}): install Ebbing again"
         return Finding("embedder", "fail", detail)
     where = "offline" if model.priced_as is None else "asked of the provider"
@@ -170,12 +170,12 @@ def embedder_loads() -> Finding:
 
 
 def reranker_loads() -> Finding:
-    """The reranker that the settings name, if any."""
+    """Check that the configured reranker, if any, loads."""
     try:
-        from app.clients.llm.reranker import reranker  # noqa: PLC0415 - it may be heavy, and what is broken
+        from app.clients.llm.reranker import reranker  # noqa: PLC0415 - possibly heavy import, which may itself be broken
 
         model = reranker()
-    except Exception as error:  # noqa: BLE001 - whatever it is, it is the finding
+    except Exception as error:  # noqa: BLE001 - any error becomes the finding
         return Finding("reranker", "fail", str(error) or type(error).__name__)
     if model is None:
         return Finding("reranker", "ok", "none: results stay as the search ranks them")
@@ -184,7 +184,7 @@ def reranker_loads() -> Finding:
 
 
 def dynamics() -> Finding:
-    """Whether the models of forgetting from outside are fit."""
+    """Check that the forgetting models installed as plugins load and pass their checks."""
     try:
         loaded = plugins.load()
     except Misconfigured as error:
@@ -193,22 +193,22 @@ def dynamics() -> Finding:
 
 
 def missing_dynamics() -> Iterator[Finding]:
-    """Models of forgetting that policies name, and that aren't here."""
+    """Report forgetting models that policies name but that aren't installed."""
     try:
         found = plugins.missing()
     except database.DatabaseError:
-        return  # said already
+        return  # already reported by another check
     for name, naming in found.items():
         detail = f"policies of {naming:,} tenants name {name!r}, and their memories stay as they are without it"
         yield Finding("dynamics", "fail", f"{detail}: {plugins.remedy(name)}")
 
 
 def embedding_spaces() -> Iterator[Finding]:
-    """Whether all tenants are searched by the settings' embedder."""
+    """Check that every tenant is searched in the configured embedder's space."""
     try:
         found = spaces.elsewhere()
     except (database.DatabaseError, Misconfigured, ProviderFailed):
-        return  # said already
+        return  # already reported by another check
     if found is None:
         yield Finding("embedding spaces", "ok", "every tenant is searched by the settings' embedder")
         return
@@ -217,7 +217,7 @@ def embedding_spaces() -> Iterator[Finding]:
 
 
 def models(config: Settings) -> Iterator[Finding]:
-    """The provider of models that the settings name, and what holds its cost within limits."""
+    """Check the configured model provider, the prices of its models, and the budget limits."""
     if not config.has_provider:
         yield Finding("provider", "ok", "none is named, and none needed: memories are rated by rules, offline")
         return

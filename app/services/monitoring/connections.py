@@ -1,4 +1,7 @@
-"""How processes of each kind use their connections to PostgreSQL, told through Redis since workers come and go."""
+"""Report how processes of each kind use their PostgreSQL connection pools.
+
+Processes publish their figures in Redis because workers come and go.
+"""
 
 from __future__ import annotations
 
@@ -21,13 +24,13 @@ from app.store.core.pools import Pool
 API: Final = "api"
 KINDS: Final = (API, *LANES)
 HEARD_MS: Final = 120_000
-"""After this a process that has told nothing counts no more."""
+"""Age after which a process's last report is discarded."""
 
 log = structlog.get_logger(__name__)
 
 
 def tell(kind: str) -> None:
-    """Say how this process uses its connections. Never raises for want of Redis."""
+    """Publish this process's pool usage. Log a warning, and don't raise, if Redis is unavailable."""
     own = database.pool()
     try:
         told = [backlog().now_ms(), own.limit, own.open, own.in_use, own.waiting]
@@ -37,7 +40,7 @@ def tell(kind: str) -> None:
 
 
 def of_kinds() -> dict[str, Pool]:
-    """The sums of the processes of each kind that were heard of lately; forgets the others."""
+    """Return pool usage summed by kind over recently reporting processes, and delete outdated reports."""
     now_ms = backlog().now_ms()
     held = cast("Mapping[bytes, bytes]", client().hgetall(POOLS))
     sums = {kind: Counter[str]() for kind in KINDS}

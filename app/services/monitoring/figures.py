@@ -1,6 +1,6 @@
-"""Figures of all tenants together that a scrape or a page can't ask for each time: kept in Redis by a task.
+"""Cache figures over all tenants in Redis, since they cost too much to compute for each scrape or page.
 
-They are as old as the last task, a quarter of a minute as a rule; those that cost more, a minute.
+A task refreshes them about every 15 seconds, and the more expensive ones once a minute.
 """
 
 from __future__ import annotations
@@ -23,18 +23,20 @@ from app.store.privacy.deadlines import Figures as Deadlines
 
 @prepared
 class Figures(msgspec.Struct, frozen=True):
-    """What was so when it was last looked at.
+    """Figures over all tenants as of the last refresh.
 
     Attributes:
-        at_ms: When, in milliseconds since 1970; 0 for never.
+        at_ms: Time of the refresh in milliseconds since 1970; 0 before the first one.
         memories: By tier.
-        dead_letters: That wait for a person; `store.figures.COUNTED_MOST` at most.
-        unaccounted_requests: Accepted, and neither settled nor waiting; 0 unless something was lost.
-        provisional: Memories that only the rules have judged.
+        dead_letters: Dead letters that need a decision; at most `store.figures.COUNTED_MOST`.
+        unaccounted_requests: Accepted requests that are neither settled nor pending; 0 unless data was lost.
+        provisional: Memories whose only score is the rule-based one.
         recall_empty: Tenants whose last self-tests found recall nearly always empty.
-        night_success_at: When a night last ended well, of the tenant for which that is the longest ago; 0 for never.
-        nights: How the tenants' last nights went.
-        deadlines: Of what people have asked for.
+        night_success_at: The oldest last successful night over all tenants, in seconds since 1970 (tenant creation if
+            no
+            night has succeeded); 0 before the first refresh.
+        nights: Outcomes of the tenants' last nights.
+        deadlines: Deadlines of privacy requests.
     """
 
     at_ms: int = 0
@@ -49,10 +51,10 @@ class Figures(msgspec.Struct, frozen=True):
 
 
 def keep(*, thoroughly: bool = False) -> Figures:
-    """Look, and keep what is seen; once a minute also what costs more, and a sample of the lanes.
+    """Refresh the cached figures; once a minute, also refresh the expensive ones and sample the lanes.
 
     Args:
-        thoroughly: Whether to look at what costs more now, whatever the minute.
+        thoroughly: Refresh the expensive figures regardless of the minute.
     """
     before, now_ms = read(), backlog().now_ms()
     provisional, success_at, nights = before.provisional, before.night_success_at, before.nights
@@ -84,9 +86,9 @@ def keep(*, thoroughly: bool = False) -> Figures:
 
 
 def read() -> Figures:
-    """What was kept last; zeros before the first time."""
+    """Return the cached figures; zeros before the first refresh."""
     held = cast("bytes | None", client().get(FIGURES))
     try:
         return msgspec.json.decode(held, type=Figures) if held else Figures()
     except msgspec.DecodeError:
-        return Figures()  # of another version: the next task writes it anew
+        return Figures()  # written by another version; the next task overwrites it

@@ -1,4 +1,4 @@
-"""Whether the service and what it leans on are well."""
+"""Probe the service's dependencies: PostgreSQL, Redis, disks and backups."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True)
 class Dependency:
-    """One thing that the service needs: its name, whether it is well, and what to do if not."""
+    """A dependency's name, whether it is healthy, and its state or remedy."""
 
     name: str
     well: bool
@@ -31,10 +31,10 @@ class Dependency:
 
 
 def check_redis() -> None:
-    """Refuse to start on a Redis that would lose memories; one that is away now is waited for.
+    """Refuse to start on a Redis whose settings could lose memories; only warn if Redis is unreachable.
 
     Raises:
-        Misconfigured: A setting of it would lose what was accepted; also in the log, with the way out.
+        Misconfigured: A Redis setting could lose accepted data. The remedy is logged, too.
     """
     try:
         for remark in check_settings(connect()):
@@ -48,7 +48,7 @@ def check_redis() -> None:
 
 @dataclass(frozen=True)
 class RedisRoom:
-    """Redis's memory in bytes, `limit` 0 for none; and whether it refuses to write."""
+    """Redis's memory use and limit in bytes (`limit` is 0 if there is none), and whether it rejects writes."""
 
     used: int
     limit: int
@@ -56,24 +56,24 @@ class RedisRoom:
 
 
 def redis_room() -> RedisRoom:
-    """How full Redis is, and whether it takes anything: asked by writing a key that lapses."""
+    """Return Redis's memory use and whether it accepts writes, tested by writing a key that expires."""
     used, limit = redis_memory()
     try:
         client().set(PROBE, 1, ex=60)
         refuses = False
-    except ResponseError:  # full, can't write its file, or became somebody's replica
+    except ResponseError:  # out of memory, can't write its append-only file, or demoted to a replica
         refuses = True
     return RedisRoom(used, limit, refuses)
 
 
 def redis_memory() -> tuple[int, int]:
-    """Bytes that Redis uses, and may use, 0 for any."""
+    """Return Redis's memory use and its limit in bytes; the limit is 0 if there is none."""
     memory = cast("dict[str, int]", client().info("memory"))
     return memory["used_memory"], memory["maxmemory"]
 
 
 def disks_free() -> dict[str, float]:
-    """The share of each disk that is free, of those that this process sees: 0 to 1, by what is kept there."""
+    """Return the free share, 0 to 1, of each disk that this process sees, by the data stored there."""
     config = settings()
     home = config.home.absolute()
     folders = {
@@ -91,7 +91,7 @@ def disks_free() -> dict[str, float]:
 
 
 def backup_age_seconds() -> float | None:
-    """Since the last backup marked its end, endless where it never has; None where no mark is set."""
+    """Return the seconds since the last backup finished: infinity if none did, None if no backup mark is configured."""
     mark = settings().backup_mark
     if mark is None:
         return None
@@ -102,12 +102,12 @@ def backup_age_seconds() -> float | None:
 
 
 def dependencies() -> list[Dependency]:
-    """PostgreSQL, its schema and role, and Redis, asked now."""
+    """Probe PostgreSQL, its schema and role, and Redis now."""
     return [*_database(), _redis()]
 
 
 def _database() -> list[Dependency]:
-    from app.store.core import migrate  # noqa: PLC0415 - Alembic takes a while to import, and no worker needs it
+    from app.store.core import migrate  # noqa: PLC0415 - Alembic is slow to import, and no worker needs it
 
     try:
         with database.shared() as tx:
@@ -120,7 +120,7 @@ def _database() -> list[Dependency]:
     if revision is None or (revision != wanted and migrate.knows(revision)):
         detail = f"the schema is {revision or 'empty'}, this version needs {wanted}: run `ebbing migrate`"
         found.append(Dependency("schema", well=False, detail=detail))
-    else:  # a newer version's schema serves the one before it, else no upgrade could roll
+    else:  # rolling upgrades need the previous version to run on a newer schema
         detail = f"revision {revision}" if revision == wanted else f"revision {revision}, of a version after this one"
         found.append(Dependency("schema", well=True, detail=detail))
         wrong = ledger.remedy(ledger.standing())

@@ -1,7 +1,8 @@
-"""How fast the lanes fill and empty, by the minute and for a day: what a page needs to tell when one is done.
+"""Measure how fast each lane fills and drains, per minute over a day, to estimate when a backlog is cleared.
 
-A sample a minute is kept in Redis: what waits in each lane, and how many have left it so far. All rates are
-differences between two samples, so a restart changes nothing, and a minute that nobody sampled is part of the next.
+A sample per minute is stored in Redis: each lane's depth and the cumulative number of items that have left it. Every
+rate is the difference between two samples, so restarts don't affect it, and a minute without a sample is merged into
+the next.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ from app.services.monitoring.stats import Lane
 
 MINUTES_KEPT: Final = 24 * 60
 WINDOW_MINUTES: Final = 5
-"""What a rate of now is the mean of."""
+"""Window over which current rates are averaged."""
 
 _MS: Final = 60_000
 
-# What has left a lane, by the workers' counters; of other lanes, the jobs that have ended there.
+# Worker counters of items that have left a lane. For other lanes, finished jobs are counted.
 LEFT: Final = {
     queues.INGEST: "indexed_memories",
     queues.EMBED: "embedded_memories",
@@ -36,11 +37,11 @@ LEFT: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Minute:
-    """A stretch of about a minute.
+    """A sampling interval of about one minute.
 
     Attributes:
         ended_at: Seconds since 1970.
-        depth: What waited at its end.
+        depth: Items pending at the end.
     """
 
     ended_at: float
@@ -51,13 +52,13 @@ class Minute:
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """How fast a lane fills and empties: memories a second, or jobs.
+    """A lane's inflow and outflow, in memories or jobs per second.
 
     Attributes:
-        in_per_second: Over the last `WINDOW_MINUTES`.
-        out_per_second: Likewise.
-        drain_seconds: Until it is empty at this pace; 0 when it is, None when it gets no emptier.
-        history: By the minute, the oldest first.
+        in_per_second: Average over the last `WINDOW_MINUTES`.
+        out_per_second: Average over the last `WINDOW_MINUTES`.
+        drain_seconds: Time until the lane is empty at this rate; 0 if it is empty, None if the backlog isn't shrinking.
+        history: By minute, oldest first.
     """
 
     in_per_second: float
@@ -68,7 +69,7 @@ class Rates:
 
 @prepared
 class _Sample(msgspec.Struct, array_like=True, frozen=True):
-    """What was so at a moment: by lane, what waited, and how many had left it since ever."""
+    """A snapshot of each lane's depth and of the cumulative number of items that have left it."""
 
     at_ms: int
     depths: dict[str, int]
@@ -76,7 +77,7 @@ class _Sample(msgspec.Struct, array_like=True, frozen=True):
 
 
 def keep() -> bool:
-    """Take this minute's sample, unless somebody has. Returns whether it was taken."""
+    """Take this minute's sample unless another process has. Return whether it was taken."""
     minute = backlog().now_ms() // _MS
     before = client().set(LANE_MINUTE, minute, get=True)
     if before is not None and int(cast("bytes", before)) == minute:
@@ -90,11 +91,11 @@ def keep() -> bool:
 
 
 def of_lanes(lanes: Mapping[str, Lane] | None = None, minutes: int = MINUTES_KEPT) -> dict[str, Rates]:
-    """How fast each lane fills and empties.
+    """Return the inflow, outflow and history of each lane.
 
     Args:
-        lanes: What waits now, where that is known already (`stats.of_lanes`).
-        minutes: How far the history goes back, 1 or more.
+        lanes: Current depths, if already known (`stats.of_lanes`).
+        minutes: Length of the history, at least 1.
     """
     now = _now(stats.of_lanes() if lanes is None else lanes)
     samples = _since(now.at_ms // _MS - max(minutes, WINDOW_MINUTES))
@@ -133,7 +134,10 @@ def _rates(lane: str, now: _Sample, recent: Sequence[_Sample], shown: Sequence[_
 
 
 def _between(lane: str, before: _Sample, after: _Sample) -> Minute:
-    """What came is what left and what more waits; less than nothing only where what waited was dropped."""
+    """Compute the rates between two samples.
+
+    Inflow is outflow plus the growth in depth. It is negative, and clamped to 0, only if pending items were dropped.
+    """
     seconds = (after.at_ms - before.at_ms) / 1000
     left = max(after.left[lane] - before.left[lane], 0)
     came = max(left + after.depths[lane] - before.depths[lane], 0)

@@ -1,7 +1,7 @@
-"""How everything stands this moment, for the dashboard's first line: what is wrong, and what waits.
+"""Summarise the current state for the dashboard: what is wrong and what is pending.
 
-Asked for often, by many at once, and just when something is broken: each part is asked for by itself, what can't be
-reached is a finding, and a process asks anew at most once a second.
+Many pages request this often, above all during an outage. So each part is queried separately, an unreachable store
+becomes a finding, and a process refreshes the result at most once a second.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ _KEPT: Final = 100
 
 @dataclass(frozen=True)
 class Situation:
-    """How a tenant, or all of them, stand.
+    """The current state of a tenant or of all tenants.
 
     Attributes:
-        findings: What is wrong, the worst first.
-        lanes: What waits; empty where it can't be known.
-        silent: By lane, seconds since its worker was heard of.
-        rates: By lane, how fast it fills and empties; only where it is all tenants.
-        letters: Dead letters of the tenant; None where it can't be known.
-        seconds: What asking took.
+        findings: Problems, worst first.
+        lanes: Backlog by lane; empty if it can't be read.
+        silent: Seconds since the last heartbeat of each lane's worker.
+        rates: Inflow and outflow by lane; only for all tenants.
+        letters: The tenant's dead letters; None if they can't be read.
+        seconds: Time that the queries took.
     """
 
     findings: list[Finding]
@@ -55,12 +55,12 @@ class Situation:
     rates: dict[str, Rates] = field(default_factory=dict)
 
     def is_silent(self, lane: str) -> bool:
-        """Whether its worker should have been heard of since it was."""
+        """Return whether the lane's worker is overdue for a heartbeat."""
         return (self.silent.get(lane) or 0) >= verdict.SILENT_SECONDS
 
     @property
     def line(self) -> str:
-        """The verdict."""
+        """The verdict in one line."""
         return verdict.line(self.findings)
 
     @property
@@ -85,11 +85,10 @@ _memo = _Memo()
 
 
 def now(tenant_id: UUID, *, every: bool = False) -> Situation:
-    """How a tenant stands.
+    """Return the tenant's current state, at most `FRESH_SECONDS` old.
 
     Args:
-        tenant_id: The tenant.
-        every: Whether lanes and nights are those of all tenants.
+        every: Report lanes and nights of all tenants.
     """
     with _memo.lock:
         held = _memo.held.get((tenant_id, every))
@@ -103,7 +102,7 @@ def now(tenant_id: UUID, *, every: bool = False) -> Situation:
 
 
 def forget() -> None:
-    """Ask anew at the next look."""
+    """Discard cached results, so that the next call queries again."""
     with _memo.lock:
         _memo.held.clear()
 
@@ -115,7 +114,7 @@ class _Asked:
 
     @contextmanager
     def of(self, *stores: str) -> Iterator[None]:
-        """Ask these stores; where they can't be reached, that is what is found."""
+        """Mark these stores as unavailable if a query fails with a transient error."""
         try:
             yield
         except Exception as error:
@@ -124,7 +123,7 @@ class _Asked:
             self.away.update(stores)
 
     def part(self, ask: Callable[[], list[Finding]], *stores: str) -> None:
-        """What a part finds, unless a store that it needs is known to be away."""
+        """Add the findings of a part unless a store that it needs is unavailable."""
         if not self.away & set(stores):
             with self.of(*stores):
                 self.findings += ask()
@@ -164,7 +163,7 @@ def _asked(tenant_id: UUID, *, every: bool) -> Situation:
         asked.part(lambda: _budget(tenant_id), "postgresql", "schema")
     asked.part(_room, "redis")
     if every:
-        own = {one.code for one in asked.findings}  # which are of now
+        own = {one.code for one in asked.findings}  # newer than the cached figures
         asked.part(lambda: [one for one in _of_all() if one.code not in own], "redis")
     return Situation(verdict.ranked(asked.findings), lanes, silent, letters, time.monotonic() - began, speeds)
 
@@ -197,7 +196,7 @@ def _requests(tenant_id: UUID) -> list[Finding]:
 
 
 def _of_all() -> list[Finding]:
-    """What the figures of all tenants say; they are some seconds old."""
+    """Return findings from the cached figures over all tenants, which are some seconds old."""
     kept = figures.read()
     promised = kept.deadlines
     found = []

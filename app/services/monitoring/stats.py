@@ -1,4 +1,4 @@
-"""Numbers for dashboards: what is kept, what waits, what failed."""
+"""Collect a tenant's numbers for dashboards: memories, backlog, failures, nights and self-tests."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ from app.store.self_tests import Run as TestRun
 from app.store.tenants import policies
 
 TREND: Final = 8
-"""Runs of self-tests that are shown."""
+"""Number of self-test runs shown."""
 
 
 @dataclass(frozen=True)
 class Lane:
-    """What waits in a lane: memories (in `rights` and `maintain`: jobs), and the seconds since the oldest came."""
+    """A lane's backlog: pending memories (jobs in `rights` and `maintain`) and the age of the oldest in seconds."""
 
     depth: int
     oldest_age_seconds: float
@@ -47,13 +47,13 @@ class Lane:
 
 @dataclass(frozen=True)
 class LastNight:
-    """How a tenant's last night went, or goes.
+    """The outcome or progress of a tenant's last night.
 
     Attributes:
-        status: As its run's.
-        late_seconds: How late it began, or hasn't begun yet.
-        seconds: How long it took; None before it begins.
-        failed_steps: Those that failed, by name.
+        status: Status of its run.
+        late_seconds: Delay of its start, or delay so far if it hasn't started.
+        seconds: Duration; None before it starts.
+        failed_steps: Names of the steps that failed.
     """
 
     local_date: date
@@ -65,12 +65,12 @@ class LastNight:
 
 @dataclass(frozen=True)
 class SelfTested:
-    """What a run of self-tests has come to.
+    """The results of a self-test run.
 
     Attributes:
-        passed: By kind, the share of its tests that have passed.
-        tests: By kind, how many there were.
-        recall_empty: Share of the recalls that brought nothing at all; None where there were none.
+        passed: Share of tests passed, by kind.
+        tests: Number of tests, by kind.
+        recall_empty: Share of recalls that returned nothing; None if there were no recalls.
     """
 
     as_of: datetime
@@ -84,19 +84,20 @@ class SelfTested:
 
 @dataclass(frozen=True)
 class Stats:
-    """A tenant's numbers, now.
+    """A tenant's current numbers.
 
     Attributes:
         memories: By tier.
-        pending: Memories that wait for each stage; `ingest` is to be stored, `rate` is to be rated by a model where
-            there is one.
-        lanes: By lane.
-        silent_seconds: By lane, and for beat, since a process of it was last heard of; None for never.
-        room: What they take up, and the quota.
-        embedding_space: Where it is searched by meaning; None before its first vector.
-        archive: What archived vectors are reduced by.
-        last_night: The last one that was due, or was run by hand.
-        self_tests: The last runs of self-tests that are finished, the newest first.
+        pending: Backlog of each stage: `ingest` counts memories to be stored, `rate` those to be rated by a model, if
+            one
+            is configured.
+        lanes: Backlog by lane.
+        silent_seconds: Seconds since the last heartbeat, by lane and for beat; None if there never was one.
+        room: Storage used, and the quota.
+        embedding_space: The space searched by meaning; None before the tenant's first vector.
+        archive: Dimensionality reductions of archived vectors.
+        last_night: The last night that was due or was started manually.
+        self_tests: The latest finished runs, newest first.
     """
 
     memories: dict[str, int]
@@ -112,7 +113,7 @@ class Stats:
 
 
 def of_tenant(tenant_id: UUID) -> Stats:
-    """The numbers of one tenant."""
+    """Return the numbers of one tenant."""
     unstored, age = _in_queue(tenant_id)
     with database.tenant(tenant_id) as tx:
         counts = tenant_counts.read(tx, tenant_id)
@@ -138,7 +139,7 @@ def of_tenant(tenant_id: UUID) -> Stats:
 
 
 def _unrated(tx: database.Transaction, tenant_id: UUID) -> int:
-    """Return how many memories wait for a model's rating; 0 where there is no provider."""
+    """Return how many memories await a model's rating; 0 if no provider is configured."""
     config = settings()
     if not config.has_provider:
         return 0
@@ -148,21 +149,21 @@ def _unrated(tx: database.Transaction, tenant_id: UUID) -> int:
 
 @dataclass(frozen=True)
 class Taken:
-    """What a tenant has and takes up, from its counters alone."""
+    """A tenant's memories and storage use, read from its counters alone."""
 
     memories: dict[str, int]
     room: Room
 
 
 def taken(tenant_id: UUID) -> Taken:
-    """The same as `of_tenant` says of it, without a look at any memory."""
+    """Return the memories and storage use that `of_tenant` reports, without reading any memory."""
     with database.tenant(tenant_id) as tx:
         counts = tenant_counts.read(tx, tenant_id)
         return Taken(_by_tier(counts), quota.of(tx, tenant_id, counts))
 
 
 def of_lanes() -> dict[str, Lane]:
-    """What waits in each lane, of all tenants."""
+    """Return each lane's backlog over all tenants."""
     unstored, age = _in_queue()
     with database.shared() as tx:
         waiting = work.waiting(tx)
@@ -171,7 +172,7 @@ def of_lanes() -> dict[str, Lane]:
 
 
 def lanes_of(tenant_id: UUID) -> dict[str, Lane]:
-    """What waits of one tenant in each lane."""
+    """Return a tenant's backlog in each lane."""
     unstored, age = _in_queue(tenant_id)
     with database.tenant(tenant_id) as tx:
         waiting, unfinished = work.waiting(tx, tenant_id), jobs.unfinished(tx, sorted(RIGHTS_KINDS), tenant_id)
@@ -196,13 +197,13 @@ def _by_tier(counts: Counts) -> dict[str, int]:
 
 
 def nights() -> Figures:
-    """How the last nights of all tenants went."""
+    """Return figures on the last nights of all tenants."""
     with database.shared() as tx:
         return schedules.figures(tx, night.KIND)
 
 
 def failed_steps(run: Run) -> list[str]:
-    """The steps at which a run failed, by name."""
+    """Return the names of the steps at which a run failed."""
     return list(run.failed) or ([run.step] if run.status == "failed" and run.step else [])
 
 
@@ -217,9 +218,9 @@ def _tested(run: TestRun) -> SelfTested:
 
 
 def _in_queue(tenant_id: UUID | None = None) -> tuple[int, float]:
-    """Memories of a tenant, or of all, that are to be stored, and the seconds since the oldest came.
+    """Return the number of queued memories of a tenant, or of all tenants, and the age of the oldest in seconds.
 
-    To be read before the database: a memory goes there from the queue, and would be in neither the other way round.
+    Read this before the database: memories move from the queue to the database, so the reverse order could miss some.
     """
     queue = backlog()
     oldest_ms = queue.oldest_ms([tenant_id] if tenant_id else None)

@@ -1,4 +1,4 @@
-"""Tenants side by side, those first whose work waits longest: what waits, what they hold, their night and budget."""
+"""Compare tenants side by side: their backlog, storage, last night and budget, oldest backlog first."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ from app.store.tenants.tenants_abreast import Numbers
 SHOWN: Final = 50
 COMPARED: Final = queues_of_tenants.COMPARED_MOST
 NEAR: Final = 0.8
-"""Share of a limit of the queue from which on a tenant is close to it."""
+"""Share of a queue limit from which a tenant counts as close to it."""
 
 Room = Literal["free", "near", "full"]
 
 
 @dataclass(frozen=True, slots=True)
 class Abreast:
-    """A tenant beside others.
+    """A tenant's row in the comparison.
 
     Attributes:
-        room: Whether the door still takes from it: `full` is refused until some of it is stored.
-        quota: How near what it holds is to its quota; nothing is refused for that.
-        filled: Share of the limit that is nearest.
-        budget: How much is left of today's, by the operator's limits and its own.
+        room: Room in its queue; when `full`, its requests are refused until some of the backlog is stored.
+        quota: State of its storage quota, which never causes refusals.
+        filled: Used share of the queue limit that is closest to full.
+        budget: State of today's budget, by the operator's limits and the tenant's own.
     """
 
     numbers: Numbers
@@ -48,13 +48,13 @@ class Abreast:
 
     @property
     def oldest_seconds(self) -> float | None:
-        """Age of the oldest that waits, to be stored or for a later stage."""
+        """Age of the oldest backlog entry, to be stored or for a later stage."""
         ages = [age for age in (self.queue.oldest_seconds, self.numbers.enriching_seconds) if age is not None]
         return max(ages, default=None)
 
 
 def waiting_longest() -> list[Abreast]:
-    """`SHOWN` tenants at most: those whose work waits longest, then others by name."""
+    """Return at most `SHOWN` tenants: those with the oldest backlog first, then others by name."""
     queues = queues_of_tenants.longest(SHOWN)
     with database.shared() as tx:
         ids = list(dict.fromkeys([*(queue.tenant_id for queue in queues), *rows.enriching_longest(tx, SHOWN)]))
@@ -67,7 +67,7 @@ def waiting_longest() -> list[Abreast]:
 
 
 def called(words: str) -> list[Abreast]:
-    """`SHOWN` tenants at most whose name has these words in it, by name."""
+    """Return at most `SHOWN` tenants whose name contains this text, by name."""
     with database.shared() as tx:
         numbers = rows.numbers(tx, rows.called(tx, words, SHOWN), night.KIND)
         total = _spent_by_all(tx)
@@ -75,13 +75,13 @@ def called(words: str) -> list[Abreast]:
 
 
 def _spent_by_all(tx: database.Transaction) -> Spent:
-    """Today; nothing where no limit is on it."""
+    """Return today's spending of all tenants; zero if no limit applies to it."""
     _, _, total = usage.spent_today(tx, NIL, total=operators_limits(settings()).has_total)
     return total
 
 
 def _beside(numbers: list[Numbers], total: Spent) -> list[Abreast]:
-    """With what waits of them, which is asked for outside of the transaction."""
+    """Combine the numbers with the tenants' backlogs, which are read outside the transaction."""
     config = settings()
     found = []
     for each, queue in zip(numbers, queues_of_tenants.of([each.tenant_id for each in numbers]), strict=True):

@@ -1,6 +1,7 @@
-"""Memories that a legal ground keeps, made anonymous before the person is erased: then they are nobody's.
+"""Anonymise memories retained on a legal ground before their subject is erased.
 
-A memory under a legal hold is kept as it is; once that is released, it can be made anonymous, or goes with the rest.
+A memory under a legal hold isn't changed. Once the hold is released, it can be anonymised; otherwise it is erased with
+the rest of the subject's memories.
 """
 
 from __future__ import annotations
@@ -30,25 +31,23 @@ class _Emptied(MemoryPatch, frozen=True, forbid_unknown_fields=True):
 
 
 def anonymise(tenant_id: UUID, memory_id: UUID, actor: str, ground: str | None = None) -> Anonymous:
-    """Take out of a memory whose it is: its labels, and of its text what detection finds, and the names in it.
+    """Remove a memory's identifying labels, and redact detected personal data and its own names from its text.
 
-    The speaker's role stays, since it names nobody.
-
-    It can't be undone. Summaries that it went into are another matter: they are erased with the person.
+    The speaker's role is preserved because it identifies nobody. Anonymisation can't be undone. Summaries derived from
+    the memory aren't changed: they are erased with the subject.
 
     Args:
-        tenant_id: The tenant.
-        memory_id: A stored memory, which isn't in cold storage.
+        memory_id: A stored memory that isn't in cold storage.
         actor: Id of the caller's key.
-        ground: Why it is kept; told by the report of an erasure of the person or of the thread.
+        ground: Legal ground for retention, listed in the report of an erasure of the memory's subject or thread.
 
     Returns:
-        Its text as it is now, and what was replaced.
+        The anonymised text and the number of replacements by kind.
 
     Raises:
         NotFound: This tenant has no such memory.
-        Unavailable: It is still in the queue.
-        Conflict: It is under a legal hold, or in cold storage.
+        Unavailable: The memory is still in the queue.
+        Conflict: The memory is under a legal hold or in cold storage.
     """
     found = memories.get(tenant_id, memory_id)
     if isinstance(found, Pending):

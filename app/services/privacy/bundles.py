@@ -1,6 +1,6 @@
-"""The zip of an export, put together while it is fetched: parts are opened one after another, never all at once.
+"""Stream an export as a zip archive, decrypting one part at a time.
 
-What it holds is told by its last entry, the manifest, with the checksum of each file.
+The last entry is the manifest, which lists the files with their checksums.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _PAGES: Final[dict[str, tuple[str, Callable[[Any], str]]]] = {
     "access": ("memories.jsonl", page.held),
     "portable": ("given.jsonl", page.given),
 }
-"""By kind, the file that people read as a page, and how a line of it is shown."""
+"""By kind of export: the file rendered as an HTML page, and the function that renders one of its lines."""
 _PERMISSIONS: Final = 0o600 << 16
 
 
 class _Sink(io.RawIOBase):
-    """What a zip is written to, and taken from as it grows; it can't be sought in."""
+    """Unseekable buffer that the zip is written to and drained from while it grows."""
 
     def __init__(self) -> None:
         self._held = bytearray()
@@ -51,13 +51,13 @@ class _Sink(io.RawIOBase):
 
 @dataclass(slots=True)
 class _Bundle:
-    """An export on its way out.
+    """An export being streamed.
 
     Attributes:
-        key: Which opens its parts.
-        recipients: Who was sent the tenant's memories, for an export of all that is held (GDPR Art. 15 (1) c).
-        files: What was written so far, for the manifest.
-        damaged: Memories whose text can't be read any more.
+        key: Decrypts the export's parts.
+        recipients: Hosts that received the tenant's memories, for exports of kind `access` (GDPR Art. 15 (1) c).
+        files: Manifest entries of the files written so far.
+        damaged: Ids of memories whose text can't be read any more.
     """
 
     tenant_id: UUID
@@ -68,7 +68,7 @@ class _Bundle:
     damaged: list[str] = field(default_factory=list)
 
     def parts(self, file: str) -> Iterator[bytes]:
-        """The parts of a file, opened."""
+        """Yield the decrypted parts of a file."""
         for number, (name, _) in enumerate(self.export.parts):
             if name == file:
                 sealed = cold_store().get(exports.part_path(self.tenant_id, self.export.export_id, number))
@@ -76,7 +76,7 @@ class _Bundle:
                 yield sealing.unseal(self.key, sealed, bound)
 
     def read(self) -> Iterator[bytes]:
-        """The page that people read, piece by piece."""
+        """Yield the HTML page in pieces."""
         export = self.export
         made = f"{export.finished_at:%Y-%m-%d %H:%M} UTC" if export.finished_at else ""
         yield page.head(export.kind, export.subject or "", made).encode()
@@ -88,15 +88,15 @@ class _Bundle:
         yield page.foot({name: self.lines(name) for name in self.names()}, self.recipients).encode()
 
     def names(self) -> list[str]:
-        """The files of lines, in order."""
+        """Return the names of the files made of lines, in order."""
         return list(dict.fromkeys(name for name, _ in self.export.parts))
 
     def lines(self, file: str) -> int:
-        """How many lines a file has."""
+        """Return the number of lines in a file."""
         return sum(lines for name, lines in self.export.parts if name == file)
 
     def contents(self) -> Iterator[tuple[str, Iterator[bytes]]]:
-        """Every file but the manifest."""
+        """Yield every file except the manifest."""
         for name in self.names():
             yield name, self.parts(name)
         if self.export.kind == "portable":
@@ -104,7 +104,7 @@ class _Bundle:
         yield "index.html", self.read()
 
     def manifest(self) -> bytes:
-        """What is in the zip, and how it was made."""
+        """Return the manifest: the export's description, its files and its unreadable memories."""
         export = self.export
         told = {
             "format": FORMAT,
@@ -121,18 +121,17 @@ class _Bundle:
 
 
 def fetch(tenant_id: UUID, export_id: UUID, actor: str) -> Iterator[bytes]:
-    """The zip of an export, to be sent as it comes.
+    """Return the zip of an export as a stream.
 
     Args:
-        tenant_id: The tenant.
-        export_id: One that is ready.
-        actor: Id of the key that fetches it, which is audited.
+        export_id: An export that is ready.
+        actor: Id of the fetching key, which is written to the audit log.
 
     Raises:
         NotFound: This tenant has no such export.
-        Conflict: It has expired, or has failed.
-        Unavailable: It isn't ready.
-        Misconfigured: There is no master key, or another one than before.
+        Conflict: The export has expired or failed.
+        Unavailable: The export isn't ready yet.
+        Misconfigured: The master key is missing or has changed.
     """
     with database.tenant(tenant_id) as tx:
         export = exports.found(tx, tenant_id, export_id)

@@ -1,4 +1,4 @@
-"""Categories of privacy as they are in force: how long each is kept, how many memories it has, and which goes next."""
+"""List the privacy categories in force: their retention periods, memory counts and next expiries."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ SECONDS_MAX: Final = 10.0
 
 @dataclass(slots=True)
 class Kept:
-    """A category.
+    """A privacy category.
 
     Attributes:
-        name: As callers give it; None for what expires by the risk without being of one.
-        max_days: Days that its memories are kept; None where it has no limit of its own.
-        memories: How many are of it.
-        next_expiry_at: When the first goes by this limit, unless a hold keeps it; None for none.
+        name: As callers give it; None for memories without a category that expire because of their privacy risk.
+        max_days: Retention period in days; None if the category sets no limit of its own.
+        memories: Number of memories in the category.
+        next_expiry_at: Earliest expiry by this limit, not counting held memories; None if nothing expires.
     """
 
     name: str | None
@@ -41,11 +41,11 @@ class Kept:
 
 @dataclass(slots=True)
 class Running:
-    """All of them.
+    """All categories of the policy in force.
 
     Attributes:
-        privacy: The policy in force.
-        complete: Whether all memories were looked at.
+        privacy: The privacy parameters in force.
+        complete: Whether every memory was examined within the time limit.
     """
 
     privacy: Privacy
@@ -70,7 +70,7 @@ class _Sums:
 
 
 def running(tenant_id: UUID) -> Running:
-    """The categories of the policy in force, counted now."""
+    """Count the memories of each category of the policy in force."""
     until, after, sums = time.monotonic() + SECONDS_MAX, NIL, _Sums()
     with database.tenant(tenant_id) as tx:
         rules = strengths.timeline(tx, tenant_id).at(database.now(tx).timestamp()).policy.rules
@@ -92,14 +92,14 @@ def _moment(seconds: float) -> datetime | None:
 
 
 def limits(tenant_id: UUID) -> list[Kept]:
-    """The categories of the policy in force without looking at any memory: nothing is counted."""
+    """Return the categories of the policy in force without reading or counting memories."""
     with database.tenant(tenant_id) as tx:
         rules = strengths.timeline(tx, tenant_id).at(database.now(tx).timestamp()).policy.rules
     return [Kept(name, days) for name, days, _ in _named(rules.privacy)]
 
 
 def _named(privacy: Privacy) -> list[tuple[str | None, float | None, int]]:
-    """Name, days and place of each."""
+    """Return each category's name, retention period in days and index."""
     return [
         *zip(privacy.names, privacy.days, range(len(privacy.names)), strict=True),
         (ARCHIVED_CONVERSATIONS, privacy.archived_conversation_days, CONVERSATION),

@@ -1,4 +1,4 @@
-"""Deadlines of what people have asked for: kept in time, and told of when they are near or past."""
+"""Track the legal deadlines of privacy requests and warn when one is near or missed."""
 
 from __future__ import annotations
 
@@ -14,13 +14,17 @@ from app.store.privacy import deadlines
 from app.store.privacy.deadlines import Due, Figures
 
 NEAR_DAYS: Final = 7
-"""A request that has fewer left is told of each night."""
+"""Open requests with fewer days left are reported each night."""
 
 log = structlog.get_logger(__name__)
 
 
 def look_at_segments(tenant_id: UUID) -> tuple[str, ...]:
-    """Note which erasures' segments are rewritten by now. Returns a line for the job's log where some are late."""
+    """Record which erasures have had all their segments rewritten, and log an error if some are overdue.
+
+    Returns:
+        A line for the job's log if segments are overdue.
+    """
     with database.tenant(tenant_id) as tx:
         now = database.now(tx)
         deadlines.note_rewritten(tx, tenant_id, now)
@@ -32,26 +36,26 @@ def look_at_segments(tenant_id: UUID) -> tuple[str, ...]:
 
 
 def of_tenant(tenant_id: UUID) -> Due:
-    """A tenant's open requests that are due within `NEAR_DAYS`, or should be answered by now."""
+    """Return the tenant's open requests that are due within `NEAR_DAYS` or overdue."""
     with database.tenant(tenant_id) as tx:
         return deadlines.due(tx, tenant_id, database.now(tx), NEAR_DAYS)
 
 
 def look_at_requests(tenant_id: UUID) -> None:
-    """Warn of those."""
+    """Log a warning if open requests are due within `NEAR_DAYS` or overdue."""
     due = of_tenant(tenant_id)
     if due.days_left is not None:
         log.warning("requests_due", tenant=str(tenant_id), requests=due.requests, days_left=round(due.days_left, 1))
 
 
 def days_left(request: Request, now: datetime) -> float | None:
-    """Days until an open request must be answered, below 0 when it is late; None where it is answered, or never due."""
+    """Return the days until an open request is due, negative if overdue; None if it is answered or has no deadline."""
     if request.answer is not None or request.due_at is None:
         return None
     return round((request.due_at - now) / timedelta(days=1), 1)
 
 
 def figures() -> Figures:
-    """Numbers of all tenants, for the metrics."""
+    """Return the deadline figures over all tenants, for the metrics."""
     with database.drain() as tx:
         return deadlines.figures(tx)

@@ -1,7 +1,7 @@
-"""Making an export: the job that reads what is held on somebody, section by section, and writes it in sealed parts.
+"""Run the export job: read a subject's data section by section and write it to the store in encrypted parts.
 
-Where it is stands in the export's row, which is written with the parts that are counted there: a step that is run again
-after a crash writes the same parts once more, and nothing twice.
+Progress is stored in the export's row, updated after the parts that it counts: a step repeated after a crash overwrites
+the same parts instead of duplicating them.
 """
 
 from __future__ import annotations
@@ -59,9 +59,9 @@ class Read(NamedTuple):
     """A page of a section.
 
     Attributes:
-        lines: Each a JSON object.
-        after: Where the next page goes on, as JSON; None at the end.
-        counts: Added to the export's.
+        lines: JSON objects, one per line.
+        after: Cursor of the next page, JSON-serialisable; None at the end.
+        counts: Added to the export's counts.
     """
 
     lines: list[bytes]
@@ -71,18 +71,18 @@ class Read(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A part of what is held: the file that it goes into, and what reads a page of it, in its own transactions."""
+    """A section of an export: its target file, and the function that reads a page in its own transactions."""
 
     file: str
     read: Callable[[UUID, str, Any], Read]
 
 
 def step(job: Job) -> Step:
-    """A few seconds of writing an export.
+    """Write an export for `STEP_SECONDS`.
 
     Raises:
-        StoreFailed: The store is away or full, or refuses us.
-        Misconfigured: There is no master key, or another one than before.
+        StoreFailed: The store is unreachable, full, or denies access.
+        Misconfigured: The master key is missing or has changed.
     """
     tenant_id, export_id = job.tenant_id, UUID(job.parameters["export_id"])
     until, done = time.monotonic() + STEP_SECONDS, 0
@@ -106,7 +106,11 @@ def step(job: Job) -> Step:
 
 
 def _write(tenant_id: UUID, export: Export, sections: Sequence[Section], key: bytes) -> int | None:
-    """A page: read, sealed, written, and entered. Returns how many lines; None where the export is over by then."""
+    """Read, encrypt and store one page, and record the progress.
+
+    Returns:
+        The number of lines, or None if the export has ended in the meantime.
+    """
     at = export.place["section"]
     section = sections[at]
     read = section.read(tenant_id, export.subject or "", export.place["after"])
@@ -123,7 +127,7 @@ def _write(tenant_id: UUID, export: Export, sections: Sequence[Section], key: by
             counts = dict(Counter(export.counts) + Counter({section.file: len(read.lines)} | read.counts))
             rows.note(tx, tenant_id, export.export_id, place=place, parts=written, counts=counts)
             failpoints.reach("export.before_commit")
-    if not is_ours:  # its key is gone, too: what is left of it in the store is unreadable, and of no row
+    if not is_ours:  # the export's key is destroyed: delete the unreadable parts that no row refers to
         for number in range(len(export.parts), len(written)):
             cold_store().delete(exports.part_path(tenant_id, export.export_id, number))
         return None
@@ -149,7 +153,7 @@ def _finish(tenant_id: UUID, export: Export, done: int) -> Step:
 
 
 def _memories(tenant_id: UUID, subject: str, after: Any) -> Read:
-    """All that is held of memories; what is cold is fetched, and what of that can't be read is named."""
+    """Read everything held in memories, fetching cold contents and naming those that can't be read."""
     with database.tenant(tenant_id) as tx:
         ids = holdings.ids(tx, tenant_id, subject, UUID(after) if after else NIL, ROWS)
         held = holdings.memories(tx, tenant_id, ids)
@@ -178,7 +182,7 @@ _NOT_LIVING: Final = {"strength": None, "importance": None, "retention": None}
 
 
 def _live(tx: database.Transaction, tenant_id: UUID, ids: Sequence[UUID]) -> dict[UUID, dict[str, Any]]:
-    """Strength, importance, and why each memory is kept where it is; of those that aren't hidden."""
+    """Return the strength, the importance and the retention decision of each memory that isn't hidden."""
     held = states.read(tx, tenant_id, ids)
     if not held.ids:
         return {}
@@ -218,13 +222,13 @@ def _history(tenant_id: UUID, subject: str, after: Any) -> Read:
 
 
 def _pending(tenant_id: UUID, subject: str, after: Any) -> Read:
-    """What is accepted and isn't stored yet."""
+    """Read memories that were accepted but aren't stored yet."""
     envelopes, following = pending.page(tenant_id, after or "0-0", ENTRIES)
     return Read([line for each in envelopes for line in _waiting(each, subject, "pending")], following, {})
 
 
 def _letters(tenant_id: UUID, subject: str, after: Any) -> Read:
-    """Dead letters: those of stored memories, and what couldn't be stored."""
+    """Read dead letters: first those of stored memories, then those that couldn't be stored."""
     kind, place = after or ("stored", str(NIL))
     if kind == "stored":
         with database.tenant(tenant_id) as tx:
@@ -243,7 +247,7 @@ def _unstored(tenant_id: UUID, after: str) -> tuple[list[Envelope], list[str] | 
         try:
             envelopes.append(unpack(entry_id, str(memories).encode(), header, payload))
         except Malformed:
-            continue  # nobody can tell whom it is about
+            continue  # unreadable, so its subject is unknown
     return envelopes, ["unstored", str(found[-1][0])] if len(found) == ENTRIES else None
 
 
@@ -253,7 +257,7 @@ def _waiting(envelope: Envelope, subject: str, state: str) -> Iterable[bytes]:
 
 
 def _about(envelope: Envelope, subject: str) -> list[tuple[str, MemoryIn]]:
-    """Those of an envelope's memories that are about a subject; none where it can't be read."""
+    """Return an envelope's memories about a subject with their ids; none if the envelope can't be decoded."""
     if envelope.form == "touches":
         return []
     try:
@@ -270,7 +274,7 @@ def _service(tenant_id: UUID, subject: str, _after: Any) -> Read:
 
 
 def _given(tenant_id: UUID, subject: str, after: Any) -> Read:
-    """Memories as they were given; of cold ones that can't be read, what is left in their rows."""
+    """Read memories as callers sent them; for unreadable cold memories, only the fields left in their rows."""
     with database.tenant(tenant_id) as tx:
         ids = holdings.ids(tx, tenant_id, subject, UUID(after) if after else NIL, ROWS, given=True)
         said = holdings.said(tx, tenant_id, ids)
@@ -292,7 +296,7 @@ def _given(tenant_id: UUID, subject: str, after: Any) -> Read:
 
 @prepared
 class _Body(msgspec.Struct, frozen=True):
-    """What of a record the portable export has."""
+    """The fields of a cold record that the portable export contains."""
 
     text: str
     entities: list[str]
@@ -323,7 +327,10 @@ Fetch = Callable[[], tuple[dict[UUID, str], dict[UUID, str]]]
 
 
 def _thawed(tx: database.Transaction, tenant_id: UUID, ids: Sequence[UUID]) -> Fetch:
-    """What fetches contents of cold memories when the transaction is over; by id, and why there is none of some."""
+    """Return a function that fetches the contents of cold memories after the transaction has ended.
+
+    It returns the contents by memory id, and the reason for each memory whose contents are unavailable.
+    """
     places = cold.places(tx, tenant_id, ids)
     opened = key_store.opened(tx, tenant_id, [place.entry.key_id for place in places.values()])
     return lambda: cold_restore.fetched(tenant_id, places, opened)
@@ -343,4 +350,7 @@ SECTIONS: Final[dict[str, tuple[Section, ...]]] = {
         Section("given.jsonl", _given),
     ),
 }
-"""By kind. What waits is read before what is stored: what is stored meanwhile is rather told twice than missed."""
+"""Sections by kind of export.
+
+Pending data is read before stored data: data that is stored in between is exported twice rather than missed.
+"""

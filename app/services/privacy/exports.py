@@ -1,8 +1,7 @@
-"""Exports of what is held on somebody: asked for, fetched, and gone when their time is over or the person is erased.
+"""Request, list and remove exports of a subject's data; they end when they expire or the subject is erased.
 
-A job gathers what is held, page by page, into parts that are sealed by a key of the export's own, which the person's
-key wraps: to destroy that makes the parts unreadable too, wherever copies of them lie. The zip is put together of them
-while it is fetched.
+A job collects the data page by page into parts encrypted with the export's own key, which is wrapped by the subject's
+key: destroying the subject's key makes all copies of the parts unreadable. The zip is assembled while it is fetched.
 """
 
 from __future__ import annotations
@@ -41,17 +40,12 @@ _DAYS_A_MONTH: Final = 31
 
 
 def request(tenant_id: UUID, given: NewExport, requested_by: str) -> Export:
-    """Ask for an export; a job makes it.
-
-    Args:
-        tenant_id: The tenant.
-        given: What of, and under which law.
-        requested_by: Id of the caller's key.
+    """Request an export and create the job that writes it.
 
     Raises:
-        Conflict: The subject is being erased, has more than `MEMORIES_MAX` memories, or there is no master key.
-        Unavailable: The subject's key was destroyed just now.
-        Misconfigured: The master key is another one than before.
+        Conflict: The subject is being erased or has more than `MEMORIES_MAX` memories, or there is no master key.
+        Unavailable: The subject's key has just been destroyed.
+        Misconfigured: The master key has changed.
     """
     if settings().master_key is None:
         raise Conflict(NO_MASTER_KEY)
@@ -88,13 +82,13 @@ def request(tenant_id: UUID, given: NewExport, requested_by: str) -> Export:
 
 
 def is_free(tx: database.Transaction, tenant_id: UUID, subject: str | None) -> bool:
-    """Whether a subject isn't being erased; the transaction shares the erasures' lock."""
+    """Return whether no running erasure covers the subject. The transaction must share the erasures' lock."""
     under_way = (each for each in erasures.open_scopes(tx, tenant_id) if each.status == "running")
     return subject not in {each.scope.subject for each in under_way} - {None}
 
 
 def get(tenant_id: UUID, export_id: UUID) -> Export:
-    """An export as it stands.
+    """Return an export.
 
     Raises:
         NotFound: This tenant has no such export.
@@ -104,7 +98,11 @@ def get(tenant_id: UUID, export_id: UUID) -> Export:
 
 
 def found(tx: database.Transaction, tenant_id: UUID, export_id: UUID, *, locked: bool = False) -> Export:
-    """The same within a transaction; its row locked if wanted."""
+    """Return an export within a transaction, optionally locking its row.
+
+    Raises:
+        NotFound: This tenant has no such export.
+    """
     there = rows.get(tx, tenant_id, export_id, locked=locked)
     if there is None:
         raise NotFound("this tenant has no such export")
@@ -112,37 +110,37 @@ def found(tx: database.Transaction, tenant_id: UUID, export_id: UUID, *, locked:
 
 
 def page(tenant_id: UUID, older_than: tuple[datetime, UUID] | None, limit: int) -> list[Export]:
-    """Exports, those requested last first, after the one given by when it was requested and its id."""
+    """Return a page of exports, latest request first, after the given request time and id."""
     with database.tenant(tenant_id) as tx:
         return rows.page(tx, tenant_id, older_than, limit)
 
 
 def folder(tenant_id: UUID, export_id: UUID | None = None) -> str:
-    """Where the parts of a tenant's exports are in the store, or of one of them."""
+    """Return the store path of a tenant's exports, or of one of them."""
     return f"exports/{tenant_id}" + (f"/{export_id}" if export_id else "")
 
 
 def part_path(tenant_id: UUID, export_id: UUID, number: int) -> str:
-    """Where a part is in the store."""
+    """Return the store path of a part."""
     return f"{folder(tenant_id, export_id)}/{number:06}"
 
 
 def forget(tenant_id: UUID, subject: str | None, memory_ids: Sequence[UUID] = ()) -> int:
-    """Remove the exports on a subject who is erased, and on those whom erased memories are about. Again does nothing.
+    """Remove the exports of an erased subject and of the subjects of erased memories. Idempotent.
 
-    A job that is making one of them finds it gone, and stops.
+    A job that is still writing one of them finds it removed and stops.
 
     Args:
-        tenant_id: The tenant.
-        subject: Who is erased; None where less is.
-        memory_ids: Memories that are about to be erased: call it before their rows are gone.
+        subject: The erased subject; None if the erasure covers less than a subject.
+        memory_ids: Memories about to be erased; call this before their rows are deleted.
 
     Returns:
-        How many were removed.
+        The number of exports removed.
 
     Raises:
-        StoreFailed: The store is away. Their keys are destroyed all the same, and nobody can read them; the night
-            deletes what is left of them.
+        StoreFailed: The store is unreachable. The exports' keys are destroyed anyway, so they are unreadable; the
+            nightly
+            sweep deletes the remaining objects.
     """
     with database.tenant(tenant_id) as tx:
         theirs = _over(tx, tenant_id, rows.of_subjects(tx, tenant_id, subject, memory_ids))
@@ -151,12 +149,12 @@ def forget(tenant_id: UUID, subject: str | None, memory_ids: Sequence[UUID] = ()
 
 
 def left(tx: database.Transaction, tenant_id: UUID, subject: str | None, memory_ids: Sequence[UUID] = ()) -> int:
-    """How many exports `forget` would remove."""
+    """Return how many exports `forget` would remove."""
     return len(rows.of_subjects(tx, tenant_id, subject, memory_ids))
 
 
 def _over(tx: database.Transaction, tenant_id: UUID, export_ids: Sequence[UUID]) -> list[UUID]:
-    """Let exports be over: last in the transaction. Their keys are destroyed, so that no copy can be read."""
+    """End exports and destroy their keys, so that no copy can be read. Must come last in the transaction."""
     gone = rows.expire(tx, tenant_id, export_ids)
     if gone:
         keys.remove_records(tx, tenant_id, gone)
@@ -171,15 +169,14 @@ def _delete(tenant_id: UUID, export_ids: Iterable[UUID]) -> None:
 
 
 def carry_on(tenant_id: UUID, as_of: datetime, state: dict[str, Any], _until: float) -> Step:
-    """Go on with a night's housekeeping: exports whose time is over, objects of none, rows and requests of long ago.
+    """Run a slice of the nightly housekeeping: expired exports, orphaned objects, old export rows and requests.
 
     Args:
-        tenant_id: The tenant.
-        as_of: The night's moment.
-        state: As the step before left it; empty at first.
+        as_of: The night's reference time.
+        state: State returned by the previous slice; empty at first.
 
     Raises:
-        StoreFailed: The store is away; the next night deletes what is left in it.
+        StoreFailed: The store is unreachable; the next night deletes the remaining objects.
     """
     with database.tenant(tenant_id) as tx:
         over = _over(tx, tenant_id, rows.due(tx, tenant_id, as_of, ROWS))
@@ -196,10 +193,10 @@ def carry_on(tenant_id: UUID, as_of: datetime, state: dict[str, Any], _until: fl
 
 
 def _sweep(tenant_id: UUID) -> int:
-    """Delete the objects of exports that are over: of those whose writer was killed, too. Returns how many."""
+    """Delete the objects of ended exports, including those left by a killed job. Return how many were deleted."""
     if settings().master_key is None:
         return 0  # nothing was ever written
-    objects = list(cold_store().under(folder(tenant_id)))  # before the rows: what is new by then is left
+    objects = list(cold_store().under(folder(tenant_id)))  # before the rows, to spare newer exports
     with database.tenant(tenant_id) as tx:
         known = {str(export_id) for export_id in rows.known(tx, tenant_id)}
     orphans = [each.path for each in objects if each.path.split("/")[2] not in known]

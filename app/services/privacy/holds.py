@@ -1,4 +1,4 @@
-"""Legal holds: placed, listed, released. A held memory is neither removed nor moved, and its content isn't changed."""
+"""Place, list and release legal holds, which prevent removing, moving and editing the memories they cover."""
 
 from __future__ import annotations
 
@@ -30,16 +30,14 @@ _SHOWN: Final = 3
 
 
 def place(tenant_id: UUID, meant: Meant, reason: str, placed_by: str) -> Hold:
-    """Place a hold. Whatever it holds by then is still there when this returns.
+    """Place a hold. Memories that it covers at commit time still exist when this returns.
 
     Args:
-        tenant_id: The tenant.
-        meant: What to hold; ids that stand for another memory hold that.
-        reason: Why.
+        meant: Conditions that memories must meet; an alias id covers the memory that it stands for.
         placed_by: Id of the caller's key.
 
     Raises:
-        Invalid: Ids that name no memory of this tenant.
+        Invalid: Some ids belong to no memory of this tenant.
         Unavailable: A memory is still in the queue.
     """
     ids = meant.memory_ids or []
@@ -47,14 +45,14 @@ def place(tenant_id: UUID, meant: Meant, reason: str, placed_by: str) -> Hold:
     with database.tenant(tenant_id) as tx:
         rows.lock(tx, tenant_id)
         if ids:
-            stored = links.kept_as(tx, tenant_id, ids)  # which the lock keeps from being removed
+            stored = links.kept_as(tx, tenant_id, ids)  # the lock prevents their removal
             missing = [given for given in ids if given not in stored]
             meant = replace(meant, memory_ids=list(dict.fromkeys(stored.values())))
         if not missing:
             placed = rows.place(tx, tenant_id, uuid4(), meant, reason, placed_by)
             enter(tx, tenant_id, "hold_placed", placed, placed_by)
             return placed
-    # The transaction is over: the queue is asked outside of it.
+    # Query the queue outside the transaction.
     if backlog().find(tenant_id, *missing):
         raise Unavailable("a memory to be held is still in the queue", retry_after_seconds=1)
     raise Invalid(
@@ -66,19 +64,19 @@ def place(tenant_id: UUID, meant: Meant, reason: str, placed_by: str) -> Hold:
 
 
 def preview(tenant_id: UUID, meant: Meant) -> Counts:
-    """How many memories a hold would be on now; nothing is written."""
+    """Return how many memories a hold would cover now, without placing it."""
     with database.tenant(tenant_id) as tx:
         return rows.counts(tx, tenant_id, meant)
 
 
 def page(tenant_id: UUID, older_than: tuple[datetime, UUID] | None, limit: int, *, released: bool) -> list[Hold]:
-    """Holds, those placed last first, after the one given by when it was placed and its id; see `store.holds.page`."""
+    """Return a page of holds, latest first, after the given placement time and id; see `store.holds.page`."""
     with database.tenant(tenant_id) as tx:
         return rows.page(tx, tenant_id, older_than, limit, released=released)
 
 
 def get(tenant_id: UUID, hold_id: UUID) -> tuple[Hold, Counts]:
-    """A hold, and how many memories it is on now; none where it was released.
+    """Return a hold and how many memories it covers now; zero if it was released.
 
     Raises:
         NotFound: This tenant has no such hold.
@@ -90,19 +88,19 @@ def get(tenant_id: UUID, hold_id: UUID) -> tuple[Hold, Counts]:
 
 
 def release(tenant_id: UUID, hold_id: UUID, released_by: str) -> Hold:
-    """Release a hold: what it was on is looked at by the next sweep. Where that is much, a job sees to it.
+    """Release a hold and make the memories that it covered due for the next sweep, by a job if there are many.
 
     Raises:
         NotFound: This tenant has no such hold.
-        Conflict: It was released before.
+        Conflict: The hold was already released.
     """
     with database.tenant(tenant_id) as tx:
-        rows.lock(tx, tenant_id)  # else an erasure that has just seen it might wait for it for ever
+        rows.lock(tx, tenant_id)  # otherwise an erasure that has just seen the hold could wait for it forever
         found = _found(tx, tenant_id, hold_id)
         if not rows.release(tx, tenant_id, hold_id, released_by):
             raise Conflict("this hold was released before")
         _, last = rows.make_due(tx, tenant_id, found.meant, NIL, ROWS)
-        if last is not None:  # the tick sends it
+        if last is not None:  # sent by the next tick
             parameters = {"hold_id": str(hold_id), "after": str(last)}
             jobs.add(tx, uuid4(), tenant_id, KIND, parameters, lone=False)
         erasures.go_on(tx, tenant_id)
@@ -111,7 +109,7 @@ def release(tenant_id: UUID, hold_id: UUID, released_by: str) -> Hold:
 
 
 def step(job: Job) -> Step:
-    """A few seconds of letting what a hold was on be looked at."""
+    """Make memories that a released hold covered due for the sweep, for `STEP_SECONDS`."""
     until = time.monotonic() + STEP_SECONDS
     after: UUID | None = UUID(job.state.get("after", job.parameters["after"]))
     done = 0
@@ -125,10 +123,10 @@ def step(job: Job) -> Step:
 
 
 def check_free(tx: database.Transaction, tenant_id: UUID, memory_ids: Sequence[UUID]) -> None:
-    """Refuse to touch memories that are held. The transaction has shared the holds' lock.
+    """Refuse to touch memories under a legal hold. The transaction must share the holds' lock.
 
     Raises:
-        Conflict: Some are; names the holds.
+        Conflict: Some memories are held; the message names the holds.
     """
     held = rows.on(tx, tenant_id, memory_ids)
     if held:
@@ -139,7 +137,7 @@ def check_free(tx: database.Transaction, tenant_id: UUID, memory_ids: Sequence[U
 
 
 def enter(tx: database.Transaction, tenant_id: UUID, action: Action, hold: Hold, actor: str) -> None:
-    """Enter into the audit what happens to a hold."""
+    """Write a hold's change to the audit log."""
     meant, details = hold.meant, {"hold": str(hold.hold_id)}
     audit.enter(tx, tenant_id, action, actor, ids=meant.memory_ids or (), subject=meant.subject, details=details)
 

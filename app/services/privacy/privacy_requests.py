@@ -1,4 +1,4 @@
-"""The log of requests about somebody's data: entered, confirmed, answered, and its numbers."""
+"""Log data subjects' privacy requests: record, confirm, answer and summarise them."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from app.store.privacy import privacy_requests as rows
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """Numbers of the requests of a period.
+    """Figures on the requests of a period.
 
     Attributes:
-        categories: Of what is held now, and of how many memories.
+        categories: Number of memories currently stored, by category.
     """
 
     after: datetime
@@ -31,10 +31,10 @@ class Summary:
 
 
 def enter(tenant_id: UUID, given: NewRequest) -> Request:
-    """Enter a request that no call has entered by itself.
+    """Record a privacy request that no API call has recorded automatically.
 
     Raises:
-        Invalid: It was received in the future.
+        Invalid: The time of receipt is in the future.
     """
     with database.tenant(tenant_id) as tx:
         now = database.now(tx)
@@ -50,13 +50,13 @@ def enter(tenant_id: UUID, given: NewRequest) -> Request:
 
 
 def page(tenant_id: UUID, older_than: tuple[datetime, UUID] | None, limit: int, *, is_open: bool) -> list[Request]:
-    """Requests, those received last first, after the one given by when it was and its id; the open ones alone."""
+    """Return a page of requests, optionally only open ones, latest first, after the given time of receipt and id."""
     with database.tenant(tenant_id) as tx:
         return rows.page(tx, tenant_id, older_than, limit, is_open=is_open)
 
 
 def confirm(tenant_id: UUID, request_id: UUID) -> Request:
-    """Enter that whoever asked was told that the request has come.
+    """Record that receipt of the request was confirmed to the person.
 
     Raises:
         NotFound: This tenant has no such request.
@@ -68,18 +68,16 @@ def confirm(tenant_id: UUID, request_id: UUID) -> Request:
 
 
 def answer(tenant_id: UUID, request_id: UUID, answered: Answer, basis: str | None, actor: str) -> Request:
-    """Enter what became of a request.
+    """Record the outcome of a request.
 
     Args:
-        tenant_id: The tenant.
-        request_id: The request.
         answered: `done` or `denied`.
-        basis: The ground of a denial.
+        basis: The legal ground of a denial.
         actor: Id of the caller's key.
 
     Raises:
         NotFound: This tenant has no such request.
-        Conflict: It is answered, or its erasure goes on.
+        Conflict: The request is already answered, or its erasure is still in progress.
     """
     with database.tenant(tenant_id) as tx:
         there = _found(tx, tenant_id, request_id, locked=True)
@@ -95,7 +93,7 @@ def answer(tenant_id: UUID, request_id: UUID, answered: Answer, basis: str | Non
 
 
 def summary(tenant_id: UUID, after: datetime, before: datetime) -> Summary:
-    """Numbers of the requests received from a moment on, until another; and the categories of what is held."""
+    """Summarise the requests received from `after` until `before`, and count the stored memories by category."""
     with database.tenant(tenant_id) as tx:
         tallies = rows.tallies(tx, tenant_id, after, before)
         return Summary(after, before, tallies, rows.categories(tx, tenant_id))

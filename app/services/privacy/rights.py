@@ -1,4 +1,4 @@
-"""People's rights as whoever looks after them needs them: what is due first, and an erasure brought forward."""
+"""Show operators the state of privacy rights, most urgent first, and let them start an erasure early."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ _DAYS_A_MONTH: Final = 30.4375
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """How people's rights stand.
+    """The state of a tenant's privacy rights.
 
     Attributes:
-        requests: Those that are open, the worst first; `REQUESTS_MAX` at most.
-        more: Whether more than those are open.
-        erasing: Those of them that an erasure answers when it is done.
-        erasures: The last that were asked for, but deletions of single memories.
-        exports: The last.
-        holds: The last that aren't released.
-        tallies: Numbers of the requests of the last 24 months.
+        requests: Open requests, most urgent first; at most `REQUESTS_MAX`.
+        more: Whether there are more open requests.
+        erasing: Open requests that an erasure answers when it finishes.
+        erasures: The latest requested erasures, without deletions of single memories.
+        exports: The latest exports.
+        holds: The latest holds that aren't released.
+        tallies: Figures on the requests of the last 24 months.
     """
 
     requests: list[Deadline]
@@ -50,7 +50,7 @@ class Overview:
 
 
 def overview(tenant_id: UUID) -> Overview:
-    """How people's rights stand, by few rows: nothing is counted here."""
+    """Return the state of a tenant's privacy rights without counting memories."""
     with database.tenant(tenant_id) as tx:
         now = database.now(tx)
         still_open = rows.open_requests(tx, tenant_id, REQUESTS_MAX + 1)
@@ -67,19 +67,19 @@ def overview(tenant_id: UUID) -> Overview:
 
 
 def requested(tenant_id: UUID, older_than: tuple[datetime, UUID] | None, limit: int) -> list[Erasure]:
-    """Erasures that were asked for, the last first, after the one given by when it was and its id."""
+    """Return a page of requested erasures, latest first, after the given request time and id."""
     with database.tenant(tenant_id) as tx:
         return rows.requested(tx, tenant_id, older_than, limit)
 
 
 def finish(tenant_id: UUID, erasure_id: UUID) -> Erasure:
-    """Let an erasure begin at once, without the rest of its grace, or go on where it was left undone.
+    """Start an erasure now, skipping the rest of its grace period, or resume one that is incomplete.
 
-    Every law allows a grace of no days: nobody has a right to its rest but who wants to cancel.
+    Every law allows a grace period of zero days; the rest of it only serves to allow cancelling.
 
     Raises:
         NotFound: This tenant has no such erasure.
-        Conflict: It is over, or waits for legal holds.
+        Conflict: The erasure is over, or waits for legal holds.
     """
     with database.tenant(tenant_id) as tx:
         holds.share(tx, tenant_id)

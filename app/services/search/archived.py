@@ -1,4 +1,4 @@
-"""What a search of the archive compares memories with: its query in every basis that something is reduced by."""
+"""Prepare the query for archived memories: projected into every basis by which their vectors were reduced."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from app.store.search.probe import Short
 from app.store.tiers import archive
 
 Asked = Callable[[Space], NDArray[np.float32] | None]
-"""The query's vector in a space; None where it can't be had."""
+"""Returns the query's vector in an embedding space; None if it isn't available."""
 
 
 def counted(tx: database.Transaction, tenant_id: UUID, asked: Sequence[Term], total: int) -> tuple[list[Term], int]:
-    """The words of a query with the counts of active memories and archived ones together, and how many both are.
+    """Add the archive's document counts to the query's terms, and return them with the total number of documents.
 
-    A word counts as if one had it at least: in the archive, counts are estimates.
+    Every count is at least 1, because counts in the archive are estimates.
     """
     more, archived = archive.documents(tx, tenant_id, [term.lexeme for term in asked])
     both = [replace(term, documents=max(term.documents + more.get(term.lexeme, 0), 1)) for term in asked]
@@ -33,7 +33,10 @@ def counted(tx: database.Transaction, tenant_id: UUID, asked: Sequence[Term], to
 
 
 def probes(tenant_id: UUID, asked: Asked) -> tuple[Short, ...]:
-    """The query by space and basis; what can't be compared, since a model or a basis is gone, is found by its words."""
+    """Return the query's vector for each embedding space and basis in the archive.
+
+    Archived memories whose embedding model or basis is missing can only be found by their words.
+    """
     with database.tenant(tenant_id) as tx:
         kept = archive.kept(tx, tenant_id)
         there = {space_id: spaces.named(tx, space_id) for space_id in dict.fromkeys(one.space_id for one in kept)}

@@ -1,4 +1,4 @@
-"""Apply corrections to the results of a search: the newer statement takes the place of the older one."""
+"""Apply corrections to search results: a newer statement takes the place of the one that it corrects."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from app.store.enrichment import corrections as rows
 def pairs(
     tx: database.Transaction, tenant_id: UUID, found: Sequence[Candidate], policy: Policy, ranking: Ranking
 ) -> list[Pair]:
-    """Return which candidates correct which; none where the policy or the mode has no use for it.
+    """Return the corrections among the candidates; none if the policy or the ranking mode doesn't apply corrections.
 
-    One statement that looks the candidates up in an index of corrections alone, which is empty for most tenants.
+    A single statement looks the candidates up in an index of corrections only, which is empty for most tenants.
     """
     if not policy.supersession.corrections or ranking.mode not in present.MODES or len(found) < 2:
         return []
@@ -29,10 +29,10 @@ def pairs(
 
 
 def placed(results: list[SearchResult], gathered: Gathered, request: SearchRequest) -> list[SearchResult]:
-    """Return the results with each above what it corrects, where the question asks for the present.
+    """Return the results with each correction above what it corrects, if the question asks about the present.
 
-    A caller that ranks the findings of `search.gather` itself passes all of its results, in its order, before it takes
-    the best: a correction may rank far below what it corrects.
+    A caller that ranks the candidates of `search.gather` itself must pass all of its results, in its order, before
+    truncating them: a correction may rank far below what it corrects.
     """
     if not gathered.corrections:
         return results

@@ -1,4 +1,4 @@
-"""Why a search has found what it shows."""
+"""Explain why each result of a search was found."""
 
 from __future__ import annotations
 
@@ -19,12 +19,11 @@ NOTHING: Final = frozenset[str](), frozenset[str]()
 
 
 def explained(tenant_id: UUID, results: Sequence[SearchResult], gathered: Gathered) -> list[SearchResult]:
-    """The results with their ranks, the query's words that they share, and their vitals, beside the parts of the score.
+    """Add ranks, matching query words, origin and vitals to the score parts in each result's explanation.
 
     Args:
-        tenant_id: The tenant.
-        results: What is shown; what a search has spread to isn't among what was gathered.
-        gathered: What was ranked.
+        results: The results shown; those reached by spreading activation aren't among the candidates.
+        gathered: The ranked candidates.
     """
     found, lexemes = gathered.found, gathered.query.lexemes
     with database.tenant(tenant_id) as tx:

@@ -1,4 +1,4 @@
-"""What a search ranks, between gathering and ranking it."""
+"""The input of ranking: what a search has gathered."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from app.store.search.search import Probe
 
 @dataclass(frozen=True, slots=True)
 class Gathered:
-    """What a search ranks, and what it was found by.
+    """The candidates of a search with the query that found them.
 
     Attributes:
-        policy: The tenant's.
-        ranking: The weights: the policy's, with the request's own in their places, by the mode.
-        asked: The query's words, with their counts.
-        query: The same by rarity.
-        total: All of the tenant's memories that have words, in the tiers that are searched.
-        probe: What memories were compared with.
-        found: Candidates.
-        vitals: What time has made of them, in their order.
-        soft_words: How closely their words match the query's, at least 0, shape (n,).
-        corrections: Of candidates, which corrects which.
+        policy: The tenant's policy.
+        ranking: The weights for the ranking mode: the policy's, overridden by the request's.
+        asked: The query's terms with their document counts.
+        query: The query's terms weighted by rarity.
+        total: Number of the tenant's memories with words, in the searched tiers.
+        probe: The words and vectors that memories were compared with.
+        found: The candidates.
+        vitals: The candidates' strength, recency, importance, salience and retrieval, in the same order.
+        soft_words: How closely the candidates' words match the query's, at least 0, shape (n,).
+        corrections: Corrections among the candidates.
     """
 
     policy: Policy

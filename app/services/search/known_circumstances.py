@@ -1,6 +1,7 @@
-"""Circumstances of tenants as earlier searches of this process have read them.
+"""Cache each tenant's search context (policies, embedding spaces) in this process.
 
-They hold no memory and no key. A search compares their mark with the mark of the rows that it reads.
+The cache holds no memories and no keys. To detect stale entries, a search compares the cached mark with the mark of the
+rows that it reads.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ _known: dict[UUID, tuple[float, Circumstances]] = {}
 
 
 def read(tx: database.Transaction, tenant_id: UUID) -> Circumstances:
-    """Return the circumstances of a tenant, maybe as an earlier search has read them, with the moment of now."""
+    """Return the tenant's search context, possibly cached, with the current time."""
     if database.simulated_now(tx) is not None:
         return circumstances.read(tx, tenant_id)
     known = _known.get(tenant_id)
@@ -34,5 +35,5 @@ def read(tx: database.Transaction, tenant_id: UUID) -> Circumstances:
 
 
 def forget(tenant_id: UUID) -> None:
-    """Drop the circumstances of a tenant, so that the next search reads them from the database."""
+    """Drop a tenant's cached search context, so that the next search reads it from the database."""
     _known.pop(tenant_id, None)

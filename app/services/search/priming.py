@@ -1,4 +1,4 @@
-"""Priming: what the turns of a conversation have found lately counts more in its next searches (cmm, seed 002)."""
+"""Priming: raise the scores of memories that recent turns of the same conversation found (cmm, seed 002)."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ log = structlog.get_logger(__name__)
 def factors(
     tenant_id: UUID, found: Sequence[Candidate], request: SearchRequest, policy: Policy
 ) -> npt.NDArray[np.float64] | None:
-    """Factor for the score of each memory that a search has found; None where nothing is primed.
+    """Return a score factor for each candidate; None if priming doesn't apply.
 
-    Only turns of a session are, under the profile or the mode `cmm`. Without Redis nothing is.
+    Priming applies to turns of a session under the profile or ranking mode `cmm`, and requires Redis.
     """
     if (place := _place(request, policy)) is None:
         return None
@@ -41,7 +41,7 @@ def factors(
 
 
 def activate(tenant_id: UUID, results: Sequence[SearchResult], request: SearchRequest, policy: Policy) -> None:
-    """Note what a turn of a session has shown, under the profile or the mode `cmm`."""
+    """Record the results of a session's turn under the profile or ranking mode `cmm`."""
     if (place := _place(request, policy)) is None:
         return
     session, turn = place
@@ -53,7 +53,7 @@ def activate(tenant_id: UUID, results: Sequence[SearchResult], request: SearchRe
 
 
 def _place(request: SearchRequest, policy: Policy) -> tuple[str, int] | None:
-    """Session and turn of a search; None where nothing is primed, such as at another moment than now."""
+    """Return the session and turn of a search; None if priming doesn't apply, such as with `as_of`."""
     if cmm.Cmm.name not in {policy.forgetting.profile, request.mode or policy.ranking.mode}:
         return None
     if request.session is None or request.turn is None or request.as_of is not None:

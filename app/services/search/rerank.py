@@ -1,7 +1,7 @@
-"""A second look at the best results of a search, by the operator's reranker, where the policy or the search wants it.
+"""Rerank the best results of a search with the operator's reranker, if the policy or the request asks for it.
 
-It has little time, costs within the tenant's budget alone, and is asked outside of transactions. Whatever goes wrong,
-the results stay as the search has ranked them.
+The call has a short timeout, is limited by the tenant's budget, and is made outside transactions. After any failure,
+the results remain in the order of the search.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from app.services.tenants import budget
 from app.settings import settings
 
 LEAST: Final = 2
-"""Results below this have one order alone."""
+"""Fewer results have only one possible order."""
 
 log = structlog.get_logger(__name__)
 
 
 def check() -> None:
-    """Load the reranker that the settings name, so that the first search needn't wait for it.
+    """Load the configured reranker, so that the first search doesn't have to wait for it.
 
     Raises:
-        Misconfigured: It can't be had; also in the log, with the way out.
+        Misconfigured: The reranker can't be loaded. The remedy is logged, too.
     """
     try:
         reranker()
@@ -44,13 +44,12 @@ def check() -> None:
 
 
 def rerank(tenant_id: UUID, query: str, ranked: list[SearchResult], best: int) -> tuple[list[SearchResult], bool]:
-    """The results, the best of them in the order that the reranker gives them, and whether it has.
+    """Return the results with the best ones reranked, and whether reranking succeeded.
 
     Args:
-        tenant_id: On whose account.
-        query: What was searched for.
-        ranked: Best first.
-        best: How many of them are looked at again, 0 or more; the others stay behind them.
+        tenant_id: The tenant charged for the call.
+        ranked: Results, best first.
+        best: Number of leading results to rerank, at least 0; the others stay behind them.
     """
     head = ranked[:best]
     if len(head) < LEAST or not query.strip() or (model := reranker()) is None:
@@ -70,11 +69,11 @@ def rerank(tenant_id: UUID, query: str, ranked: list[SearchResult], best: int) -
 
 
 def _scores(tenant_id: UUID, model: Reranker, query: str, texts: Sequence[str]) -> list[float]:
-    """A score for each text.
+    """Return a score for each text.
 
     Raises:
-        OverBudget: The tenant may spend no more today, and the model costs something.
-        ProviderFailed: There are none, or not in time; or there were none the last few times.
+        OverBudget: The reranker costs money and the tenant's budget for today is spent.
+        ProviderFailed: The reranker failed or timed out, or the circuit breaker is open.
     """
 
     def ask() -> list[float]:
@@ -90,11 +89,13 @@ def _scores(tenant_id: UUID, model: Reranker, query: str, texts: Sequence[str]) 
 
 
 def _in_time(ask: Callable[[], list[float]]) -> list[float]:
-    """What `ask` returns. Not in time it is left to itself, and books what it has cost when it ends.
+    """Return the result of `ask` within the timeout.
+
+    After a timeout, `ask` keeps running and books its cost when it ends.
 
     Raises:
-        OverBudget: As `ask` raises it.
-        ProviderFailed: It took too long, or failed in whatever way: the message of a failure may quote a memory.
+        OverBudget: Raised by `ask`.
+        ProviderFailed: `ask` timed out or failed; its message is dropped because it may quote a memory.
     """
     asked = _pool().submit(ask)
     try:
@@ -104,7 +105,7 @@ def _in_time(ask: Callable[[], list[float]]) -> list[float]:
     except TimeoutError:
         asked.cancel()
         failure = ProviderFailed(Reason.TIMEOUT)
-    except Exception as error:  # noqa: BLE001 - a reranker from outside may raise anything; it is logged by its name
+    except Exception as error:  # noqa: BLE001 - a third-party reranker may raise anything; only the type is logged
         failure = ProviderFailed(Reason.GARBAGE, type(error).__name__)
     raise failure
 

@@ -47,13 +47,13 @@ from app.store.strength.states import Held
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a search has found.
+    """The outcome of a search.
 
     Attributes:
         results: Best first.
-        uses: What of it counts as used, by the request or else the policy.
-        reranked: Whether a reranker has had its say in their order.
-        gathered: The candidates, where the policy records searches and this one ranks by the present.
+        uses: Results that count as used, according to the request or, by default, the policy.
+        reranked: Whether a reranker was applied to them.
+        gathered: The candidates, if the policy records searches and the search has no `as_of`.
     """
 
     results: list[SearchResult]
@@ -63,20 +63,18 @@ class Found:
 
 
 def search(tenant_id: UUID, request: SearchRequest, policy: Policy | None = None) -> list[SearchResult]:
-    """The results of `find`; nothing counts as used."""
+    """Return the results of `find` without counting any as used."""
     return find(tenant_id, request, policy).results
 
 
 def find(tenant_id: UUID, request: SearchRequest, policy: Policy | None = None) -> Found:
-    """The best memories for the request; none if none shares a word or a meaning with it.
+    """Return the best memories for the request; none if none shares a word or a meaning with it.
 
     Args:
-        tenant_id: Whose memories.
-        request: What is looked for.
-        policy: The tenant's where none is given.
+        policy: Overrides the tenant's policy.
 
     Raises:
-        Invalid: The request's own vector isn't of the size of the tenant's.
+        Invalid: The size of the request's vector differs from the tenant's embedding space.
     """
     gathered = gather(tenant_id, request, policy)
     policy = gathered.policy
@@ -93,14 +91,14 @@ def find(tenant_id: UUID, request: SearchRequest, policy: Policy | None = None) 
 
 
 def _highlighted(result: SearchResult, rarity: Mapping[str, float]) -> SearchResult:
-    """Return the result with the part of its text that matches best, where the text is a long one."""
+    """Add the best-matching excerpt to a result whose text is long."""
     if len(result.text) <= WINDOW_CHARACTERS:
         return result
     return structs.replace(result, highlight=excerpt(result.text, highlight(result.text, rarity)))
 
 
 def _wanted(results: list[SearchResult], share: float) -> list[SearchResult]:
-    """The results near the best one. To be listed doesn't bring back what is archived."""
+    """Return the active results near the best one. Appearing in results doesn't restore archived memories."""
     least = share * max((result.score for result in results), default=0.0)
     return [result for result in results if result.tier == "active" and result.score >= least]
 
@@ -111,17 +109,15 @@ def gather(
     policy: Policy | None = None,
     emphasis: Mapping[str, float] = terms.EVEN,
 ) -> Gathered:
-    """What a search ranks.
+    """Find the candidates of a search with everything that ranking needs.
 
     Args:
-        tenant_id: Whose memories.
-        request: What is looked for.
-        policy: The tenant's where none is given.
-        emphasis: By what the rarity of a word of the query is multiplied; 1 where it isn't there.
+        policy: Overrides the tenant's policy.
+        emphasis: Factors for the rarity of the query's words; 1 for words that aren't listed.
     """
     looked_for, seen = _find_candidates(tenant_id, request, policy, emphasis)
     if seen.mark != looked_for.around.mark:
-        # Its policies or spaces have changed since they were read: vectors of a space that it has left may be gone.
+        # The tenant's policies or spaces have changed since they were cached: vectors of its former space may be gone.
         known_circumstances.forget(tenant_id)
         looked_for, seen = _find_candidates(tenant_id, request, policy, emphasis)
     around = looked_for.around._replace(now=seen.now)
@@ -147,16 +143,16 @@ def gather(
 
 @dataclass(frozen=True, slots=True)
 class _LookedFor:
-    """The query, by the words that the tenant has.
+    """The query, resolved against the tenant's vocabulary.
 
     Attributes:
-        around: The tenant's circumstances, maybe of an earlier search.
-        policy: The tenant's.
-        wanted: The weights: the policy's, with the request's own in their places.
-        asked: The query's words, with their counts.
-        query: The same by rarity.
-        active: Active memories that have words.
-        total: All memories that have words, in the tiers that are searched.
+        around: The tenant's search context, possibly cached.
+        policy: The policy in force for this search.
+        wanted: The policy's ranking weights, overridden by the request's.
+        asked: The query's terms with their document counts.
+        query: The query's terms weighted by rarity.
+        active: Number of active memories with words.
+        total: Number of memories with words, in the searched tiers.
     """
 
     around: Circumstances
@@ -170,16 +166,16 @@ class _LookedFor:
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """Candidates, and the query as they were compared with it.
+    """The candidates, with the query in the form that they were compared with.
 
     Attributes:
-        candidates: In the order of the statement.
-        held: Their states, from which their strengths are computed.
+        candidates: In the order of the SQL statement.
+        held: The states from which their strengths are computed.
         now: Time of the read, in seconds since 1970.
-        mark: Mark of the tenant's circumstances at that time.
+        mark: Mark of the tenant's search context at that time.
         pairs: Corrections among the candidates.
         probe: The words and vectors of the query.
-        ranking: The weights; those of parts that can't be computed are 0.
+        ranking: The weights; parts that can't be computed have weight 0.
     """
 
     candidates: Sequence[Candidate]
@@ -194,7 +190,7 @@ class _Seen:
 def _find_candidates(
     tenant_id: UUID, request: SearchRequest, policy: Policy | None, emphasis: Mapping[str, float]
 ) -> tuple[_LookedFor, _Seen]:
-    """Look the query's words up and find candidates: in one transaction, unless the query's vector takes a call."""
+    """Look up the query's words and find candidates, in one transaction unless embedding the query requires a call."""
     in_archive = "archived" in request.tiers
     with database.tenant(tenant_id) as tx:
         looked_for = _look_up(tx, tenant_id, request, policy, emphasis)
@@ -227,7 +223,7 @@ def _look_up(
 def _vectors(
     tenant_id: UUID, request: SearchRequest, looked_for: _LookedFor
 ) -> tuple[NDArray[np.float32] | None, tuple[Short, ...]]:
-    """Return the vector that active memories are compared with, and those that archived ones are compared with."""
+    """Return the query's vector for active memories, and its vectors for archived ones."""
     there, idf = looked_for.around.spaces, looked_for.query.spellings
     space = there.searched if there else None
     wanted = looked_for.wanted
@@ -258,7 +254,7 @@ def _compare(
 
 
 def ranked(tenant_id: UUID, gathered: Gathered, request: SearchRequest) -> tuple[list[SearchResult], bool]:
-    """The best of what was gathered, best first, and whether a reranker has had its say in their order."""
+    """Rank the gathered candidates. Return the best, best first, and whether a reranker was applied."""
     policy, ranking = gathered.policy, gathered.ranking
     parameters = policy.known_parameters
     spreads = spreading(ranking.mode, parameters)
@@ -280,7 +276,8 @@ def ranked(tenant_id: UUID, gathered: Gathered, request: SearchRequest) -> tuple
     results, reranked = rerank(tenant_id, request.query, results, ranking.rerank)
     results = corrected.placed(results, gathered, request)
     if share:
-        # Held against the best before a reranker has lifted some: what it hasn't seen has to do with the query as well.
+        # The threshold is relative to the best score before reranking, which raises only the results that it has seen:
+        # the others are relevant to the query, too.
         least = review.BLEND_SCORE_MIN * best
         results = reviews.blend(
             tenant_id, results, policy.review, share, request.limit, least=least, as_of=request.as_of
@@ -289,7 +286,7 @@ def ranked(tenant_id: UUID, gathered: Gathered, request: SearchRequest) -> tuple
 
 
 def _clock(request: SearchRequest, policy: Policy) -> datetime | None:
-    """What the request's times are told from, in the tenant's time zone; None at the ends of the calendar."""
+    """Return the reference time for the request's time expressions in the tenant's time zone; None if out of range."""
     try:
         return (request.as_of or datetime.now(UTC)).astimezone(ZoneInfo(policy.time_zone))
     except OverflowError:
@@ -299,7 +296,7 @@ def _clock(request: SearchRequest, policy: Policy) -> datetime | None:
 def _vector(
     tenant_id: UUID, space: Space | None, request: SearchRequest, idf: Mapping[str, float]
 ) -> NDArray[np.float32] | None:
-    """What memories are compared with: the request's own vector, else its query's; None for words alone."""
+    """Return the request's own vector or the query's embedding; None to search by words only."""
     if request.vector is not None:
         return spaces.given_vector(tenant_id, space, request.vector)
     return spaces.query_vector(tenant_id, space, request.query, idf) if space else None
@@ -308,7 +305,7 @@ def _vector(
 def _short(
     tenant_id: UUID, searched: Space | None, request: SearchRequest, idf: Mapping[str, float], wanted: Ranking
 ) -> tuple[Short, ...]:
-    """What archived memories are compared with; the request's own vector is of the searched space alone."""
+    """Return the query's vectors for archived memories. A vector in the request applies to the searched space only."""
 
     def asked(space: Space) -> NDArray[np.float32] | None:
         if request.vector is not None and space != searched:

@@ -1,6 +1,6 @@
-"""Record searches with the tenant's consent, and note in the records what callers used afterwards.
+"""Record searches with the tenant's consent, and note in the records which results callers used afterwards.
 
-Both serve `ebbing replay` alone: where they fail, a warning is logged, and neither the search nor the use fails.
+The records serve `ebbing replay` only: a failure to write them is logged as a warning and doesn't affect the request.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from app.store.search import searches
 from app.store.search.searches import Search
 
 USED_WITHIN: Final = timedelta(hours=1)
-"""How long after a search a use of what it found counts as its own."""
+"""Period after a search in which a reported use of a memory is attributed to it."""
 
 log = structlog.get_logger(__name__)
 
 
 class Used(NamedTuple):
-    """A use that a caller reported: the memory, the digest of the session, and when, in seconds since 1970."""
+    """A use reported by a caller: the memory, the digest of the session, and the time in seconds since 1970."""
 
     memory_id: UUID
     session: int
@@ -54,19 +54,18 @@ def record(
     results: Sequence[SearchResult],
     searched_at: datetime,
 ) -> bool:
-    """Record a search that was answered, and delete the oldest record where there are too many.
+    """Record an answered search, and delete the oldest records beyond the limit.
 
-    A search without candidates isn't recorded, nor one that coincides with a removal of memories.
+    Searches without candidates aren't recorded, nor are searches concurrent with a removal of memories.
 
     Args:
-        tenant_id: The tenant.
-        request: The request, at the present moment.
+        request: The request, which must have no `as_of`.
         gathered: The candidates.
-        results: As they were answered.
-        searched_at: Before the search began.
+        results: The results as returned to the caller.
+        searched_at: A time before the search began.
 
     Returns:
-        Whether it was recorded.
+        Whether the search was recorded.
     """
     try:
         search = _record_of(tenant_id, request, gathered, results, searched_at)
@@ -84,7 +83,7 @@ def record(
 
 
 def attach_uses(tenant_id: UUID, used: Sequence[Used]) -> None:
-    """Note uses that callers reported in the records of the searches before them."""
+    """Attribute uses reported by callers to the recorded searches that preceded them."""
     if not used:
         return
     try:
@@ -128,7 +127,7 @@ def _record_of(
 
 
 def best_candidates(request: SearchRequest, gathered: Gathered) -> Recorded:
-    """Return the candidates that rank best, in their order, with the numbers that they are ranked by."""
+    """Return the highest-ranking candidates, in their order, with the values that they are ranked by."""
     found = gathered.found
     bases = frozenset(name for name in BASES if getattr(gathered.ranking, name))
     has_vector = gathered.probe.has_vector

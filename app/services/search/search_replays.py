@@ -1,4 +1,4 @@
-"""Replay recorded searches under another policy, and fit weights to what was used after them; nothing is written."""
+"""Replay recorded searches under another policy, and fit ranking weights to the uses that followed. Read-only."""
 
 from __future__ import annotations
 
@@ -34,28 +34,28 @@ from app.store.strength import states
 
 SEARCHES_MAX: Final = searches.RECORDS_MAX
 AGAIN_MAX: Final = 500
-"""Searches that are repeated at once: each costs two searches."""
+"""Limit of searches to repeat per replay: each costs two searches."""
 SECONDS_MAX: Final = 40.0
-"""For repeating searches; clients wait for a minute."""
+"""Time limit for repeating searches; clients time out after a minute."""
 INDEXED: Final = frozenset({"language", "time_zone"})
-"""Fields that change how memories are indexed: no replay shows what they do."""
+"""Policy fields that change how memories are indexed; a replay can't show their effect."""
 SELECTING: Final = frozenset({"ranking.context", "supersession.corrections"})
-"""Fields that change numbers that records hold: a search has to be repeated for them."""
+"""Policy fields that change recorded values; their effect shows only if the searches are repeated."""
 DYNAMIC: Final = frozenset({"forgetting", "importance"})
-"""Fields that change strength and importance, which are then worked out as of now."""
+"""Policy fields that change strength and importance, which are then recomputed as of now."""
 _request_decoder = msgspec.json.Decoder(SearchRequest)
 _AT_ANCHOR: Final = 0.0
-"""A moment before every anchor, which stands for the anchor."""
+"""A time before every anchor, which is treated as the anchor's time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """A request for a replay.
+    """The parameters of a replay.
 
     Attributes:
-        changes: Fields of the policy that would be others, as JSON has them.
-        preset: Name of a preset, which goes before them.
-        searches: The newest records, at most so many.
+        changes: Policy fields to change, with their JSON values.
+        preset: Name of a preset that is applied before the changes.
+        searches: Maximum number of records, newest first.
         again: Repeat the searches on today's memories instead of ranking the recorded candidates.
     """
 
@@ -67,17 +67,17 @@ class Wish:
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """Recorded searches under the policy in force and another one.
+    """Recorded searches ranked under the policy in force and under another one.
 
     Attributes:
-        changes: What the other policy has otherwise.
-        vitals: `recorded` where strength and importance are those of each search's time, `present` where they were
-            worked out as of now: under the other policy as if its model of forgetting had held since the last use of
-            each memory.
+        changes: Differences of the other policy.
+        vitals: `recorded` if strength and importance date from each search, `present` if they were recomputed as of
+            now;
+            under the other policy, as if its forgetting model had applied since each memory's last use.
         again: Whether the searches were repeated.
-        left_out: Records that weren't compared, by reason.
-        comparison: The others.
-        pairs: Their rankings, oldest first.
+        left_out: Number of records that weren't compared, by reason.
+        comparison: The comparison of the other records.
+        pairs: Their rankings, oldest search first.
     """
 
     changes: list[FieldChange]
@@ -90,7 +90,7 @@ class Replay:
 
 @dataclass(frozen=True, slots=True)
 class _Records:
-    """A tenant's records, with the circumstances that they are replayed in."""
+    """A tenant's recorded searches with the context in which they are replayed."""
 
     policy: Policy
     around: Circumstances
@@ -99,12 +99,12 @@ class _Records:
 
 
 def replay(tenant_id: UUID, wish: Wish) -> Replay:
-    """Rank the newest recorded searches by the policy in force and by another one.
+    """Rank the newest recorded searches under the policy in force and under a changed one.
 
     Raises:
-        Conflict: The policy in force records no searches.
-        Invalid: The changes make no policy, or a replay can't show what they do.
-        ProfileMissing: A model of forgetting isn't installed.
+        Conflict: The policy in force doesn't record searches.
+        Invalid: The changed policy is invalid, or a replay can't show the effect of the changes.
+        ProfileMissing: A forgetting model isn't installed.
     """
     read = _read(tenant_id, wish.searches)
     policy = amendment.amended(read.policy, wish.changes, wish.preset)
@@ -122,12 +122,12 @@ def replay(tenant_id: UUID, wish: Wish) -> Replay:
 
 
 def fit(tenant_id: UUID, most: int) -> Proposal:
-    """Fit the policy's weights to what callers used after the newest recorded searches.
+    """Fit the policy's ranking weights to the uses that followed the newest recorded searches.
 
-    Searches with weights or a mode of their own are left out.
+    Searches that set their own weights or mode are ignored.
 
     Raises:
-        Conflict: The policy in force records no searches, or ranks by another mode than `hybrid`.
+        Conflict: The policy in force doesn't record searches, or its ranking mode isn't `hybrid`.
     """
     read = _read(tenant_id, most)
     if read.policy.ranking.mode != "hybrid":
@@ -149,7 +149,7 @@ def _read(tenant_id: UUID, most: int) -> _Records:
 
 
 def _check(names: set[str], *, again: bool) -> None:
-    """Refuse changes whose effect no record shows."""
+    """Refuse changes whose effect the records can't show."""
     if unknown := sorted(names & INDEXED):
         reason = "changes how memories are indexed, which a replay doesn't do"
         raise Invalid(errors=[FieldError(f"policy.{name}", reason) for name in unknown])
@@ -159,7 +159,7 @@ def _check(names: set[str], *, again: bool) -> None:
 
 
 def _ranked(tenant_id: UUID, read: _Records, policy: Policy, *, is_dynamic: bool) -> list[Pair]:
-    """Rank the recorded candidates by both policies."""
+    """Rank the recorded candidates under both policies."""
     present = _present_vitals(tenant_id, read, policy) if is_dynamic else None
     pairs = []
     for search in read.searches:
@@ -182,7 +182,7 @@ def _ranked(tenant_id: UUID, read: _Records, policy: Policy, *, is_dynamic: bool
 
 
 class _PresentVitals:
-    """Strength and the like of the candidates as of now, under either policy."""
+    """Strength and the other vitals of recorded candidates as of now, under either policy."""
 
     def __init__(self, ids: Sequence[UUID], sides: Sequence[Vitals]) -> None:
         self._rows = {memory_id: row for row, memory_id in enumerate(ids)}
@@ -195,7 +195,7 @@ class _PresentVitals:
 
 
 def _present_vitals(tenant_id: UUID, read: _Records, policy: Policy) -> _PresentVitals:
-    """Read the candidates' states; under the other policy, they have faded by its model since their last use."""
+    """Read the candidates' states; for the other policy, let them decay by its model since their last use."""
     ids = {memory_id for search in read.searches for memory_id in search.candidates.memory_ids}
     with database.tenant(tenant_id) as tx:
         held = states.read(tx, tenant_id, list(ids))
@@ -213,7 +213,7 @@ def _present_vitals(tenant_id: UUID, read: _Records, policy: Policy) -> _Present
 
 
 def _repeated(tenant_id: UUID, read: _Records, policy: Policy) -> list[Pair]:
-    """Search again by the recorded vectors and terms, under both policies, the newest first."""
+    """Repeat the searches with the recorded vectors and terms under both policies, newest first."""
     pairs: list[Pair] = []
     until = time.monotonic() + SECONDS_MAX
     for search in reversed(read.searches[-AGAIN_MAX:]):
@@ -231,7 +231,7 @@ def _repeated(tenant_id: UUID, read: _Records, policy: Policy) -> list[Pair]:
 
 
 def _request(search: Search, read: _Records) -> SearchRequest | None:
-    """Return the recorded search as a request; None where its vector is of another space, or it excluded a thread."""
+    """Rebuild the request of a recorded search; None if its vector's space has changed or it excluded a thread."""
     spaces = read.around.spaces
     space_id = spaces.searched.space_id if spaces else None
     if search.vector is None or search.space_id != space_id or "excludes_thread" in search.request:
@@ -256,14 +256,14 @@ def _pair(search: Search, before: Sequence[UUID], after: Sequence[UUID]) -> Pair
 
 
 def _is_the_policys(search: Search, policy: Policy) -> bool:
-    """Return whether a search ranked by the policy's own weights, and by parts that they all have."""
+    """Return whether a search used the policy's own weights and recorded every part that they need."""
     if not {"mode", "weights"}.isdisjoint(search.request):
         return False
     return is_comparable(search.candidates, policy.ranking)
 
 
 def _judged(search: Search, policy: Policy) -> Judged:
-    """Return the results in the order of the answer, then what else was used."""
+    """Return the results in the order shown, then other used candidates, with whether each was used."""
     used = set(search.used)
     places = [*search.results, *sorted(used.difference(search.results))]
     rows = features(search.candidates, policy.ranking, policy)[places]

@@ -1,4 +1,4 @@
-"""Spreading activation of a search: what lies near its best results comes along (modes cmm and memory_decay)."""
+"""Spreading activation: add neighbours of a search's best results (modes cmm and memory_decay)."""
 
 from __future__ import annotations
 
@@ -24,18 +24,16 @@ def spread(
     spreading: Spreading,
     probe: Probe,
 ) -> list[SearchResult]:
-    """The results with what they spread to, each memory once with its best score, best first.
+    """Return the results merged with the memories reached from them, each once with its best score, best first.
 
-    The best results have neighbours, and those have more, as far as the hops go; whatever passes the request's
-    filters. A result that gets its score from another has it as its part `spread`, and `spread_from` and `spread_by`
-    say from which and how.
+    Activation spreads from the best results to their neighbours, hop by hop, among memories that match the request's
+    filters. A result whose score was passed on by another has the part `spread` in its explanation; `spread_from` and
+    `spread_by` name the source and the kind of link.
 
     Args:
-        tenant_id: The tenant.
-        ranked: What was found, best first.
-        request: What was looked for.
-        spreading: How a search spreads.
-        probe: What memories were compared with.
+        ranked: Results, best first.
+        spreading: Links to follow, decay per hop, number of hops and minimum strength.
+        probe: The words and vectors that memories were compared with.
     """
     scores = {result.id: result.score for result in ranked}
     reached: dict[UUID, Reached] = {}

@@ -1,4 +1,4 @@
-"""What time has made of the memories that a search has found, as of any moment."""
+"""Compute the vitals of search candidates (strength, recency, importance, salience, retrieval) as of any time."""
 
 from __future__ import annotations
 
@@ -30,26 +30,23 @@ from app.store.strength.states import Held
 log = structlog.get_logger(__name__)
 
 UNSCORED: Final = 0.5
-"""Salience of a memory that nobody has scored yet: that of a normal one (cmm)."""
+"""Salience of a memory without a score, which is that of a normal one (cmm)."""
 
 
 def of(
     tx: database.Transaction, tenant_id: UUID, memory_ids: Sequence[UUID], as_of: datetime | None = None
 ) -> tuple[list[int], Vitals]:
-    """Vitals of memories, and the places of those that have any, in their order: the deleted ones are left out.
+    """Return the vitals of memories and the indices of the memories that have any; deleted ones are omitted.
+
+    If the tenant's forgetting model isn't installed, every strength counts as 1, so that searching remains possible.
 
     Args:
-        tx: The tenant's transaction.
-        tenant_id: The tenant.
-        memory_ids: Each once.
-        as_of: Any moment; None for now. Before its anchor, the last change of what strength is worked out from, a
-            memory is as it was there.
-
-    Where the tenant's model of forgetting isn't installed here, every strength counts as 1: a search is possible
-    all the same.
+        memory_ids: Unique ids.
+        as_of: Any time; None for now. A time before a memory's anchor (the last change of the values that strength is
+            computed from) counts as the anchor's time.
     """
     held = states.read(tx, tenant_id, memory_ids)
-    around = circumstances.read(tx, tenant_id)  # after the rows, which may be of a policy that has just come
+    around = circumstances.read(tx, tenant_id)  # after the rows, which may refer to a policy that was just added
     rows = {memory_id: row for row, memory_id in enumerate(held.ids)}
     there = [rows.get(memory_id, -1) for memory_id in memory_ids]
     places = [place for place, row in enumerate(there) if row >= 0]
@@ -58,7 +55,7 @@ def of(
 
 
 def seen(tenant_id: UUID, held: Held, around: Circumstances, as_of: datetime | None = None) -> Vitals:
-    """The same of memories whose rows were read, and the tenant's circumstances after them."""
+    """Return the vitals of memories whose states have been read, given a search context read after them."""
     times = strengths.timeline_of(around.policies)
     now = around.now if as_of is None else as_of.timestamp()
     try:
@@ -74,8 +71,8 @@ def _alive(held: Held, times: Timeline, now: float) -> Vitals:
 
 
 def _as_of(held: Held, times: Timeline, now: float) -> Vitals:
-    """The same of any moment: each memory at its own, in the era of that."""
-    # One that fades from long ago may be anchored before its policy came.
+    """Return the vitals at any time: each memory is measured in the policy era of its own effective time."""
+    # The anchor of a memory that decays from the distant past may precede its policy.
     moments = np.maximum(np.maximum(held.state.anchored_at, times.since(held.versions)), now)
     columns = {field.name: np.empty(len(held)) for field in fields(Vitals)}
     in_eras = np.searchsorted([era.since for era in times.eras], moments, side="right") - 1
@@ -89,12 +86,12 @@ def _as_of(held: Held, times: Timeline, now: float) -> Vitals:
 
 
 def measured(held: Held, weighing: Importance, dynamics: Dynamics | None, now: Floats | float) -> Vitals:
-    """Return the vitals of memories whose states are of this model at these moments; without a model all are as strong.
+    """Return the vitals of memories whose states belong to this model at these times.
 
     Args:
         held: The memories.
         weighing: The policy's weights of importance.
-        dynamics: The policy's model of forgetting; None where it isn't installed.
+        dynamics: The policy's forgetting model; None if it isn't installed, which makes every strength 1.
         now: Seconds since 1970.
     """
     state = held.state

@@ -1,6 +1,6 @@
-"""The audit: what was done to a tenant's memories and rights, entered in the transaction that does it, and verified.
+"""Append to a tenant's audit log in the transaction that performs the action, and verify the log's hash chain.
 
-No entry holds text, a name, an address or a subject as it is.
+Entries contain no memory text, names, addresses or plain subjects.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from app.store.core import database
 from app.store.privacy import audit as rows
 
 PAGE_ENTRIES: Final = 5000
-# A few seconds of a night. All of a chain is looked at when somebody asks for it.
+# Takes a few seconds per night. The whole chain is verified only on request.
 NIGHT_ENTRIES: Final = 50_000
 
 log = structlog.get_logger(__name__)
@@ -37,23 +37,22 @@ def enter(
     subject: str | None = None,
     details: Mapping[str, Detail] | None = None,
 ) -> Place:
-    """Enter what a transaction has done: once for a batch, and last, since the chain is locked from here on.
+    """Append an entry for a whole batch. Call this last in the transaction: it locks the chain.
 
     Args:
-        tx: The tenant's transaction; it locks nothing after this.
-        tenant_id: The tenant.
-        action: What was done.
-        actor: Id of the key that asked for it, `SYSTEM` or `CLI`.
-        ids: What it was done to; only their digest and number are kept.
-        items: How many it was done to, where they have no ids, or other than those.
-        subject: Whom it was about; only a keyed digest is kept.
-        details: Whole numbers, ids and fixed words.
+        tx: The tenant's transaction, which must take no other locks afterwards.
+        action: The action performed.
+        actor: Id of the key that requested it, `SYSTEM` or `CLI`.
+        ids: Ids of the affected items; only their digest and number are stored.
+        items: Number of affected items, if they have no ids or it differs from the number of ids.
+        subject: The subject concerned; only a keyed digest is stored.
+        details: Integers, ids and fixed words.
 
     Returns:
-        Where the entry stands.
+        The entry's position in the chain.
 
     Raises:
-        ValueError: The actor, or a detail, could be content.
+        ValueError: The actor or a detail could contain content.
     """
     said = audit.checked({"actor": actor, **(details or {})})
     del said["actor"]
@@ -78,13 +77,13 @@ def enter(
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """How far a chain was found to hold.
+    """The result of verifying a stretch of the chain.
 
     Attributes:
-        place: The last entry that holds; note it elsewhere, and it is an anchor.
-        last_seq: The number of the chain's last entry.
-        broken: The first entry that doesn't.
-        finished: Whether there is nothing left to look at.
+        place: The last valid entry; stored outside the database, it serves as an anchor.
+        last_seq: The sequence number of the chain's last entry.
+        broken: The first invalid entry.
+        finished: Whether the end of the chain or an invalid entry was reached.
     """
 
     place: Place
@@ -94,13 +93,11 @@ class Verified:
 
 
 def verify(tenant_id: UUID, after: Place = START, limit: int = PAGE_ENTRIES, anchor: Place | None = None) -> Verified:
-    """Look at a stretch of a tenant's chain, from after a place on; again from the place it answers, until finished.
+    """Verify a stretch of a tenant's chain; repeat from the returned place until finished.
 
     Args:
-        tenant_id: The tenant.
-        after: The `place` that the call before has answered.
-        limit: Most entries.
-        anchor: A place that somebody has noted: its entry must still be the same.
+        after: The `place` returned by the previous call.
+        anchor: A previously noted place, whose entry must be unchanged.
     """
     with database.tenant(tenant_id) as tx:
         head, last_seq = rows.end(tx, tenant_id)
@@ -118,7 +115,7 @@ def verify(tenant_id: UUID, after: Place = START, limit: int = PAGE_ENTRIES, anc
 def _at_anchor(
     anchor: Place, after: Place, entries: Collection[Entry], broken: Broken | None, *, finished: bool
 ) -> Broken | None:
-    """What comes first: the entry found broken, or that at the anchor, where it lies in this stretch."""
+    """Return the first problem: the broken entry found, or a mismatch at the anchor if it is within this stretch."""
     if anchor.seq <= after.seq or (broken is not None and broken.seq <= anchor.seq):
         return broken
     noted = [entry for entry in entries if entry.seq == anchor.seq]
@@ -130,7 +127,7 @@ def _at_anchor(
 
 
 def watch(tenant_id: UUID) -> Verified:
-    """Verify the last entries of a chain at night, and note its end in the log: outside of the database, an anchor."""
+    """Verify the last entries of a chain each night, and log its end as an anchor outside the database."""
     with database.tenant(tenant_id) as tx:
         found = Verified(rows.place(tx, tenant_id, back=NIGHT_ENTRIES), 0, None, finished=False)
     while not found.finished:
@@ -145,6 +142,6 @@ def watch(tenant_id: UUID) -> Verified:
 
 
 def page(tenant_id: UUID, action: str | None, below: int | None, limit: int) -> list[Entry]:
-    """Entries from the newest on, those under a number alone where it is given."""
+    """Return a page of entries, newest first, optionally of one action and below a sequence number."""
     with database.tenant(tenant_id) as tx:
         return rows.page(tx, tenant_id, action, below, limit)

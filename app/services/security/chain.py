@@ -1,4 +1,4 @@
-"""How a tenant's audit stands, for a page: its last stretch looked at now, or all of it, some seconds at a time."""
+"""Verify a tenant's audit log for a dashboard page: its last entries, or all of it a few seconds at a time."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def last(tenant_id: UUID) -> Verified:
 
 
 def onwards(tenant_id: UUID, after: Place) -> Verified:
-    """Verify a chain from after a place on, for `SECONDS_MAX`; from the place it answers on, until it is finished."""
+    """Verify a chain after a place for up to `SECONDS_MAX`; repeat from the returned place until finished."""
     until = time.monotonic() + SECONDS_MAX
     found = audit.verify(tenant_id, after)
     while not found.finished and time.monotonic() < until:

@@ -1,9 +1,9 @@
-"""Keys of cold storage: a random one for each record, wrapped by its owner's, which the master key wraps.
+"""Manage cold storage keys: a random key per record, wrapped by its owner's key, wrapped by the master key.
 
-The owner is a memory's subject, or the tenant where it has none. To destroy one key makes all that it opens unreadable
-wherever copies lie: in segments, and in backups of them. Backups of the data leave the keys out:
-`pg_dump --exclude-schema=ebbing_keys`; the keys are dumped apart, `pg_dump --schema=ebbing_keys`, and kept a shorter
-time. Without them, or without the master key, what is cold is lost.
+The owner is the memory's subject, or the tenant if there is none. Destroying a key makes everything encrypted with it
+unreadable in every copy: in segments and in backups of segments. Backups of the data exclude the keys (`pg_dump
+--exclude-schema=ebbing_keys`), which are dumped separately (`pg_dump --schema=ebbing_keys`) and retained for a shorter
+time. Without the keys or the master key, cold data is lost.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ REMEDY: Final = "set EBBING_MASTER_KEY to the key that the tenant's keys were wr
 
 @dataclass(frozen=True, slots=True)
 class Owners:
-    """Keys of owners, unwrapped.
+    """Unwrapped keys of owners.
 
     Attributes:
         keys: By owner.
-        wrapped: The same as they are stored.
-        by_subject: The owner of each subject asked for; None is the tenant.
+        wrapped: The keys as stored, by owner.
+        by_subject: The owner of each requested subject; subject None is the tenant.
     """
 
     keys: Mapping[bytes, bytes]
@@ -44,10 +44,10 @@ class Owners:
 
 
 def master_key() -> bytes:
-    """The key that wraps the owners' keys.
+    """Return the key that wraps the owners' keys.
 
     Raises:
-        Misconfigured: None is set.
+        Misconfigured: No master key is set.
     """
     given = settings().master_key
     if given is None:
@@ -61,10 +61,10 @@ def _stretched(given: str) -> bytes:
 
 
 def owners(tenant_id: UUID, subjects: Collection[str | None]) -> Owners:
-    """The keys of these subjects, made where they have none.
+    """Return the keys of these subjects, creating missing ones.
 
     Raises:
-        Misconfigured: There is no master key, or another one than the tenant's keys were wrapped by.
+        Misconfigured: The master key is missing, or isn't the one that wrapped the tenant's keys.
     """
     with database.tenant(tenant_id) as tx:
         found = _got(tx, tenant_id, [TENANT])
@@ -76,7 +76,7 @@ def owners(tenant_id: UUID, subjects: Collection[str | None]) -> Owners:
 
 
 def _got(tx: database.Transaction, tenant_id: UUID, wanted: Sequence[bytes]) -> dict[bytes, bytes]:
-    """Their wrapped keys, made where they have none."""
+    """Return the wrapped keys of these owners, creating missing ones."""
     found = rows.owners(tx, tenant_id, wanted)
     missing = [owner for owner in wanted if owner not in found]
     if not missing:
@@ -88,10 +88,10 @@ def _got(tx: database.Transaction, tenant_id: UUID, wanted: Sequence[bytes]) -> 
 
 
 def unwrapped(tenant_id: UUID, owner: bytes, wrapped: bytes) -> bytes:
-    """An owner's key.
+    """Return an owner's key.
 
     Raises:
-        Misconfigured: There is no master key, or another one than it was wrapped by.
+        Misconfigured: The master key is missing, or isn't the one that wrapped this key.
     """
     try:
         return decrypt(master_key(), wrapped, _bound(tenant_id, owner))
@@ -100,15 +100,15 @@ def unwrapped(tenant_id: UUID, owner: bytes, wrapped: bytes) -> bytes:
 
 
 def wrap_record(tenant_id: UUID, key_id: UUID, key: bytes, owner: bytes, owner_key: bytes) -> Wrapped:
-    """The key of a record as it is stored."""
+    """Return a record's key in its stored form."""
     return Wrapped(owner, _wrap(owner_key, key, _bound(tenant_id, key_id.bytes)))
 
 
 def opened(tx: database.Transaction, tenant_id: UUID, key_ids: Sequence[UUID]) -> dict[UUID, bytes]:
-    """Keys of records; those that were destroyed, or that don't open, are left out.
+    """Return the keys of records; destroyed or undecryptable keys are omitted.
 
     Raises:
-        Misconfigured: There is no master key, or another one than the tenant's keys were wrapped by.
+        Misconfigured: The master key is missing, or isn't the one that wrapped the tenant's keys.
     """
     wrapped = rows.records(tx, tenant_id, key_ids)
     by_owner = rows.owners(tx, tenant_id, list({key.owner for key in wrapped.values()}))
@@ -119,15 +119,15 @@ def opened(tx: database.Transaction, tenant_id: UUID, key_ids: Sequence[UUID]) -
             try:
                 found[key_id] = decrypt(keys[owner], key, _bound(tenant_id, key_id.bytes))
             except Damaged:
-                continue  # as good as destroyed: whoever wanted it names the memory
+                continue  # equivalent to a destroyed key; the caller reports the memory
     return found
 
 
 def has_key(tx: database.Transaction, tenant_id: UUID, subject: str) -> bool:
-    """Whether a subject has a key.
+    """Return whether a subject has a key.
 
     Raises:
-        Misconfigured: There is no master key, or another one than the tenant's keys were wrapped by.
+        Misconfigured: The master key is missing, or isn't the one that wrapped the tenant's keys.
     """
     found = rows.owners(tx, tenant_id, [TENANT])
     if not found:
@@ -137,14 +137,16 @@ def has_key(tx: database.Transaction, tenant_id: UUID, subject: str) -> bool:
 
 
 def destroy(tx: database.Transaction, tenant_id: UUID, subject: str) -> int:
-    """Destroy a subject's key, and those of its records, in every copy of what they open. Returns how many there were.
+    """Destroy a subject's key and the keys of its records, and return how many there were.
+
+    All copies of the data that they encrypt become unreadable.
 
     Raises:
-        Misconfigured: There is no master key, or another one than the tenant's keys were wrapped by.
+        Misconfigured: The master key is missing, or isn't the one that wrapped the tenant's keys.
     """
     found = rows.owners(tx, tenant_id, [TENANT])
     if not found:
-        return 0  # nothing of this tenant was ever cold
+        return 0  # this tenant has never had cold data
     own = unwrapped(tenant_id, TENANT, found[TENANT])
     return rows.remove_owner(tx, tenant_id, _owner(own, subject))
 

@@ -1,6 +1,6 @@
-"""What operators do by hand on the dashboard, and why: a row with the reason, and a line of the audit without it.
+"""Record manual actions on the dashboard: a row with the reason, and an audit entry without it.
 
-The reason is somebody's words, so it is kept for a limited time and never stands in the chain.
+The reason is free text, so it is retained for a limited time and never enters the audit chain.
 """
 
 from __future__ import annotations
@@ -15,17 +15,16 @@ from app.store.tenants import operators as rows
 from app.store.tenants.operators import Act
 
 REASON_MAX: Final = 500
-"""Characters."""
+"""In characters."""
 
 
 def note(tenant_id: UUID, actor: str, act: str, target: str, reason: str) -> None:
-    """Write down what is asked for, before it is done.
+    """Record an action before it is performed.
 
     Args:
-        tenant_id: Whose.
         actor: Id of the key.
         act: A fixed word, such as `run_night`.
-        target: An id, or a fixed word, of what it is done to; may be empty.
+        target: The target's id or a fixed word; may be empty.
         reason: Why, at most `REASON_MAX` characters.
     """
     act_id = uuid4()
@@ -36,6 +35,6 @@ def note(tenant_id: UUID, actor: str, act: str, target: str, reason: str) -> Non
 
 
 def page(tenant_id: UUID, older_than: tuple[datetime, UUID] | None = None, limit: int = 50) -> list[Act]:
-    """What was done, the newest first, after the one given by its time and id."""
+    """Return a page of actions, newest first, after the given time and id."""
     with database.tenant(tenant_id) as tx:
         return rows.page(tx, tenant_id, older_than, limit)

@@ -1,4 +1,4 @@
-"""Who was sent a tenant's memories: every host outside that was called for it, and where cold storage is."""
+"""List the recipients of a tenant's memories: every external host called for the tenant, and the cold store."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from app.store.erasure import recipients
 
 
 def of(tx: database.Transaction, tenant_id: UUID) -> list[dict[str, Any]]:
-    """The hosts, by name, and what for.
+    """Return the hosts by name with their purposes.
 
-    That of cold storage comes last and is there whether or not something of the tenant's is cold now: exports lie there
-    too, and what lay there once was sent there.
+    The cold store's host comes last and is always listed, even if the tenant has no cold data now: exports are stored
+    there, too, and former cold data was sent there.
     """
     found = [
         {"host": each.host, "purposes": each.purposes, "calls": each.calls, "first": each.first, "last": each.last}

@@ -1,1 +1,1 @@
-"""Compute and change the strength of memories: uses, reviews, policies of forgetting."""
+"""Compute and change the strength of memories: uses, reviews, rebases and forgetting models."""

@@ -1,7 +1,7 @@
-"""Gains along links: use of a memory strengthens those linked to it, where its model of forgetting has such a gain.
+"""Strengthen memories linked to a used one, if the forgetting model has such a gain.
 
-Rows are locked in id order, so what uses reach is asked before their rows are locked, and strengthened after them in
-the same transaction: `reached`, lock all, bring all to the era, use, `strengthen`.
+Rows are locked in id order. So the linked memories are looked up before locking, and strengthened after the used ones
+in the same transaction: `reached`, lock all rows, bring them to the era, apply the uses, `strengthen`.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from app.store.memories.events import Change
 from app.store.strength.states import Held
 
 Reached = Mapping[UUID, Sequence[UUID]]
-"""Memories, each with those that a use of it strengthens; to be locked, too."""
+"""By memory, the linked memories that its use strengthens; their rows must be locked, too."""
 Used = Mapping[UUID, float]
-"""What one request has used, and when, the last time, in seconds since 1970."""
+"""The memories that one request used, with the time of the last use in seconds since 1970."""
 
 
 def reached(tx: database.Transaction, tenant_id: UUID, era: Era, memory_ids: Sequence[UUID]) -> Reached:
-    """What use of these memories strengthens along links, one hop in either direction.
+    """Return the memories that use of these memories strengthens, one hop along links in either direction.
 
-    Along links of weight 0 nothing spreads. Nothing is looked up where the era's model has no such gain.
+    Links of weight 0 are ignored. Returns nothing, without a query, if the era's model has no such gain.
     """
     along: dict[UUID, list[UUID]] = {}
     if era.dynamics.spreads:
@@ -50,22 +50,21 @@ def strengthen(
     used: Sequence[Used],
     now: float,
 ) -> tuple[Held, npt.NDArray[np.intp]]:
-    """Strengthen what uses have reached: by each request once, however many linked memories it used.
+    """Strengthen linked memories: once per request, however many of their linked memories it used.
 
-    What a request used itself gains by that use alone. Requests count one by one, so that the outcome doesn't depend
-    on how they came in batches. Notes it in the history; the rows are the caller's to write.
+    A memory that a request used itself gains from that use only. Requests are applied one by one, so that the outcome
+    doesn't depend on batching. The gains are added to the history; the caller writes the rows.
 
     Args:
         tx: The transaction of the uses.
-        tenant_id: The tenant.
-        era: Of `now`.
-        held: Memories as the uses have left them, locked, brought to the era: what was reached, and any others.
-        along: What was reached.
-        used: By request, without the uses that came late, or too soon after another to count.
+        era: The era at `now`.
+        held: Memories after the uses, locked and brought to the era: those reached, and possibly others.
+        along: The memories reached.
+        used: By request, excluding uses that were reported late or fell within the refractory time.
         now: Seconds since 1970.
 
     Returns:
-        All of the memories, and the places of those that are stabler than before.
+        All of the memories, and the indices of those whose stability has increased.
     """
     if not along:
         return held, np.empty(0, np.intp)
@@ -92,7 +91,7 @@ def strengthen(
 
 
 def _moments(along: Reached, request: Used) -> Used:
-    """When a request has used something linked, the last time, for each memory that it hasn't used itself."""
+    """Return, for each linked memory that the request didn't use itself, when a memory linked to it was last used."""
     moments: dict[UUID, float] = {}
     for memory_id, at in request.items():
         for neighbour_id in along.get(memory_id, ()):

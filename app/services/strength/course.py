@@ -1,4 +1,4 @@
-"""The forgetting curve of one memory, past and to come: as the service works its strength out, drawn over time."""
+"""Compute the forgetting curve of one memory, past and future, with the formulas that the service applies."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from app.store.strength import states
 
 AHEAD_DAYS: Final = 90
 ENTRIES_MAX: Final = 1_000
-"""Of a history, so many of the newest entries are looked at."""
+"""Only this many of the newest history entries are read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """A course, and what it was drawn from.
+    """A strength curve and the data that it was computed from.
 
     Attributes:
         happened: The newest entries of the memory's history, newest first.
-        tiers: As the policy of now has them.
+        tiers: Tier parameters of the policy in force.
     """
 
     course: Course
@@ -38,10 +38,10 @@ class Drawn:
 
 
 def of(tenant_id: UUID, memory: Stored, days: int = AHEAD_DAYS) -> Drawn:
-    """The course of a memory's strength, and so many days more.
+    """Return the curve of a memory's strength up to now and for `days` more.
 
     Raises:
-        NotFound: It was deleted meanwhile.
+        NotFound: The memory has been deleted.
     """
     with database.tenant(tenant_id) as tx:
         held = states.read(tx, tenant_id, [memory.memory_id])

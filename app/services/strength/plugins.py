@@ -1,7 +1,7 @@
-"""Models of forgetting from outside: packages with the entry point `ebbing.dynamics`, and the operator's own files.
+"""Load third-party forgetting models: packages with the entry point `ebbing.dynamics`, and the operator's own files.
 
-Loaded once as a process starts, before it takes work. One that isn't fit keeps the process from starting: found out in
-a worker at night it would have let a tenant's memories wait till morning.
+Plugins are loaded once at process start, before any work. An invalid plugin prevents the start: an error found only at
+night in a worker would leave a tenant's memories unprocessed until morning.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ _loaded: dict[str, str] = {}
 
 
 def load() -> dict[str, str]:
-    """Offer every plugin to policies; a second call does nothing.
+    """Load every plugin and register it for policies. Idempotent.
 
     Returns:
-        Where each comes from, by name.
+        The origin of each plugin, by name.
 
     Raises:
-        Misconfigured: One isn't fit; names it, and says why.
+        Misconfigured: A plugin is invalid; names it and the reason.
     """
     for name, origin, make in _found():
         if _loaded.get(name) == origin:
@@ -54,10 +54,10 @@ def load() -> dict[str, str]:
 
 
 def check() -> None:
-    """`load`, and what is wrong with one goes to the log as well.
+    """Load every plugin, and log the error if one is invalid.
 
     Raises:
-        Misconfigured: As `load`.
+        Misconfigured: A plugin is invalid.
     """
     try:
         load()
@@ -67,13 +67,13 @@ def check() -> None:
 
 
 def missing() -> dict[str, int]:
-    """How many tenants have a policy whose model of forgetting isn't here, by its name."""
+    """Return the number of tenants by forgetting model that their policies name but that isn't installed."""
     with database.drain() as tx:
         return {name: tenants for name, tenants in policies.profiles(tx).items() if name not in PROFILES}
 
 
 def announce() -> None:
-    """Say in the log which plugins are there, and which are missing: those tenants' memories are left as they are."""
+    """Log the loaded plugins, and the missing ones whose tenants' memories aren't processed."""
     for name, origin in _loaded.items():
         log.info("dynamics_loaded", name=name, origin=origin)
     try:
@@ -88,19 +88,19 @@ def announce() -> None:
 
 
 def remedy(name: str) -> str:
-    """What to do where a model is missing."""
+    """Return instructions for a missing model."""
     return f"install the package that brings the dynamics {name!r}, or name its file in EBBING_DYNAMICS_FILES"
 
 
 def forget() -> None:
-    """Take all plugins back: between tests."""
+    """Unregister all plugins, for tests."""
     for name in _loaded:
         del PROFILES[name]
     _loaded.clear()
 
 
 def _found() -> Iterator[tuple[str, str, Callable[[], Profile]]]:
-    """Name, origin and a way to the profile, of each."""
+    """Yield the name, the origin and a factory of the profile for each plugin."""
     for entry in sorted(metadata.entry_points(group=GROUP), key=lambda entry: (entry.name, entry.value)):
         package = entry.dist.name if entry.dist is not None else "no package"
         yield entry.name, f"{entry.value} of {package}", partial(_of_package, entry)
@@ -109,7 +109,10 @@ def _found() -> Iterator[tuple[str, str, Callable[[], Profile]]]:
 
 
 def _of_package(entry: metadata.EntryPoint) -> Profile:
-    """What an entry point names: a profile, the pair of a model and its parameters, or what makes either."""
+    """Return the profile of an entry point.
+
+    It names a profile, a pair of a model and its parameters, or a function that returns either.
+    """
     given = entry.load()
     made = given() if callable(given) and not isinstance(given, type) else given
     if isinstance(made, Profile):

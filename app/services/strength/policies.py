@@ -1,4 +1,4 @@
-"""A tenant's policy in force."""
+"""Read a tenant's policy in force."""
 
 from __future__ import annotations
 
@@ -10,6 +10,6 @@ from app.store.tenants import policies as rows
 
 
 def current(tenant_id: UUID) -> Policy:
-    """The policy in force for a tenant."""
+    """Return the policy in force for a tenant."""
     with database.tenant(tenant_id) as tx:
         return rows.current(tx, tenant_id)

@@ -1,4 +1,4 @@
-"""The flag of memories that have earned a place for good."""
+"""Promote memories that have earned permanent retention."""
 
 from __future__ import annotations
 
@@ -16,17 +16,16 @@ from app.store.strength.states import Held
 
 
 def flag(tx: database.Transaction, tenant_id: UUID, held: Held, era: Era, now: float) -> list[UUID]:
-    """Flag those of the memories that have just earned it, and note why. Once flagged, they stay so.
+    """Flag newly promoted memories, and add the reason to their history. A flag is never removed.
 
     Args:
         tx: The tenant's transaction, which has locked the rows.
-        tenant_id: The tenant.
         held: The memories after their use or review, brought to the era.
-        era: Whose model of forgetting holds.
+        era: The era whose forgetting model applies.
         now: Seconds since 1970.
 
     Returns:
-        The ids of those that weren't flagged before.
+        The ids of the newly flagged memories.
     """
     reasons = promoted_for(era.dynamics, held.state, now)
     places = {held.ids[place]: place for place in np.flatnonzero(reasons != "").tolist()}

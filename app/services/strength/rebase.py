@@ -1,7 +1,7 @@
-"""Rebase: memories that are anchored under an older policy are brought to the one in force, in slices by id.
+"""Rebase memories that are anchored under an older policy onto the policy in force, in slices by id.
 
-Strength now is the same before and after, and was right all the while: a row under an older policy is worked out
-piece by piece. But what such a row says of its next moment is the older policy's word, so a sweep rebases first.
+A rebase doesn't change the current strength, which is correct before it, too: a row under an older policy is evaluated
+era by era. But the row's next due time was computed by the older policy, so a sweep rebases first.
 """
 
 from __future__ import annotations
@@ -24,29 +24,28 @@ STEP_SECONDS: Final = 2.0
 
 
 def step(job: Job) -> Step:
-    """A few seconds of a rebase."""
+    """Run a rebase for `STEP_SECONDS`."""
     return carry_on(job.tenant_id, moment_of(job), job.state, time.monotonic() + STEP_SECONDS)
 
 
 def moment_of(job: Job) -> datetime | None:
-    """The moment that a job of maintenance was asked for; None for the present one."""
+    """Return the reference time of a maintenance job; None for the present."""
     as_of = job.parameters.get("as_of")
     return datetime.fromisoformat(as_of) if as_of else None
 
 
 def is_due(tx: database.Transaction, tenant_id: UUID, version: int) -> bool:
-    """Whether memories may be left under an older policy than this version; looks at no memory."""
+    """Return whether memories may still be anchored under a policy older than this version, without reading any."""
     return not policies.is_rebased(tx, tenant_id, version)
 
 
 def carry_on(tenant_id: UUID, as_of: datetime | None, state: dict[str, Any], until: float) -> Step:
-    """Go on with a rebase from where it was left.
+    """Continue a rebase.
 
     Args:
-        tenant_id: The tenant.
-        as_of: To the policy in force then; None for the one in force now.
-        state: As the step before left it; empty at first.
-        until: When to leave off, by the monotonic clock; one slice is always done.
+        as_of: Rebase onto the policy in force at this time; None for now.
+        state: State returned by the previous step; empty at first.
+        until: Deadline by the monotonic clock; at least one slice is processed.
     """
     done, total = 0, None
     counts: dict[str, int] = {}
@@ -56,7 +55,7 @@ def carry_on(tenant_id: UUID, as_of: datetime | None, state: dict[str, Any], unt
             now = (as_of or database.now(tx)).timestamp()
             times = strengths.timeline(tx, tenant_id)
             era = times.at(now)
-            if version != era.version:  # at first, or a new policy has come into force meanwhile
+            if version != era.version:  # first slice, or a new policy has come into force since
                 after, version = NIL, era.version
                 total = before + done + pages.count_of(tx, tenant_id, "older", now, version)
             held = states.lock_older(tx, tenant_id, version, after, ROWS)

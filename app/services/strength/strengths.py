@@ -1,4 +1,4 @@
-"""Strength of memories as it is: policies in their order, and inputs that change without rewriting the past."""
+"""Compute current strengths across policy versions, and change their inputs without rewriting the past."""
 
 from __future__ import annotations
 
@@ -32,41 +32,40 @@ from app.store.strength.states import Held, Looks
 from app.store.tenants import policies
 from app.store.tiers import standings
 
-# What the formulas take from a memory, and what of it has a history of its own.
+# A memory's inputs to the formulas whose changes are recorded in its history.
 _INPUTS: Final[tuple[EventKind, ...]] = ("kind", "salience", "multiplier", "pace")
 
-# A day of a week: how late uses may come and still count as they would have without a sweep in between.
+# Share of the refresh period (one day of a week) by which a use may be reported late and still count as it would have
+# without a sweep in between.
 _TOLD_LATE: Final = 1 / 7
 
 
 def timeline(tx: database.Transaction, tenant_id: UUID) -> Timeline:
-    """The tenant's policies in the order of their days."""
+    """Return the tenant's policies in chronological order."""
     return timeline_of(policies.versions(tx, tenant_id))
 
 
 def timeline_of(versions: Sequence[tuple[int, float, str]]) -> Timeline:
-    """The same of policies that were read before."""
+    """Build the timeline from policies that were already read."""
     return Timeline([_era(*version) for version in versions])
 
 
 def eras(tx: database.Transaction, tenant_id: UUID) -> list[Era]:
-    """All versions of the tenant's policy by number, those that never held too."""
+    """Return all versions of the tenant's policy by number, including those that were never in force."""
     return [_era(*version) for version in policies.versions(tx, tenant_id)]
 
 
 def pages(
     tenant_id: UUID, rows: int, rules: Sequence[Rules], subject: str | None = None, one_in: int = 1
 ) -> Iterator[tuple[Held, list[Standing]]]:
-    """All of a tenant's memories, or those about a subject, so many at a time by id; each with its standings.
+    """Yield pages of a tenant's memories by id, optionally about one subject, each with its standings.
 
-    Each page is a transaction of its own, so that none is open while it is worked on.
+    Each page is read in its own transaction, so that none is open while the page is processed.
 
     Args:
-        tenant_id: The tenant.
-        rows: Memories in a page.
-        rules: Of the policies that they are looked at under; a standing for each.
-        subject: Only memories about this subject.
-        one_in: Only one memory in so many, of all subjects.
+        rows: Memories per page.
+        rules: Rules of the policies to evaluate; yields one standing for each.
+        one_in: Sample one memory out of this many, over all subjects.
     """
     after, full = UUID(int=0), True
     while full:
@@ -80,19 +79,19 @@ def pages(
 
 
 def brought(held: Held, times: Timeline, now: float) -> Held:
-    """The same memories under the policy that holds at `now`; to be written with its version."""
+    """Return the memories with their states under the policy in force at `now`; write them with its version."""
     return replace(held, state=times.brought(held.state, held.versions, now))
 
 
 def look(era: Era, state: State, now: float) -> Seen:
-    """Strength and importance, without a context, of memories that were brought to this era."""
+    """Return the strength and the context-free importance of memories brought to this era."""
     return Seen(era.dynamics.strength(state, now), importance.importance(era.policy.importance, state, now))
 
 
 def due_at(era: Era, state: State, now: float, seen: Seen, standing: Standing | None = None) -> Floats:
-    """The first moment at which anything can happen to memories that were brought to this era, or a bound below it.
+    """Return a lower bound of the next time at which memories brought to this era can change.
 
-    Without their standing, what a use can't put off is left out: the ends of grace, age and expiry.
+    Without a standing, the bound excludes the ends of grace, age and expiry, which a use can't postpone.
     """
     policy = era.policy
     steps = (policy.protection.semantic_importance_above, policy.protection.grace_importance_above)
@@ -101,7 +100,7 @@ def due_at(era: Era, state: State, now: float, seen: Seen, standing: Standing | 
 
 
 def decided(era: Era, state: State, now: float, standing: Standing) -> tuple[Seen, Decision]:
-    """What memories that were brought to this era are like, and where each shall be kept."""
+    """Return the strength and importance of memories brought to this era, and the tier decided for each."""
     seen = look(era, state, now)
     return seen, lifecycle.decide(era.policy.rules, standing, state, now, seen)
 
@@ -116,18 +115,17 @@ def write_uses(
 ) -> None:
     """Write memories that were used, or that a use has strengthened along links.
 
-    A use mostly puts off what would happen next, so a bound stays one. But the memory may have been wanted in another
-    tier, or under an older policy, its importance may have risen above a step from which it soon falls again, or its
-    strength may fall faster than before: a factor that mnemex keeps until the next use can make a slow curve of an
-    old one. Then the next sweep looks at it.
+    A use usually postpones the next change, so the stored bound remains valid. It may not if the memory was due for
+    another tier, was anchored under an older policy, has risen above an importance threshold from which it will soon
+    drop again, or now decays faster (in mnemex, a use drops the factor that may have flattened the previous curve). The
+    next sweep re-evaluates such memories.
 
     Args:
         tx: The tenant's transaction, which has locked the rows.
-        tenant_id: The tenant.
-        used: With the new states, and with versions, tiers and bounds as the rows have them.
-        era: Of `now`.
+        used: Memories with their new states, and with the versions, tiers and bounds stored in the rows.
+        era: The era at `now`.
         now: Seconds since 1970.
-        elsewhere: How many of the uses were in another domain; none where it is left out.
+        elsewhere: Number of cross-domain uses by memory; None for none.
     """
     due = due_at(era, used.state, now, look(era, used.state, now))
     moved = (used.wanted_tiers > 0) | (used.versions != era.version)
@@ -136,16 +134,16 @@ def write_uses(
 
 
 def settle(tx: database.Transaction, tenant_id: UUID, held: Held, times: Timeline, now: float) -> Counter[str]:
-    """Bring memories that are locked to the policy that holds at `now`, and write where each shall be kept then.
+    """Bring locked memories to the policy in force at `now`, and write the tier decided for each.
 
-    Anchors are written where the policy is another one, or the model goes by steps. Returns the tiers that are wanted
-    now and weren't before, each with its count.
+    Anchors are written if the policy has changed or the model advances in steps. Return the number of memories by newly
+    decided tier.
     """
     era = times.at(now)
     after = brought(held, times, now)
     is_stale = held.versions != era.version
     if math.isfinite(era.dynamics.refresh_seconds):
-        # Not up to now: a use that is told of late shall find the anchor before it, however often this is done.
+        # Not up to now: a use that is reported late must still find the anchor before it, however often this runs.
         told_by = now - _TOLD_LATE * era.dynamics.refresh_seconds
         after = replace(after, state=era.dynamics.advance(after.state, told_by))
         is_stale[:] = True
@@ -165,16 +163,16 @@ def settle(tx: database.Transaction, tenant_id: UUID, held: Held, times: Timelin
 
 @contextmanager
 def changing(tx: database.Transaction, tenant_id: UUID, memory_ids: Sequence[UUID]) -> Iterator[None]:
-    """Whatever is changed inside of the inputs of these memories' strengths, strength now is the same before and after.
+    """Keep the current strength of these memories constant while the block changes its inputs.
 
-    What has faded so far stays as it was, and from now on they fade by the new inputs. Locks the rows in id order.
-    A new multiplier alone changes the strength at once, since that is what it is for.
+    Past decay is preserved, and future decay follows the new inputs. The rows are locked in id order. Only a new
+    multiplier changes the strength at once, which is its purpose.
     """
     former = states.lock(tx, tenant_id, memory_ids)
-    now = database.now(tx).timestamp()  # once nobody else writes them: whoever did may know a newer policy
+    now = database.now(tx).timestamp()  # after locking: a previous writer may have used a newer policy
     yield
     latter = states.read(tx, tenant_id, former.ids)
-    if latter.ids != former.ids:  # one was deleted inside
+    if latter.ids != former.ids:  # a memory was deleted in the block
         left = set(latter.ids)
         former = former.only(np.flatnonzero([memory_id in left for memory_id in former.ids]))
     altered = [getattr(former.state, name) != getattr(latter.state, name) for name in _INPUTS]
@@ -192,7 +190,7 @@ def changing(tx: database.Transaction, tenant_id: UUID, memory_ids: Sequence[UUI
 
 
 def _note(tx: database.Transaction, tenant_id: UUID, before: Held, after: Held, era: Era, now: float) -> None:
-    """Enter into the history which inputs have changed; what a first score brings isn't a change."""
+    """Add changed inputs to the history; a first score isn't a change."""
     strength = era.dynamics.strength(after.state, now)
     for name in _INPUTS:
         old, new = getattr(before.state, name), getattr(after.state, name)

@@ -1,9 +1,9 @@
-"""Budgets: what models have cost a tenant today, and whether more may be spent.
+"""Budgets: track what models have cost a tenant today, and decide whether more may be spent.
 
-How far a limit may be exceeded: calls are only asked for while the state isn't hard, and all are counted. So what
-goes beyond is what was under way when the limit was reached (a process has `LLM_CONCURRENCY` calls at once, and
-asks for the state before each batch), and what other processes begin in the `FRESH_SECONDS` until they hear of it.
-A limit of money holds for models that have a price; `remarks` names those that haven't.
+A limit can be exceeded slightly. Models are called only while the state isn't hard, and every call is counted. The
+excess is therefore limited to the calls in flight when the limit is reached (a process makes up to `LLM_CONCURRENCY`
+calls at once and checks the state before each batch) and the calls that other processes start within `FRESH_SECONDS`,
+before they notice. Cost limits only apply to models with a price; `remarks` names the others.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ __all__ = [
 Purpose = Literal["score", "embed", "query", "rerank", "summarise", "self_test", "contradict"]
 
 FRESH_SECONDS: Final = 1.0
-"""How long a process trusts what it has read; its own spending it adds at once."""
+"""How long a process relies on cached figures; its own spending is added immediately."""
 TENANTS_MAX: Final = 10_000
-"""Tenants that a process holds the standing of."""
+"""Maximum number of tenants whose spending a process caches."""
 NOTED_TOKENS_MAX: Final = 10**12
-"""Tokens of one `spend`; a provider that says more errs."""
+"""Maximum number of tokens booked by one `spend`; larger numbers are errors of the provider."""
 REPORT_DAYS: Final = 30
 REPORT_DAYS_MAX: Final = 366
 
@@ -63,7 +63,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class _Held:
-    """What a tenant had spent when it was last read, and since in this process."""
+    """A tenant's cached spending: the figures last read, plus this process's spending since then."""
 
     read_at: float
     day: date | None
@@ -73,7 +73,7 @@ class _Held:
 
 @dataclass
 class _Memo:
-    """What this process knows and has said."""
+    """This process's cached figures, and the budget states that it has already logged."""
 
     lock: Lock = field(default_factory=Lock)
     own: dict[UUID, _Held] = field(default_factory=dict)
@@ -87,13 +87,13 @@ _memo = _Memo()
 
 @dataclass(frozen=True)
 class Report:
-    """What models have cost a tenant.
+    """A tenant's model costs.
 
     Attributes:
-        rows: Of the days asked for.
-        standing: Today's spending and limits, all tenants' too.
-        state: How much is left, by all limits.
-        own_state: The same by the tenant's own limits.
+        rows: Usage on the days of the report.
+        standing: Today's spending and limits, including those over all tenants.
+        state: Budget state according to all limits.
+        own_state: Budget state according to the tenant's own limits.
     """
 
     rows: list[Row]
@@ -103,7 +103,7 @@ class Report:
 
 
 def state(tenant_id: UUID) -> State:
-    """Whether models may be asked for this tenant now; read anew at most every `FRESH_SECONDS`."""
+    """Return a tenant's budget state, at most `FRESH_SECONDS` old; models may be called unless it is hard."""
     held = _memo.own.get(tenant_id)
     if held is None or time.monotonic() - held.read_at >= FRESH_SECONDS:
         held = _read(tenant_id)
@@ -113,12 +113,12 @@ def state(tenant_id: UUID) -> State:
 def spend(
     tenant_id: UUID, purpose: Purpose, model: str, usage: Usage, *, memories: int = 0, cache_hits: int = 0
 ) -> None:
-    """Note what calls have cost, in a transaction of its own.
+    """Book the cost of calls, in a separate transaction.
 
     Args:
-        model: Its name at the provider, by which it has its price.
-        memories: Memories that were rated, embedded, looked at again or summed up.
-        cache_hits: Memories that needn't be asked about.
+        model: The provider's model name, which determines the price.
+        memories: Memories rated, embedded, reranked or summarised.
+        cache_hits: Memories that reused an equal memory's result without a call.
     """
     usage = _summable(usage)
     counts = {
@@ -140,7 +140,7 @@ def spend(
     with database.shared() as tx:
         row = rows.add(tx, tenant_id, purpose=purpose, host=config.provider_host, model=model, counts=counts, cost=cost)
         if row.cost is None and price is not None and (whole := budget.cost(row, price)) is not None:
-            rows.set_cost(tx, tenant_id, row, whole)  # the model was given its price in the course of the day
+            rows.set_cost(tx, tenant_id, row, whole)  # the model's price was added during the day
     tokens = usage.input_tokens + usage.output_tokens
     _add(tenant_id, Spent(tokens, cost or 0.0, tokens if cost is None else 0))
 
@@ -149,14 +149,14 @@ def spend(
 def on_account(
     tenant_id: UUID, purpose: Purpose, model: str | None, memories: int = 0
 ) -> Iterator[Callable[[Usage], None]]:
-    """Note what is spent meanwhile, by calling what this gives; calls before one that fails were paid for too.
+    """Book the usage reported to the yielded function, including calls that preceded a failed one.
 
     Args:
-        model: By which it has its price; None costs nothing, and needs no budget.
-        memories: Memories that it is spent on.
+        model: The model that determines the price; None is free and needs no budget.
+        memories: Number of memories processed.
 
     Raises:
-        OverBudget: The tenant may spend no more today.
+        OverBudget: The tenant's budget for today is spent.
     """
     if model is not None and state(tenant_id) is State.HARD:
         failed(purpose, over_budget=True)
@@ -174,19 +174,19 @@ def on_account(
 
 
 def failed(purpose: Purpose, *, over_budget: bool = False) -> None:
-    """Count a request to a model that came to nothing: after all tries, or for want of budget."""
+    """Count a model request that failed after all retries, or wasn't made for lack of budget."""
     metrics.count("llm_requests", purpose=purpose, outcome="over_budget" if over_budget else "failed")
 
 
 def report(tenant_id: UUID, first: date | None = None, last: date | None = None) -> Report:
-    """What models have cost a tenant from one day to another, both in UTC and included; today's state and limits.
+    """Return a tenant's model costs between two days (UTC, inclusive), with today's state and limits.
 
     Args:
-        first: 29 days before `last` where it isn't given.
-        last: Today where it isn't given.
+        first: Default: 29 days before `last`.
+        last: Default: today.
 
     Raises:
-        Invalid: The days are in the wrong order, or too many.
+        Invalid: The days are in the wrong order, or too far apart.
         NotFound: There is no such tenant.
     """
     with database.tenant(tenant_id) as tx:
@@ -201,7 +201,7 @@ def report(tenant_id: UUID, first: date | None = None, last: date | None = None)
 
 
 def remarks(config: Settings) -> list[str]:
-    """What the settings want and can't have: limits of money on models without a price."""
+    """Return warnings for cost limits that can't be enforced, because a model has no price."""
     limits = {"BUDGET_COST": config.budget_cost, "BUDGET_TOTAL_COST": config.budget_total_cost}
     wanted = [name for name, limit in limits.items() if limit is not None]
     if not config.has_provider or not wanted:
@@ -215,13 +215,13 @@ def remarks(config: Settings) -> list[str]:
 
 
 def check() -> None:
-    """Say at start-up what `remarks` finds."""
+    """Log the warnings of `remarks` at start-up."""
     for remark in remarks(settings()):
         log.warning("budget_unheld", remark=remark)
 
 
 def models(config: Settings) -> list[str]:
-    """The models that a provider is asked for."""
+    """Return the models that the provider is asked for."""
     asked = [
         config.salience_model,
         config.summarising_model,
@@ -232,12 +232,12 @@ def models(config: Settings) -> list[str]:
 
 
 def operators_limits(config: Settings) -> Limits:
-    """The limits that the settings give, before a tenant's own."""
+    """Return the limits from the settings, without a tenant's own."""
     return Limits(config.budget_tokens, config.budget_cost, config.budget_total_tokens, config.budget_total_cost)
 
 
 def _summable(usage: Usage) -> Usage:
-    """What a provider says, as far as rows can hold its sums: no more cached than sent, and no number without end."""
+    """Clamp the usage reported by a provider to plausible numbers: cached tokens are part of the input tokens."""
     sent = min(usage.input_tokens, NOTED_TOKENS_MAX)
     return Usage(usage.calls, sent, min(usage.cached_tokens, sent), min(usage.output_tokens, NOTED_TOKENS_MAX))
 
@@ -248,7 +248,7 @@ def _limits(tx: database.Transaction, tenant_id: UUID) -> Limits:
 
 
 def _read(tenant_id: UUID) -> _Held:
-    """Ask the database; for the sum over all tenants at most as often as for one of them."""
+    """Read a tenant's spending, and the total over all tenants at most every `FRESH_SECONDS`."""
     now = time.monotonic()
     with database.tenant(tenant_id) as tx:
         limits = _limits(tx, tenant_id)
@@ -268,7 +268,7 @@ def _read(tenant_id: UUID) -> _Held:
 
 
 def _add(tenant_id: UUID, spent: Spent) -> None:
-    """Add to what is held, so that this process needn't read what it has spent itself."""
+    """Add spending to the cached figures, so that this process needn't read its own spending."""
     with _memo.lock:
         _memo.total += spent
         held = _memo.own.get(tenant_id)
@@ -279,7 +279,7 @@ def _add(tenant_id: UUID, spent: Spent) -> None:
 
 
 def _judge(tenant_id: UUID, held: _Held) -> State:
-    """The state by what is held; said and counted once a tenant and day where it isn't well."""
+    """Return the state by the cached figures. A soft or hard state is logged and counted once per tenant and day."""
     found = budget.state(Standing(held.own, _memo.total, held.limits), settings().budget_soft_share)
     if found is State.OK or held.day is None:
         return found
@@ -296,7 +296,7 @@ def _judge(tenant_id: UUID, held: _Held) -> State:
 
 
 def _days(today: date, first: date | None, last: date | None) -> tuple[date, date]:
-    """The days of a report."""
+    """Return the first and last day of a report."""
     last = last or today
     if first is None:
         first = date.fromordinal(max(last.toordinal() - REPORT_DAYS + 1, 1))

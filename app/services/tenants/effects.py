@@ -1,4 +1,4 @@
-"""What a change of the policy would do to a tenant's memories, worked out without writing anything."""
+"""Measure the effect of a policy change on a tenant's memories without writing anything."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ PAGE_ROWS: Final = 20_000
 SAMPLES: Final = 20
 LATER_DAYS: Final = 30
 SECONDS_MAX: Final = 40.0
-"""Clients wait for a minute."""
+"""Time limit; clients time out after a minute."""
 
 
 @dataclass
 class Effects:
-    """What changes at the moment at which a policy begins, and what it leads to if nothing is used.
+    """The effect of a policy when it takes effect, and its later consequences if no memory is used.
 
     Attributes:
-        at: That moment, in seconds since 1970.
-        memories: How many were looked at.
-        complete: Whether these are all; looking ends after `SECONDS_MAX`.
-        before: Memories by the tier that decay asks for at that moment, without the change.
-        after: The same with it.
-        later_before: As `before`, `LATER_DAYS` after that moment.
-        later_after: As `after`, then.
-        moves: Memories by their tier before and after.
-        sample: The first that move.
-        lost: Memories that lose something for good, by name in `conversion.LOSSES`.
+        at: When the policy takes effect, in seconds since 1970.
+        memories: Number of memories examined.
+        complete: Whether every memory was examined within `SECONDS_MAX`.
+        before: Memories by the tier that decay demands at that time, without the change.
+        after: Memories by the tier that decay demands at that time, with the change.
+        later_before: Like `before`, but `LATER_DAYS` later.
+        later_after: Like `after`, but `LATER_DAYS` later.
+        moves: Number of memories by their tiers before and after.
+        sample: The first memories that move.
+        lost: Number of memories that permanently lose information, by name in `conversion.LOSSES`.
     """
 
     at: float
@@ -57,15 +57,14 @@ class Effects:
 
 
 def of(tenant_id: UUID, times: Timeline, era: Era) -> Effects:
-    """The effects of a policy that isn't set yet.
+    """Measure the effects of a policy that hasn't been set yet.
 
     Args:
-        tenant_id: The tenant.
-        times: Its policies.
-        era: The policy to be, of a version above all others, and from when on it would hold.
+        times: The tenant's policies.
+        era: The planned policy with the time at which it takes effect; its version exceeds all others.
 
     Raises:
-        ProfileMissing: A policy's model of forgetting isn't installed.
+        ProfileMissing: A policy's forgetting model isn't installed.
     """
     changed = Timeline([*times.eras, era])
     effects, began = Effects(era.since), time.monotonic()
@@ -101,14 +100,14 @@ def _add(effects: Effects, held: Held, standings: Sequence[Standing], times: Tim
 
 
 def _settled(held: Held, times: Timeline, at: float) -> Held:
-    """The same memories anchored at the moment, so that what came before is worked out once."""
+    """Anchor the memories at this time, so that earlier decay is computed only once."""
     era = times.at(at)
     state = era.dynamics.advance(strengths.brought(held, times, at).state, at)
     return replace(held, state=state, versions=np.full(len(held), era.version))
 
 
 def _tiers(times: Timeline, held: Held, standing: Standing, moment: float) -> npt.NDArray[np.int8]:
-    """Where memories shall be kept at a moment, as places in `DECAY_TIERS`."""
+    """Return the tiers decided for memories at a time, as indices into `DECAY_TIERS`."""
     state = strengths.brought(held, times, moment).state
     _, decision = strengths.decided(times.at(moment), state, moment, standing)
     return decision.tiers

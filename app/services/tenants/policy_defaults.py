@@ -1,4 +1,4 @@
-"""Give tenants the defaults of this version where their stored policies hold the defaults of an earlier one."""
+"""Upgrade stored policies that hold an earlier version's defaults to the defaults of this version."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ log = structlog.get_logger(__name__)
 
 
 def follow_all() -> int:
-    """Write new versions of all policies that are in force or waiting and hold former defaults.
+    """Write new versions of all policies in force or scheduled that hold former defaults.
 
-    Values that a tenant set stay. Nothing happens the second time.
+    Values set by a tenant are preserved. Idempotent.
 
     Returns:
         The number of tenants with a new version.
@@ -34,7 +34,7 @@ def follow_all() -> int:
 
 
 def follow_one(tenant_id: UUID) -> bool:
-    """Do the same for one tenant. Return whether it has a new version."""
+    """Upgrade the policies of one tenant. Return whether it has a new version."""
     with database.tenant(tenant_id) as tx:
         policies.lock(tx, tenant_id)
         now = database.now(tx)
@@ -47,7 +47,8 @@ def follow_one(tenant_id: UUID) -> bool:
         written = 0
         for era in (held, *times.after(now.timestamp())):
             changed, names = _followed(era.policy, under)
-            # Once a version has been written, those that wait follow it: a lower number would never hold.
+            # Once a version has been written, rewrite all scheduled ones after it: a lower number would never be in
+            # force.
             if not names and not written:
                 continue
             written += 1

@@ -1,4 +1,4 @@
-"""The versions of a tenant's policy: which one holds, what a change would do, and the change itself."""
+"""Read, preview and change the versions of a tenant's policy."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ class Version:
     """A version of the policy.
 
     Attributes:
-        era: Its number, its policy, and from when on it holds.
-        status: `superseded` where a higher version began before it could.
+        era: Its number, its policy, and when it takes effect.
+        status: `superseded` if a higher version took effect before this one could.
     """
 
     era: Era
@@ -48,14 +48,14 @@ class Version:
 
 @dataclass(frozen=True)
 class Change:
-    """What is to be changed.
+    """A requested policy change.
 
     Attributes:
-        fields: Laid over the policy that holds at that moment; see `amendment.amended`. Where neither they nor a
-            preset name anything, versions that wait are called off.
-        preset: Laid over it before.
-        effective_at: From when on; None is at once.
-        expected_version: What the latest version must be; None is any.
+        fields: Overrides for the policy in force at that time; see `amendment.amended`. If neither they nor a preset
+            change anything, scheduled versions are cancelled.
+        preset: Applied before the fields.
+        effective_at: When the change takes effect; None for now.
+        expected_version: Required latest version; None for any.
     """
 
     fields: Mapping[str, Any]
@@ -66,13 +66,13 @@ class Change:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a change has led to, or would.
+    """The result of a change, or of its preview.
 
     Attributes:
-        era: The policy that holds from then on; where nothing changes, the one that holds anyway.
-        latest_version: The highest version there was.
-        changes: Field by field.
-        superseded: Versions that wait, and won't hold any more.
+        era: The policy in force from then on; the unchanged one if nothing changes.
+        latest_version: The highest version before the change.
+        changes: The differences by field.
+        superseded: Scheduled versions that will never take effect.
     """
 
     era: Era
@@ -82,12 +82,12 @@ class Outcome:
 
     @property
     def is_new(self) -> bool:
-        """Whether it takes a new version."""
+        """True if the change requires a new version."""
         return bool(self.changes or self.superseded)
 
 
 def in_force(tenant_id: UUID) -> tuple[Version, list[Era], int]:
-    """The version that holds now, those that wait, and the number of the latest."""
+    """Return the version in force now, the scheduled versions, and the number of the latest one."""
     found = _versions(tenant_id)
     [held] = [version for version in found if version.status == "in force"]
     waiting = [version.era for version in found if version.status == "waiting"]
@@ -95,7 +95,7 @@ def in_force(tenant_id: UUID) -> tuple[Version, list[Era], int]:
 
 
 def get(tenant_id: UUID, number: int) -> Version:
-    """A version.
+    """Return a version.
 
     Raises:
         NotFound: There is no such version.
@@ -107,19 +107,19 @@ def get(tenant_id: UUID, number: int) -> Version:
 
 
 def page(tenant_id: UUID, below: int | None, limit: int) -> list[Version]:
-    """Versions from the latest on, those under a number alone where it is given."""
+    """Return a page of versions, latest first, optionally only those below a number."""
     found = _versions(tenant_id)
     wanted = [version for version in reversed(found) if below is None or version.era.version < below]
     return wanted[:limit]
 
 
 def preview(tenant_id: UUID, change: Change) -> tuple[Outcome, Effects]:
-    """What a change would do; nothing is written.
+    """Return the effects of a change without writing it.
 
     Raises:
-        Invalid: A field is wrong, or `effective_at` lies in the past or too far ahead.
-        Conflict: The latest version isn't the one expected.
-        ProfileMissing: A model of forgetting isn't installed.
+        Invalid: A field is invalid, or `effective_at` is in the past or too far ahead.
+        Conflict: The latest version isn't the expected one.
+        ProfileMissing: A forgetting model isn't installed.
     """
     with database.tenant(tenant_id) as tx:
         eras = strengths.eras(tx, tenant_id)
@@ -129,24 +129,24 @@ def preview(tenant_id: UUID, change: Change) -> tuple[Outcome, Effects]:
 
 
 def put(tenant_id: UUID, change: Change, actor: str = SYSTEM) -> tuple[Outcome, UUID | None]:
-    """Write a change as a new version, unless it changes nothing: then sent twice, it is done once.
+    """Write a change as a new version unless it changes nothing, so that a repeated request is idempotent.
 
     Args:
-        tenant_id: The tenant.
-        change: What is to be changed.
-        actor: Who it is audited for.
+        change: The requested change.
+        actor: The actor named in the audit log.
 
     Returns:
-        The outcome, and the job that moves the memories to the new policy where there is one: a policy that holds
-        later is taken up by the nightly sweep.
+        The outcome, and the id of the job that rebases the memories onto the new policy, if any: the nightly sweep
+            applies
+        a policy that takes effect later.
 
     Raises:
-        Invalid: As `preview`.
-        Conflict: As `preview`.
+        Invalid: A field is invalid, or `effective_at` is in the past or too far ahead.
+        Conflict: The latest version isn't the expected one.
     """
     with database.tenant(tenant_id) as tx:
         searches.lock(tx, tenant_id)
-        # By a clock read under the lock, versions begin in the order of their numbers.
+        # Reading the clock under the lock makes versions take effect in the order of their numbers.
         policies.lock(tx, tenant_id)
         now = database.now(tx)
         eras = strengths.eras(tx, tenant_id)
@@ -161,8 +161,8 @@ def put(tenant_id: UUID, change: Change, actor: str = SYSTEM) -> tuple[Outcome, 
         fields = [changed.field for changed in outcome.changes]
         moves = any(name.partition(".")[0] in amendment.DYNAMIC for name in fields)
         if not moves and policies.is_rebased(tx, tenant_id, Timeline(eras).at(era.since).version):
-            policies.mark_rebased(tx, tenant_id, era.version)  # what is fit for the one before is for this
-        parts = sorted({name.partition(".")[0] for name in fields})  # deeper names may be the tenant's own
+            policies.mark_rebased(tx, tenant_id, era.version)  # an earlier rebase remains valid
+        parts = sorted({name.partition(".")[0] for name in fields})  # nested names may be chosen by the tenant
         details: dict[str, Detail] = {"version": era.version, "parts": parts, "superseded": len(outcome.superseded)}
         audit.enter(tx, tenant_id, "policy_set", actor, details=details)
     log.info("policy_set", tenant=str(tenant_id), version=outcome.era.version, since=outcome.era.since, fields=fields)
@@ -172,7 +172,7 @@ def put(tenant_id: UUID, change: Change, actor: str = SYSTEM) -> tuple[Outcome, 
 
 
 def _outcome(eras: Sequence[Era], change: Change, now: datetime) -> tuple[Outcome, float]:
-    """What the change comes to, and the moment from which on it holds."""
+    """Return the outcome of the change and the time at which it takes effect."""
     since = _since(change.effective_at, now)
     times, latest = Timeline(eras), max((era.version for era in eras), default=DEFAULT.version)
     base = times.at(since)
@@ -202,7 +202,7 @@ def _since(effective_at: datetime | None, now: datetime) -> float:
 
 
 def _versions(tenant_id: UUID) -> list[Version]:
-    """All versions by number; the default policy only where it holds."""
+    """Return all versions by number, including the default policy only if it is in force."""
     with database.tenant(tenant_id) as tx:
         eras = strengths.eras(tx, tenant_id)
         now = database.now(tx).timestamp()

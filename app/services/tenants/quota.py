@@ -1,4 +1,4 @@
-"""How much of its room a tenant takes up. Nothing is refused for it: who runs the service is told."""
+"""Compare a tenant's storage use with its quota. Exceeding it refuses nothing; the operator is notified."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True)
 class Room:
-    """What a tenant's memories take up.
+    """A tenant's storage use.
 
     Attributes:
-        text_bytes: Their texts in the database, in UTF-8.
-        vector_bytes: About what their vectors do: as if each had the one it is searched by.
-        quota_bytes: What they may take up; None for any.
-        state: `near` from the policy's `quota_near` on, `over` above all of it.
+        text_bytes: Size of the memory texts in the database, in UTF-8.
+        vector_bytes: Estimated size of the vectors, assuming one search vector per memory.
+        quota_bytes: The quota; None if unlimited.
+        state: `near` from the policy's `quota_near` share on, `over` above the quota.
     """
 
     text_bytes: int
@@ -42,24 +42,24 @@ class Room:
 
     @property
     def taken_bytes(self) -> int:
-        """All of it."""
+        """Total size of texts and vectors."""
         return self.text_bytes + self.vector_bytes
 
 
 def state(tx: database.Transaction, tenant_id: UUID) -> Room:
-    """How a tenant stands."""
+    """Return a tenant's storage use."""
     return of(tx, tenant_id, tenant_counts.read(tx, tenant_id))
 
 
 def of(tx: database.Transaction, tenant_id: UUID, counts: Counts) -> Room:
-    """The same, of numbers that are known."""
+    """Compute a tenant's storage use from known counts."""
     policy = policies.current(tx, tenant_id)
     there = spaces.of_tenant(tx, tenant_id)
     return room(counts, there.searched.dimensions if there else 0, policy.quota_bytes, policy.quota_near)
 
 
 def room(counts: Counts, dimensions: int, quota_bytes: int | None, near: float) -> Room:
-    """What so many memories with vectors of so many dimensions take up."""
+    """Compute the storage use of this many memories with vectors of this many dimensions."""
     vectors = counts.active * dimensions + counts.archived * min(dimensions, _REDUCED_DIMENSIONS)
     taken = counts.text_bytes + vectors * _HALF_BYTES
     how: State = "below"
@@ -69,7 +69,7 @@ def room(counts: Counts, dimensions: int, quota_bytes: int | None, near: float) 
 
 
 def watch(tenant_id: UUID) -> Room:
-    """Tell who runs the service when a tenant comes close to its quota, or is over it."""
+    """Log and count a warning if a tenant is near or over its quota."""
     with database.tenant(tenant_id) as tx:
         room = state(tx, tenant_id)
     if room.state in _STATES:

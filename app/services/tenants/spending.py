@@ -1,4 +1,4 @@
-"""What models have cost, added up for a page: by day, and by what they were asked for."""
+"""Sum up model costs for a dashboard page, by day and by purpose."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ DAYS: Final = 30
 
 @dataclass(slots=True)
 class Sum:
-    """Several rows together.
+    """The total of several rows.
 
     Attributes:
-        input_tokens: Cached ones included.
-        cache_hits: Memories that needn't be asked about.
-        cost: Money; None as soon as any of it isn't known.
+        input_tokens: Includes cached tokens.
+        cache_hits: Memories that reused an equal memory's result without a call.
+        cost: In money; None if any part of it is unknown.
     """
 
     calls: int = 0
@@ -38,7 +38,7 @@ class Sum:
     cost: float | None = 0.0
 
     def add(self, row: Row) -> None:
-        """One more."""
+        """Add a row."""
         self.calls += row.calls
         self.input_tokens += row.input_tokens
         self.cached_tokens += row.cached_tokens
@@ -49,19 +49,19 @@ class Sum:
 
     @property
     def tokens(self) -> int:
-        """Sent and answered."""
+        """Input and output tokens."""
         return self.input_tokens + self.output_tokens
 
 
 @dataclass(frozen=True, slots=True)
 class Spending:
-    """What was spent in `DAYS` days.
+    """The spending of the last `DAYS` days.
 
     Attributes:
-        days: Each of them, also those of which there is nothing, the last one today.
-        purposes: By purpose, host and model, those with the most tokens first.
-        whole: All of it.
-        report: How the tenant's budget stands today.
+        days: Every day, including days without spending; today is the last.
+        purposes: By purpose, host and model, most tokens first.
+        whole: The total.
+        report: The tenant's budget today.
     """
 
     days: list[tuple[date, Sum]]
@@ -71,16 +71,16 @@ class Spending:
 
     @property
     def today(self) -> Sum:
-        """The last day's."""
+        """Today's spending."""
         return self.days[-1][1]
 
 
 def of(tenant_id: UUID, *, every: bool = False) -> Spending:
-    """What models have cost.
+    """Return the model costs of the last `DAYS` days.
 
     Args:
         tenant_id: The tenant whose budget is shown.
-        every: Whether what all tenants together have spent is added up, instead of its own.
+        every: Sum up the spending of all tenants instead of this tenant's.
     """
     with database.shared() as tx:
         today, _, _ = usage.spent_today(tx, tenant_id, total=False)

@@ -1,4 +1,4 @@
-"""Tenants and API keys: made, listed, revoked. A secret is shown once, when it is made."""
+"""Create and list tenants; issue and revoke API keys. A secret is shown only once, at creation."""
 
 from __future__ import annotations
 
@@ -26,10 +26,13 @@ TENANT_SCOPES = tuple(scope for scope in keys.SCOPES if scope != "admin")
 def create(
     name: str, policy: Policy | None = None, scopes: Sequence[str] = TENANT_SCOPES, actor: str = CLI
 ) -> tuple[Tenant, str]:
-    """A new tenant with its first policy and a key of these scopes; audited as made by `actor`.
+    """Create a tenant with its first policy and a key with these scopes.
+
+    Args:
+        actor: The actor named in the audit log.
 
     Returns:
-        The tenant, and the key's text, which can't be had again.
+        The tenant, and the key's text, which can't be retrieved again.
 
     Raises:
         Conflict: The name is taken.
@@ -49,7 +52,7 @@ def create(
 
 
 def simulated(name: str, policy: Policy, since: datetime) -> UUID:
-    """A new tenant whose time is made up, with a policy that holds since the moment at which it begins; without a key.
+    """Create a tenant for a simulation, without a key; its policy is in force from the start of the simulated time.
 
     Raises:
         Conflict: The name is taken.
@@ -64,13 +67,13 @@ def simulated(name: str, policy: Policy, since: datetime) -> UUID:
 
 
 def listed(after: str = "", limit: int = 100) -> list[Tenant]:
-    """Tenants by name, after the one given."""
+    """Return a page of tenants by name, after the given name."""
     with database.shared() as tx:
         return rows.page(tx, after, limit)
 
 
 def find(name: str) -> Tenant | None:
-    """The tenant of this name."""
+    """Return the tenant of this name."""
     with database.shared() as tx:
         return rows.find(tx, name)
 
@@ -82,11 +85,14 @@ def issue_key(
     expires_at: datetime | None = None,
     actor: str = CLI,
 ) -> str:
-    """A further key for a tenant, audited as made by `actor`. Returns its text, which can't be had again.
+    """Issue another key for a tenant and return its text, which can't be retrieved again.
+
+    Args:
+        actor: The actor named in the audit log.
 
     Raises:
         NotFound: There is no such tenant.
-        Invalid: A scope is unknown, or none is given; the name is empty or too long; or the end is in no year we have.
+        Invalid: A scope is unknown or none is given, the name is empty or too long, or the expiry is out of range.
     """
     _check_name(name)
     if expires_at is not None:
@@ -103,19 +109,22 @@ def issue_key(
 
 
 def find_key(key_id: str) -> Key | None:
-    """A key by its id, revoked and expired ones too."""
+    """Return a key by its id, including revoked and expired keys."""
     with database.shared() as tx:
         return rows.find_key(tx, key_id)
 
 
 def listed_keys(tenant_id: UUID | None = None) -> list[Key]:
-    """The keys of a tenant, or of all, newest first."""
+    """Return the keys of a tenant, or of all tenants, newest first."""
     with database.shared() as tx:
         return rows.keys(tx, tenant_id)
 
 
 def revoke_key(key_id: str, actor: str = CLI) -> None:
-    """Revoke a key, audited as done by `actor`; every API process refuses it within 5 seconds.
+    """Revoke a key. Every API process refuses it within 5 seconds.
+
+    Args:
+        actor: The actor named in the audit log.
 
     Raises:
         NotFound: There is no such key.

@@ -1,7 +1,7 @@
-"""The archive: what has faded leaves the active indexes, with its own words and its vector in short.
+"""Archive faded memories: remove them from the active indexes, retaining their own words and a reduced vector.
 
-A slice is one transaction: a memory is either active or archived, whatever dies. Vectors of turns that have an archived
-one in their context stay as they are: its text is still there.
+Each slice is one transaction, so a memory is either active or archived even after a crash. The vectors of active turns
+whose context includes an archived turn don't change: its text still exists.
 """
 
 from __future__ import annotations
@@ -41,18 +41,17 @@ _TIER: Final = "archived"
 
 
 def step(job: Job) -> Step:
-    """A few seconds of it."""
+    """Run an archiving job for `STEP_SECONDS`."""
     return carry_on(job.tenant_id, rebase.moment_of(job), job.state, time.monotonic() + STEP_SECONDS)
 
 
 def carry_on(tenant_id: UUID, as_of: datetime | None, state: dict[str, Any], until: float) -> Step:
-    """Go on with archiving: a sweep first, and a basis where one is due; then the moves, and what was kept whole.
+    """Continue archiving: sweep, refit the basis if due, move memories, then reduce vectors that were stored whole.
 
     Args:
-        tenant_id: The tenant.
-        as_of: Up to now; None for now, when it began.
-        state: As the step before left it; empty at first.
-        until: When to leave off, by the monotonic clock; one slice is always done.
+        as_of: Reference time; None for the time at which the work began.
+        state: State returned by the previous step; empty at first.
+        until: Deadline by the monotonic clock; at least one slice is processed.
     """
     phase = state.get("phase", "sweep")
     if phase == "sweep":
@@ -80,24 +79,23 @@ def _move(tenant_id: UUID, as_of: datetime, left_off: dict[str, Any], until: flo
 
 
 def current_basis(tenant_id: UUID) -> Chosen | None:
-    """What a tenant's vectors are reduced by on their way into the archive; None where they are kept whole."""
+    """Return the basis that reduces the tenant's vectors on archiving; None if they are stored whole."""
     with database.tenant(tenant_id) as tx:
         there = spaces.of_tenant(tx, tenant_id)
     return bases.current(tenant_id, there.searched) if there else None
 
 
 def move(tenant_id: UUID, as_of: datetime | None, chosen: Chosen | None, limit: int = ROWS) -> tuple[int, Counter[str]]:
-    """Move a slice of the active memories that are wanted in a lower tier. Call again until 0.
+    """Archive a slice of the active memories that are due for a lower tier. Call again until it examines none.
 
     Args:
-        tenant_id: The tenant.
-        as_of: Up to now; None for now.
-        chosen: What vectors are reduced by; those of another space are kept whole.
-        limit: Most memories.
+        as_of: Reference time; None for now.
+        chosen: The basis that reduces the vectors; vectors of other spaces are stored whole.
 
     Returns:
-        How many were looked at, and counts of those that were moved: `archived`, and of them `whole`, whose vectors
-        weren't reduced though they could be later.
+        The number of memories examined, and counts of those moved: `archived`, and among them `whole`, whose vectors
+            weren't
+        reduced but could be later.
     """
     failpoints.reach("archive.before")
     with database.tenant(tenant_id) as tx:
@@ -114,19 +112,18 @@ def move(tenant_id: UUID, as_of: datetime | None, chosen: Chosen | None, limit: 
 def put_away(
     tx: database.Transaction, tenant_id: UUID, ids: Sequence[UUID], policy: Policy, chosen: Chosen | None
 ) -> int:
-    """Take memories out of the active indexes; that they are archived is the caller's to enter.
+    """Remove memories from the active indexes; the caller records that they are archived.
 
-    Locks embedding spaces, and then words.
+    Locks embedding spaces, then words.
 
     Args:
         tx: The tenant's transaction, which has locked the memories and their states.
-        tenant_id: The tenant.
-        ids: Active ones.
-        policy: In whose words they are known.
-        chosen: What vectors are reduced by; those of another space are kept whole.
+        ids: Active memories.
+        policy: Determines the language and time zone in which missing words are indexed.
+        chosen: The basis that reduces the vectors; vectors of other spaces are stored whole.
 
     Returns:
-        How many vectors were kept whole that a basis could reduce.
+        The number of vectors stored whole that a basis could reduce.
     """
     there = spaces.lock(tx, tenant_id)
     unindexed = rows.unindexed(tx, tenant_id, ids)
@@ -135,7 +132,7 @@ def put_away(
     space_id = there.searched.space_id if there else None
     found = rows.take_vectors(tx, tenant_id, space_id, ids)
     fits = chosen is not None and chosen.space_id == space_id
-    # A caller's own can't be made again, so it is kept for the day that it comes back.
+    # A caller's own vector can't be recomputed, so it is stored whole for a later restore.
     short = found.only(np.flatnonzero(~found.by_caller & fits))
     whole = found.only(np.flatnonzero(found.by_caller | (not fits)))
     if chosen is not None and short.ids:
@@ -153,7 +150,7 @@ def _reduced(found: Vectors, chosen: Chosen) -> Vectors:
 
 
 def _reduce(tenant_id: UUID, left_off: dict[str, Any], until: float) -> Step:
-    """Reduce what was kept whole when there was no basis yet."""
+    """Reduce vectors that were stored whole because there was no basis yet."""
     chosen, done = current_basis(tenant_id), 0
     while chosen is not None:
         with database.tenant(tenant_id) as tx:
@@ -174,7 +171,7 @@ def _falling(tx: database.Transaction, tenant_id: UUID, version: int) -> Wanted:
 
 
 def _archived(_: Held, standing: Standing, decision: Decision) -> tuple[Tiers, Tiers]:
-    """One step down."""
+    """Return the tiers before and after archiving: one tier down at most."""
     lower = np.minimum(decision.tiers, DECAY_TIERS.index(_TIER))
     return standing.tiers, np.maximum(standing.tiers, lower)
 
@@ -183,5 +180,5 @@ WORK: Final = Work((_TIER,), _falling, _archived)
 
 
 def preview(tenant_id: UUID, as_of: datetime | None, after: UUID | None, limit: int) -> Preview:
-    """What archiving at a moment would move; arguments as `previews.preview`'s."""
+    """Return what archiving at a given time would move; see `previews.preview` for the arguments."""
     return previews.preview(WORK, tenant_id, as_of, after, limit)

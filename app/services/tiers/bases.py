@@ -1,4 +1,4 @@
-"""Bases of the archive: fitted at night from a sample, and found again for whatever was reduced by them."""
+"""Fit the PCA bases that reduce archived vectors, nightly from a sample, and look up the basis of stored vectors."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from app.store.tiers import archive, bases
 from app.store.tiers.bases import SHARED, Known
 
 OWN_FROM: Final = 1000
-"""Vectors from which on a tenant has a basis of its own."""
+"""Number of vectors from which a tenant gets its own basis."""
 SHARE_EACH: Final = 50
-"""Vectors that a tenant gives to the shared basis."""
+"""Number of vectors that each tenant contributes to the shared basis."""
 REFIT_DAYS: Final = 90
 _DRAWN_FROM: Final = 4 * reduction.SAMPLES_MAX
 
@@ -32,7 +32,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Chosen:
-    """A basis by which a tenant's vectors of a space are reduced now."""
+    """The basis that currently reduces a tenant's vectors of a space."""
 
     basis_id: int
     space_id: int
@@ -40,10 +40,10 @@ class Chosen:
 
 
 def current(tenant_id: UUID, space: Space) -> Chosen | None:
-    """What a tenant's vectors of a space are reduced by: its own basis, else the shared one.
+    """Return the basis for a tenant's vectors of a space: its own, or the shared one.
 
-    None where there is neither, or what there is isn't of that space: then vectors are kept whole, and a warning says
-    so.
+    Returns None if the vectors are short enough or no usable basis exists; they are then stored whole. A basis that
+    doesn't fit the space is logged as a warning.
     """
     if space.dimensions <= reduction.DIMENSIONS:
         return None
@@ -59,13 +59,13 @@ def current(tenant_id: UUID, space: Space) -> Chosen | None:
 
 
 def shared_ids() -> list[int]:
-    """All bases that tenants share."""
+    """Return the ids of all shared bases."""
     with database.tenant(SHARED) as tx:
         return bases.ids(tx, SHARED)
 
 
 def of(tenant_id: UUID, basis_ids: Iterable[int]) -> dict[int, Basis]:
-    """Bases by id, a tenant's own or shared; what is missing is left out, with a warning."""
+    """Return bases by id, the tenant's own or shared; missing ones are omitted with a warning."""
     found: dict[int, Basis] = {}
     for basis_id in basis_ids:
         basis = _read(tenant_id, basis_id) or _read(SHARED, basis_id)
@@ -83,22 +83,22 @@ def _read(owner: UUID, basis_id: int) -> Basis | None:
         return None
 
 
-@lru_cache(maxsize=32)  # at 1,536 dimensions, 25 MB
+@lru_cache(maxsize=32)  # 25 MB at 1,536 dimensions
 def _cached(owner: UUID, basis_id: int) -> Basis:
-    """A basis never changes. One that isn't there is looked up again.
+    """Return a basis, cached because bases are immutable. A missing basis isn't cached.
 
     Raises:
-        LookupError: It isn't there.
+        LookupError: There is no such basis.
     """
     with database.tenant(owner) as tx:
         return bases.read(tx, owner, [basis_id])[basis_id]
 
 
 def refit(tenant_id: UUID) -> tuple[str, ...]:
-    """Fit what a tenant's vectors shall be reduced by, if it is time: at first, once there are twice as many, or late.
+    """Fit the basis for a tenant's vectors if due: at first, once the vectors have doubled, or after `REFIT_DAYS`.
 
     Returns:
-        What there is to say of it, for a job's log.
+        Lines for a job's log.
     """
     with database.tenant(tenant_id) as tx:
         there = spaces.of_tenant(tx, tenant_id)
@@ -129,7 +129,7 @@ def _refit(tenant_id: UUID, space: Space, count: int) -> tuple[str, ...]:
 
 
 def fit_shared(space: Space) -> int | None:
-    """Fit a shared basis, whether it is time or not. Returns its id; None where there are too few vectors."""
+    """Fit a shared basis, even if it isn't due. Return its id; None if there are too few vectors."""
     with database.shared() as held:
         sample = _shared_sample(held, space)
     with database.tenant(SHARED) as tx:
@@ -138,7 +138,10 @@ def fit_shared(space: Space) -> int | None:
 
 
 def _refit_shared(space: Space) -> tuple[str, ...]:
-    """The same from a few vectors of many tenants; one process at a time, and each tenant's in its own transaction."""
+    """Fit a shared basis, if it is due, from a few vectors of many tenants.
+
+    A lock admits one process at a time. Each tenant's vectors are read in a separate transaction.
+    """
     with database.shared() as held:
         if not bases.lock_shared(held):
             return ()
@@ -185,13 +188,13 @@ def _enter(tx: database.Transaction, owner: UUID, space: Space, basis: Basis | N
 
 @dataclass(frozen=True)
 class Reduced:
-    """Archived vectors of one embedding space that were reduced in the same way.
+    """Archived vectors of an embedding space that share a basis.
 
     Attributes:
-        basis: The number of what they were reduced by; None where they are whole.
-        shared: Whether other tenants' are reduced by it too.
-        variance_kept: Share of the variance that is left, 0 to 1; None where the basis is missing.
-        samples: Vectors that it was fitted on.
+        basis: Id of the basis; None if the vectors are whole.
+        shared: Whether other tenants' vectors use the basis, too.
+        variance_kept: Share of the variance preserved, 0 to 1; None if the basis is missing.
+        samples: Number of vectors that the basis was fitted on.
     """
 
     model: str
@@ -203,7 +206,7 @@ class Reduced:
 
 
 def in_use(tenant_id: UUID) -> list[Reduced]:
-    """What a tenant's archived vectors are reduced by."""
+    """Return the bases of a tenant's archived vectors with the number of memories that use them."""
     with database.tenant(tenant_id) as tx:
         kept = archive.kept(tx, tenant_id)
         models = spaces.models(tx, [one.space_id for one in kept])

@@ -1,8 +1,8 @@
-"""The move into cold storage: many memories as one object, written and read back before anything else is given up.
+"""Move memories into cold storage: many per object, written and verified before anything is removed from the database.
 
-First they are chosen and read, then a segment of them is sealed and written outside of any transaction, then each is
-looked at again: what was changed, used or held meanwhile stays, and its record is a gap. Whoever is killed leaves the
-old state or the new one, and maybe a segment that nothing points to, which the next run drops.
+First, memories are chosen and read. Then their segment is encrypted and written outside any transaction. Finally, each
+memory is checked again: if it was changed, used or held in the meantime, it isn't moved, and its record becomes a gap.
+A crash leaves either the old or the new state, and possibly an unreferenced segment, which the next run drops.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from app.store.tiers.key_store import Wrapped
 KIND: Final = "cold"
 SOURCE: Final = "archived"
 SEGMENT_BYTES: Final = 8 << 20
-"""Of contents, before they are compressed; what is more waits for the next segment."""
+"""Maximum size of a segment's contents before compression; the rest goes into the next segment."""
 STEP_SECONDS: Final = 2.0
 _DECAY: Final = RULES.index("decay")
 
@@ -50,17 +50,17 @@ log = structlog.get_logger(__name__)
 
 
 class SegmentLost(Exception):
-    """Somebody has dropped the segment that was being written: they held its writer for dead."""
+    """The segment being written was dropped by another process that presumed its writer dead."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Written:
-    """A segment that is in the store, and what is to be entered of it.
+    """A segment in the store that is yet to be recorded.
 
     Attributes:
-        contents: What was sealed, by memory.
+        contents: The encrypted contents, by memory.
         keys: Wrapped keys of the records.
-        owners: Wrapped keys of those who own them, as they were.
+        owners: Wrapped keys of the owners at the time of encryption.
     """
 
     segment_id: UUID
@@ -71,24 +71,22 @@ class _Written:
 
 
 def move(tenant_id: UUID, as_of: datetime | None = None, limit: int = segment.RECORDS) -> tuple[int, int]:
-    """Move a segment of memories from the archive into cold storage, of those that decay wants lower. Until 0.
+    """Move a segment of archived memories that decay has marked for a lower tier into cold storage. Call again until 0.
 
     Args:
-        tenant_id: The tenant.
-        as_of: Up to now; None for now.
-        limit: Most memories.
+        as_of: Reference time; None for now.
 
     Returns:
-        How many were chosen, and how many of these were moved.
+        The number of memories chosen, and how many of them were moved.
 
     Raises:
-        StoreFailed: The store is away or full, or refuses us; nothing has changed.
-        Misconfigured: There is no master key, or another one than before.
+        StoreFailed: The store is unreachable, full, or denies access; nothing has changed.
+        Misconfigured: The master key is missing or has changed.
     """
     store = cold_store()
     with database.tenant(tenant_id) as tx:
         due = moves.take(tx, tenant_id, SOURCE, limit, as_of)
-        # What must go by law or by wish isn't copied first.
+        # Memories that have expired or are to be erased must not be copied first.
         fading = due.only(np.flatnonzero(due.decision.rules == _DECAY))
         contents = _fitting(cold.contents(tx, tenant_id, fading.held.ids))
     if not contents:
@@ -99,7 +97,7 @@ def move(tenant_id: UUID, as_of: datetime | None = None, limit: int = segment.RE
 
 
 def _fitting(contents: Mapping[UUID, Content]) -> dict[UUID, Content]:
-    """As many as fit into a segment, subjects side by side."""
+    """Return as many contents as fit into a segment, grouped by subject."""
     fitting: dict[UUID, Content] = {}
     size = 0
     for memory_id, content in contents.items():
@@ -127,10 +125,10 @@ def _record(tenant_id: UUID, memory_id: UUID, content: Content, owners: Owners, 
 
 
 def put(store: ColdStore, tenant_id: UUID, segment_id: UUID, made: Segment) -> None:
-    """Write a segment, and read it back; until it is finished, nothing points to it.
+    """Write a segment and verify it by reading it back; nothing refers to it until it is finished.
 
     Raises:
-        StoreFailed: It isn't there now, or not as it was written.
+        StoreFailed: The object is missing or differs from what was written.
     """
     path, data = path_of(tenant_id, segment_id), made.data
     with database.tenant(tenant_id) as tx:
@@ -145,12 +143,16 @@ def put(store: ColdStore, tenant_id: UUID, segment_id: UUID, made: Segment) -> N
 
 
 def path_of(tenant_id: UUID, segment_id: UUID) -> str:
-    """Where a segment's object is in the store."""
+    """Return the store path of a segment's object."""
     return f"segments/{tenant_id}/{segment_id}"
 
 
 def _enter(tenant_id: UUID, written: _Written, as_of: datetime | None) -> int:
-    """Cut down the rows of what is as it was when it was sealed, and point to their records. Returns how many."""
+    """Truncate the rows of memories that haven't changed since encryption, and point them to their records.
+
+    Returns:
+        The number of memories moved.
+    """
     with database.tenant(tenant_id) as tx:
         due = moves.retake(tx, tenant_id, list(written.contents), SOURCE, as_of)
         kept = keys.owners(tx, tenant_id, list(written.owners), held=True)
@@ -187,18 +189,18 @@ def _cut_down(tx: database.Transaction, tenant_id: UUID, texts: dict[UUID, str])
 
 
 def step(job: Job) -> Step:
-    """A few seconds of moving what is due into cold storage."""
+    """Move memories that are due into cold storage for `STEP_SECONDS`."""
     return carry_on(job.tenant_id, rebase.moment_of(job), job.state, time.monotonic() + STEP_SECONDS)
 
 
 def carry_on(tenant_id: UUID, as_of: datetime | None, state: dict[str, Any], until: float) -> Step:
-    """Go on with the moves into cold storage, a sweep first; arguments as `rebase.carry_on`'s.
+    """Continue moving memories into cold storage, after a sweep; see `rebase.carry_on` for the arguments.
 
-    All of its slices are of one moment, so that it comes to an end whatever happens meanwhile.
+    All slices use the same reference time, so that the work ends whatever happens concurrently.
 
     Raises:
-        StoreFailed: The store is away or full, or refuses us; what was moved before stays so.
-        Misconfigured: There is no master key, or another one than before.
+        StoreFailed: The store is unreachable, full, or denies access; earlier moves remain in effect.
+        Misconfigured: The master key is missing or has changed.
     """
     if not state:
         with database.tenant(tenant_id) as tx:
@@ -219,7 +221,10 @@ def carry_on(tenant_id: UUID, as_of: datetime | None, state: dict[str, Any], unt
 
 
 def _cooled(_: Held, standing: Standing, decision: Decision) -> tuple[Tiers, Tiers]:
-    """One step down, of what decay wants lower: what expires or is erased isn't copied first."""
+    """Return the tiers before and after the move: at most cold storage, and only if decay demands it.
+
+    Memories that expire or are to be erased aren't copied first.
+    """
     lower = np.minimum(decision.tiers, DECAY_TIERS.index("cold"))
     return standing.tiers, np.where(decision.rules == _DECAY, np.maximum(standing.tiers, lower), standing.tiers)
 
@@ -228,17 +233,22 @@ WORK: Final = Work(("cold",), lambda _tx, _tenant_id, _version: SOURCE, _cooled)
 
 
 def preview(tenant_id: UUID, as_of: datetime | None, after: UUID | None, limit: int) -> Preview:
-    """What a move into cold storage at a moment would take; arguments as `previews.preview`'s."""
+    """Return what a move into cold storage at a given time would take; see `previews.preview` for the arguments."""
     return previews.preview(WORK, tenant_id, as_of, after, limit)
 
 
 def clean(tenant_id: UUID) -> int:
-    """Drop the segments that were begun and never finished, and delete the objects of dropped ones. Returns how many.
+    """Drop segments that were begun but never finished, and delete the objects of dropped segments.
 
-    Whoever is still writing one of them loses it, finds that out when it enters it, and has changed nothing.
+    A process that is still writing such a segment gets `SegmentLost` when it records it, and has changed nothing.
+
+    Returns:
+        The number of objects deleted.
 
     Raises:
-        StoreFailed: The store is away or refuses us; they are dropped all the same, and deleted by the next run.
+        StoreFailed: The store is unreachable or denies access. The segments are dropped anyway; the next run deletes
+            their
+            objects.
     """
     with database.tenant(tenant_id) as tx:
         cold.drop_unwritten(tx, tenant_id)
@@ -247,7 +257,7 @@ def clean(tenant_id: UUID) -> int:
 
 
 def delete(tenant_id: UUID, dropped: Sequence[tuple[UUID, str]]) -> int:
-    """Delete the objects of dropped segments, and then forget these. Returns how many."""
+    """Delete the objects of dropped segments, then their manifest entries. Return how many there were."""
     if not dropped:
         return 0
     store = cold_store()

@@ -1,7 +1,7 @@
-"""Memories brought back from cold storage: fetched by range, checked, and written back as they were.
+"""Restore memories from cold storage: fetch records by byte range, verify them, and write their contents back.
 
-What is missing or damaged is named, memory by memory, and keeps no other from coming back. What comes back leaves a
-gap in its segment, and its key is destroyed.
+Missing or damaged records are reported by memory and don't prevent other restores. A restored record leaves a gap in
+its segment, and its key is destroyed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ KIND: Final = "restore"
 ROWS: Final = 500
 IDS_MAX: Final = 1000
 GAPS_MAX_BYTES: Final = 64 << 10
-"""Between records of a segment that are fetched in one range."""
+"""Largest gap between records of a segment that are fetched in one range."""
 NOT_COLD: Final = "not in cold storage"
 KEY_GONE: Final = "its key was destroyed"
 _LOOKS: Final = 3
@@ -46,7 +46,7 @@ log = structlog.get_logger(__name__)
 
 @prepared
 class _Body(msgspec.Struct, frozen=True):
-    """What a record must hold."""
+    """Required fields of a record."""
 
     text: str
     entities: list[str]
@@ -56,11 +56,11 @@ class _Body(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of memories that were to be restored.
+    """The result of a restore.
 
     Attributes:
         restored: In id order.
-        failed: Why the others weren't, in fixed phrases.
+        failed: By memory, a fixed phrase with the reason.
     """
 
     restored: list[UUID]
@@ -68,10 +68,10 @@ class Outcome:
 
 
 def parameters(memory_ids: Sequence[UUID], rule: str = "use") -> dict[str, Any]:
-    """What a job that restores these memories is told, and by which rule: `use` or `hand`.
+    """Return the parameters of a job that restores these memories under the rule `use` or `hand`.
 
     Raises:
-        ValueError: There are more than `IDS_MAX`.
+        ValueError: There are more than `IDS_MAX` memories.
     """
     if len(memory_ids) > IDS_MAX:
         raise ValueError(f"{len(memory_ids)} memories: a job restores at most {IDS_MAX}")
@@ -88,8 +88,8 @@ def step(job: Job) -> Step:
     """Restore some of a job's memories.
 
     Raises:
-        StoreFailed: The store is away, or refuses us.
-        Misconfigured: There is no master key, or another one than before.
+        StoreFailed: The store is unreachable or denies access.
+        Misconfigured: The master key is missing or has changed.
     """
     ids = [UUID(each) for each in job.parameters["ids"]]
     begin = job.state.get("next", 0)
@@ -102,16 +102,16 @@ def step(job: Job) -> Step:
 
 
 def restore(tenant_id: UUID, memory_ids: Sequence[UUID], rule: str = "use") -> Outcome:
-    """Bring back memories from cold storage, at most `ROWS`; it counts as a use. Again does nothing.
+    """Restore at most `ROWS` memories from cold storage, which counts as a use. Idempotent.
 
     Raises:
-        StoreFailed: The store is away, or refuses us; nothing has changed.
-        Misconfigured: There is no master key, or another one than before.
+        StoreFailed: The store is unreachable or denies access; nothing has changed.
+        Misconfigured: The master key is missing or has changed.
     """
     left = sorted(set(memory_ids))
     restored: set[UUID] = set()
     failed: dict[UUID, str] = {}
-    for _ in range(_LOOKS):  # a compaction may have moved some meanwhile
+    for _ in range(_LOOKS):  # a concurrent compaction may have moved some
         with database.tenant(tenant_id) as tx:
             places = cold.places(tx, tenant_id, left)
             opened = key_store.opened(tx, tenant_id, [place.entry.key_id for place in places.values()])
@@ -139,7 +139,7 @@ def restore(tenant_id: UUID, memory_ids: Sequence[UUID], rule: str = "use") -> O
 def fetched(
     tenant_id: UUID, places: Mapping[UUID, Place], opened: Mapping[UUID, bytes]
 ) -> tuple[dict[UUID, str], dict[UUID, str]]:
-    """The contents of records by memory, and why there is none of some."""
+    """Return the contents of records by memory, and the reason for each record whose contents are unavailable."""
     bodies, failed = {}, {}
     by_path = defaultdict(list)
     for place in places.values():
@@ -160,7 +160,7 @@ def fetched(
 
 
 def _parts(places: Sequence[Place]) -> Iterator[list[Place]]:
-    """Records of a segment that lie close enough to be fetched together."""
+    """Yield groups of records in a segment that are close enough to be fetched together."""
     part: list[Place] = []
     for place in sorted(places, key=lambda each: each.entry.start):
         if part and place.entry.start - (part[-1].entry.start + part[-1].entry.length) > GAPS_MAX_BYTES:
@@ -202,7 +202,7 @@ def _content(tenant_id: UUID, place: Place, body: bytes, opened: Mapping[UUID, b
 
 
 def _write_back(tenant_id: UUID, bodies: Mapping[UUID, str], places: Mapping[UUID, Place], rule: str) -> list[UUID]:
-    """Fill the rows of what is still where it was fetched from. Returns them."""
+    """Fill the rows of memories whose records haven't moved since they were fetched. Return those memories."""
     if not bodies:
         return []
     with database.tenant(tenant_id) as tx:
@@ -223,12 +223,11 @@ def _write_back(tenant_id: UUID, bodies: Mapping[UUID, str], places: Mapping[UUI
 
 
 def come_back(tx: database.Transaction, tenant_id: UUID, memory_ids: Sequence[UUID]) -> None:
-    """Let memories whose rows are whole again be active, and used just now; what is in cold storage is to be discarded.
+    """Make cold memories with complete rows active again, and count it as a use; the caller discards their records.
 
     Args:
         tx: The tenant's transaction, which has locked the rows of the memories.
-        tenant_id: The tenant.
-        memory_ids: All of them cold.
+        memory_ids: Cold memories.
     """
     if not memory_ids:
         return
@@ -238,9 +237,9 @@ def come_back(tx: database.Transaction, tenant_id: UUID, memory_ids: Sequence[UU
 
 
 def discard(tx: database.Transaction, tenant_id: UUID, memory_ids: Sequence[UUID]) -> None:
-    """Give up what is in cold storage of these memories, and destroy its keys; the rows stay as they are.
+    """Remove these memories' records from the manifest and destroy their keys; the rows aren't changed.
 
-    Segments are locked after words: call it after whatever locks those.
+    Segments are locked after words, so call this after anything that locks words.
     """
     key_ids = cold.take_out(tx, tenant_id, memory_ids)
     if key_ids:

@@ -1,7 +1,7 @@
-"""Upkeep of cold storage: segments that are mostly gaps, or small, are put together; what nobody needs is deleted.
+"""Maintain cold storage: merge small or mostly empty segments, and delete unreferenced objects.
 
-Records are moved as they are, sealed. And the manifest is held against the store, both ways: an object without a
-segment is deleted, a segment without its object is told of, memory by memory.
+Records are copied without being decrypted. The manifest is also reconciled with the store in both directions: objects
+without a segment are deleted, and segments without an object are reported by memory.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from app.store.tiers.cold import Listed, Place
 
 KIND: Final = "compact"
 LIVE_SHARE: Final = 0.5
-"""A segment that has less of its records than this is rewritten."""
+"""A segment is rewritten if the share of its live records is below this."""
 SMALL_RECORDS: Final = segment.RECORDS // 2
 SMALL_SEGMENTS: Final = 8
-"""From so many that have fewer records than `SMALL_RECORDS` on, they are put together."""
+"""Number of segments with fewer live records than `SMALL_RECORDS` from which they are merged."""
 TOGETHER_BYTES: Final = 32 << 20
 ORPHAN_AGE: Final = timedelta(days=1)
-"""Of an object that the manifest doesn't know: whoever writes one enters it first, but clocks differ."""
+"""Minimum age of an object missing from the manifest. A segment is recorded before it is written, but clocks differ."""
 NAMED_MAX: Final = 100
 STEP_SECONDS: Final = 2.0
 
@@ -46,11 +46,11 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What the manifest and the store say of each other.
+    """The result of reconciling the manifest with the store.
 
     Attributes:
-        orphans: Objects that were deleted, since no segment has them.
-        lost: Why memories can't be restored: their segment's object is missing, or of another size.
+        orphans: Number of objects deleted because no segment refers to them.
+        lost: Unrestorable memories with the reason: their segment's object is missing or has another size.
     """
 
     orphans: int
@@ -58,20 +58,19 @@ class Checked:
 
 
 def step(job: Job) -> Step:
-    """A few seconds of upkeep."""
+    """Run maintenance for `STEP_SECONDS`."""
     return carry_on(job.tenant_id, job.state, time.monotonic() + STEP_SECONDS)
 
 
 def carry_on(tenant_id: UUID, state: dict[str, Any], until: float) -> Step:
-    """Go on with the upkeep from where it was left.
+    """Continue the maintenance.
 
     Args:
-        tenant_id: The tenant.
-        state: As the step before left it; empty at first.
-        until: When to leave off, by the monotonic clock; one segment is always written.
+        state: State returned by the previous step; empty at first.
+        until: Deadline by the monotonic clock; at least one segment is written.
 
     Raises:
-        StoreFailed: The store is away or full, or refuses us.
+        StoreFailed: The store is unreachable, full, or denies access.
     """
     if not state:
         return Step(0, {"phase": "compact"}, finished=False, counts={"dropped": moving.clean(tenant_id)})
@@ -97,19 +96,18 @@ def carry_on(tenant_id: UUID, state: dict[str, Any], until: float) -> Step:
 
 
 def compact(tenant_id: UUID, spoilt: set[UUID] | frozenset[UUID] = frozenset()) -> tuple[int, dict[UUID, str]]:
-    """Put the records of some segments into a new one. Call it again until 0 and none.
+    """Merge the records of some segments into a new one. Call again until it returns 0 and no damaged segments.
 
-    A segment with anything damaged in it is left as it is.
+    Segments that contain damage aren't changed.
 
     Args:
-        tenant_id: The tenant.
-        spoilt: Segments to leave alone.
+        spoilt: Segments to skip.
 
     Returns:
-        How many segments were given up for it, and why others couldn't be.
+        The number of segments replaced, and the reason for each segment that couldn't be.
 
     Raises:
-        StoreFailed: The store is away or full, or refuses us; nothing has changed.
+        StoreFailed: The store is unreachable, full, or denies access; nothing has changed.
     """
     with database.tenant(tenant_id) as tx:
         marked = deadlines.to_rewrite(tx, tenant_id)
@@ -131,9 +129,9 @@ def compact(tenant_id: UUID, spoilt: set[UUID] | frozenset[UUID] = frozenset()) 
 
 
 def _chosen(listed: Sequence[Listed], marked: Sequence[UUID] = ()) -> list[Listed]:
-    """Segments whose records are to be put together: as many as fit into one.
+    """Choose segments to merge, as many as fit into one.
 
-    Those that an erasure has touched come first, in the order given.
+    Segments that an erasure has touched come first, in the given order.
     """
     written = [each for each in listed if each.status == "written"]
     order = {segment_id: place for place, segment_id in enumerate(marked)}
@@ -153,7 +151,7 @@ def _chosen(listed: Sequence[Listed], marked: Sequence[UUID] = ()) -> list[Liste
 def _records(
     tenant_id: UUID, chosen: Sequence[Listed], places: Mapping[UUID, Place]
 ) -> tuple[list[Sealed], dict[UUID, str]]:
-    """The live records of segments as they are, and why there are none of some."""
+    """Return the live, encrypted records of segments, and the reason for each segment that is damaged."""
     store = cold_store()
     found: list[Sealed] = []
     damaged = {}
@@ -177,7 +175,7 @@ def _records(
 
 
 def _enter(tenant_id: UUID, new_id: UUID, made: Segment, moved: Mapping[UUID, Place]) -> None:
-    """Let those memories that are still where they were point to the new segment."""
+    """Point memories whose records haven't moved to the new segment."""
     with database.tenant(tenant_id) as tx:
         now = cold.places(tx, tenant_id, list(moved), locked=True)
         still = [entry for entry in made.entries if now.get(entry.memory_id) == moved[entry.memory_id]]
@@ -195,16 +193,16 @@ def _drop(tenant_id: UUID) -> list[tuple[UUID, str]]:
 
 
 def check(tenant_id: UUID) -> Checked:
-    """Hold the manifest against the store: delete what no segment has, and name the memories whose object isn't right.
+    """Reconcile the manifest with the store: delete unreferenced objects, and report memories whose object is wrong.
 
     Raises:
-        StoreFailed: The store is away, or refuses us.
+        StoreFailed: The store is unreachable or denies access.
     """
     store = cold_store()
     folder = moving.path_of(tenant_id, UUID(int=0)).rpartition("/")[0]
     there = {found.path: found for found in store.under(folder)}
     with database.tenant(tenant_id) as tx:
-        listed = cold.listed(tx, tenant_id)  # after the store: a segment is entered before its object is written
+        listed = cold.listed(tx, tenant_id)  # after the store: a segment is recorded before its object is written
         now = database.now(tx)
     known = {each.path for each in listed}
     orphans = [path for path, found in there.items() if path not in known and now - found.modified_at > ORPHAN_AGE]
@@ -223,7 +221,7 @@ def _wrong(each: Listed, size: int | None) -> str | None:
     if each.status != "written" or size == each.size:
         return None
     if size is None and cold_store().size(each.path) == each.size:
-        return None  # written while the list was made
+        return None  # written while the objects were being listed
     return "its object is missing" if size is None else "its object is of another size"
 
 

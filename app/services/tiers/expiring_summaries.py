@@ -1,4 +1,4 @@
-"""Summaries of memories that expire, as a dry run tells of them: those that go too, and those that are made again."""
+"""Report, for dry runs, which summaries of expiring memories would be deleted and which regenerated."""
 
 from __future__ import annotations
 
@@ -24,15 +24,14 @@ _AGAIN: Final = "made of memories that expire: it is made again of the {left:,} 
 
 
 def of(tenant_id: UUID, as_of: datetime | None, memory_ids: Sequence[UUID]) -> list[Move]:
-    """What becomes of the summaries of memories that have expired at a moment, in id order.
+    """Return the outcome for the summaries of memories that have expired at a given time, in id order.
 
-    One whose sources are on several pages is told with the first of those that expire. What expires by itself, or is
-    under a legal hold, isn't told here.
+    A summary with sources on several pages is reported with the first expiring one. Summaries that expire themselves or
+    are under a legal hold are omitted.
 
     Args:
-        tenant_id: The tenant.
-        as_of: The moment; None for now.
-        memory_ids: A page of what expires.
+        as_of: Reference time; None for now.
+        memory_ids: A page of expiring memories.
     """
     with database.tenant(tenant_id) as tx:
         made = merges.summaries_of(tx, tenant_id, memory_ids)

@@ -1,8 +1,8 @@
-"""Expiry: what privacy allows no longer leaves from whichever tier it is in, and nothing of it stays.
+"""Expiry: permanently delete memories whose retention period has ended, from any tier.
 
-Summaries that were made of it are hidden with it, and made again of what remains; where nothing does, they go. The
-first night that finds something only tells how much it is, so that somebody can look at the dry run and set the policy;
-from the next night on it goes. A job by hand goes at once.
+Summaries derived from them are hidden and regenerated from the remaining sources, or deleted if none remain. The first
+night that finds expired memories only reports their number, so that operators can review the dry run and adjust the
+policy; deletion starts the next night. Jobs started manually delete immediately.
 """
 
 from __future__ import annotations
@@ -42,17 +42,17 @@ NOTICE: Final = "{count} memories have expired and go from the next night on: se
 def expire(
     tenant_id: UUID, as_of: datetime | None = None, after: UUID = NIL, limit: int = ROWS
 ) -> tuple[Counter[str], UUID | None]:
-    """Remove a slice of the memories that have expired at a moment, and hide the summaries that are to be made again.
+    """Delete a slice of the expired memories, and hide the summaries to be regenerated.
 
     Args:
-        tenant_id: The tenant.
-        as_of: Up to now; None for now.
-        after: Where the slice before has ended.
-        limit: Most that are looked at.
+        as_of: Reference time; None for now.
+        after: Last id of the previous slice.
+        limit: Maximum number of memories to examine.
 
     Returns:
-        How many are `deleted`, how many `summaries` among them of which nothing remains, and how many are made `again`;
-        and where this slice has ended, None for the last.
+        Counts: `deleted` memories, `summaries` among them without remaining sources, and summaries to be made `again`;
+            and
+        the last id of this slice, None for the last slice.
     """
     with database.tenant(tenant_id) as tx:
         due, following = moves.take_expired(tx, tenant_id, after, limit, as_of)
@@ -89,7 +89,10 @@ def expire(
 
 
 def _details(due: Due, summaries: int, again: int) -> dict[str, Detail]:
-    """The rule, and how many by which category; tenants' own together, since their names may say anything."""
+    """Return the audit details: the rule and the counts by category.
+
+    Custom categories are counted together, because tenants choose their names freely.
+    """
     found = due.standing.expiry
     by = Counter(_known(category) for category in found.category.tolist())
     risky = int(found.by_risk.sum())
@@ -117,20 +120,20 @@ _WORK: Final = Work(("deleted",), lambda _tx, _tenant_id, _version: "ending", _g
 
 
 def preview(tenant_id: UUID, as_of: datetime | None, after: UUID | None, limit: int) -> Preview:
-    """What would have expired at a moment, and what becomes of summaries of it. Arguments as `previews.preview`'s."""
+    """Return what would have expired at a given time and the effect on summaries; see `previews.preview`."""
     found = previews.preview(_WORK, tenant_id, as_of, after, limit)
     summaries = expiring_summaries.of(tenant_id, as_of, [move.memory_id for move in found.moves])
     return found._replace(summaries=summaries, counts=found.counts | {"summaries": len(summaries)})
 
 
 def step(job: Job) -> Step:
-    """A few seconds of expiry, asked for by somebody."""
+    """Run a manually started expiry job for `rebase.STEP_SECONDS`."""
     until = time.monotonic() + rebase.STEP_SECONDS
     return _carried_on(job.tenant_id, rebase.moment_of(job), job.state, until, by_hand=True)
 
 
 def carry_on(tenant_id: UUID, as_of: datetime | None, state: dict[str, Any], until: float) -> Step:
-    """Go on with a night's expiry: a sweep first; arguments as `rebase.carry_on`'s."""
+    """Continue a night's expiry, after a sweep; see `rebase.carry_on` for the arguments."""
     return _carried_on(tenant_id, as_of, state, until, by_hand=False)
 
 
@@ -153,7 +156,7 @@ def _after_sweep(tenant_id: UUID, *, by_hand: bool) -> str:
 
 
 def _looked(tenant_id: UUID, state: dict[str, Any], until: float) -> Step:
-    """Count what has expired; nothing goes before somebody could know."""
+    """Count the expired memories without deleting them, so that operators are notified first."""
     moment, after, count = datetime.fromisoformat(state["as_of"]), UUID(state["after"]), state.get("count", 0)
     while True:
         with database.tenant(tenant_id) as tx:

@@ -1,4 +1,4 @@
-"""What time will make of a tenant's memories, as things are and under another policy; nothing is written."""
+"""Forecast a tenant's memories by tier, under the current policy and optionally under a changed one. Read-only."""
 
 from __future__ import annotations
 
@@ -28,20 +28,19 @@ from app.store.core import database
 
 PAGE_ROWS: Final = 20_000
 SHOWN_MAX: Final = 20
-"""Ids given of each move."""
+"""Number of ids listed per move."""
 SECONDS_MAX: Final = 45.0
-"""For one forecast; clients wait for a minute."""
+"""Time limit of a forecast; clients time out after a minute."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What is asked for.
+    """The parameters of a forecast.
 
     Attributes:
-        days: How many days to look ahead, 0 to `forecast.DAYS_MAX`.
-        changes: Fields of the policy that would be other than they are, as JSON has them; None asks for no what-if.
-        subject: Only memories about this subject.
-        one_in: Only one memory in so many is looked at, of all subjects, and stands for the others.
+        days: Number of days to forecast, 0 to `forecast.DAYS_MAX`.
+        changes: Policy fields to change, with their JSON values; None for no what-if analysis.
+        one_in: Sample one memory out of this many, over all subjects, and extrapolate.
     """
 
     days: int
@@ -52,12 +51,12 @@ class Wish:
 
 @dataclass(slots=True)
 class Move:
-    """Memories that a change of policy would move at once.
+    """Memories that a policy change would move immediately.
 
     Attributes:
-        source: The tier that decay asks for now.
-        target: The one that it would ask for.
-        memories: How many.
+        source: The tier that decay demands now.
+        target: The tier that decay would demand.
+        memories: Number of memories.
         ids: The first of them.
     """
 
@@ -73,10 +72,10 @@ class Outlook:
 
     Attributes:
         as_of: When it was made.
-        dates: Today, and the days after it, in the tenant's time zone.
-        counts: Memories by day and tier: today as of now, each later day as it begins.
-        changed: The same under the changed policy, where one was asked about.
-        moves: What the change would move at once.
+        dates: Today and the following days, in the tenant's time zone.
+        counts: Memories by day and tier: today as of now, later days at their start.
+        changed: Memories by day and tier under the changed policy, if any.
+        moves: Moves that the change would cause immediately.
     """
 
     as_of: datetime
@@ -87,13 +86,13 @@ class Outlook:
 
 
 def of_tenant(tenant_id: UUID, wish: Wish) -> Outlook:
-    """The forecast for a tenant.
+    """Forecast the memories of a tenant.
 
-    Memories are read in pages, a transaction each. What changes meanwhile is in it or not; what was used or changed
-    after `as_of` is as it is then.
+    Memories are read in pages, with a transaction per page. Concurrent changes may or may not be included; a memory
+    that was used or changed after `as_of` counts in its new state.
 
     Raises:
-        Invalid: The changes make no policy, or it can't be worked out so far ahead.
+        Invalid: The changed policy is invalid, or the forecast reaches too far.
     """
     began = time.monotonic()
 
@@ -130,14 +129,14 @@ def of_tenant(tenant_id: UUID, wish: Wish) -> Outlook:
 def _counts(
     eras: Sequence[Era], state: State, standings: Sequence[Standing], moments: Floats, check: forecast.Check
 ) -> Counts:
-    """`forecast.counts` by each policy in its own time; what one has let go down stays there under the next.
+    """Apply `forecast.counts` to each policy's own period; moves to lower tiers carry over to the next policy.
 
     Args:
-        eras: The one of the first moment, and those that follow it.
-        state: Brought to the first.
+        eras: The era of the first moment, and those that follow it.
+        state: States brought to the first era.
         standings: One for each era.
         moments: Ascending, in seconds since 1970.
-        check: As `forecast.counts`.
+        check: See `forecast.counts`.
     """
     parts, tiers = [], standings[0].tiers
     starts = np.searchsorted(moments, [era.since for era in eras[1:]])

@@ -1,4 +1,4 @@
-"""The ladder of tiers, for operators: what is where, what has moved and why, and what time will make of it."""
+"""Show operators the tiers: current counts, recent moves with their reasons, and a forecast."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ from app.store.tiers import tier_moves
 from app.store.tiers.tier_moves import Day, Moved
 
 DAYS: Final = 30
-"""How many days of moves are shown, today included."""
+"""Number of days of moves shown, including today."""
 AHEAD_DAYS: Final = 90
 FRESH_SECONDS: Final = 300.0
-"""A process looks ahead for a tenant anew when the last look is older."""
+"""Maximum age of a process's cached forecast."""
 SAMPLED_ABOVE: Final = 200_000
-"""Of more memories than this a sample is looked at."""
+"""Number of memories above which the forecast uses a sample."""
 SAMPLE: Final = 100_000
-"""About as many memories, or somewhat more, are in it."""
+"""Approximate minimum size of the sample."""
 _KEPT: Final = 100
 
 
 @dataclass(frozen=True)
 class Ladder:
-    """How a tenant's tiers stand.
+    """The state of a tenant's tiers.
 
     Attributes:
-        today: By UTC, as all days of moves.
-        moved: What has moved in the last `DAYS` days.
+        today: In UTC, like all days of moves.
+        moved: Moves of the last `DAYS` days.
     """
 
     counts: Counts
@@ -49,11 +49,11 @@ class Ladder:
 
 @dataclass(frozen=True)
 class Ahead:
-    """What costs more to know, so that it is kept for a while.
+    """Data that is expensive to compute and therefore cached.
 
     Attributes:
-        one_in: The forecast is of one memory in so many; 1 for all.
-        archive: What archived vectors are reduced by.
+        one_in: The forecast samples one memory out of this many; 1 for all.
+        archive: Bases of the archived vectors.
     """
 
     outlook: Outlook
@@ -62,7 +62,7 @@ class Ahead:
 
 
 def of_tenant(tenant_id: UUID) -> Ladder:
-    """How the tiers stand, out of counters alone."""
+    """Return the state of the tiers, read from counters only."""
     with database.tenant(tenant_id) as tx:
         today = database.now(tx).astimezone(UTC).date()
         counts = tenant_counts.read(tx, tenant_id)
@@ -71,7 +71,7 @@ def of_tenant(tenant_id: UUID) -> Ladder:
 
 
 def latest(tenant_id: UUID, older_than: tuple[datetime, int] | None, limit: int) -> list[Moved]:
-    """The last moves, one by one; see `store.tier_moves.latest`."""
+    """Return a page of individual moves, latest first; see `store.tier_moves.latest`."""
     with database.tenant(tenant_id) as tx:
         return tier_moves.latest(tx, tenant_id, older_than, limit)
 
@@ -88,10 +88,10 @@ _slots_lock = Lock()
 
 
 def ahead(tenant_id: UUID) -> Ahead:
-    """The forecast, and the archive's bases: from the last minutes, and worked out once for all who ask at a time.
+    """Return the forecast and the archive's bases, cached for `FRESH_SECONDS` and computed once for concurrent callers.
 
     Raises:
-        Invalid: It can't be worked out so far ahead.
+        Invalid: The forecast reaches too far.
     """
     with _slots_lock:
         if len(_slots) >= _KEPT and tenant_id not in _slots:

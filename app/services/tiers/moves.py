@@ -1,7 +1,7 @@
-"""Moves between tiers: which memories are due for one, decided again with their rows locked, and noting it.
+"""Select memories due for another tier, repeat the decision with their rows locked, and record the move.
 
-A move is one step down. Whoever carries it out does so in the transaction that took the batch, or checks in a later one
-that nothing has changed; and notes it last.
+A move is one tier down. It is carried out in the transaction that took the batch, or in a later one that verifies that
+nothing has changed. Recording it comes last.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ from app.store.tiers.tier_moves import Move
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """Memories of one tier that shall be in a lower one, locked; every array has shape (n,), in the order of `held`.
+    """Locked memories of one tier that are due for a lower one; every array has shape (n,), in the order of `held`.
 
     Attributes:
         held: Brought to the era of `now`.
-        standing: What speaks for or against them.
+        standing: Facts other than strength that decide their tier.
         seen: Strength and importance.
-        decision: Where they shall be, and the rule.
+        decision: Target tiers and the deciding rules.
         era: The policy in force.
-        now: The moment it was decided for, in seconds since 1970.
-        looked_at: How many were looked at; those that may stay after all were let go.
+        now: Reference time of the decision, in seconds since 1970.
+        looked_at: Number of memories examined, including those released because they may remain.
     """
 
     held: Held
@@ -56,7 +56,7 @@ class Due:
     looked_at: int
 
     def only(self, places: npt.NDArray[np.intp]) -> Due:
-        """Those at these places alone."""
+        """Return the entries at these indices."""
         return Due(
             self.held.only(places),
             self.standing.take(places),
@@ -69,16 +69,13 @@ class Due:
 
 
 def take(tx: database.Transaction, tenant_id: UUID, source: str, limit: int, as_of: datetime | None = None) -> Due:
-    """Lock memories of a tier that were wanted in a lower one, and decide again; those that may stay are let go.
+    """Lock memories marked for a lower tier and repeat the decision; release those that may remain.
 
-    Those that somebody else has locked are passed over.
+    Memories locked by other transactions are skipped.
 
     Args:
-        tx: The tenant's transaction.
-        tenant_id: The tenant.
-        source: The tier that they are in, of `DECAY_TIERS`.
-        limit: Most of them.
-        as_of: Up to now; None for now.
+        source: Their current tier, one of `DECAY_TIERS`.
+        as_of: Reference time; None for now.
     """
     holds.share(tx, tenant_id)
     return _decided(tx, tenant_id, states.lock_unmoved(tx, tenant_id, source, limit), as_of)
@@ -87,19 +84,17 @@ def take(tx: database.Transaction, tenant_id: UUID, source: str, limit: int, as_
 def take_expired(
     tx: database.Transaction, tenant_id: UUID, after: UUID, limit: int, as_of: datetime | None = None
 ) -> tuple[Due, UUID | None]:
-    """Lock memories that were wanted gone, in any tier, and give those that have expired; the others are left as noted.
+    """Lock memories marked for deletion in any tier, and return those that have expired; the marks of others remain.
 
-    Those that somebody else has locked are passed over.
+    Memories locked by other transactions are skipped.
 
     Args:
-        tx: The tenant's transaction.
-        tenant_id: The tenant.
-        after: Where the page before has ended.
-        limit: Most that are looked at.
-        as_of: Up to now; None for now.
+        after: Last id of the previous page.
+        limit: Maximum number of memories to examine.
+        as_of: Reference time; None for now.
 
     Returns:
-        Those, and where this page has ended; None where it was the last.
+        The expired memories, and the last id of this page; None for the last page.
     """
     holds.share(tx, tenant_id)
     held = expiring.lock(tx, tenant_id, after, limit)
@@ -108,7 +103,7 @@ def take_expired(
 
 
 def judge(tx: database.Transaction, tenant_id: UUID, memory_ids: Sequence[UUID], as_of: datetime | None = None) -> Due:
-    """The decision about these memories, whatever it is, with their rows locked in the order of locks."""
+    """Return the decision on these memories, whatever it is, with their rows locked in the lock order."""
     there = cold.lock(tx, tenant_id, memory_ids, wait=True)
     return _judged(tx, tenant_id, states.lock(tx, tenant_id, there), as_of)
 
@@ -116,16 +111,14 @@ def judge(tx: database.Transaction, tenant_id: UUID, memory_ids: Sequence[UUID],
 def retake(
     tx: database.Transaction, tenant_id: UUID, memory_ids: Sequence[UUID], source: str, as_of: datetime | None = None
 ) -> Due:
-    """The same of memories that an earlier transaction has taken, their rows in `memories` locked too.
+    """Repeat the decision on memories taken by an earlier transaction, and also lock their rows in `memories`.
 
-    Those that are no longer in that tier, or that somebody else has locked, are left out.
+    Memories that have left the tier or are locked by other transactions are omitted.
 
     Args:
-        tx: The tenant's transaction.
-        tenant_id: The tenant.
-        memory_ids: What was taken.
+        memory_ids: The memories taken.
         source: The tier that they were in.
-        as_of: As it was then.
+        as_of: Reference time of the earlier decision.
     """
     holds.share(tx, tenant_id)
     free = cold.lock(tx, tenant_id, memory_ids, wait=False)
@@ -141,7 +134,7 @@ def _decided(tx: database.Transaction, tenant_id: UUID, held: Held, as_of: datet
 
 
 def _judged(tx: database.Transaction, tenant_id: UUID, held: Held, as_of: datetime | None) -> Due:
-    times = strengths.timeline(tx, tenant_id)  # after the locks: what came meanwhile counts
+    times = strengths.timeline(tx, tenant_id)  # after locking, to include newly added policies
     now = (as_of or database.now(tx)).timestamp()
     era = times.at(now)
     held = strengths.brought(held, times, now)
@@ -151,13 +144,16 @@ def _judged(tx: database.Transaction, tenant_id: UUID, held: Held, as_of: dateti
 
 
 def _later(due: Due) -> npt.NDArray[np.bool_]:
-    """Which aren't moved now: those ahead of that moment, and what has expired, which goes by the step of its own."""
+    """Return which memories aren't moved now: those changed after the reference time, and expired ones.
+
+    The expiry job deletes expired memories.
+    """
     later: npt.NDArray[np.bool_] = _ahead(due) | (due.decision.rules == EXPIRY)
     return later
 
 
 def _ahead(due: Due) -> npt.NDArray[np.bool_]:
-    """Which were used or brought to a later policy after that moment: what happened stays happened."""
+    """Return which memories were used or rebased after the reference time; such changes are never reverted."""
     ahead: npt.NDArray[np.bool_] = (due.held.versions > due.era.version) | (due.held.state.anchored_at > due.now)
     return ahead
 
@@ -165,21 +161,20 @@ def _ahead(due: Due) -> npt.NDArray[np.bool_]:
 def _let_go(tx: database.Transaction, tenant_id: UUID, staying: Due) -> None:
     if staying.held.ids:
         when = strengths.due_at(staying.era, staying.held.state, staying.now, staying.seen, staying.standing)
-        when[_later(staying)] = -np.inf  # the next sweep looks at it again
+        when[_later(staying)] = -np.inf  # the next sweep re-evaluates it
         states.write_looks(tx, tenant_id, staying.held.ids, Looks(staying.standing.tiers, when))
 
 
 def note(
     tx: database.Transaction, tenant_id: UUID, moved: Due, target: Literal["archived", "cold"], text_bytes: int = 0
 ) -> None:
-    """Enter that memories are in another tier now, into their histories, the tenant's numbers and its audit.
+    """Record that memories have moved to another tier: in their histories, the tenant's counts and the audit log.
 
     Args:
-        tx: The tenant's transaction; it locks nothing after this.
-        tenant_id: The tenant.
-        moved: From one tier, or several.
-        target: The tier that they are in now.
-        text_bytes: By how much the database holds more text of them now; less than 0 where it was taken away.
+        tx: The tenant's transaction, which must take no other locks afterwards.
+        moved: Memories from one or several tiers.
+        target: Their new tier.
+        text_bytes: Change of the size of their texts in the database; negative if text was removed.
     """
     if not moved.held.ids:
         return
@@ -197,7 +192,7 @@ def note(
 
 
 def by_rule(move: Move, decision: Decision) -> Counter[tuple[Move, str]]:
-    """How many memories a move is of, by the rule that has decided."""
+    """Return the number of moved memories by deciding rule."""
     return Counter((move, RULES[rule]) for rule in decision.rules.tolist())
 
 
@@ -211,16 +206,15 @@ def note_restored(
     rule: str = "use",
     actor: str = SYSTEM,
 ) -> None:
-    """Enter that memories of a tier are active again into the tenant's numbers and its audit.
+    """Record that memories are active again in the tenant's counts and the audit log.
 
     Args:
-        tx: The tenant's transaction; it locks nothing after this.
-        tenant_id: The tenant.
-        memory_ids: None of them was active.
-        source: The tier that they come from, `archived` or `cold`.
-        text_bytes: By how much the database holds more text of them now.
-        rule: Why, a fixed word: `use`, `edit` or `hand`.
-        actor: Id of the key that asked for it; `SYSTEM` where they were used.
+        tx: The tenant's transaction, which must take no other locks afterwards.
+        memory_ids: Memories that weren't active.
+        source: Their former tier, `archived` or `cold`.
+        text_bytes: Increase of the size of their texts in the database.
+        rule: The reason, a fixed word: `use`, `edit` or `hand`.
+        actor: Id of the requesting key; `SYSTEM` if they were used.
     """
     if memory_ids:
         count = len(memory_ids)

@@ -1,4 +1,4 @@
-"""Dry runs of what notes or moves tiers: what would change at a moment, page by page, and why. Nothing is written."""
+"""Dry runs of tier changes: list page by page what would change at a given time, and why. Read-only."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ ROWS: Final = 5000
 SECONDS: Final = 2.0
 
 Tiers: TypeAlias = npt.NDArray[np.int8]
-"""Places in `DECAY_TIERS`, shape (n,)."""
+"""Indices into `DECAY_TIERS`, shape (n,)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What a dry run is of.
+    """The kind of work that a dry run simulates.
 
     Attributes:
-        tiers: Those that it moves memories to.
-        among: The memories that it looks at, by the version of the policy.
-        ends: The tiers of each before it and after it; what has the same in both is left as it is.
+        tiers: Tiers that it moves memories to.
+        among: Returns the memories that it examines, by policy version.
+        ends: Returns each memory's tier before and after; equal tiers mean no change.
     """
 
     tiers: Sequence[str]
@@ -49,13 +49,13 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A memory that changes its tier, or the one that it is wanted in.
+    """A memory whose tier, or due tier, would change.
 
     Attributes:
-        before: Of `DECAY_TIERS`.
-        after: Of `DECAY_TIERS`.
-        rule: What decided, of `RULES`.
-        why: In words and numbers.
+        before: One of `DECAY_TIERS`.
+        after: One of `DECAY_TIERS`.
+        rule: The deciding rule, one of `RULES`.
+        why: The reason in words and numbers.
     """
 
     memory_id: UUID
@@ -66,13 +66,13 @@ class Move:
 
 
 class Preview(NamedTuple):
-    """A page of what would change.
+    """A page of changes.
 
     Attributes:
         moves: In id order.
-        counts: Of this page: memories `looked_at`, and by tier those that would come to it.
-        following: Where the next page begins; None for the last.
-        summaries: What becomes of summaries of what goes: gone too, or made again in the tier where they are.
+        counts: Number of memories `looked_at` on this page, and of moves by target tier.
+        following: Cursor of the next page; None for the last.
+        summaries: Summaries of deleted memories: deleted as well, or regenerated in their current tier.
     """
 
     moves: list[Move]
@@ -90,15 +90,14 @@ def preview(
     *,
     behind: Sequence[Work] = (),
 ) -> Preview:
-    """What a piece of work at a moment would change, without changing it; nothing is locked.
+    """Return what a piece of work would change at a given time, without changing or locking anything.
 
     Args:
-        work: What it is of.
-        tenant_id: The tenant.
-        as_of: Any moment; one that is yet to come, as if nothing happened until then. None for now.
-        after: The last id of the page before.
-        limit: Most changes in a page; a page that would take longer than `SECONDS` has fewer.
-        behind: Work of the same night that is done before it, in order: what that moves is where it comes to.
+        work: The work to simulate.
+        as_of: Any time; future times assume that nothing happens until then. None for now.
+        after: Last id of the previous page.
+        limit: Maximum number of changes on a page; a page that takes longer than `SECONDS` has fewer.
+        behind: Work done earlier in the same night, in order; the memories that it moves are in their new tiers.
     """
     until = time.monotonic() + SECONDS
     moves: list[Move] = []
@@ -116,7 +115,7 @@ def preview(
 def _slice(
     work: Work, behind: Sequence[Work], tenant_id: UUID, as_of: datetime | None, after: UUID, limit: int
 ) -> tuple[int, list[Move], UUID, bool]:
-    """How many were looked at, the moves, the last of them, and whether there are no more."""
+    """Return the number of memories examined, the moves, the last id examined, and whether this was the last slice."""
     with database.tenant(tenant_id) as tx:
         now = (as_of or database.now(tx)).timestamp()
         times = strengths.timeline(tx, tenant_id)

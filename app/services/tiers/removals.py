@@ -1,6 +1,6 @@
-"""Permanent delete: memories in cold storage that fulfil every condition go for good, and nothing of them stays.
+"""Permanently delete cold memories that meet every condition for deletion, leaving no trace of them.
 
-What its caller has deleted (`DELETE /v1/memories/{id}`) isn't among them: it is hidden, and its row stays.
+Memories deleted by a caller (`DELETE /v1/memories/{id}`) aren't included: they are hidden, and their rows remain.
 """
 
 from __future__ import annotations
@@ -31,15 +31,14 @@ _COLD: Final = DECAY_TIERS.index(SOURCE)
 
 
 def delete(tenant_id: UUID, as_of: datetime | None = None, limit: int = removal.MOST) -> tuple[int, Counter[str]]:
-    """Remove a slice of the cold memories that shall be deleted at a moment. Call again until it looks at none.
+    """Delete a slice of the cold memories that are due for deletion at a given time. Call again until it examines none.
 
     Args:
-        tenant_id: The tenant.
-        as_of: Up to now; None for now, which each call then takes anew.
-        limit: Most memories, up to `removal.MOST`.
+        as_of: Reference time; None for the current time of each call.
+        limit: Maximum number of memories, up to `removal.MOST`.
 
     Returns:
-        How many were looked at, and how many are `deleted`.
+        The number of memories examined, and the count of `deleted` ones.
     """
     with database.tenant(tenant_id) as tx:
         due = moves.take(tx, tenant_id, SOURCE, limit, as_of)
@@ -66,17 +65,17 @@ WORK: Final = Work(
 
 
 def preview(tenant_id: UUID, as_of: datetime | None, after: UUID | None, limit: int) -> Preview:
-    """What would be deleted at a moment; arguments as `previews.preview`'s."""
+    """Return what would be deleted at a given time; see `previews.preview` for the arguments."""
     return previews.preview(WORK, tenant_id, as_of, after, limit)
 
 
 def step(job: Job) -> Step:
-    """A few seconds of deleting."""
+    """Delete memories for `STEP_SECONDS`."""
     return carry_on(job.tenant_id, moment_of(job), job.state, time.monotonic() + STEP_SECONDS)
 
 
 def carry_on(tenant_id: UUID, as_of: datetime | None, state: dict[str, Any], until: float) -> Step:
-    """Go on deleting from where it was left; arguments as `rebase.carry_on`'s. All of its slices are of one moment."""
+    """Continue deleting, with one reference time for all slices; see `rebase.carry_on` for the arguments."""
     if not state:
         with database.tenant(tenant_id) as tx:
             state = {"as_of": (as_of or database.now(tx)).isoformat()}

@@ -1,8 +1,8 @@
-"""Bases that were fitted on vectors which have been erased since: fitted without them, and deleted.
+"""Replace PCA bases that were fitted on vectors erased since: refit without these vectors, then delete the old bases.
 
-What was reduced by such a basis is put into the new one, and loses hardly anything by it: the two are of nearly the
-same vectors. Where too few are left to fit on, archived memories lose their vectors: they are found by their words
-until they are restored.
+Vectors reduced by an old basis are projected onto the new one with little loss, since both were fitted on nearly the
+same vectors. If too few vectors remain for a fit, archived memories lose their vectors and are found only by their
+words until they are restored.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ ROWS: Final = 500
 
 
 def spoilt(tx: database.Transaction, tenant_id: UUID, before: datetime) -> list[Known]:
-    """A tenant's own bases that were fitted on vectors which are gone: those whose sample isn't whole any more.
+    """Return a tenant's own bases that were fitted on vectors that no longer exist, because their sample is incomplete.
 
-    Of those that newer ones have followed the sample isn't known any more: all from before a moment.
+    The samples of superseded bases aren't stored, so all superseded bases made before `before` are included.
     """
     return bases.spoilt(tx, tenant_id, before)
 
 
 def spoilt_shared(tenant_id: UUID, first_ms: int, before: datetime) -> list[Known]:
-    """Shared bases that may have been fitted on a tenant's vectors which are gone.
+    """Return shared bases that may have been fitted on a tenant's erased vectors.
 
     Args:
-        tenant_id: The tenant.
-        first_ms: When the first of what is gone came, in milliseconds since 1970: older bases know nothing of it.
-        before: When it was gone.
+        first_ms: When the first erased memory arrived, in milliseconds since 1970; older bases can't contain its
+            vector.
+        before: When the vectors were erased.
     """
     with database.tenant(tenant_id) as tx:
         there = spaces.of_tenant(tx, tenant_id)
@@ -50,15 +50,15 @@ def spoilt_shared(tenant_id: UUID, first_ms: int, before: datetime) -> list[Know
             return []
         space_id = there.searched.space_id
         if bases.count_sample(tx, tenant_id, space_id) >= fitting.SHARE_EACH:
-            return []  # what it gave is whole
+            return []  # its contribution is complete
     with database.tenant(SHARED) as tx:
         return bases.made_between(tx, SHARED, space_id, first_ms / 1000, before)
 
 
 def renew(tenant_id: UUID, gone: Sequence[Known], until: float) -> tuple[bool, int]:
-    """Fit a tenant's own bases anew, put what the old ones have reduced into them, and delete the old ones.
+    """Refit a tenant's own bases, reproject the vectors reduced by the old ones, and delete the old ones.
 
-    May be done again after a crash. Returns whether all is done, and how many bases were deleted.
+    Safe to repeat after a crash. Return whether all is done, and the number of bases deleted.
     """
     done = 0
     for space_id in {each.space_id for each in gone}:
@@ -79,7 +79,10 @@ def renew(tenant_id: UUID, gone: Sequence[Known], until: float) -> tuple[bool, i
 
 
 def renew_shared(tenant_id: UUID, gone: Sequence[Known], until: float) -> tuple[bool, int]:
-    """The same for shared bases, and whatever any tenant has reduced by them."""
+    """Refit shared bases, reproject all tenants' vectors reduced by the old ones, and delete the old ones.
+
+    Safe to repeat after a crash. Return whether all is done, and the number of bases deleted.
+    """
     if not gone:
         return True, 0
     old = [each.basis_id for each in gone]
@@ -102,7 +105,7 @@ def renew_shared(tenant_id: UUID, gone: Sequence[Known], until: float) -> tuple[
 
 
 def _reproject(tenant_id: UUID, owner: UUID, old: Sequence[int], newest_id: int | None, until: float) -> bool:
-    """Put a tenant's archived vectors from old bases into the newest. Returns whether none is left."""
+    """Reproject a tenant's archived vectors from old bases onto the newest one. Return whether none is left."""
     found = _read(owner, [*old, *([newest_id] if newest_id is not None else [])])
     target = None if newest_id is None else found.get(newest_id)
     for basis_id in old:

@@ -1,4 +1,4 @@
-"""Restores: what was archived comes back as soon as it is used, and a while passes before it may fade away again."""
+"""Restore archived memories as soon as they are used, with a grace period before they can be archived again."""
 
 from __future__ import annotations
 
@@ -26,21 +26,22 @@ from app.store.strength.states import Held
 from app.store.tiers import archive, tiers
 
 STRENGTH: Final = 0.45
-"""What a restored memory has at least; else it would fall back once its grace is over."""
+"""Minimum strength of a restored memory; a weaker one would be archived again after its grace period."""
 
 
 def restore(tx: database.Transaction, tenant_id: UUID, memory_ids: Sequence[UUID]) -> list[UUID]:
-    """Bring back those of these memories that are archived, which counts as a use; others are left as they are.
+    """Restore the archived ones among these memories, which counts as a use; others aren't changed.
 
-    Locks all of their states in id order. Call it after whatever locks rows of `memories`, and before what locks
-    embedding spaces or words. They are found by their words at once, by their meaning when they are embedded again:
-    nudge `queues.EMBED_MEMORIES` after the commit. The tenant's numbers and its audit are the caller's to keep, last.
+    Locks all of their states in id order. Call this after anything that locks rows of `memories`, and before anything
+    that locks embedding spaces or words. Restored memories are searchable by words at once, and by meaning once they
+    are embedded again: nudge `queues.EMBED_MEMORIES` after the commit. The caller updates the tenant's counts and the
+    audit log, last.
 
     Returns:
-        Those that came back, in id order.
+        The restored memories, in id order.
     """
     locked = states.lock(tx, tenant_id, memory_ids)
-    archived = set(archive.among(tx, tenant_id, locked.ids))  # once nobody else moves them
+    archived = set(archive.among(tx, tenant_id, locked.ids))  # after locking, so that they can't be moved
     if not archived:
         return []
     locked = locked.only(np.flatnonzero([memory_id in archived for memory_id in locked.ids]))
@@ -50,7 +51,7 @@ def restore(tx: database.Transaction, tenant_id: UUID, memory_ids: Sequence[UUID
 
 
 def use(tx: database.Transaction, tenant_id: UUID, locked: Held) -> tuple[Held, Era, float]:
-    """Enter a use, just now, of memories whose rows are locked: they after it, the policy in force, and when."""
+    """Record a use, now, of locked memories. Return them after the use, with the policy in force and the time."""
     now = database.now(tx).timestamp()
     times = strengths.timeline(tx, tenant_id)
     era = times.at(now)
@@ -63,20 +64,19 @@ def use(tx: database.Transaction, tenant_id: UUID, locked: Held) -> tuple[Held, 
 def restore_used(
     tx: database.Transaction, tenant_id: UUID, used: Held, rows: npt.NDArray[np.intp], era: Era, now: float
 ) -> Held:
-    """Bring back those of memories that are archived, after a use that is written already.
+    """Restore the archived ones among memories whose use has been written.
 
-    The transaction locks nothing after it.
+    The transaction must take no other locks afterwards.
 
     Args:
         tx: The tenant's transaction, which has locked the rows.
-        tenant_id: The tenant.
-        used: After the use, of this era.
-        rows: Which of them were used; the others are left as they are.
-        era: Of `now`.
+        used: Memories after the use, in this era.
+        rows: Indices of the memories that were used; the others aren't changed.
+        era: The era at `now`.
         now: Seconds since 1970.
 
     Returns:
-        All of `used`, with those that came back as strong as they are now.
+        All of `used`, with the new strength of restored memories.
     """
     after, back = _put_back(tx, tenant_id, used, rows, era, now)
     moves.note_restored(tx, tenant_id, back, "archived")
@@ -104,16 +104,15 @@ def _put_back(
 
 
 def come_back(tx: database.Transaction, tenant_id: UUID, back: Held, source: str, era: Era, now: float) -> Held:
-    """Enter that memories are active again, at least as strong as `STRENGTH`, and into their histories.
+    """Record that memories are active again with a strength of at least `STRENGTH`, also in their histories.
 
-    What search finds them by is the caller's to see to. In mnemex a multiplier of 0 leaves no strength.
+    The caller updates the search indexes. In mnemex, a multiplier of 0 leaves no strength.
 
     Args:
         tx: The tenant's transaction, which has locked the rows.
-        tenant_id: The tenant.
-        back: After a use, of this era.
-        source: The tier that they come from.
-        era: Of `now`.
+        back: Memories after a use, in this era.
+        source: Their former tier.
+        era: The era at `now`.
         now: Seconds since 1970.
     """
     before = era.dynamics.strength(back.state, now)

@@ -1,7 +1,7 @@
-"""The sweep: memories whose next moment has come are looked at, and those alone.
+"""Sweep: re-evaluate the memories whose next due time has come, and no others.
 
-Strength is a function of time, so it doesn't matter how often or how late this runs: a sweep notes what decay asks
-for at a moment, and when to look again.
+Strength is a function of time, so the frequency and delay of sweeps don't affect it: a sweep records the tier that
+decay demands at a given time, and when to re-evaluate the memory.
 """
 
 from __future__ import annotations
@@ -28,15 +28,13 @@ ROWS: Final = 5000
 
 
 def sweep(tenant_id: UUID, as_of: datetime | None = None, limit: int = ROWS) -> tuple[int, Counter[str]]:
-    """Note where memories shall be kept at a moment, for a slice of the memories that are due. Call again until 0.
+    """Record the tier decided at a given time for a slice of the due memories. Call again until it examines none.
 
     Args:
-        tenant_id: The tenant.
-        as_of: Up to now; None for now, which each call then takes anew.
-        limit: Most memories.
+        as_of: Reference time; None for the current time of each call.
 
     Returns:
-        How many were looked at, and the tiers that are wanted anew, each with its count.
+        The number of memories examined, and the number of changed decisions by tier.
     """
     with database.tenant(tenant_id) as tx:
         now = (as_of or database.now(tx)).timestamp()
@@ -50,7 +48,7 @@ def _due(tx: database.Transaction, tenant_id: UUID, version: int) -> Wanted:
 
 
 def _noted(held: Held, _: Standing, decision: Decision) -> tuple[Tiers, Tiers]:
-    """A sweep moves nothing: it notes where memories shall be kept."""
+    """Return the due tiers before and after: a sweep records decisions but moves nothing."""
     return held.wanted_tiers, decision.tiers
 
 
@@ -61,19 +59,19 @@ _REBASE: Final = Work(DECAY_TIERS, lambda _tx, _tenant_id, _version: "older", _n
 def preview(
     tenant_id: UUID, as_of: datetime | None, after: UUID | None, limit: int, *, only_rebase: bool = False
 ) -> Preview:
-    """What a sweep at a moment would note anew, or a rebase instead; arguments as `previews.preview`'s."""
+    """Return the decisions that a sweep, or only a rebase, would change at a given time; see `previews.preview`."""
     return previews.preview(_REBASE if only_rebase else _SWEEP, tenant_id, as_of, after, limit)
 
 
 def step(job: Job) -> Step:
-    """A few seconds of a sweep."""
+    """Run a sweep for `rebase.STEP_SECONDS`."""
     return carry_on(job.tenant_id, rebase.moment_of(job), job.state, time.monotonic() + rebase.STEP_SECONDS)
 
 
 def carry_on(tenant_id: UUID, as_of: datetime | None, state: dict[str, Any], until: float) -> Step:
-    """Go on with a sweep from where it was left: a rebase first, where one is due; arguments as `rebase.carry_on`'s.
+    """Continue a sweep, after a rebase if one is due; see `rebase.carry_on` for the arguments.
 
-    All of its slices are of one moment, so that it comes to an end whatever happens meanwhile.
+    All slices use the same reference time, so that the work ends whatever happens concurrently.
     """
     if not state:
         return _begun(tenant_id, as_of)

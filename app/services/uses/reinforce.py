@@ -1,4 +1,4 @@
-"""Reinforcement: what was used becomes stronger, each use once, whatever dies in between."""
+"""Reinforcement: strengthen used memories, counting each use exactly once even across crashes."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ log = structlog.get_logger(__name__)
 
 
 class Touched(NamedTuple):
-    """An envelope's touches.
+    """The touches of one envelope.
 
     Attributes:
-        base: By which the ledger knows it, 16 bytes.
+        base: The envelope's 16-byte key in the arrivals ledger.
         accepted_at: Seconds since 1970.
-        touches: What it holds.
+        touches: The reported uses.
     """
 
     base: bytes
@@ -54,10 +54,11 @@ class Touched(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Touch:
-    """What a touch has made of one memory: strength 0 to 1, and the model's own score, now.
+    """The effect of a touch on one memory: strength (0 to 1) and the model's score, each before and after it.
 
     Attributes:
-        why: Why it is no stronger: touched by the same session a moment ago, or a later use was known already.
+        why: The reason why it isn't stronger: the same session touched it within the refractory time, or a later use is
+            already known.
     """
 
     id: UUID
@@ -69,7 +70,7 @@ class Touch:
 
 
 class _Told(NamedTuple):
-    """A use of a memory that is there: in which envelope and with what it was told, its row, and when."""
+    """A use of an existing memory: the envelope that reported it and its touches, the memory's row, and the time."""
 
     envelope: int
     touches: Touches
@@ -80,10 +81,10 @@ class _Told(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Done:
-    """What uses have done: the memories that they concern, before and after, both as of the era of `now`.
+    """The effect of uses: the memories concerned before and after them, both in the era of `now`.
 
     Attributes:
-        known_as: The ids under which memories are kept, by the alias that was given.
+        known_as: Stored memory ids by the alias given.
     """
 
     now: float
@@ -95,10 +96,9 @@ class _Done:
 
 
 def apply(tenant_id: UUID, touched: Sequence[Touched]) -> None:
-    """Reinforce what these envelopes say was used, in one transaction; an envelope that comes again does nothing.
+    """Reinforce the memories that these envelopes report as used, in one transaction. Idempotent per envelope.
 
-    Envelopes count in the order given, the uses of each in the order of time. Ids of nothing that is there are
-    left out.
+    Envelopes are applied in the given order, the uses of each in order of time. Unknown ids are ignored.
     """
     by_base = {each.base: each for each in touched}
     with database.tenant(tenant_id) as tx:
@@ -114,9 +114,10 @@ def apply(tenant_id: UUID, touched: Sequence[Touched]) -> None:
 
 
 def send(tenant_id: UUID, uses: Sequence[Use], session: str | None, request_id: str) -> None:
-    """Put a search's uses into the queue; what it can't take is counted, and dropped.
+    """Queue a search's uses. Uses that the queue can't accept are counted and dropped.
 
-    Nobody is nudged: the drain of every second applies them, since a drain for each search costs as much as a search.
+    No task is started: the drain that runs every second applies them, since a drain per search would cost as much as
+    the search.
     """
     base = new_base(time.time_ns() // 1_000_000, os.urandom(RANDOM_BYTES))
     try:
@@ -127,11 +128,11 @@ def send(tenant_id: UUID, uses: Sequence[Use], session: str | None, request_id: 
 
 
 def touch(tenant_id: UUID, memory_id: UUID, touches: Touches) -> Touch:
-    """Reinforce one memory at once.
+    """Reinforce one memory synchronously.
 
     Raises:
         NotFound: This tenant has no such memory.
-        Unavailable: It is still in the queue.
+        Unavailable: The memory is still in the queue.
     """
     touched = [Touched(b"", np.inf, touches)]
     with memories.stored_only(tenant_id, memory_id), database.tenant(tenant_id) as tx:
@@ -158,9 +159,10 @@ def touch(tenant_id: UUID, memory_id: UUID, touches: Touches) -> Touch:
 
 
 def _attach(tenant_id: UUID, done: _Done, touched: Sequence[Touched]) -> None:
-    """Note what callers used in the records of the searches that found it, where the tenant records searches.
+    """Attribute reported uses to the recorded searches that found the memories, if the tenant records searches.
 
-    In a transaction after that of the uses: no memory's state stays locked while records are waited for.
+    This runs in a transaction after that of the uses, so that memory states aren't locked while it waits for the
+    records.
     """
     if not done.era.policy.record_searches:
         return
@@ -177,7 +179,7 @@ def _reinforce(tx: database.Transaction, tenant_id: UUID, touched: Sequence[Touc
     spreading = strengths.timeline(tx, tenant_id).at(database.now(tx).timestamp())
     along = associates.reached(tx, tenant_id, spreading, list(stored))
     locked = states.lock(tx, tenant_id, list(stored.union(*along.values())))
-    # Once nobody else writes them: whoever did may know a newer policy.
+    # Read after locking: a previous writer may have used a newer policy.
     now = float(kept(database.now(tx).timestamp()))
     times = strengths.timeline(tx, tenant_id)
     era = times.at(now)
@@ -206,7 +208,7 @@ def _reinforce(tx: database.Transaction, tenant_id: UUID, touched: Sequence[Touc
 def _told(
     touched: Sequence[Touched], memory_ids: Sequence[UUID], known_as: Mapping[UUID, UUID], now: float
 ) -> list[_Told]:
-    """The uses of what is there, by envelope and then by time; what is told of the future counts as now."""
+    """Return the uses of existing memories by envelope, then by time; times in the future count as now."""
     rows = {memory_id: row for row, memory_id in enumerate(memory_ids)}
     rows |= {alias: rows[memory_id] for alias, memory_id in known_as.items() if memory_id in rows}
     told = []
@@ -223,7 +225,7 @@ def _told(
 def _counting(
     tx: database.Transaction, tenant_id: UUID, era: Era, memory_ids: Sequence[UUID], told: Sequence[_Told]
 ) -> tuple[Uses, Sequence[_Told], npt.NDArray[np.bool_]]:
-    """Those of the uses that count, as arrays and as told, and which were in another domain, so that they boost."""
+    """Return the uses outside the refractory time, as arrays and as reported, and which get the cross-domain boost."""
     uses = Uses(
         rows=np.array([one.row for one in told], np.intp),
         sessions=np.array([one.touches.session for one in told], np.int64),
@@ -248,7 +250,7 @@ def _counting(
 def _elsewhere(
     tx: database.Transaction, tenant_id: UUID, era: Era, memory_ids: Sequence[UUID], told: Sequence[_Told]
 ) -> npt.NDArray[np.bool_]:
-    """Which uses were in another domain than their memory's, where the model of forgetting asks for it."""
+    """Return which uses came from another domain than their memory's, if the forgetting model considers domains."""
     elsewhere = np.zeros(len(told), np.bool_)
     tagged = [place for place, one in enumerate(told) if one.touches.context_tags]
     if not tagged or not isinstance(era.dynamics, Mnemex):
@@ -262,7 +264,7 @@ def _elsewhere(
 
 
 def _used_by(told: Sequence[_Told], done: Reinforced, memory_ids: Sequence[UUID]) -> list[dict[UUID, float]]:
-    """What each envelope has used, and when, the last time; without what came late."""
+    """Return the memories that each envelope used, with the time of the last use, without late uses."""
     used: dict[int, dict[UUID, float]] = {}
     for one, late in zip(told, done.late, strict=True):
         if not late:
@@ -273,7 +275,7 @@ def _used_by(told: Sequence[_Told], done: Reinforced, memory_ids: Sequence[UUID]
 
 
 def _note(tx: database.Transaction, tenant_id: UUID, memory_ids: Sequence[UUID], uses: Uses, done: Reinforced) -> None:
-    """Enter the uses into the history."""
+    """Add the uses to the history."""
     kinds: tuple[tuple[EventKind, npt.NDArray[np.bool_]], ...] = (("use", ~done.late), ("late_use", done.late))
     for kind, chosen in kinds:
         places = np.flatnonzero(chosen)

@@ -1,4 +1,4 @@
-"""Reviews: which memories to look at again, and what came of it."""
+"""Schedule spaced reviews of memories and record their results."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ Result = Literal["passed", "failed"]
 
 
 class Entry(NamedTuple):
-    """A memory to review, with the numbers that have brought it in.
+    """A memory to review, with the values that selected it.
 
     Attributes:
         urgency: 0.6 · importance + 0.4 · days overdue, with the policy's weights.
-        priority: How near it is to the middle of the danger zone, 0 to 1.
-        overdue_days: Below 0 where it isn't due yet.
+        priority: Closeness to the middle of the danger zone, 0 to 1.
+        overdue_days: Negative if it isn't due yet.
         reviewed: None before its first review.
     """
 
@@ -63,7 +63,7 @@ class Entry(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """What to review now, the first first; `total` counts those that were left for later too."""
+    """The memories to review now, in order; `total` includes those beyond the session's limit."""
 
     entries: list[Entry]
     total: int
@@ -71,13 +71,13 @@ class Session:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a review has changed.
+    """The effect of a review.
 
     Attributes:
-        before: Strength before it, 0 to 1.
-        after: Strength after it.
-        importance: What the interval was worked out from.
-        changed: False where the review was told before.
+        before: Strength before the review, 0 to 1.
+        after: Strength after the review, 0 to 1.
+        importance: The importance from which the interval was computed.
+        changed: False if this review was already recorded.
     """
 
     memory_id: UUID
@@ -96,15 +96,13 @@ def session(
     thread: str | None = None,
     limit: int | None = None,
 ) -> Session:
-    """The memories to review now.
+    """Return the memories to review now.
 
     Args:
-        tenant_id: The tenant.
-        by: `due`, those whose interval is over, by urgency; `danger`, those about to be forgotten, by priority;
-            `flagged`, those whose last review or a self-test since has failed, due or not, by urgency.
-        subject: Only those about this subject.
-        thread: Only those of this thread.
-        limit: Most of them; never more than the policy's session.
+        by: `due` selects memories whose interval has ended, by urgency; `danger` those about to be forgotten, by
+            priority;
+            `flagged` those whose last review, or a self-test since then, has failed, due or not, by urgency.
+        limit: Maximum number of memories, capped by the policy's session size.
     """
     with database.tenant(tenant_id) as tx:
         now = database.now(tx).timestamp()
@@ -136,27 +134,24 @@ def session(
 
 
 def flagged(tenant_id: UUID, limit: int) -> list[Flagged]:
-    """The memories whose last review, or a self-test since, has failed, the longest due first."""
+    """Return the memories whose last review, or a self-test since then, has failed, longest due first."""
     with database.tenant(tenant_id) as tx:
         return reviews.flagged(tx, tenant_id, limit)
 
 
 def record(tenant_id: UUID, memory_id: UUID, result: Result, at: datetime | None = None) -> Outcome:
-    """Enter the result of a review.
+    """Record the result of a review.
 
-    Passed, it counts as a use, and the next interval follows; failed, the first interval comes again, and the memory
-    is flagged. The same result once more within the policy's refractory time is the same review told again, and
-    changes nothing.
+    A passed review counts as a use and lengthens the interval. A failed one resets it to the first interval and flags
+    the memory. Repeating a result within the policy's refractory time counts as the same review and changes nothing.
 
     Args:
-        tenant_id: The tenant.
-        memory_id: The memory, by its own id or one that stands for it.
-        result: What came of it.
-        at: When it was; of the future counts as now, from before the memory as its beginning.
+        memory_id: The memory's id or an alias of it.
+        at: Time of the review, clamped to the time between the memory's beginning and now.
 
     Raises:
         NotFound: This tenant has no such memory.
-        Unavailable: It is still in the queue.
+        Unavailable: The memory is still in the queue.
         Conflict: A later review with another result is known.
     """
     with memories.stored_only(tenant_id, memory_id), database.tenant(tenant_id) as tx:
@@ -195,19 +190,17 @@ def blend(
     least: float,
     as_of: datetime | None = None,
 ) -> list[SearchResult]:
-    """The results of a search with a share of their places given to memories that want review, marked as such.
+    """Return search results with a share of the places given to memories to review, which are marked.
 
-    Those are the ones in the danger zone, and those that were reviewed before and are due again, as far as they have
-    to do with the query.
+    These are memories relevant to the query that are in the danger zone, or have been reviewed before and are due
+    again.
 
     Args:
-        tenant_id: The tenant.
-        ranked: All that was found, best first.
-        policy: The policy's parameters of reviews.
-        share: Of the places, 0 to 1.
-        limit: Most results.
-        least: Score from which a result has to do with the query.
-        as_of: When a review must be due by; None for now.
+        ranked: All results, best first.
+        policy: The policy's review parameters.
+        share: Share of the places, 0 to 1.
+        least: Minimum score of a relevant result.
+        as_of: Time by which a review must be due; None for now.
     """
     ids = [result.id for result in ranked]
     with database.tenant(tenant_id) as tx:
@@ -234,7 +227,7 @@ class _Numbers(NamedTuple):
 
 
 def _numbers(tx: database.Transaction, tenant_id: UUID, found: Waiting, times: Timeline, now: float) -> _Numbers:
-    """What decides who comes first, without those that were deleted meanwhile."""
+    """Return the values that decide the order, without memories deleted since."""
     era = times.at(now)
     left, looks = [Waiting(b"", np.empty(0))], [Seen(np.empty(0), np.empty(0))]
     for part in found.slices(SLICE_ROWS):
@@ -276,10 +269,10 @@ def _entries(
 
 
 def _is_known(former: Reviewed, result: Result, moment: datetime, policy: Policy) -> bool:
-    """Whether a review was told before.
+    """Return whether this review was already recorded.
 
     Raises:
-        Conflict: It is older than the last one, and its result another.
+        Conflict: It is older than the last review, whose result differs.
     """
     refractory = timedelta(seconds=policy.reinforcement.refractory_seconds)
     if former.review_count and former.flagged == (result == "failed") and moment - former.reviewed_at <= refractory:
@@ -301,7 +294,7 @@ def _following(
 
 
 def _reinforce(tx: database.Transaction, tenant_id: UUID, held: Held, era: Era, at: float, now: float) -> float:
-    """Let a review count as a use, which brings back what is archived. Returns the strength after it."""
+    """Apply a passed review as a use, which restores an archived memory. Return the strength afterwards."""
     used = replace(held, state=era.dynamics.reinforce(held.state, Event(at=at, now=now)))
     strengths.write_uses(tx, tenant_id, used, era, now)
     promotion.flag(tx, tenant_id, used, era, now)
