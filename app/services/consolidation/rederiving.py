@@ -61,13 +61,13 @@ class _Case:
 
     @property
     def stays(self) -> bool:
-        """Whether the summary stays stale: it was edited by hand, or the erasure that hides it will delete it."""
+        """True if the summary stays stale: it was edited by hand, or the erasure that hides it will delete it."""
         by_hand = self.version is not None and self.version != self.merge.summary_version and not self.gone
         return by_hand or (self.tier == "hidden" and not self.present)
 
     @property
     def goes(self) -> bool:
-        """Whether to delete the summary: it has no source left, or its text isn't in the active indexes."""
+        """True if the summary must be deleted: it has no source left, or its text isn't in the active indexes."""
         return not self.present or self.tier not in {"active", "hidden", "aside"}
 
 
