@@ -1,4 +1,4 @@
-"""A tenant that has grown gets indexes of its own, and one that has shrunk loses them."""
+"""Create or drop dedicated indexes when a tenant crosses the size threshold."""
 
 from __future__ import annotations
 
@@ -9,6 +9,6 @@ from app.services.jobs import jobs
 
 
 def see_to(tenant_id: UUID) -> None:
-    """Have a job make, fill or drop the tenant's own indexes, if it has to."""
+    """Create a job for the tenant's dedicated indexes if they must be created, filled or dropped."""
     if graphs.is_wanting(tenant_id):
         jobs.create(tenant_id, graphs.KIND, {})
