@@ -1,8 +1,7 @@
-"""Jobs: long work of a tenant in resumable steps, with progress, a log, and a way to cancel it.
+"""Create, list, cancel and run jobs: a tenant's long-running work in resumable steps, with progress and a log.
 
-A worker goes on with a job for a slice and then lets the one that has waited longest have the next. A message is
-only a nudge: whose turn it is stands in the rows, so a lost message or worker costs a lease, and a doubled message
-nothing.
+A worker runs a job for one slice, then yields to the job that has waited longest. Messages are only nudges: the rows
+determine which job is next, so a lost message or worker costs one lease, and a duplicate message costs nothing.
 """
 
 from __future__ import annotations
@@ -38,8 +37,8 @@ from app.store.jobs.jobs import Held, Listed
 LEASE_SECONDS: Final = 60
 RETRY_SECONDS: Final = 10
 GIVE_WAY_SECONDS: Final = 15
-# In each lane, of all tenants together. A lane has one process: with two on their way, a slice would always wait
-# behind another, and beat's ticks would expire unread behind the two.
+# Per lane, over all tenants. A lane has one process: a second job in flight would always wait behind the first, and
+# beat's ticks would expire unread behind both.
 AT_ONCE: Final = 1
 KILLED: Final = "its worker died each time"
 UNKNOWN: Final = "unknown kind"
@@ -49,13 +48,14 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True)
 class Kind:
-    """How the work of a kind is done.
+    """The implementation of a kind of job.
 
     Attributes:
-        step: Does a piece of it, some seconds long. It opens its own transactions, and may be run again from the
-            same state after a crash, so its writes must bear that.
-        cancelled: Cleans up when the job is cancelled; it may be run again too.
-        task: Which carries it, and so its lane: what somebody has asked for about a person waits for no night.
+        step: Runs a few seconds of the work. It opens its own transactions, and must be idempotent: it may run again
+            from the same state after a crash.
+        cancelled: Cleans up after a cancellation; must be idempotent too.
+        task: The Celery task that runs it, which determines the lane: jobs requested under a person's rights don't wait
+            behind nightly maintenance.
     """
 
     step: Callable[[Job], Step]
@@ -91,19 +91,20 @@ KINDS: dict[str, Kind] = {
 def create(
     tenant_id: UUID, kind: str, parameters: dict[str, Any], *, lone: bool = True, actor: str | None = None
 ) -> UUID:
-    """Enter a job, and send it to a worker as soon as it is its turn. Returns its id.
+    """Create a job and send it to a worker as soon as it is its turn; return its id.
 
     Args:
+        tenant_id: The tenant.
         kind: One of `KINDS`.
-        parameters: What its steps are told, as JSON; never content.
-        lone: Whether the tenant has one unfinished job of the kind at most: then that one's id is returned.
-        actor: Id of the key that asked for it, which is audited; None where nobody did.
+        parameters: Parameters of its steps, as JSON; never memory content.
+        lone: Whether the tenant may have only one unfinished job of this kind; if there is one, its id is returned.
+        actor: Id of the API key that requested the job, for the audit log; None if no caller did.
     """
     if kind not in KINDS:
         raise KeyError(kind)
     job_id = uuid4()
     with database.tenant(tenant_id) as tx:
-        # The one that was in the way may end between the two looks.
+        # The unfinished job may end between the two queries.
         while not rows.add(tx, job_id, tenant_id, kind, parameters, lone=lone):
             found = rows.find_lone(tx, tenant_id, kind)
             if found is not None:
@@ -115,10 +116,10 @@ def create(
 
 
 def send() -> int:
-    """Send the jobs whose turn it is, those included whose message or worker was lost. Returns how many.
+    """Send the jobs whose turn it is, including those whose message or worker was lost; return the number sent.
 
     Raises:
-        kombu.exceptions.OperationalError: The broker can't be reached; they are sent again after a lease.
+        kombu.exceptions.OperationalError: The broker is unreachable; the jobs are sent again after a lease.
     """
     rights = of_rights()
     with database.shared() as tx:
@@ -130,20 +131,20 @@ def send() -> int:
 
 
 def of_rights() -> list[str]:
-    """The kinds whose jobs the lane `rights` has; all others are maintenance."""
+    """List the kinds whose jobs run in the lane `rights`; all other kinds run in maintenance."""
     return [name for name, kind in KINDS.items() if kind.task == queues.RIGHTS_JOB]
 
 
 def send_on() -> None:
-    """The same where nobody can be told of a failure: the next tick sends them too."""
+    """Send the jobs whose turn it is, logging failures: the next tick sends them again."""
     try:
         send()
-    except Exception as error:  # noqa: BLE001 - whose turn it is stands in the rows
+    except Exception as error:  # noqa: BLE001 - the rows still determine which job is next
         log.warning("job_not_sent", error=type(error).__name__)
 
 
 def carry_on(job_id: UUID) -> None:
-    """Go on with a job for a slice, unless it is done or somebody else has it."""
+    """Run a job for one slice, unless it has ended or another worker holds its lease."""
     claim_id = uuid4()
     with database.shared() as tx:
         held = rows.claim(tx, job_id, claim_id, _lease_seconds())
@@ -183,7 +184,7 @@ def _go_on(held: Held | None, claim_id: UUID) -> None:
         with database.shared() as tx:
             held = rows.note(tx, job.job_id, claim_id, step, then=then, lease_seconds=_lease_seconds())
         if held is None:
-            log.warning("job_lost", job=str(job.job_id), kind=job.kind)  # its lease lapsed in a long step
+            log.warning("job_lost", job=str(job.job_id), kind=job.kind)  # its lease expired during a long step
         else:
             _count(held, job, step, then)
         if then != "running":
@@ -191,7 +192,7 @@ def _go_on(held: Held | None, claim_id: UUID) -> None:
 
 
 def _count(held: Held, job: Job, step: Step, then: str) -> None:
-    """Count the rows of a step, those of a night for the step of the night that they are of; and the end of a slice."""
+    """Count a step's rows (for a nightly run, under the name of its current step) and the end of a slice."""
     if job.kind == night.KIND:
         for name, amount in step.counts.items():
             inner, _, action = name.partition(".")
@@ -205,7 +206,7 @@ def _count(held: Held, job: Job, step: Step, then: str) -> None:
 
 
 def _lane(kind: str) -> str:
-    """The lane that jobs of a kind are in; one of another version is whosever has it."""
+    """Return the lane of a kind of job; kinds unknown to this version count as maintenance."""
     return metrics.LANE_OF_TASK[KINDS[kind].task if kind in KINDS else queues.JOB]
 
 
@@ -226,7 +227,7 @@ def _tell(held: Held, failure: str | None) -> None:
 
 
 def _give_way(job: Job, claim_id: UUID) -> None:
-    """Let what waits to be stored or indexed go first."""
+    """Postpone a job in favour of memories that wait to be stored or indexed."""
     with database.shared() as tx:
         message = "gives way to ingest"
         rows.put_off(tx, job.job_id, claim_id, delay_seconds=GIVE_WAY_SECONDS, forgive=True, message=message)
@@ -243,7 +244,7 @@ def _cancel(job: Job, claim_id: UUID, kind: Kind | None) -> None:
 
 
 def _put_off(job: Job, claim_id: UUID, error: Exception) -> None:
-    """Let a job wait whose step, or whose clean-up, failed; end it when that was no accident."""
+    """Postpone a job whose step or clean-up failed; fail it after too many non-transient failures."""
     name = type(error).__name__
     passing = is_passing(error)
     metrics.count("deliveries", lane=_lane(job.kind), outcome="put_off" if passing else "failed")
@@ -253,7 +254,7 @@ def _put_off(job: Job, claim_id: UUID, error: Exception) -> None:
             message = f"put off: {name}" if passing else f"try {attempts} failed: {name}"
             rows.put_off(tx, job.job_id, claim_id, delay_seconds=RETRY_SECONDS, forgive=passing, message=message)
             return
-    # Our own errors say what to do, and hold no content; of others only the kind is known to be harmless.
+    # Our own errors name the remedy and contain no content; of other errors, only the type is known to be safe.
     _fail(job, claim_id, str(error) if isinstance(error, EbbingError) else name)
 
 
@@ -265,13 +266,13 @@ def _fail(job: Job, claim_id: UUID, reason: str) -> None:
 
 
 def _lease_seconds() -> float:
-    """How long a step may take: where a provider is asked, as long as all of its tries may take more."""
+    """Return the maximum duration of a step; with a provider, its retries are added."""
     config = settings()
     return LEASE_SECONDS + (config.llm_tries_seconds if config.has_provider else 0)
 
 
 def get(tenant_id: UUID, job_id: UUID) -> Listed:
-    """A job, with its log.
+    """Return a job with its log.
 
     Raises:
         NotFound: This tenant has no such job.
@@ -286,17 +287,17 @@ def get(tenant_id: UUID, job_id: UUID) -> Listed:
 def page(
     tenant_id: UUID, status: str | None, kind: str | None, older_than: tuple[datetime, UUID] | None, limit: int
 ) -> list[Listed]:
-    """Jobs from the newest on, after the one given by when it was made and its id."""
+    """List jobs, newest first, starting after `older_than` (creation time and id)."""
     with database.shared() as tx:
         return rows.page(tx, tenant_id, status=status, kind=kind, older_than=older_than, limit=limit)
 
 
 def cancel(tenant_id: UUID, job_id: UUID) -> Listed:
-    """Ask that a job end: between two steps, or when its turn comes.
+    """Request a job's cancellation; it ends between two steps, or when its turn comes.
 
     Raises:
         NotFound: This tenant has no such job.
-        Conflict: It has ended.
+        Conflict: The job has ended.
     """
     with database.shared() as tx:
         wanted = rows.want_cancel(tx, tenant_id, job_id)
