@@ -68,10 +68,8 @@ def next_slice(tenant_id: UUID, as_of: datetime, marks: Marks, rules: Consolidat
     and one hour after each edit.
 
     Args:
-        tenant_id: The tenant.
         as_of: Time of the run.
         marks: Watermarks of the previous slice.
-        rules: The policy's consolidation rules.
     """
     as_of = max(as_of, _FIRST)
     young = _before(as_of, rules.keep_days)

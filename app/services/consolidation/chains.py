@@ -18,8 +18,6 @@ def back(tx: database.Transaction, tenant_id: UUID, erasure_id: UUID) -> None:
     Args:
         tx: The tenant's transaction, in which the memories are visible again; call it after taking the word index's
             lock.
-        tenant_id: The tenant.
-        erasure_id: The cancelled erasure.
     """
     _judge(tx, tenant_id, hidden_supersessions.show_again(tx, tenant_id, erasure_id))
 

@@ -64,7 +64,6 @@ def carry_on(
     A nightly run ends when the policy pauses consolidation; the next run finds the remaining groups.
 
     Args:
-        tenant_id: The tenant.
         as_of: Process memories up to this time; None for the time at which the run began.
         state: State returned by the previous slice; empty at first.
         until: Deadline on the monotonic clock; at least one transaction's worth of work is always done.
@@ -203,7 +202,6 @@ def preview(tenant_id: UUID, as_of: datetime | None, level: Level | None, limit:
     """Return the plans of a run without carrying them out: no model is called and nothing is written.
 
     Args:
-        tenant_id: The tenant.
         as_of: Evaluate as of this time; None for now.
         level: Compression level of the summaries; None for the policy's level.
         limit: Maximum number of groups.

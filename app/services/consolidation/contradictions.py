@@ -55,7 +55,6 @@ def carry_on(tenant_id: UUID, as_of: datetime, state: dict[str, Any], until: flo
     """Ask about memories accepted by `as_of`; the first slice also resolves names that wait for their memory.
 
     Args:
-        tenant_id: The tenant.
         as_of: The time of the nightly run.
         state: State returned by the previous slice; empty at first.
         until: Deadline on the monotonic clock; at least one slice is always done.

@@ -128,9 +128,7 @@ def plan(
 
     Args:
         tx: The tenant's transaction; with `lock`, it must share the legal holds' lock.
-        tenant_id: The tenant.
         groups: Disjoint groups.
-        terms: Parameters of the run.
         fewer: For dry runs, the number of active memories to subtract from each day's stored count.
         lock: Whether to lock the memories and their states.
         agreed: Whether the merge was approved by a person; earlier merges are then ignored.

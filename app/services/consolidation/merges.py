@@ -87,8 +87,6 @@ def preview(tenant_id: UUID, merge_id: UUID, *, making: bool = True) -> Preview:
     """Return the texts of a merge's memories and its summary; a waiting merge's summary is generated but not stored.
 
     Args:
-        tenant_id: The tenant.
-        merge_id: The merge.
         making: Whether to generate the summary of a waiting merge, by a model if one is configured.
 
     Raises:

@@ -61,9 +61,7 @@ def carry_out(tenant_id: UUID, run_id: UUID, terms: Terms, made: Sequence[Made],
     """Write groups in one transaction; groups whose plan has changed by now are left to a later run.
 
     Args:
-        tenant_id: The tenant.
         run_id: The run whose counters are updated.
-        terms: Parameters of the run.
         made: Disjoint groups.
         chosen: PCA basis for archived vectors.
 
@@ -122,10 +120,6 @@ def write(
     The caller then writes the merges' rows, the counts and the audit entry, in this order.
 
     Args:
-        tx: The tenant's transaction.
-        tenant_id: The tenant.
-        terms: Parameters of the run.
-        made: The groups to write.
         era: The policy in force at the run's time.
         chosen: PCA basis for archived vectors.
 

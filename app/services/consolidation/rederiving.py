@@ -85,7 +85,6 @@ def set_aside(tx: database.Transaction, tenant_id: UUID, summary_ids: Sequence[U
 
     Args:
         tx: The tenant's transaction, which has locked the summaries' rows.
-        tenant_id: The tenant.
         summary_ids: Summaries that aren't under legal hold.
         gone: Memories that this transaction is about to delete.
 

@@ -57,8 +57,6 @@ def summarise(tenant_id: UUID, sources: Sequence[Source], form: Form, level: Lev
     Args:
         tenant_id: The tenant whose budget is charged.
         sources: One or more memories.
-        form: Kind of summary.
-        level: Compression level.
     """
     return summarise_all(tenant_id, [Wanted(sources, form, level)], settings().slice_seconds)[0]
 
@@ -70,7 +68,6 @@ def summarise_all(tenant_id: UUID, wanted: Sequence[Wanted], seconds: float) -> 
 
     Args:
         tenant_id: The tenant whose budget is charged.
-        wanted: The groups to summarise.
         seconds: Time after which no thread starts another call; each thread's first call is always made. No call starts
             after the provider failed or the budget was spent either. The remaining groups get extractive summaries.
     """

@@ -37,7 +37,6 @@ def note(tx: database.Transaction, tenant_id: UUID, wanted: Mapping[UUID, Sequen
 
     Args:
         tx: The tenant's transaction; if it takes the word index's lock, it must have done so already.
-        tenant_id: The tenant.
         wanted: Superseded names by the newer memory's id.
 
     Returns:
@@ -98,7 +97,6 @@ def outcomes(tenant_id: UUID, memory_ids: Sequence[UUID]) -> list[Outcome]:
     """Return the outcome of each `supersedes` of these memories, including refused and waiting ones.
 
     Args:
-        tenant_id: The tenant.
         memory_ids: Stored ids, or ids returned for retries that resolved to a stored memory.
     """
     with database.tenant(tenant_id) as tx:

@@ -58,7 +58,6 @@ def carry_on(tenant_id: UUID, _as_of: datetime | None, _state: dict[str, Any], u
     """Continue the maintenance of a tenant's indexes; indexes of another space, or of a tenant now too small, go first.
 
     Args:
-        tenant_id: The tenant.
         until: Deadline on the monotonic clock.
 
     Raises:

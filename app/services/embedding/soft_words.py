@@ -27,7 +27,6 @@ def match_words(rarity: Mapping[str, float], found: Sequence[Candidate]) -> Floa
 
     Args:
         rarity: Rarity (idf) of each content word of the query.
-        found: The candidates.
 
     Returns:
         Shape (n,), at least 0.

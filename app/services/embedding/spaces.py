@@ -124,9 +124,6 @@ def memory_vectors(
     """Embed texts and charge the tenant's budget; return vectors of length 1 or 0, shape (n, dimensions).
 
     Args:
-        tenant_id: The tenant.
-        model: The embedder.
-        batch: The texts.
         memories: Number of memories to charge for, if the texts are parts of memories.
 
     Raises:
@@ -179,7 +176,6 @@ def given_vector(tenant_id: UUID, space: Space | None, vector: Sequence[float]) 
     """Scale a caller's own search vector to length 1; return None if the tenant has no vectors to compare it with.
 
     Args:
-        tenant_id: The tenant.
         space: The space that the tenant is searched in; None if it has none yet.
         vector: The caller's vector; not all zero.
 

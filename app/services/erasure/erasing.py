@@ -86,7 +86,6 @@ def carry_on(tenant_id: UUID, as_of: datetime, state: dict[str, Any], until: flo
     """Carry out the erasures that are due for the nightly run: single deletions past their grace period, and leftovers.
 
     Args:
-        tenant_id: The tenant.
         as_of: The time of the nightly run.
         state: State returned by the previous slice; empty at first.
         until: Deadline on the monotonic clock; at least one piece of work is always done.

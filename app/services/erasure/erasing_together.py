@@ -51,7 +51,6 @@ def carry_out(tenant_id: UUID, as_of: datetime, apart: Sequence[UUID]) -> Did:
     """Carry out up to `MOST` deletions of single memories whose grace period has ended by `as_of`.
 
     Args:
-        tenant_id: The tenant.
         as_of: Evaluate grace periods as of this time.
         apart: Ids of erasures to skip.
     """

@@ -49,8 +49,6 @@ def of(
     """Return the report of an erasure that is done, or done except for memories under legal hold.
 
     Args:
-        tx: The tenant's transaction.
-        tenant_id: The tenant.
         erasure: The erasure, with its scope not yet cleared.
         ids: Memories in the erasure's scope.
         left: Rows found by the final scan, by step or table.

@@ -75,8 +75,6 @@ def request(tenant_id: UUID, asked: Asked, requested_by: str) -> Erasure:
     """Request an erasure; when this returns, no search, list or read shows the matching memories.
 
     Args:
-        tenant_id: The tenant.
-        asked: Scope, law and grace period.
         requested_by: Id of the caller's API key.
 
     Raises:
@@ -102,7 +100,6 @@ def enter(
 
     Args:
         tx: The tenant's transaction, with the legal holds' lock shared and the erasures' lock exclusive.
-        tenant_id: The tenant.
         new: The erasure, with its dates.
         logged: Entry for the request log. None for the deletion of a memory, which the nightly run carries out.
         replayed: The request is re-entered after a restore that had lost it; recorded in the audit log.
@@ -151,8 +148,6 @@ def delete(tx: database.Transaction, tenant_id: UUID, memory_id: UUID, requested
     Args:
         tx: The tenant's transaction, with the legal holds' lock shared and the memory's row locked. This must be its
             last write.
-        tenant_id: The tenant.
-        memory_id: A stored memory.
         requested_by: Id of the caller's API key.
     """
     new = _new(database.now(tx), Asked(Meant(memory_ids=[memory_id])), requested_by)

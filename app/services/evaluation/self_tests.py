@@ -73,7 +73,6 @@ def carry_on(tenant_id: UUID, as_of: datetime | None, state: dict[str, Any], unt
     """Continue a run; its rows record which tests are still pending.
 
     Args:
-        tenant_id: The tenant.
         as_of: Sample as of this time; None for now. An unfinished run retains its own time.
         state: State returned by the previous slice; empty at first.
         until: Deadline on the monotonic clock; at least one slice is always done.

@@ -93,7 +93,6 @@ class Simulation:
 
         Args:
             year: The statements and questions of the year.
-            say: Progress callback.
             given: Policy values that replace the defaults.
 
         Raises:
@@ -173,7 +172,6 @@ class _Life:
         """Create the tenant.
 
         Args:
-            simulation: The simulation with the year.
             name: Name of a profile, `keep-all`, or of a baseline's outcome.
             only: Places of the statements to store; None for all.
         """

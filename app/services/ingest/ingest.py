@@ -127,11 +127,9 @@ def _say(event: str, tenant_id: UUID, error: Exception, **details: object) -> No
 
 
 def _store_together(tenant_id: UUID, entries: Sequence[Entry], *, free: bool = True) -> int:
-    """Store entries, then delete them from the stream; return the number of memories stored.
+    """Store entries, all or none, then delete them from the stream; return the number of memories stored.
 
     Args:
-        tenant_id: The tenant.
-        entries: The entries to store, all or none.
         free: Whether to end the tenant's turn afterwards.
     """
     plain: list[Arrival] = []

@@ -94,7 +94,6 @@ def create(
     """Create a job and send it to a worker as soon as it is its turn; return its id.
 
     Args:
-        tenant_id: The tenant.
         kind: One of `KINDS`.
         parameters: Parameters of its steps, as JSON; never memory content.
         lone: Whether the tenant may have only one unfinished job of this kind; if there is one, its id is returned.

@@ -38,7 +38,6 @@ def carry_on(tenant_id: UUID, as_of: datetime, state: dict[str, Any], until: flo
     """Delete expired records in slices, one kind after another.
 
     Args:
-        tenant_id: The tenant.
         as_of: The time from which retention periods are counted back.
         state: State returned by the previous slice; empty at first.
         until: Deadline on the monotonic clock; one slice is always done.

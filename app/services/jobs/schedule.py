@@ -125,8 +125,6 @@ def run(tenant_id: UUID, task: str, as_of: datetime | None = None, actor: str = 
     """Start a run now, even if the schedule is paused; return the new run, or the one already running.
 
     Args:
-        tenant_id: The tenant.
-        task: Name of the schedule.
         as_of: The time that the whole run uses as now; None for the current time.
         actor: Id of the caller's API key.
 

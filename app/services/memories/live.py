@@ -67,8 +67,6 @@ def look(tenant_id: UUID, stored: Sequence[Stored], as_of: datetime | None = Non
     """Return the state of memories as of a time, by id; memories deleted in the meantime are omitted.
 
     Args:
-        tenant_id: The tenant.
-        stored: The memories.
         as_of: Any time; None for now. A time before a memory's anchor (the last change of its strength state) shows the
             memory as of its anchor.
     """

@@ -81,7 +81,6 @@ def of(tenant_id: UUID, memory_id: UUID, as_of: datetime | None = None) -> Expla
     """Explain the decision about a memory as of a time.
 
     Args:
-        tenant_id: The tenant.
         memory_id: The memory's id, or an alias.
         as_of: Any time; None for now. For times before the memory's last change, the state after that change is used.
 

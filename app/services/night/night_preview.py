@@ -62,7 +62,6 @@ def preview(tenant_id: UUID, as_of: datetime | None, begin: Place | None, limit:
     A memory that would move down several tiers is listed once for each step that moves it.
 
     Args:
-        tenant_id: The tenant.
         as_of: Any time; None for now.
         begin: The `following` of the previous page.
         limit: Maximum number of changes per page; pages that would take long have fewer.

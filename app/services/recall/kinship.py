@@ -24,10 +24,6 @@ def kin(words: Sequence[WeighedWord], texts: Sequence[str]) -> Floats:
     """Return the kinship of each text, 0 to 1, shape (n,).
 
     It is 0 with an embedder other than the bundled one: such an embedder's closeness covers related words already.
-
-    Args:
-        words: The words of the conversation.
-        texts: Texts of memories.
     """
     if not words or not isinstance(embedder(), StaticEmbedder):
         return np.zeros(len(texts))

@@ -93,8 +93,6 @@ def recall(tenant_id: UUID, request: RecallRequest, policy: Policy | None = None
     conversation already contains are left out, and of equal texts only one is returned.
 
     Args:
-        tenant_id: The tenant.
-        request: The conversation.
         policy: The tenant's policy; None to read the current one.
     """
     turns = request.turns()
