@@ -123,8 +123,8 @@ def plan(
 ) -> tuple[Era, list[Plan | None]]:
     """Plan the outcome of each group; None for groups that remain unchanged or that an earlier merge dealt with.
 
-    Groups are processed in order: memories taken from a day by one group can make that day's last memories unavailable
-    to the following ones.
+    Groups are processed in order: since each day keeps at least one memory, the memories that a group takes limit the
+    following groups.
 
     Args:
         tx: The tenant's transaction; with `lock`, it must share the legal holds' lock.
@@ -179,7 +179,7 @@ def plan(
             verdict = deciding.agreed(rules, members, terms.level)
         else:
             verdict = deciding.decide(rules, members, group.cohesion, terms.level, by_cohesion=by_cohesion)
-        # A group that was only kept unmerged needs no link; a linked group can still become a summary.
+        # Any earlier merge of the group makes a link unnecessary; an earlier link doesn't rule out a summary.
         dealt = known.get(place, set()) if verdict.action == "link" else known.get(place, set()) - {True}
         if verdict.action is None or (dealt and not agreed):
             plans.append(None)

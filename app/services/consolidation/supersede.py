@@ -97,7 +97,7 @@ def outcomes(tenant_id: UUID, memory_ids: Sequence[UUID]) -> list[Outcome]:
     """Return the outcome of each `supersedes` of these memories, including refused and waiting ones.
 
     Args:
-        memory_ids: Stored ids, or ids returned for retries that resolved to a stored memory.
+        memory_ids: Any ids returned for the memories, aliases included.
     """
     with database.tenant(tenant_id) as tx:
         stored = links.kept_as(tx, tenant_id, memory_ids)

@@ -112,7 +112,7 @@ def _vectors(there: TenantSpaces, made: _Made) -> dict[Space, Vectors | None]:
 
 
 def _is_gone(error: NoEmbedder | ProviderFailed, space: Space) -> bool:
-    """Return whether a space's embedder is permanently unavailable; the settings' own embedder never counts as such."""
+    """Return whether a space's embedder is permanently unavailable; failures of the settings' provider are not."""
     if isinstance(error, ProviderFailed):
         return error.reason in _UNKNOWN and space != spaces.of_settings()
     return True

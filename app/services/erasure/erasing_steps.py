@@ -1,4 +1,4 @@
-"""The steps of an erasure, in execution order: referencing data before the data it references, keys last.
+"""The steps of an erasure, in execution order: data needed to find other data is erased after it, keys last.
 
 Every step can be repeated from its start. Each piece runs with the erasure's row locked and only while its step is the
 next one, so two workers never execute the same step.

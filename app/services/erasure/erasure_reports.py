@@ -25,7 +25,7 @@ from app.store.privacy import anonymous, deadlines
 SEGMENTS_WITHIN: Final = timedelta(days=2)
 """Deadline after the erasure's end: one night rewrites the touched segments, the next one any it didn't get to."""
 REWRITE_BEFORE: Final = timedelta(hours=6)
-"""Before the deadline, a job checks whether the nightly runs have rewritten the segments, and rewrites them if not."""
+"""Lead time before the deadline at which a job rewrites the segments if no nightly run has."""
 _METHODS: Final = {
     "embeddings": "deleted, with those of the turns after them, which are made anew",
     "memory_words": "deleted, and taken out of the neighbours' context and of the document frequencies",
@@ -75,7 +75,7 @@ def _told(erasure: Erasure, memories: int, left: Mapping[str, int], shared: Mapp
 def _shared(
     tx: database.Transaction, tenant_id: UUID, held: Sequence[UUID], digests: Iterable[bytes]
 ) -> dict[str, Any]:
-    """Return the part that is the same in all reports written at one time."""
+    """Return the fields shared by all reports written at one time."""
     now = database.now(tx)
     return {
         "made_at": now.isoformat(),

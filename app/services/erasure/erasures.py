@@ -142,8 +142,8 @@ def _logged(new: Erasure) -> Request:
 def delete(tx: database.Transaction, tenant_id: UUID, memory_id: UUID, requested_by: str) -> None:
     """Create the erasure for a caller's deletion of one memory; a nightly run carries it out after the grace period.
 
-    The memory leaves the word index at once, and neighbours whose embeddings include its text are queued for embedding;
-    nudge `queues.EMBED_MEMORIES` after the commit.
+    Its words and vectors, and its neighbours' vectors that include its text, leave the indexes at once; the neighbours
+    are queued for embedding. Nudge `queues.EMBED_MEMORIES` after the commit.
 
     Args:
         tx: The tenant's transaction, with the legal holds' lock shared and the memory's row locked. This must be its
@@ -197,7 +197,7 @@ def _new(now: datetime, asked: Asked, requested_by: str) -> Erasure:
 
 
 def hide(tx: database.Transaction, tenant_id: UUID, erasure_id: UUID, scope: Meant) -> tuple[int, Counts]:
-    """Hide memories that match a scope, and summaries derived from them until those are rewritten from other sources.
+    """Hide memories that match a scope, and their summaries until these are rewritten from their remaining sources.
 
     Returns:
         The number of memories hidden, summaries included, and the resulting change of the tenant's counts.
@@ -215,7 +215,7 @@ def count(tx: database.Transaction, tenant_id: UUID, gone: Counts) -> None:
 
 
 def go_on(tx: database.Transaction, tenant_id: UUID) -> None:
-    """Resume erasures that waited for a released legal hold, and summary rewrites that the hold prevented."""
+    """Queue jobs for erasures and summary rewrites that waited for a legal hold to be released."""
     if merges.stale(tx, tenant_id, NIL, 1):
         jobs.add(tx, uuid4(), tenant_id, rederiving.KIND, {}, lone=True)
     for waiting in erasures.open_scopes(tx, tenant_id):

@@ -142,7 +142,7 @@ def edit(tenant_id: UUID, memory_id: UUID, patch: MemoryPatch) -> Stored:
 
 
 def _restored(tx: database.Transaction, tenant_id: UUID, stored_id: UUID, *, anew: bool) -> list[UUID]:
-    """Restore a memory if it is archived; `anew` tells that it will be embedded again."""
+    """Restore a memory if it is archived; with `anew`, its text has changed and is about to be embedded again."""
     if anew:  # a restore only shares the spaces' lock, and two transactions that share it can't both upgrade
         states.lock(tx, tenant_id, [stored_id])
         spaces.lock(tx, tenant_id)
