@@ -121,7 +121,7 @@ def plan(
     lock: bool = False,
     agreed: bool = False,
 ) -> tuple[Era, list[Plan | None]]:
-    """Plan the outcome of each group; None for groups that remain unchanged or that an earlier merge dealt with.
+    """Plan the outcome of each group; None for unchanged groups and groups that an earlier merge has handled.
 
     Groups are processed in order: since each day keeps at least one memory, the memories that a group takes limit the
     following groups.

@@ -115,7 +115,7 @@ class _Work:
             self._is_over.set()
             return self._without("over_budget", extracted)
         except ProviderFailed as failure:
-            if not failure.treatment.halve:  # the provider itself is ill: none of the memories can be the cause
+            if not failure.treatment.halve:  # the provider itself failed: none of the memories can be the cause
                 self._is_over.set()
             return self._without(str(failure), extracted)
 

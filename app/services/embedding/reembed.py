@@ -1,6 +1,6 @@
 """Move a tenant to the settings' embedding space in steps, while it is searched in its current one.
 
-Phases: `aim` makes new memories be embedded in both spaces; `move` embeds in batches the memories that lack a vector in
+Phases: `aim` starts embedding new memories in both spaces; `move` embeds, in batches, the memories that lack a vector in
 the new space, and switches the search over in one transaction once none is left; `clear` deletes the old space's
 vectors. Every step can be repeated, and continues after a crash from the database state.
 """

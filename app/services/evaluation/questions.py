@@ -49,10 +49,10 @@ def about(tenant_id: UUID, texts: Mapping[UUID, str], policy: Policy) -> dict[UU
 
 
 def in_other_words(tenant_id: UUID, texts: Mapping[UUID, str], policy: Policy) -> dict[UUID, Question]:
-    """Return a question in other words about each text with enough words for one, by memory.
+    """Return a paraphrased question about each text with enough words for one, by memory.
 
-    A model's question is used where a provider exists and its question fits, and a question by rules otherwise. The
-    rules give the same text the same question.
+    A model's question is used if a provider is configured and the question fits; otherwise a rule generates one. The
+    rule is deterministic.
     """
     texts = {memory_id: text for memory_id, text in texts.items() if questions.can_be_asked(text)}
     if not texts:

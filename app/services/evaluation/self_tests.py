@@ -1,7 +1,7 @@
 """Run self-tests: at intervals, query a sample of a tenant's memories and record which are found (seed 004 §4.3).
 
 A memory that passes is strengthened once per run, without counting as used; one that fails is flagged for review. Half
-of the memories queried in their own words are also queried in other words, and by recall: these tests only measure
+of the memories queried in their own words are also queried by a paraphrase, and by recall: these tests only measure
 retrieval quality, and neither strengthen nor flag. Only numbers are stored, no questions or answers, so an erasure
 finds no words here, and a memory's rows are deleted with it. The searches are those of `search` and `recall`, without
 uses, priming or reranking, and don't count in the metrics of callers' searches.
@@ -52,7 +52,7 @@ SLICE: Final = 20
 STALE: Final = timedelta(days=1)
 """Age after which an unfinished run isn't resumed."""
 REWORDED: Final[tuple[Kind, ...]] = ("other_words", "recall")
-"""Kinds of test that use the same question in other words."""
+"""Kinds of test that use the same paraphrased question."""
 _SPARE: Final = 4
 """Oversampling factor, since some sampled memories can't be asked about."""
 

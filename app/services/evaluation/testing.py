@@ -69,7 +69,7 @@ def _applications(tenant_id: UUID, run: Run, asked: Sequence[Asked], policy: Pol
 
 
 def _other_words(tenant_id: UUID, run: Run, asked: Sequence[Asked], policy: Policy) -> list[Outcome]:
-    """Test whether a search finds each memory by a question in other words than its own."""
+    """Test whether a search finds each memory by a question that paraphrases it."""
     said = _texts(tenant_id, [one.memory_id for one in asked])
     as_of = _look_back(tenant_id, run)
     within = policy.self_tests.found_within
@@ -82,7 +82,7 @@ def _other_words(tenant_id: UUID, run: Run, asked: Sequence[Asked], policy: Poli
 
 
 def _recall(tenant_id: UUID, _run: Run, asked: Sequence[Asked], policy: Policy) -> list[Outcome]:
-    """Test whether recall returns each memory for a message in other words, and count the memories that it returns."""
+    """Test whether recall returns each memory for a message that paraphrases it, and count all returned memories."""
     said = _texts(tenant_id, [one.memory_id for one in asked])
     unranked = policy.model_copy(
         update={"ranking": policy.ranking.model_copy(update={"rerank": 0})}

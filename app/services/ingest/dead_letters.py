@@ -98,7 +98,7 @@ def replay(tenant_id: UUID, letter_id: UUID, actor: str = SYSTEM) -> Letter:
     if letter.stage == rows.DRAIN:
         with database.tenant(tenant_id) as tx:
             unstored = rows.of_drain(tx, tenant_id, letter_id)
-        if unstored is not None:  # otherwise another call has replayed it
+        if unstored is not None:  # otherwise another call was quicker
             _store_again(tenant_id, [(letter_id, unstored)], actor)
     else:
         with database.tenant(tenant_id) as tx:

@@ -42,8 +42,8 @@ def next_time(cron: str, time_zone: str, after: datetime) -> datetime | None:
 def _on_the_wall(trigger: CronTrigger, zone: ZoneInfo, start: datetime) -> datetime | None:
     wall = _first(trigger, start + _offset(zone, start) - _LONGEST_CHANGE)
     while wall is not None:
-        # `fold=0`: the first of two occurrences. A skipped time uses the offset before the change, and so becomes
-        # later.
+        # `fold=0` means the first of two occurrences; a skipped time is read with the offset before the change, which
+        # makes it later.
         moment = wall.replace(tzinfo=zone).astimezone(UTC)
         if moment >= start:
             return moment
@@ -79,7 +79,7 @@ def _offset(zone: ZoneInfo, moment: datetime) -> timedelta:
 def _first(trigger: CronTrigger, wall: datetime) -> datetime | None:
     """Return the first match at or after a wall-clock time, which is represented as if it were UTC.
 
-    With a zone that changes its clocks, APScheduler skips some nights and loops forever on others.
+    With a zone that changes its clocks, APScheduler skips some nights and gets stuck at others.
     """
     moment: datetime | None = trigger.get_next_fire_time(None, wall)
     return moment

@@ -54,8 +54,8 @@ class Kind:
         step: Runs a few seconds of the work. It opens its own transactions, and must be idempotent: it may run again
             from the same state after a crash.
         cancelled: Cleans up after a cancellation; must be idempotent too.
-        task: The Celery task that runs it, which determines the lane: jobs requested under a person's rights don't wait
-            behind nightly maintenance.
+        task: The Celery task that runs it, which determines the lane: jobs requested under a data subject's rights don't
+            wait behind nightly maintenance.
     """
 
     step: Callable[[Job], Step]

@@ -1,4 +1,4 @@
-"""Run a tenant's nightly maintenance: a job that executes `STEPS` in order, all as of the time the job was created."""
+"""Run a tenant's nightly maintenance: a job that executes `STEPS` in order, all as of one time."""
 
 from __future__ import annotations
 

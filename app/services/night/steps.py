@@ -27,7 +27,7 @@ from app.services.tiers.previews import Preview
 from app.settings import settings
 
 CarryOn = Callable[[UUID, datetime, dict[str, Any], float], Step]
-"""Take the tenant, the time of the run, the previous state (empty at first) and a monotonic deadline; return progress.
+"""A nightly step: takes the tenant, the run's time, the previous state (empty at first) and a monotonic deadline.
 
 At least one slice (at most 500 rows or a few seconds) is always done.
 """
