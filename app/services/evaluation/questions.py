@@ -52,7 +52,7 @@ def in_other_words(tenant_id: UUID, texts: Mapping[UUID, str], policy: Policy) -
     """Return a paraphrased question about each text with enough words for one, by memory.
 
     A model's question is used if a provider is configured and the question fits; otherwise a rule generates one. The
-    rule is deterministic.
+    rule gives the same text the same question.
     """
     texts = {memory_id: text for memory_id, text in texts.items() if questions.can_be_asked(text)}
     if not texts:

@@ -54,7 +54,7 @@ class Kind:
         step: Runs a few seconds of the work. It opens its own transactions, and must be idempotent: it may run again
             from the same state after a crash.
         cancelled: Cleans up after a cancellation; must be idempotent too.
-        task: The Celery task that runs it, which determines the lane: jobs requested under a data subject's rights don't
+        task: The Celery task that runs it, which determines the lane: jobs requested under data subjects' rights don't
             wait behind nightly maintenance.
     """
 
