@@ -1,8 +1,8 @@
 """Move a tenant to the settings' embedding space in steps, while it is searched in its current one.
 
-Phases: `aim` starts embedding new memories in both spaces; `move` embeds, in batches, memories that lack a vector in the
-new space, and switches the search over in one transaction once none is left; `clear` deletes the old space's vectors.
-Every step can be repeated, and continues after a crash from the database state.
+Phases: `aim` starts embedding new memories in both spaces; `move` embeds, in batches, memories that lack a vector in
+the new space, and switches the search over in one transaction once none is left; `clear` deletes the old space's
+vectors. Every step can be repeated, and continues after a crash from the database state.
 """
 
 from __future__ import annotations

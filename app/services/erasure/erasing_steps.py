@@ -112,7 +112,7 @@ def is_waiting(tenant_id: UUID, cut: str) -> bool:
 
 
 def names(erasure: Erasure) -> dict[Named, str]:
-    """Return the subject or thread that the erasure covers completely, else an empty mapping."""
+    """Return the subject or thread that the erasure covers completely, or an empty mapping."""
     scope = erasure.scope
     if scope.subject is not None and is_whole(scope, "subject"):
         return {"subject": scope.subject}

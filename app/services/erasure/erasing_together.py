@@ -1,6 +1,6 @@
 """Carry out due deletions of single memories in one batch, each with its own dates, plan and report.
 
-A deletion that touches anything besides its own rows (a dead letter, an export, a summary or a legal hold) is processed
+A deletion that touches more than its own rows (a dead letter, an export, a summary or a legal hold) is processed
 individually. If a batch is interrupted, each of its deletions continues individually too, since each erasure row
 records its own progress.
 """
