@@ -1,1 +1,1 @@
-"""Use cases: each joins a rule to rows or to a client, and owns its transactions."""
+"""Use cases: each combines domain rules with the store or a client, and owns its transactions."""

@@ -1,4 +1,4 @@
-"""Which failures pass by themselves: PostgreSQL, Redis, cold storage or a provider away or full; a budget spent."""
+"""Classify transient failures: PostgreSQL, Redis, cold storage or a provider unavailable or full, or a budget spent."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from app.store.core import database
 
 
 class OverBudget(Exception):
-    """A tenant has spent what it may today: work that costs waits for tomorrow, or for a larger budget."""
+    """Raised when a tenant has spent its daily budget: paid work waits for the next day or a larger budget."""
 
 
 def is_passing(error: BaseException) -> bool:
-    """Whether the same work may succeed later as it is, so that the failure isn't the work's fault."""
+    """Return whether the same work may succeed later unchanged, so that the failure isn't the work's fault."""
     if isinstance(error, ProviderFailed):
         return error.treatment.verdict is Verdict.RETRY
     if isinstance(error, StoreFailed):

@@ -8,16 +8,17 @@ from app.store.core import database, inspection, migrate
 
 
 def upgrade(revision: str = "head") -> tuple[str | None, str | None]:
-    """Run the migrations that are missing up to `revision`, with the owner's login where one is set.
+    """Run the missing migrations up to `revision`, with the owner's login if one is set.
 
-    A database of a version after this one stays as it is: this one works on it, and may be the way back.
+    A database with a newer schema than this version's remains unchanged: this version works with it, which allows a
+    rollback of the code.
 
     Returns:
         The revision before and after; None for an empty database.
 
     Raises:
-        Misconfigured: The login's rights don't suffice, or there is no such revision.
-        Unavailable: The database can't be reached.
+        Misconfigured: The login has insufficient privileges, or the revision doesn't exist.
+        Unavailable: The database is unreachable.
     """
     owner = settings().owner_database_url
     url = owner.get_secret_value() if owner else database.database_url()
@@ -37,5 +38,5 @@ def upgrade(revision: str = "head") -> tuple[str | None, str | None]:
 
 
 def newest() -> str:
-    """The revision of this version's schema."""
+    """Return the newest revision of this version's schema."""
     return migrate.head()

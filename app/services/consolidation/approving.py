@@ -1,4 +1,4 @@
-"""Merges that wait for somebody's yes: agreed to, and carried out by a job after a last look; or refused."""
+"""Approve or reject merges that wait for a decision; a job carries out an approved merge after re-checking it."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ CHANGED: Final = "its memories have changed, and fewer than two of them may be m
 
 
 def parameters(tenant_id: UUID, merge_id: UUID, actor: str) -> dict[str, Any]:
-    """What a job that carries a merge out is told.
+    """Return the parameters of the job that carries out an approved merge.
 
     Raises:
         NotFound: This tenant has no such merge.
-        Conflict: It doesn't wait.
+        Conflict: The merge isn't waiting for a decision.
     """
     with database.tenant(tenant_id) as tx:
         _waiting(found(tx, tenant_id, merge_id))
@@ -38,7 +38,7 @@ def parameters(tenant_id: UUID, merge_id: UUID, actor: str) -> dict[str, Any]:
 
 
 def step(job: Job) -> Step:
-    """Carry a merge out."""
+    """Carry out an approved merge."""
     merge_id, actor = UUID(job.parameters["merge_id"]), str(job.parameters["actor"])
     with database.tenant(job.tenant_id) as tx:
         merge = found(tx, job.tenant_id, merge_id)
@@ -78,7 +78,7 @@ _KEPT: Final = ("merge_id", "run_id", "created_at", "action", "cohesion", "decid
 
 
 def preview(tenant_id: UUID, merge: Merge) -> tuple[Summary | None, list[UUID]]:
-    """The summary that a merge that waits would have, and which of its memories would be kept as they are."""
+    """Return the summary that a waiting merge would get, and the ids of the memories that it would leave unmerged."""
     with database.tenant(tenant_id) as tx:
         plan = _plan(tx, tenant_id, merge)
         ids = _group(tx, tenant_id, merge).ids
@@ -90,11 +90,11 @@ def preview(tenant_id: UUID, merge: Merge) -> tuple[Summary | None, list[UUID]]:
 
 
 def reject(tenant_id: UUID, merge_id: UUID, actor: str) -> Merge:
-    """Refuse a merge that waits: its memories aren't proposed again, unless with others or with other texts.
+    """Reject a waiting merge; its memories aren't proposed again until the group or one of the texts changes.
 
     Raises:
         NotFound: This tenant has no such merge.
-        Conflict: It doesn't wait.
+        Conflict: The merge isn't waiting for a decision.
     """
     with database.tenant(tenant_id) as tx:
         merge = found(tx, tenant_id, merge_id, lock=True)
@@ -106,7 +106,7 @@ def reject(tenant_id: UUID, merge_id: UUID, actor: str) -> Merge:
 
 
 def found(tx: database.Transaction, tenant_id: UUID, merge_id: UUID, *, lock: bool = False) -> Merge:
-    """A merge by its id.
+    """Return a merge, locked if `lock`.
 
     Raises:
         NotFound: This tenant has no such merge.
@@ -135,7 +135,7 @@ def _terms(tx: database.Transaction, merge: Merge) -> Terms:
 
 
 def _group(tx: database.Transaction, tenant_id: UUID, merge: Merge) -> Group:
-    """What was to be merged: the memories that were kept beside it aren't asked about."""
+    """Return the memories to be merged, without those that the merge leaves unmerged."""
     taken: Sequence[UUID] = [
         each.memory_id for each in merges.ancestors(tx, tenant_id, [merge.merge_id]) if each.part == "source"
     ]

@@ -1,6 +1,7 @@
-"""Which of a tenant's memories belong together: what is new to consolidation, with what is near to it.
+"""Select candidates for consolidation: groups of similar memories that contain at least one new memory.
 
-A memory is new when it is no longer kept in full for being young, again when it is old, and when it was edited since.
+A memory counts as new once when it passes the age up to which young memories are protected, once when it becomes old,
+and after each edit.
 """
 
 from __future__ import annotations
@@ -30,27 +31,27 @@ from app.store.embedding import spaces
 __all__ = ["Found", "Marks", "next_slice"]
 
 SLICE: Final = 1000
-"""New memories that are compared at a time."""
+"""Number of new memories compared per slice."""
 PIECE: Final = 4096
-"""Memories whose vectors are held in memory at a time, to be compared with these."""
+"""Number of memories whose vectors are loaded at a time for comparison with the new ones."""
 BREADTH: Final = 2
-"""Times as many of the nearest by cosine are looked at as are wanted by distance, which knows more."""
-_FIRST: Final = datetime(1970, 1, 2, tzinfo=UTC)  # ids know of no moment before
+"""Oversampling factor: neighbours fetched by cosine per neighbour selected by the more specific grouping distance."""
+_FIRST: Final = datetime(1970, 1, 2, tzinfo=UTC)  # ids can't encode earlier times
 EDIT_SETTLES: Final = timedelta(hours=1)
-"""By then an edit is committed, and its memory embedded again."""
+"""Settling time of an edit: by then it is committed and its memory is embedded again."""
 
 log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a slice gave.
+    """The result of one slice.
 
     Attributes:
-        groups: Each with a new memory in it; no memory is in two.
-        new: How many new memories were compared.
-        marks: How far all has been compared once the groups are dealt with: to be written with what came of them.
-        finished: Whether nothing new is left at this moment.
+        groups: Disjoint groups, each containing a new memory.
+        new: Number of new memories compared.
+        marks: Watermarks to store in the transaction that records the groups' outcome.
+        finished: Whether no new memories are left as of the run's time.
     """
 
     groups: list[Group]
@@ -60,22 +61,20 @@ class Found:
 
 
 def next_slice(tenant_id: UUID, as_of: datetime, marks: Marks, rules: Consolidation) -> Found:
-    """The groups of the next new memories with what is near to them; at most `SLICE` new ones.
+    """Group up to `SLICE` new memories with their neighbours.
 
-    All are active, embedded in the space that is searched, callers' own and older than `keep_days`; held ones are
-    among them. New is each once when it has become that old, once when it is older than `summarise_after_days`, and
-    when it was edited since, an hour after the edit.
+    All are active, embedded in the searched space, created by callers and older than `keep_days`; memories under legal
+    hold are included. A memory is new once when it reaches that age, once when it is older than `summarise_after_days`,
+    and one hour after each edit.
 
     Args:
-        tenant_id: Whose memories.
-        as_of: The run's moment.
-        marks: How far they have been compared.
-        rules: The policy's.
+        as_of: Time of the run.
+        marks: Watermarks of the previous slice.
     """
     as_of = max(as_of, _FIRST)
     young = _before(as_of, rules.keep_days)
     until = as_of - EDIT_SETTLES
-    if marks.old is None or marks.edited_at is None:  # whatever is old or edited now comes as settled
+    if marks.old is None or marks.edited_at is None:  # first run: these are already new as settled memories
         old = _before(as_of, max(rules.keep_days, rules.summarise_after_days))
         marks = replace(marks, old=marks.old or old, edited_at=marks.edited_at or until)
     with database.tenant(tenant_id) as tx:
@@ -93,14 +92,14 @@ def next_slice(tenant_id: UUID, as_of: datetime, marks: Marks, rules: Consolidat
 
 
 def _before(as_of: datetime, days: float) -> UUID:
-    """What the ids of memories accepted so many days before are below."""
+    """Return the exclusive upper bound of the ids of memories accepted at least this many days earlier."""
     return first_uuid(max(int((as_of.timestamp() - days * 86_400) * 1000), 0))
 
 
 def _new(
     tx: Transaction, tenant_id: UUID, space_id: int, as_of: datetime, marks: Marks, rules: Consolidation
 ) -> tuple[list[UUID], Marks, bool]:
-    """The next of what is new, each once, how far that goes, and whether it is the last of it."""
+    """Return the next new memories without duplicates, the advanced watermarks, and whether no more are left."""
     young = _before(as_of, rules.keep_days)
     old = _before(as_of, max(rules.keep_days, rules.summarise_after_days))
     settled = store.accepted(tx, tenant_id, space_id, after=marks.settled, before=young, limit=SLICE)
@@ -124,7 +123,7 @@ def _each(*ids: list[UUID]) -> list[UUID]:
 
 
 def _nearest(tx: Transaction, tenant_id: UUID, space_id: int, new: Memories, before: UUID, rules: Consolidation) -> Ids:
-    """Of the memories beside the new ones, those among the nearest of any by cosine that may be near enough."""
+    """Return the existing memories that are nearest neighbours of a new one and above the cosine threshold."""
     rows: dict[str | None, list[int]] = {}
     for row, subject in enumerate(new.subjects):
         rows.setdefault(subject, []).append(row)
@@ -142,7 +141,7 @@ def _nearest(tx: Transaction, tenant_id: UUID, space_id: int, new: Memories, bef
 
 
 def _pieces(there: Sequence[tuple[str | None, Ids]]) -> Iterator[list[tuple[str | None, Ids]]]:
-    """So many at a time, small subjects together and large ones in parts."""
+    """Split ids into batches of `PIECE`, combining small subjects and dividing large ones."""
     piece: list[tuple[str | None, Ids]] = []
     room = PIECE
     for subject, ids in there:

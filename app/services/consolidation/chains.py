@@ -1,4 +1,4 @@
-"""What hidden memories superseded, as far as it may hold again once they are back."""
+"""Restore supersessions of memories whose erasure was cancelled."""
 
 from __future__ import annotations
 
@@ -11,25 +11,24 @@ from app.store.core import database
 
 
 def back(tx: database.Transaction, tenant_id: UUID, erasure_id: UUID) -> None:
-    """Let memories supersede, and be superseded by, what they did before an erasure hid them: it is cancelled.
+    """Restore the supersessions that an erasure hid, now that it is cancelled.
 
-    What can't be any more, since others supersede each other by now or are about somebody else, is rejected.
+    Supersessions that would form a cycle or connect memories of different subjects by now are rejected.
 
     Args:
-        tx: The tenant's transaction, in which the memories are there again; after the words' lock.
-        tenant_id: The tenant.
-        erasure_id: Which has hidden them.
+        tx: The tenant's transaction, in which the memories are visible again; call it after taking the word index's
+            lock.
     """
     _judge(tx, tenant_id, hidden_supersessions.show_again(tx, tenant_id, erasure_id))
 
 
 def again(tx: database.Transaction, tenant_id: UUID, memory_id: UUID) -> None:
-    """The same for a memory that is there again while the erasure that has hidden it goes on."""
+    """Restore the supersessions of one memory that is visible again while the erasure that hid it continues."""
     _judge(tx, tenant_id, hidden_supersessions.show_again_of(tx, tenant_id, memory_id))
 
 
 def _judge(tx: database.Transaction, tenant_id: UUID, back: Sequence[Pair]) -> None:
-    pairs = sorted(back, reverse=True)  # the newest first
+    pairs = sorted(back, reverse=True)  # newest first
     ends = supersessions.ends(tx, tenant_id, {end for pair in pairs for end in pair})
     above = supersessions.above(tx, tenant_id, {pair.memory_id for pair in pairs}).difference(pairs)
     refused: dict[Reason, list[Pair]] = {}

@@ -1,7 +1,7 @@
-"""Consolidation: what belongs together is linked or becomes one, as much of it as is new since the run before.
+"""Run consolidation: link or merge groups of similar memories, for the memories that are new since the previous run.
 
-A run goes through slices of what is new. What a slice has done is seen again by its traces, so a slice that was left in
-the middle is begun once more; only behind its end the marks move on.
+A run processes slices of new memories. Work of an interrupted slice is recognised by its recorded merges, so the slice
+is simply repeated; the watermarks advance only at its end.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ from app.store.memories import tenant_counts
 
 KIND: Final = "consolidate"
 SOURCES: Final = 500
-"""About as many memories are merged in one transaction at most."""
+"""Approximate maximum number of memories merged in one transaction."""
 PAUSED: Final = "consolidation is paused by the policy: what is left is found again when it is resumed"
 MODEL_SECONDS: Final = 20.0
-"""As long models are asked for the groups of one transaction, then written before anything else."""
+"""Time limit for model calls for one transaction's groups; the summaries are written before the next calls start."""
 
 
 def step(job: Job) -> Step:
-    """A few seconds of a run by hand."""
+    """Run a few seconds of a manually started run."""
     until = time.monotonic() + STEP_SECONDS
     level = job.parameters.get("level")
     return carry_on(job.tenant_id, moment_of(job), job.state, until, by_hand=True, level=level)
@@ -59,17 +59,16 @@ def carry_on(
     by_hand: bool = False,
     level: Level | None = None,
 ) -> Step:
-    """Go on with a run from where it was left. In a night, nothing is done unless the policy says so.
+    """Continue a run from its saved state. In a nightly run, nothing is done unless the policy says so.
 
-    Once the policy says that consolidation is paused, such a run ends: what is left of it is found again later.
+    A nightly run ends when the policy pauses consolidation; the next run finds the remaining groups.
 
     Args:
-        tenant_id: The tenant.
-        as_of: Up to now; None for now, when it began.
-        state: As the step before left it; empty at first.
-        until: When to leave off, by the monotonic clock; one transaction's worth is always done.
-        by_hand: Whether somebody asked for it.
-        level: How much shorter summaries shall be; None for what the policy says.
+        as_of: Process memories up to this time; None for the time at which the run began.
+        state: State returned by the previous slice; empty at first.
+        until: Deadline on the monotonic clock; at least one transaction's worth of work is always done.
+        by_hand: Whether the run was started manually.
+        level: Compression level of the summaries; None for the policy's level.
     """
     if not state:
         return _begun(tenant_id, as_of, level, by_hand=by_hand)
@@ -112,13 +111,13 @@ def _trigger(tx: database.Transaction, tenant_id: UUID, rules: Consolidation) ->
 
 
 def _slice(tenant_id: UUID, run_id: UUID, terms: Terms, state: dict[str, Any], until: float) -> Step:
-    """A slice of what is new, or what is left of it."""
+    """Process a slice of new memories, or the rest of an interrupted slice."""
     found = _found(tenant_id, terms)
     tried = set(state.get("tried", ()))
     groups = [group for group in found.groups if group.ids[0].hex not in tried]
     chosen = archive.current_basis(tenant_id)
     counts = Counter[str]()
-    new = max(found.new, state.get("new", 0))  # what was merged isn't found again
+    new = max(found.new, state.get("new", 0))  # a repeated slice counts fewer: merged memories aren't candidates
     for made, among in made_groups(tenant_id, groups, terms):
         counts += merging.carry_out(tenant_id, run_id, terms, made, chosen) if made else Counter()
         tried |= {group.ids[0].hex for group in among}
@@ -151,7 +150,7 @@ def _found(tenant_id: UUID, terms: Terms, marked: Marks | None = None) -> Found:
 
 
 def made_groups(tenant_id: UUID, groups: Sequence[Group], terms: Terms) -> Iterator[tuple[list[Made], Sequence[Group]]]:
-    """Groups with their summaries, a transaction's worth at a time, and the groups that were looked at for it."""
+    """Yield groups with their summaries, one transaction's worth at a time, and the groups considered for each."""
     for some in _pieces(groups):
         with database.tenant(tenant_id) as tx:
             _, plans = grouping.plan(tx, tenant_id, some, terms)
@@ -170,7 +169,7 @@ def _pieces(groups: Sequence[Group]) -> Iterator[list[Group]]:
 
 
 def made_of(tenant_id: UUID, plans: Sequence[Plan]) -> list[Made]:
-    """Plans with the summaries that they need. No transaction is open: a model may take its time."""
+    """Attach the required summaries to plans; call it outside of transactions, since models may be slow."""
     wanted = {
         place: Wanted(each.sources, each.form, each.verdict.level)
         for place, each in enumerate(plans)
@@ -184,13 +183,13 @@ def made_of(tenant_id: UUID, plans: Sequence[Plan]) -> list[Made]:
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """What a run would do.
+    """The outcome of a dry run.
 
     Attributes:
-        plans: The groups to which something would happen, in their order.
-        looked_at: Memories that are new or changed.
-        clusters: Groups that they belong to.
-        is_complete: Whether these are all.
+        plans: Groups that a run would change, in order.
+        looked_at: Number of new or changed memories.
+        clusters: Number of groups that contain them.
+        is_complete: Whether all groups are listed.
     """
 
     plans: list[Plan]
@@ -200,14 +199,13 @@ class Preview:
 
 
 def preview(tenant_id: UUID, as_of: datetime | None, level: Level | None, limit: int, seconds: float = 20.0) -> Preview:
-    """What a run at a moment would do, without doing it: no model is asked, and nothing is written.
+    """Return the plans of a run without carrying them out: no model is called and nothing is written.
 
     Args:
-        tenant_id: The tenant.
-        as_of: Any moment; None for now.
-        level: How much shorter summaries shall be; None for what the policy says.
-        limit: Most groups.
-        seconds: After these no further slice is looked at.
+        as_of: Evaluate as of this time; None for now.
+        level: Compression level of the summaries; None for the policy's level.
+        limit: Maximum number of groups.
+        seconds: Time after which no further slice is started.
     """
     until = time.monotonic() + seconds
     with database.tenant(tenant_id) as tx:
@@ -234,6 +232,6 @@ def preview(tenant_id: UUID, as_of: datetime | None, level: Level | None, limit:
 
 
 def _left(group: Group, gone: set[UUID]) -> Group | None:
-    """A group without what a slice before would have merged."""
+    """Return a group without the memories that an earlier slice of the dry run would have merged."""
     ids = [memory_id for memory_id in group.ids if memory_id not in gone]
     return replace(group, ids=ids) if len(ids) > 1 else None

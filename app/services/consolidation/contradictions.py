@@ -1,8 +1,8 @@
-"""Contradictions: at night a model is asked which earlier memories the new ones outdate; what it finds is proposed.
+"""Ask a model each night which earlier memories the new ones contradict, and record its answers as proposals.
 
-Without a model nothing is proposed. One that is ill, lies or costs too much costs proposals, and never a memory: it can
-name no memory but those that it was shown beside the new one, and what it names stays until a person, or the policy,
-approves.
+Without a model nothing is proposed. A failing, wrong or too expensive model only costs proposals, never a memory: it
+can name only memories that it was shown with the new one, and each pair takes effect only when a person or the policy
+approves it.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ if TYPE_CHECKING:
     from app.clients.llm.contradictor import Contradictor
 
 SLICE_ROWS: Final = contradiction.QUESTIONS_MAX
-"""As a rule one call, so that what it has found is kept when the next one fails."""
+"""Usually one model call per slice, so that its findings are saved if the next call fails."""
 BACK: Final = timedelta(days=7)
-"""How far back the new begins, the first time and after a standstill."""
+"""How far back to look for new memories on the first run, and at most after an interruption."""
 MARGIN: Final = timedelta(minutes=1)
-"""By how much the clocks of ids and of acceptance may differ."""
+"""Allowed difference between the clocks of ids and of acceptance times."""
 
 OVER_BUDGET: Final = "the budget is spent: the next night goes on"
 ILL: Final = "the provider of models is ill: the next night goes on"
@@ -52,13 +52,12 @@ log = structlog.get_logger(__name__)
 
 
 def carry_on(tenant_id: UUID, as_of: datetime, state: dict[str, Any], until: float) -> Step:
-    """Go on with asking about memories that were accepted by a moment; first, names that wait are looked for again.
+    """Ask about memories accepted by `as_of`; the first slice also resolves names that wait for their memory.
 
     Args:
-        tenant_id: The tenant.
-        as_of: The moment.
-        state: As the step before left it; empty at first.
-        until: When to leave off, by the monotonic clock; one slice is always done.
+        as_of: The time of the nightly run.
+        state: State returned by the previous slice; empty at first.
+        until: Deadline on the monotonic clock; at least one slice is always done.
     """
     done = 0 if state else supersede.settle(tenant_id)
     policy = policies.current(tenant_id)
@@ -92,7 +91,7 @@ def _state(after: UUID, asked: int) -> dict[str, Any]:
 
 
 def _begin(tenant_id: UUID, as_of: datetime) -> UUID:
-    """The id before all that is new."""
+    """Return an id below those of all memories to be examined."""
     with database.tenant(tenant_id) as tx:
         known = rows.watermark(tx, tenant_id)
     since = as_of - BACK if known is None else max(known - MARGIN, as_of - BACK)
@@ -102,7 +101,7 @@ def _begin(tenant_id: UUID, as_of: datetime) -> UUID:
 def _questions(
     tenant_id: UUID, after: UUID, as_of: datetime, limit: int
 ) -> tuple[list[Question], tuple[UUID, datetime] | None]:
-    """What to ask about the next new memories, and the last of those; None where there are none."""
+    """Return the questions about the next new memories, and the last of these memories; None if there are none."""
     with database.tenant(tenant_id) as tx:
         found = rows.new(tx, tenant_id, after, as_of, limit)
         there = spaces.of_tenant(tx, tenant_id)
@@ -113,11 +112,11 @@ def _questions(
 
 
 def _ask(tenant_id: UUID, questions: list[Question]) -> tuple[list[Pair], int]:
-    """What a model takes to be outdated, and how many questions it gave no answer to that makes sense.
+    """Return the contradicted pairs that a model reports, and the number of questions without a valid answer.
 
     Raises:
-        OverBudget: The tenant may spend no more today.
-        ProviderFailed: The provider as a whole gave no answer.
+        OverBudget: The tenant has reached its daily budget.
+        ProviderFailed: The provider as a whole failed.
     """
     pairs: list[Pair] = []
     unanswered = 0
@@ -138,14 +137,14 @@ def _ask(tenant_id: UUID, questions: list[Question]) -> tuple[list[Pair], int]:
 
 @lru_cache(maxsize=1)
 def _contradictor() -> Contradictor:
-    """The process's own, with its connections and its memory of the provider's health."""
-    from app.clients.llm.contradictor import Contradictor  # noqa: PLC0415 - half a second that a worker without one spares
+    """Return the process's client, which holds its connections and the provider's health state."""
+    from app.clients.llm.contradictor import Contradictor  # noqa: PLC0415 - saves workers without a model half a second
 
     return Contradictor.from_settings(settings())
 
 
 def _propose(tenant_id: UUID, pairs: list[Pair], policy: Policy, accepted_until: datetime) -> int:
-    """Enter what was found, and that it was looked for up to here. Returns how many are new."""
+    """Record the pairs found and advance the watermark; return the number of new pairs."""
     with database.tenant(tenant_id) as tx:
         approved = _unprotected(tx, tenant_id, pairs, policy) if pairs and policy.supersession.approve else []
         rows.move_watermark(tx, tenant_id, accepted_until)
@@ -155,7 +154,7 @@ def _propose(tenant_id: UUID, pairs: list[Pair], policy: Policy, accepted_until:
 
 
 def _unprotected(tx: database.Transaction, tenant_id: UUID, pairs: list[Pair], policy: Policy) -> list[Pair]:
-    """Those whose older memory neither a legal hold nor its caller's words protect."""
+    """Return the pairs whose older memory is protected neither by a legal hold nor by its kind or caller's marks."""
     ids = sorted({pair.superseded_id for pair in pairs})
     standing = standings.read(tx, tenant_id, ids, policy.rules)
     kinds = [KINDS.index(kind) for kind in policy.protection.never_forget_kinds]

@@ -1,6 +1,6 @@
-"""What shall become of groups of memories at a moment: worked out to be shown, to be summarised, and again to write.
+"""Plan the outcome for each group; used by previews, summarisation, and again under lock before writing.
 
-Whoever writes works it out again with the rows locked, and drops what has come out otherwise.
+Writers plan again with the rows locked, and skip groups whose plan has changed.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from app.store.tiers import standings
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What a run goes by.
+    """Parameters of a run.
 
     Attributes:
-        as_of: The moment of all that it does.
-        level: How much shorter summaries shall be.
+        as_of: The time that the whole run uses as now.
+        level: Compression level of the summaries.
     """
 
     as_of: datetime
@@ -48,14 +48,14 @@ class Terms:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What shall become of a group, as its memories are.
+    """The planned outcome for a group of memories.
 
     Attributes:
-        group: Those of its memories that are active.
-        verdict: What, and with which of them.
-        facts: What their callers said, in the order of ids.
-        held: Their states, brought to the policy of the moment, in the same order.
-        seen: What they are like then, in the same order.
+        group: The group, reduced to its active memories.
+        verdict: The action, and the memories it applies to.
+        facts: The callers' data, in id order.
+        held: Strength states converted to the current policy, in id order.
+        seen: Strength and importance as of the run's time, in id order.
     """
 
     group: Group
@@ -66,23 +66,23 @@ class Plan:
 
     @property
     def taken(self) -> list[int]:
-        """The places of those that are summarised, or linked."""
+        """Positions of the memories to summarise or link."""
         return [int(place) for place in np.flatnonzero(self.verdict.taken)]
 
     @property
     def taken_ids(self) -> list[UUID]:
-        """Their ids."""
+        """Ids of the memories to summarise or link."""
         return [self.group.ids[place] for place in self.taken]
 
     @property
     def form(self) -> Form | None:
-        """What a summary of it is to be; None where it is only linked."""
+        """The kind of summary to write, or None if the group is only linked."""
         action = self.verdict.action
         return None if action is None or action == "link" else action
 
     @property
     def sources(self) -> list[Source]:
-        """What a summary is made of, in the order in which it was said."""
+        """The summary's sources in the order of their statement times."""
         made = [
             Source(fact.memory_id, fact.text, fact.speaker, fact.said_at, float(self.seen.importance[place]))
             for place in self.taken
@@ -91,7 +91,7 @@ class Plan:
         return sorted(made, key=lambda source: (source.said_at, source.memory_id))
 
     def is_as(self, other: Plan) -> bool:
-        """Whether the same is to be done with the same memories, which say the same."""
+        """Return whether both plans take the same action on the same memories with unchanged texts."""
         mine, theirs = (
             (plan.verdict.action, plan.verdict.waits, plan.verdict.level, _versions(plan)) for plan in (self, other)
         )
@@ -103,7 +103,7 @@ def _versions(plan: Plan) -> dict[UUID, int]:
 
 
 def rules_of(policy: Policy) -> tuple[Consolidation, bool]:
-    """A policy's rules, and whether cohesion decides."""
+    """Return a policy's consolidation rules, and whether cohesion decides instead of the table."""
     rules = policy.consolidation
     chosen = rules.rule
     if chosen == "by_profile":
@@ -121,21 +121,20 @@ def plan(
     lock: bool = False,
     agreed: bool = False,
 ) -> tuple[Era, list[Plan | None]]:
-    """What shall become of each group; None where it stays as it is, or where it was dealt with before.
+    """Plan the outcome of each group; None for unchanged groups and groups that an earlier merge has handled.
 
-    Of the groups, those that come first take from a day what others then can't.
+    Groups are processed in order: since each day keeps at least one memory, the memories that a group takes limit the
+    following groups.
 
     Args:
-        tx: The tenant's transaction; to lock, it has shared the holds' lock.
-        tenant_id: The tenant.
-        groups: No memory is in two of them.
-        terms: Of the run.
-        fewer: By how many each day has fewer active memories than the tables say, in a dry run.
+        tx: The tenant's transaction; with `lock`, it must share the legal holds' lock.
+        groups: Disjoint groups.
+        fewer: For dry runs, the number of active memories to subtract from each day's stored count.
         lock: Whether to lock the memories and their states.
-        agreed: Whether somebody has said yes to merging them, whatever was done before.
+        agreed: Whether the merge was approved by a person; earlier merges are then ignored.
 
     Returns:
-        The policy of the moment, and the plans in the order of the groups.
+        The policy in force, and the plans in the order of the groups.
     """
     ids = sorted({memory_id for group in groups for memory_id in group.ids})
     if lock:
@@ -180,7 +179,7 @@ def plan(
             verdict = deciding.agreed(rules, members, terms.level)
         else:
             verdict = deciding.decide(rules, members, group.cohesion, terms.level, by_cohesion=by_cohesion)
-        # What an earlier merge has kept together needs no link; what was linked may still become a summary.
+        # Any earlier merge of the group makes a link unnecessary; an earlier link doesn't rule out a summary.
         dealt = known.get(place, set()) if verdict.action == "link" else known.get(place, set()) - {True}
         if verdict.action is None or (dealt and not agreed):
             plans.append(None)
@@ -194,7 +193,7 @@ def plan(
 
 
 def _is_protected(protection: Protection, standing: Standing, state: State, seen: Seen) -> npt.NDArray[np.bool_]:
-    """Whether something other than importance and days keeps a memory: a hold, an erasure, its marks, uses or kind."""
+    """Return which memories are protected by hold, erasure, mark, use or kind, not by importance or daily minimum."""
     return np.asarray(
         standing.is_held
         | np.isfinite(standing.erase_at)
@@ -204,7 +203,7 @@ def _is_protected(protection: Protection, standing: Standing, state: State, seen
 
 
 def _present(group: Group, facts: Mapping[UUID, Fact]) -> Group | None:
-    """Those of a group that are still active; None where they are too few, or of different subjects."""
+    """Reduce a group to its active memories; return None if fewer than two are left or their subjects differ."""
     ids = [memory_id for memory_id in group.ids if memory_id in facts]
     if len(ids) < 2 or len({facts[memory_id].subject for memory_id in ids}) > 1:
         return None
@@ -221,7 +220,7 @@ def _numbered(threads: Sequence[str | None]) -> npt.NDArray[np.int64]:
 
 
 def days_of(found: Plan) -> list[Day]:
-    """The days from which it takes a memory, one for each."""
+    """Return the day of each memory that the plan removes from active memory."""
     if found.form is None or found.verdict.waits:
         return []
     return [_day(found.facts[place]) for place in found.taken]

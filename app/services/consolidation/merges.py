@@ -1,4 +1,4 @@
-"""Merges after the fact: listed, and shown with the memories that they took."""
+"""List consolidation runs and merges, and show a merge with its source memories and texts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from app.store.core import database
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A merge with the memories that it took, in the order of their ids."""
+    """A merge with its memories, in id order."""
 
     merge: Merge
     ancestors: list[Ancestor]
@@ -29,12 +29,12 @@ class Shown:
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """What a merge says, beside what its sources say.
+    """The texts of a merge's memories next to its summary.
 
     Attributes:
-        texts: Those of its memories that aren't deleted.
-        summary: As it stands, or as it would be; None where there is none.
-        kept: Which of a merge that waits would be kept as they are.
+        texts: The memories that aren't deleted.
+        summary: The stored summary, or the one that a waiting merge would get; None if there is none.
+        kept: Ids of the memories that the merge leaves, or would leave, unmerged.
     """
 
     merge: Merge
@@ -44,26 +44,26 @@ class Preview:
 
 
 def runs(tenant_id: UUID, older_than: tuple[datetime, UUID] | None, limit: int) -> list[Run]:
-    """Runs of consolidation, the newest first; see `store.consolidation_runs.page`."""
+    """List consolidation runs, newest first; see `store.consolidation_runs.page`."""
     with database.tenant(tenant_id) as tx:
         return run_rows.page(tx, tenant_id, older_than, limit)
 
 
 def page(tenant_id: UUID, status: Status | None, older_than: tuple[datetime, UUID] | None, limit: int) -> list[Shown]:
-    """Merges, the newest first; see `store.merges.page`."""
+    """List merges, newest first; see `store.merges.page`."""
     with database.tenant(tenant_id) as tx:
         return _shown(tx, tenant_id, rows.page(tx, tenant_id, status, older_than, limit))
 
 
 def such_as(tenant_id: UUID, shown: Sequence[Shown]) -> dict[UUID, str]:
-    """What one memory of each of these merges says, by the merge's id; those whose memories are gone are left out."""
+    """Return the text of one sample memory per merge, by merge id; merges whose sample is deleted are omitted."""
     first = {each.ancestors[0].memory_id: each.merge.merge_id for each in shown if each.ancestors}
     with database.tenant(tenant_id) as tx:
         return {first[one.memory_id]: one.text for one in consolidation.present(tx, tenant_id, list(first))}
 
 
 def get(tenant_id: UUID, merge_id: UUID) -> Shown:
-    """A merge.
+    """Return a merge.
 
     Raises:
         NotFound: This tenant has no such merge.
@@ -73,7 +73,7 @@ def get(tenant_id: UUID, merge_id: UUID) -> Shown:
 
 
 def lineage(tenant_id: UUID, memory_id: UUID) -> tuple[UUID, list[Shown]]:
-    """The id under which a memory is kept, and the merges that made it or took it, newest first.
+    """Return a memory's stored id, and the merges that created or include it, newest first.
 
     Raises:
         NotFound: This tenant has no such memory.
@@ -84,12 +84,10 @@ def lineage(tenant_id: UUID, memory_id: UUID) -> tuple[UUID, list[Shown]]:
 
 
 def preview(tenant_id: UUID, merge_id: UUID, *, making: bool = True) -> Preview:
-    """What a merge's memories say, and its summary: of one that waits, made for this look and stored nowhere.
+    """Return the texts of a merge's memories and its summary; a waiting merge's summary is generated but not stored.
 
     Args:
-        tenant_id: The tenant.
-        merge_id: The merge.
-        making: Whether the summary of one that waits is made, by a model where there is one; else it has none.
+        making: Whether to generate the summary of a waiting merge, by a model if one is configured.
 
     Raises:
         NotFound: This tenant has no such merge.

@@ -1,6 +1,7 @@
-"""Merging: groups are linked, summarised, or put before somebody; each in one transaction, after a last look.
+"""Write merges: link groups, replace them by a summary, or queue them for approval, after planning again under lock.
 
-Either a memory is active, or it is archived and its summary is there: whatever dies. No model is asked in here.
+A crash never loses a memory: in every committed state it is either active, or archived with its summary present. No
+model is called here.
 """
 
 from __future__ import annotations
@@ -45,29 +46,27 @@ SUPPORTS: Final = "supports"
 RELATED: Final = "related"
 KIND: Final = "consolidation"
 LABELS_MOST: Final = 64
-"""Of tags, and of entities, that a summary has from its sources, the most frequent ones."""
+"""Maximum number of tags, and of entities, that a summary inherits from its sources; the most frequent ones win."""
 
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """A group with its summary; None where it is linked, or waits."""
+    """A planned group with its summary; None if the group is linked or waits for approval."""
 
     plan: Plan
     summary: Summary | None
 
 
 def carry_out(tenant_id: UUID, run_id: UUID, terms: Terms, made: Sequence[Made], chosen: Chosen | None) -> Counter[str]:
-    """Write groups, in one transaction: those that would come out otherwise by now are left for another run.
+    """Write groups in one transaction; groups whose plan has changed by now are left to a later run.
 
     Args:
-        tenant_id: The tenant.
-        run_id: What they are counted for.
-        terms: Of the run.
-        made: The groups, no memory in two of them.
-        chosen: What vectors are reduced by on their way into the archive.
+        run_id: The run whose counters are updated.
+        made: Disjoint groups.
+        chosen: PCA basis for archived vectors.
 
     Returns:
-        By name, as in `consolidation_runs`.
+        Counts by name, as in `consolidation_runs`.
     """
     failpoints.reach("merge.before")
     with database.tenant(tenant_id) as tx:
@@ -94,7 +93,7 @@ def carry_out(tenant_id: UUID, run_id: UUID, terms: Terms, made: Sequence[Made],
 
 
 def tell(counts: Counter[str]) -> None:
-    """Add to the workers' counters what was committed."""
+    """Add committed counts to the workers' metrics."""
     for name, metric in _METRICS.items():
         metrics.count(metric, counts[name])
 
@@ -116,20 +115,16 @@ def write(
     era: Era,
     chosen: Chosen | None,
 ) -> tuple[Counter[str], list[NewSummary | None]]:
-    """Insert summaries and links, and archive the sources, all of them locked.
+    """Insert summaries and links and archive the sources, all of which are locked.
 
-    The rows of the merges, `count` and the audit are the caller's to write, in this order.
+    The caller then writes the merges' rows, the counts and the audit entry, in this order.
 
     Args:
-        tx: The tenant's transaction.
-        tenant_id: The tenant.
-        terms: Of the run.
-        made: What to write.
-        era: Of the moment.
-        chosen: As of `carry_out`.
+        era: The policy in force at the run's time.
+        chosen: PCA basis for archived vectors.
 
     Returns:
-        Counts as of `carry_out`, and the summary of each.
+        Counts as returned by `carry_out`, and each group's summary.
     """
     new = [None if each.summary is None else _new_summary(each.plan, each.summary, terms.as_of, era) for each in made]
     summaries = [summary for summary in new if summary is not None]
@@ -147,7 +142,7 @@ def write(
 def count(
     tx: database.Transaction, tenant_id: UUID, written: Iterable[tuple[Made, NewSummary | None]], rule: str = KIND
 ) -> None:
-    """Enter into the tenant's numbers what was written, by the rule that had it so; late, as all do."""
+    """Add the written merges to the tenant's counts, under `rule`; call it late in a transaction, as for all counts."""
     change = Counts()
     for each, summary in written:
         if summary is not None:
@@ -161,7 +156,7 @@ def count(
 def _put_away(
     tx: database.Transaction, tenant_id: UUID, plans: Sequence[Plan], terms: Terms, era: Era, chosen: Chosen | None
 ) -> None:
-    """Archive the sources, as what has faded is."""
+    """Archive the sources in the same way as faded memories."""
     taken = sorted((plan.group.ids[place], plan.seen.strength[place]) for plan in plans for place in plan.taken)
     ids = [memory_id for memory_id, _ in taken]
     archive.put_away(tx, tenant_id, ids, era.policy, chosen)
@@ -172,9 +167,10 @@ def _put_away(
 
 
 def _new_summary(plan: Plan, summary: Summary, as_of: datetime, era: Era) -> NewSummary:
-    """A summary as a memory: what its sources have in common, and what each label of them asks for.
+    """Build the memory of a summary from the common properties and labels of its sources.
 
-    The one place where a summary inherits: the strictest categories come along, and so will the earliest expiry.
+    Only this function decides what a summary inherits. It inherits all the sources' categories except never-forget
+    ones, so that the strictest category rules apply to it.
     """
     sources = [plan.facts[place] for place in plan.taken]
     places = np.array(plan.taken)
@@ -203,12 +199,12 @@ def _new_summary(plan: Plan, summary: Summary, as_of: datetime, era: Era) -> New
 
 
 def _shared(values: Sequence[str | None]) -> str | None:
-    """What all of them are; None where they differ."""
+    """Return the value that all share, or None if they differ."""
     return values[0] if len(set(values)) == 1 else None
 
 
 def _frequent(labels: Iterable[Sequence[str]], most: int | None, without: Sequence[str] = ()) -> list[str]:
-    """The labels of all, the most frequent first."""
+    """Return the labels of all sources, most frequent first."""
     counted = Counter(label for each in labels for label in each if label not in without)
     return [label for label, _ in sorted(counted.items(), key=lambda pair: (-pair[1], pair[0]))[:most]]
 
@@ -229,7 +225,7 @@ def _links(made: Sequence[Made], summaries: Sequence[NewSummary | None]) -> list
 
 
 def record(merge_id: UUID, run_id: UUID, as_of: datetime, made: Made, summary: NewSummary | None) -> Merge:
-    """The row of a merge."""
+    """Build the row of a merge."""
     plan = made.plan
     action = plan.verdict.action
     if action is None:
@@ -254,7 +250,7 @@ def record(merge_id: UUID, run_id: UUID, as_of: datetime, made: Made, summary: N
 
 
 def lineage(merge_ids: Sequence[UUID], made: Sequence[Made]) -> list[Ancestor]:
-    """Which memories merges took, and as what."""
+    """Return the memories of each merge with their parts in it."""
     found = []
     for merge_id, each in zip(merge_ids, made, strict=True):
         plan, taken = each.plan, set(each.plan.taken)

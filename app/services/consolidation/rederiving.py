@@ -1,6 +1,7 @@
-"""Summaries whose sources have changed, or are gone, are made again of what remains; or go where nothing does.
+"""Rewrite summaries whose sources were changed or deleted; delete them if no source is left.
 
-One that was edited by hand stays as it is while its sources do; once one is deleted, what it said must go too.
+A summary edited by hand remains unchanged while all its sources exist; once a source is deleted, its content must be
+removed from the summary, so it is rewritten.
 """
 
 from __future__ import annotations
@@ -43,13 +44,13 @@ PAGE: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class _Case:
-    """A stale summary, as it was read.
+    """A stale summary with its sources, as read.
 
     Attributes:
-        present: Its sources that are left, with what they say now.
-        gone: Those that are deleted, or about somebody else.
-        version: Of its own text.
-        tier: Where it is.
+        present: Remaining sources with their current texts.
+        gone: Sources that are deleted, or assigned to a different subject.
+        version: Version of the summary's text.
+        tier: Tier of the summary.
     """
 
     merge: Merge
@@ -60,37 +61,35 @@ class _Case:
 
     @property
     def stays(self) -> bool:
-        """Whether it is left stale: somebody has written it, or it goes with the erasure that has hidden it."""
+        """True if the summary stays stale: it was edited by hand, or the erasure that hides it will delete it."""
         by_hand = self.version is not None and self.version != self.merge.summary_version and not self.gone
         return by_hand or (self.tier == "hidden" and not self.present)
 
     @property
     def goes(self) -> bool:
-        """Whether nothing can be made of it: no source is left, or its text isn't in the active indexes."""
+        """True if the summary must be deleted: it has no source left, or its text isn't in the active indexes."""
         return not self.present or self.tier not in {"active", "hidden", "aside"}
 
 
 def source_changed(tx: database.Transaction, tenant_id: UUID, memory_ids: list[UUID]) -> None:
-    """Note that memories say something else now, or are deleted; then summaries of them are made again at once.
+    """Mark summaries of changed or deleted memories as stale, and create the job that rewrites them.
 
-    Call it in the transaction that changes them, their rows being locked; the next tick sends the job.
+    Call it in the transaction that changes the memories, with their rows locked; the next tick sends the job.
     """
     if memory_ids and merges.make_stale(tx, tenant_id, memory_ids):
         jobs.add(tx, uuid4(), tenant_id, KIND, {}, lone=True)
 
 
 def set_aside(tx: database.Transaction, tenant_id: UUID, summary_ids: Sequence[UUID], gone: Sequence[UUID]) -> Hidden:
-    """Hide active summaries that something remains of when some sources are gone, until they are made again of that.
+    """Hide active summaries that lose some of their sources until they are rewritten from the remaining ones.
 
     Args:
-        tx: The tenant's transaction, which has locked their rows.
-        tenant_id: The tenant.
-        summary_ids: Summaries that nothing holds.
-        gone: Memories that this transaction is about to remove.
+        tx: The tenant's transaction, which has locked the summaries' rows.
+        summary_ids: Summaries that aren't under legal hold.
+        gone: Memories that this transaction is about to delete.
 
     Returns:
-        Those that were hidden, with what the tenant's numbers lose by it, which the caller enters last; of the others
-        nothing remains that could be made into a summary.
+        The hidden summaries and their counts, which the caller subtracts last. The other summaries have no source left.
     """
     left = consolidation.with_sources(tx, tenant_id, summary_ids, gone)
     source_changed(tx, tenant_id, list(gone))
@@ -104,7 +103,7 @@ def set_aside(tx: database.Transaction, tenant_id: UUID, summary_ids: Sequence[U
 
 
 def step(job: Job) -> Step:
-    """A few seconds of making summaries again."""
+    """Rewrite stale summaries for a few seconds."""
     after = UUID(job.state.get("after", NIL.hex))
     counts, following = carry_on(job.tenant_id, None, after, time.monotonic() + STEP_SECONDS)
     state: dict[str, Any] = {} if following is None else {"after": following.hex}
@@ -112,7 +111,7 @@ def step(job: Job) -> Step:
 
 
 def carry_on(tenant_id: UUID, run_id: UUID | None, after: UUID, until: float) -> tuple[Counter[str], UUID | None]:
-    """Go on with the stale summaries after one. Returns counts, and where to go on; None at the end."""
+    """Rewrite stale summaries that follow an id; return counts, and the id to continue after (None at the end)."""
     counts: Counter[str] = Counter()
     while True:
         with database.tenant(tenant_id) as tx:
@@ -134,7 +133,7 @@ def _nudge(counts: Counter[str]) -> None:
 
 
 def rederive(tenant_id: UUID, run_id: UUID | None, merge_id: UUID) -> Counter[str]:
-    """Make a stale summary again, or remove it; what is held, or was written by hand, stays as it is."""
+    """Rewrite or delete a stale summary; one that is under legal hold or was edited by hand remains unchanged."""
     with database.tenant(tenant_id) as tx:
         case = _read(tx, tenant_id, merge_id)
     if case is None or case.stays:
@@ -173,12 +172,12 @@ def _read(tx: database.Transaction, tenant_id: UUID, merge_id: UUID) -> _Case | 
     left = {each.memory_id for each in present}
     gone = [memory_id for memory_id in ids if memory_id not in left]
     if len(ids) < merge.sources and not gone:
-        gone = [NIL]  # a source that was deleted for good isn't even named any more
+        gone = [NIL]  # a permanently deleted source is no longer named in the lineage
     return _Case(merge, present, gone, own[0].text_version if own else None, own[0].tier if own else None)
 
 
 def _of_one_subject(present: list[Present], own: list[Present]) -> list[Present]:
-    """Without sources that are about somebody else by now: they count as gone."""
+    """Drop sources that belong to a different subject by now; they count as deleted."""
     subjects = [each.subject for each in present]
     about = own[0].subject if own and own[0].subject in subjects else next(iter(subjects), None)
     return [each for each in present if each.subject == about]
@@ -195,7 +194,7 @@ def _write(
 ) -> Counter[str]:
     merge_id, is_seen = case.merge.merge_id, True
     with tenant_counts.changing(tx, tenant_id, [summary_id]):
-        if case.tier in {"hidden", "aside"}:  # because of what it says no longer
+        if case.tier in {"hidden", "aside"}:  # it was hidden because of content that the rewrite removes
             erasures.show_again(tx, tenant_id, among=[summary_id])
         if summary is None:
             removal.remove(tx, tenant_id, [summary_id])
@@ -218,7 +217,7 @@ def _write(
 
 
 def _hidden_by_itself(tx: database.Transaction, tenant_id: UUID, summary_id: UUID) -> bool:
-    """Whether an open erasure is of a summary that was made again, and not of its sources alone: then it hides it."""
+    """Return whether an open erasure matches the rewritten summary itself (not only its sources) and hides it again."""
     found, _ = hidden.by_open(tx, tenant_id, [summary_id], also_by_id=True)
     if found:
         embeddings.remove(tx, tenant_id, [summary_id])

@@ -1,7 +1,7 @@
-"""Summaries of memories that belong together: by a model where one is to be had, else of their own sentences.
+"""Summarise groups of memories with a model if one is available, otherwise by extracting their own sentences.
 
-A model's word is checked before it counts. A provider that is ill, lies, refuses or costs too much costs the better
-wording, never a summary.
+A model's summary is used only if it passes the faithfulness checks. If the provider fails, refuses or is too expensive,
+the extractive summary is used: only the wording suffers, a summary always exists.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A summary to be made.
+    """A summary to write.
 
     Attributes:
-        sources: Of what; one or more.
-        form: What it is to be.
-        level: How much shorter.
+        sources: One or more memories.
+        form: Kind of summary.
+        level: Compression level.
     """
 
     sources: Sequence[Source]
@@ -52,25 +52,24 @@ class Wanted:
 
 
 def summarise(tenant_id: UUID, sources: Sequence[Source], form: Form, level: Level) -> Summary:
-    """A summary of the sources. To be called outside of transactions: a model may take its time.
+    """Summarise the sources; call it outside of transactions, since models may be slow.
 
     Args:
-        tenant_id: On whose account.
-        sources: One or more.
+        tenant_id: The tenant whose budget is charged.
+        sources: One or more memories.
     """
     return summarise_all(tenant_id, [Wanted(sources, form, level)], settings().slice_seconds)[0]
 
 
 def summarise_all(tenant_id: UUID, wanted: Sequence[Wanted], seconds: float) -> list[Summary]:
-    """A summary for each, in the order given; a model is asked about several at once.
+    """Return a summary for each group, in order, calling a model concurrently for several groups.
 
-    Raises nothing for a provider that fails. To be called outside of transactions.
+    Provider failures raise nothing. Call it outside of transactions.
 
     Args:
-        tenant_id: On whose account.
-        wanted: Any number.
-        seconds: After these no further call is begun than the first of each thread; nor after the provider fell ill,
-            or the budget was spent. What is left is made of its own sentences.
+        tenant_id: The tenant whose budget is charged.
+        seconds: Time after which no thread starts another call; each thread's first call is always made. No call starts
+            after the provider failed or the budget was spent either. The remaining groups get extractive summaries.
     """
     extracts = [extract(each.sources, each.form, each.level) for each in wanted]
     if not wanted or not settings().has_provider or _summariser().is_resting:
@@ -80,7 +79,7 @@ def summarise_all(tenant_id: UUID, wanted: Sequence[Wanted], seconds: float) -> 
     try:
         summaries = list(pool.map(work.summary, count(), wanted, extracts))
     finally:
-        # All is done here, unless the process was told to stop: then it doesn't wait for what a model may say.
+        # All calls have returned by now unless the process is shutting down, which must not wait for a model.
         pool.shutdown(wait=False, cancel_futures=True)
     work.say(summaries)
     return summaries
@@ -88,14 +87,14 @@ def summarise_all(tenant_id: UUID, wanted: Sequence[Wanted], seconds: float) -> 
 
 @lru_cache(maxsize=1)
 def _summariser() -> Summariser:
-    """The process's summariser, with its connections and its memory of the provider's health."""
-    from app.clients.llm.summariser import Summariser  # noqa: PLC0415 - half a second and 40 MB that others spare
+    """Return the process's client, which holds its connections and the provider's health state."""
+    from app.clients.llm.summariser import Summariser  # noqa: PLC0415 - saves other processes half a second and 40 MB
 
     return Summariser.from_settings(settings())
 
 
 class _Work:
-    """One call of `summarise_all`: until when a model is asked, and why it wasn't heard."""
+    """State of one `summarise_all` call: its deadline, and the reasons for extractive summaries."""
 
     def __init__(self, tenant_id: UUID, until: float) -> None:
         self._tenant_id = tenant_id
@@ -104,7 +103,7 @@ class _Work:
         self._reasons: list[str] = []
 
     def summary(self, place: int, wanted: Wanted, extracted: Summary) -> Summary:
-        """The model's summary, else the one of the sources' sentences."""
+        """Return the model's summary, or the extractive one if the model can't be used."""
         config = settings()
         if input_tokens(wanted.sources) > config.summary_tokens:
             return self._without("too large", extracted)
@@ -116,19 +115,19 @@ class _Work:
             self._is_over.set()
             return self._without("over_budget", extracted)
         except ProviderFailed as failure:
-            if not failure.treatment.halve:  # the provider itself is ill: none of the memories can be the cause
+            if not failure.treatment.halve:  # the provider itself failed: none of the memories can be the cause
                 self._is_over.set()
             return self._without(str(failure), extracted)
 
     def say(self, summaries: Sequence[Summary]) -> None:
-        """Count and log what became of all."""
+        """Count and log the results."""
         metrics.count("summaries_by_model", sum(summary.method == "llm" for summary in summaries))
         metrics.count("summaries_without_model", len(self._reasons))
         for reason, groups in Counter(self._reasons).items():
             log.warning("not_summarised", tenant=str(self._tenant_id), groups=groups, reason=reason)
 
     def _asked(self, wanted: Wanted, extracted: Summary) -> Summary:
-        """The model's summary, at the second try where the first answer isn't believed."""
+        """Return the model's summary, with one retry if its first answer fails a check."""
         try:
             return self._once(wanted, extracted)
         except ProviderFailed as failure:

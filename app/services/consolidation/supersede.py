@@ -1,7 +1,6 @@
-"""Supersession: a memory takes the place of another, by its caller's word, a person's, or a model's that is approved.
+"""Record which memory supersedes which, as stated by a caller or person, or proposed by a model and then approved.
 
-What is named and isn't stored yet waits for its memory, and is looked for again whenever something is superseded, and
-at night.
+A name whose memory isn't stored yet waits; it is resolved whenever a supersession is recorded, and every night.
 """
 
 from __future__ import annotations
@@ -31,18 +30,17 @@ _AGAINST: Final = {
 
 
 def note(tx: database.Transaction, tenant_id: UUID, wanted: Mapping[UUID, Sequence[str]]) -> list[UUID]:
-    """Enter what callers have said of stored memories: which others they supersede.
+    """Record which memories stored memories supersede, as stated by their callers.
 
-    A name that isn't known yet waits; a pair that can't be is entered as rejected. Nothing is refused here: the
-    memories were accepted long ago.
+    Unknown names wait; impossible pairs are recorded as rejected. No error is raised, since the memories were already
+    accepted.
 
     Args:
-        tx: The tenant's transaction, which has taken the words' lock if it does.
-        tenant_id: The tenant.
-        wanted: Names by the newer memory's id.
+        tx: The tenant's transaction; if it takes the word index's lock, it must have done so already.
+        wanted: Superseded names by the newer memory's id.
 
     Returns:
-        What isn't current any more, for `enter`.
+        Ids of the memories that are no longer current, for `enter`.
     """
     if not any(wanted.values()):
         return []
@@ -55,16 +53,16 @@ def note(tx: database.Transaction, tenant_id: UUID, wanted: Mapping[UUID, Sequen
 def enter(
     tx: database.Transaction, tenant_id: UUID, superseded: Sequence[UUID], source: Source, actor: str = SYSTEM
 ) -> None:
-    """Audit that memories aren't current any more; last in a transaction, as every entry."""
+    """Write the audit entry for memories that are no longer current; last in a transaction, like every audit entry."""
     if superseded:
         audit.enter(tx, tenant_id, "memories_superseded", actor, ids=superseded, details={"source": source})
 
 
 def _settle(tx: database.Transaction, tenant_id: UUID, waiting: Sequence[Waiting], now: datetime) -> list[UUID]:
-    """Turn names into pairs as far as their memories are there; the others wait on. Returns what is superseded now."""
+    """Resolve waiting names into pairs and return the ids superseded by this; unresolved names continue to wait."""
     meant = rows.meant(tx, tenant_id, {each.named for each in waiting})
     ends = {end.memory_id: end for end in meant.values()} | rows.ends(tx, tenant_id, {each[0] for each in waiting})
-    # What came after it was named isn't what was meant.
+    # A memory stored after the statement was made can't be the one that the caller named.
     known = [
         each
         for each in waiting
@@ -78,13 +76,13 @@ def _settle(tx: database.Transaction, tenant_id: UUID, waiting: Sequence[Waiting
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The outcome of one `supersedes`.
+    """The outcome of one `supersedes` statement.
 
     Attributes:
         memory_id: The newer memory.
-        superseded_id: The older one; None while its name waits.
+        superseded_id: The older memory; None while its name waits.
         named: The name, while it waits.
-        why: In words.
+        why: Explanation in words.
     """
 
     memory_id: UUID
@@ -96,11 +94,10 @@ class Outcome:
 
 
 def outcomes(tenant_id: UUID, memory_ids: Sequence[UUID]) -> list[Outcome]:
-    """Return the outcome of each `supersedes` of these memories, refused and waiting ones included.
+    """Return the outcome of each `supersedes` of these memories, including refused and waiting ones.
 
     Args:
-        tenant_id: The tenant.
-        memory_ids: Any ids that were answered for them.
+        memory_ids: Any ids returned for the memories, aliases included.
     """
     with database.tenant(tenant_id) as tx:
         stored = links.kept_as(tx, tenant_id, memory_ids)
@@ -119,7 +116,7 @@ def outcomes(tenant_id: UUID, memory_ids: Sequence[UUID]) -> list[Outcome]:
 
 
 def propose(tx: database.Transaction, tenant_id: UUID, pairs: Sequence[Pair], approved: Sequence[Pair]) -> int:
-    """Enter what a model has found, as proposals, or at once where that is approved. Returns how many are new."""
+    """Record a model's pairs as proposals, or as active if approved; return how many are new."""
     rows.lock(tx, tenant_id)
     ends = rows.ends(tx, tenant_id, {end for pair in pairs for end in pair})
     there = [pair for pair in pairs if pair.memory_id in ends and pair.superseded_id in ends]
@@ -133,13 +130,13 @@ def propose(tx: database.Transaction, tenant_id: UUID, pairs: Sequence[Pair], ap
 
 
 def make(tenant_id: UUID, memory: str, supersedes: str, actor: str) -> Relation:
-    """Let a memory supersede another because a person says so; what is so already stays.
+    """Let a memory supersede another on a person's request; an existing supersession remains unchanged.
 
     Raises:
-        Invalid: They are the same.
+        Invalid: Both names refer to the same memory.
         NotFound: This tenant has no such memory.
-        Unavailable: One of them is still in the queue.
-        Conflict: They are about different subjects, or the older one supersedes the newer.
+        Unavailable: One of the memories is still in the ingest queue.
+        Conflict: Their subjects differ, or the older one already supersedes the newer one.
     """
     with database.tenant(tenant_id) as tx:
         rows.lock(tx, tenant_id)
@@ -152,7 +149,7 @@ def make(tenant_id: UUID, memory: str, supersedes: str, actor: str) -> Relation:
             put = rows.put(tx, tenant_id, [_checked(tx, tenant_id, pair)], "active", "person")
             enter(tx, tenant_id, [each.superseded_id for each in put], "person", actor)
             return rows.of(tx, tenant_id, pair)
-    # The transaction is over: the queue is asked outside of it.
+    # The transaction has ended: the queue must not be queried within one.
     raise _missing(tenant_id, "memory" if missing == memory else "supersedes", missing)
 
 
@@ -166,7 +163,11 @@ def _missing(tenant_id: UUID, field: str, name: str) -> NotFound | Unavailable:
 
 
 def _checked(tx: database.Transaction, tenant_id: UUID, pair: Pair) -> Judged:
-    """A pair of which the newer one may supersede the other; else a `Conflict`."""
+    """Check that a pair's newer memory may supersede the older one.
+
+    Raises:
+        Conflict: It may not.
+    """
     [judged] = judge([pair], rows.ends(tx, tenant_id, pair), rows.above(tx, tenant_id, [pair.memory_id]))
     if judged.reason is not None:
         raise Conflict(_AGAINST[judged.reason])
@@ -180,7 +181,7 @@ def page(
     before: tuple[datetime, UUID] | None,
     limit: int,
 ) -> list[Relation]:
-    """Supersessions, those made last first; arguments as `store.supersessions.page`'s.
+    """List supersessions, newest first; see `store.supersessions.page`.
 
     Raises:
         NotFound: This tenant has no such memory.
@@ -191,11 +192,11 @@ def page(
 
 
 def approve(tenant_id: UUID, supersession_id: UUID, actor: str) -> Relation:
-    """Let a supersession hold that was proposed, or rejected; one that holds stays as it is.
+    """Activate a proposed or rejected supersession; an active one remains unchanged.
 
     Raises:
-        NotFound: This tenant has none of this id.
-        Conflict: It waits for its memory, or can't hold: because of others, or of the memories' subjects.
+        NotFound: This tenant has no such supersession.
+        Conflict: Its older memory isn't stored yet, or it contradicts other supersessions or the memories' subjects.
     """
     with database.tenant(tenant_id) as tx:
         found = _locked(tx, tenant_id, supersession_id)
@@ -209,11 +210,11 @@ def approve(tenant_id: UUID, supersession_id: UUID, actor: str) -> Relation:
 
 
 def reject(tenant_id: UUID, supersession_id: UUID, actor: str) -> Relation:
-    """Refuse what was proposed; it isn't proposed again. What was rejected stays as it is.
+    """Reject a proposed supersession so that it isn't proposed again; a rejected one remains unchanged.
 
     Raises:
-        NotFound: This tenant has none of this id.
-        Conflict: It holds, or waits: `undo` is what takes that back.
+        NotFound: This tenant has no such supersession.
+        Conflict: It is active or waiting; use `undo` to revoke it.
     """
     with database.tenant(tenant_id) as tx:
         found = _locked(tx, tenant_id, supersession_id)
@@ -225,12 +226,12 @@ def reject(tenant_id: UUID, supersession_id: UUID, actor: str) -> Relation:
 
 
 def undo(tenant_id: UUID, supersession_id: UUID, actor: str) -> None:
-    """Take a supersession back: the older memory is current again, unless something else supersedes it.
+    """Revoke a supersession: the older memory is current again unless another memory supersedes it.
 
-    A model doesn't propose it again; its caller or a person may say it again. A name that waits is forgotten.
+    A model doesn't propose the pair again, but a caller or person can state it again. A waiting name is deleted.
 
     Raises:
-        NotFound: This tenant has none of this id.
+        NotFound: This tenant has no such supersession.
     """
     with database.tenant(tenant_id) as tx:
         found = _locked(tx, tenant_id, supersession_id)
@@ -260,7 +261,7 @@ def _found(tx: database.Transaction, tenant_id: UUID, supersession_id: UUID) -> 
 
 
 def settle(tenant_id: UUID) -> int:
-    """Look again for the memories of the names that wait longest. Returns for how many they were found."""
+    """Try to resolve the names that have waited longest; return the number of memories superseded by this."""
     with database.tenant(tenant_id) as tx:
         rows.lock(tx, tenant_id)
         waiting = rows.take_waiting(tx, tenant_id, SLICE_ROWS)

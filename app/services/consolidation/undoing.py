@@ -1,4 +1,4 @@
-"""Undoing a merge: its summary goes with all that is of it, and its sources are active again as they were."""
+"""Undo a merge: delete its summary with all dependent rows, and reactivate its sources in their previous state."""
 
 from __future__ import annotations
 
@@ -31,11 +31,12 @@ _SHOWN: Final = 3
 
 
 def undo(tenant_id: UUID, merge_id: UUID, actor: str) -> Merge:
-    """Undo a merge that was carried out. What was used since is active already, and stays as it is.
+    """Undo a completed merge; sources that were reactivated by use since remain unchanged.
 
     Raises:
         NotFound: This tenant has no such merge.
-        Conflict: It wasn't carried out; its sources are gone, or in cold storage; or a legal hold is on one of them.
+        Conflict: The merge isn't done, its sources are deleted or in cold storage, or one of its memories is under
+            legal hold.
     """
     with database.tenant(tenant_id) as tx:
         holds.share(tx, tenant_id)

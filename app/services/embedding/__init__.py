@@ -1,1 +1,1 @@
-"""Make vectors, choose the embedding space of a tenant, and move tenants to another embedder."""
+"""Compute vectors, choose a tenant's embedding space, and move tenants to another embedder."""

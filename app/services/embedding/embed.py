@@ -1,4 +1,4 @@
-"""Give memories their vectors: read, compute without a transaction, write what is still true."""
+"""Embed memories: read their texts, compute vectors outside of transactions, and write those that are still valid."""
 
 from __future__ import annotations
 
@@ -23,33 +23,33 @@ from app.store.embedding.spaces import Space, TenantSpaces
 from app.store.embedding.windows import Windows
 
 Vectors = tuple[NDArray[np.float32], Windows]
-"""Of memories, and of the windows of the long ones."""
+"""Vectors of memories, and of the windows of long memories."""
 
-ROUNDS: Final = 3  # a tenant's spaces change now and then: hardly more than once while a batch is computed
+ROUNDS: Final = 3  # a tenant's spaces change rarely: hardly more than once while a batch is computed
 WINDOWS_AT_ONCE: Final = 8_192
-"""Windows in a call to the embedder, about: memories with more of them are embedded in parts."""
+"""Approximate number of windows per call to the embedder; memories with more windows in total are embedded in parts."""
 _UNKNOWN: Final = frozenset({Reason.NOT_FOUND, Reason.NOT_AUTHORISED, Reason.HOST_REFUSED})
 
 log = structlog.get_logger(__name__)
 
 
 def embed(tenant_id: UUID, ids: Sequence[UUID]) -> int:
-    """Embed these memories in the tenant's space, and in the one that it is moving to, as vectors of length 1.
+    """Embed memories in the tenant's embedding space, and in the target space of a move, as vectors of length 1.
 
-    Where the embedder of its space can't be had any more, they are embedded in the target or the settings' space
-    alone. Runs as often as one likes; memories that were deleted or edited meanwhile are passed over.
+    If the embedder of the tenant's space is no longer available, only the target space, or the settings' space, is
+    written. The call is idempotent; memories deleted or edited in between are skipped.
 
     Returns:
-        How many memories got a vector.
+        The number of memories that got a vector.
 
     Raises:
-        OverBudget: The embedder costs something, and the tenant may spend no more today.
-        ProviderFailed: Its provider gave no usable answer.
-        Misconfigured: The settings name an embedder that can't be.
+        OverBudget: The embedder is not free, and the tenant has reached its daily budget.
+        ProviderFailed: The embedder's provider gave no usable answer.
+        Misconfigured: The settings name an embedder that doesn't exist.
     """
     with database.tenant(tenant_id) as tx:
         there = rows.of_tenant(tx, tenant_id)
-        # The vectors of the turns before hold these: they are made again.
+        # Vectors of the preceding turns include the text of these memories, so they are recomputed too.
         ahead = spaces.look_ahead(there)
         before = embeddings.find_preceding(tx, tenant_id, ids) if ahead else []
         texts = embeddings.read_texts(tx, tenant_id, list(dict.fromkeys([*ids, *before])), ahead=ahead)
@@ -72,7 +72,7 @@ def embed(tenant_id: UUID, ids: Sequence[UUID]) -> int:
 
 
 class _Made:
-    """Vectors of one batch by space, each computed once."""
+    """The vectors of one batch by embedding space, each computed once."""
 
     def __init__(self, tenant_id: UUID, texts: Texts, divided: set[tuple[int, UUID]]) -> None:
         self.tenant_id = tenant_id
@@ -89,7 +89,7 @@ class _Made:
 
 
 def _vectors(there: TenantSpaces, made: _Made) -> dict[Space, Vectors | None]:
-    """What is to be written to which space; None for a target that can't be served now: the move makes up for it."""
+    """Return the vectors to write by space; None for a target that is unavailable now, which the move fills later."""
     found: dict[Space, Vectors | None] = {}
     try:
         found[there.searched] = made.of(there.searched)
@@ -112,7 +112,7 @@ def _vectors(there: TenantSpaces, made: _Made) -> dict[Space, Vectors | None]:
 
 
 def _is_gone(error: NoEmbedder | ProviderFailed, space: Space) -> bool:
-    """Whether a space's embedder won't come back by itself; that of the settings' own space is worth waiting for."""
+    """Return whether a space's embedder is permanently unavailable; failures of the settings' provider are not."""
     if isinstance(error, ProviderFailed):
         return error.reason in _UNKNOWN and space != spaces.of_settings()
     return True
@@ -120,6 +120,6 @@ def _is_gone(error: NoEmbedder | ProviderFailed, space: Space) -> bool:
 
 def _write(tx: database.Transaction, tenant_id: UUID, space: Space, texts: Texts, vectors: Vectors | None) -> int:
     if vectors is None:
-        rows.forget(tx, tenant_id, space.space_id, texts.ids)  # else a vector of former neighbours would stay
+        rows.forget(tx, tenant_id, space.space_id, texts.ids)  # otherwise vectors made with former neighbours remain
         return 0
     return embeddings.write(tx, tenant_id, space.space_id, texts, *vectors)

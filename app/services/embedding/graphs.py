@@ -1,6 +1,6 @@
-"""Indexes of a large tenant's own, kept by a job: made when it has grown, filled, dropped when it has shrunk or moved.
+"""Maintain the dedicated indexes of large tenants: create, fill and drop them by a job.
 
-Each step looks at what is there, so that it may be done twice and goes on after a crash.
+Each step starts from the current database state, so it can be repeated and continues after a crash.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ ROWS: Final = 200
 UNMARKED_ROWS: Final = 2000
 STEP_SECONDS: Final = 2.0
 TAIL_MAX: Final = 2000
-"""Vectors outside the graph that each search may well compare one by one."""
+"""Number of vectors outside the graph that a search can afford to compare one by one."""
 
 log = structlog.get_logger(__name__)
 
 
 def has_graph(there: TenantSpaces | None, memories: int) -> bool:
-    """Whether a tenant of so many memories is searched by indexes of its own."""
+    """Return whether a tenant with this many memories is searched by dedicated indexes."""
     return (
         memories > settings().search_exact_rows
         and there is not None
@@ -39,7 +39,7 @@ def has_graph(there: TenantSpaces | None, memories: int) -> bool:
 
 
 def is_wanting(tenant_id: UUID) -> bool:
-    """Whether there is something for a job to do: indexes to make or to drop, or many vectors to graft."""
+    """Return whether a job has work to do: indexes to create or drop, or many vectors to add to the graph."""
     with database.tenant(tenant_id) as tx:
         there = spaces.of_tenant(tx, tenant_id)
         if there is None:
@@ -57,19 +57,18 @@ def ensure_job(tenant_id: UUID) -> None:
 
 
 def step(job: Job) -> Step:
-    """A few seconds of it; raises what `carry_on` does."""
+    """Maintain the indexes for a few seconds; raises the errors of `carry_on`."""
     return carry_on(job.tenant_id, None, job.state, time.monotonic() + STEP_SECONDS)
 
 
 def carry_on(tenant_id: UUID, _as_of: datetime | None, _state: dict[str, Any], until: float) -> Step:
-    """Go on with a tenant's indexes: those of another space, or of a tenant that is small now, go first.
+    """Continue the maintenance of a tenant's indexes; indexes of another space, or of a tenant now too small, go first.
 
     Args:
-        tenant_id: The tenant.
-        until: When to leave off, by the monotonic clock.
+        until: Deadline on the monotonic clock.
 
     Raises:
-        database.DatabaseError: Others kept a table busy while indexes were to be made or dropped; later it may go.
+        database.DatabaseError: A table was locked by others while indexes were created or dropped; a retry may succeed.
     """
     with database.tenant(tenant_id) as tx:
         there = spaces.of_tenant(tx, tenant_id)
@@ -93,7 +92,7 @@ def carry_on(tenant_id: UUID, _as_of: datetime | None, _state: dict[str, Any], u
 
 
 def _made(tenant_id: UUID, space_id: int, until: float) -> Step:
-    """Make the indexes, once none of the vectors is marked any more as being in a former graph."""
+    """Create the indexes once no vector is marked as belonging to a previous graph."""
     while time.monotonic() < until:
         with database.tenant(tenant_id) as tx:
             there = spaces.hold(tx, tenant_id)
@@ -107,7 +106,7 @@ def _made(tenant_id: UUID, space_id: int, until: float) -> Step:
 
 
 def _wanted(there: TenantSpaces, memories: int) -> int | None:
-    """The space that a tenant shall have indexes for; one that has them keeps them until it is half as large."""
+    """Return the space to index, or None; an indexed tenant keeps its indexes down to half the threshold."""
     limit = settings().search_exact_rows / (2 if there.graph_space_id is not None else 1)
     if memories <= limit or there.searched.dimensions > graphs.DIMENSIONS_MAX:
         return None

@@ -1,7 +1,7 @@
-"""Vectors of queries that were asked lately, kept in the process: asked again, a query costs no call.
+"""Cache the vectors of recent queries in the process, so that repeated queries need no embedder call.
 
-Tenants share nothing: how fast a query is answered mustn't tell one what another has asked. A query itself isn't kept,
-only its digest under a key of the process.
+Entries are never shared between tenants: response times must not reveal another tenant's queries. Queries are not
+stored, only their digests under a key private to the process.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ class _Key(NamedTuple):
 
 
 class QueryCache:
-    """The vectors that were made last, each for a while; may be used by many threads.
+    """A thread-safe LRU cache of query vectors with a time limit.
 
     Args:
-        entries: Most vectors; the one that was asked for the longest ago goes first. 0 keeps none.
-        seconds: How long a vector is kept after it was made.
-        clock: Seconds that never go back.
+        entries: Maximum number of vectors; the least recently used is evicted. 0 disables the cache.
+        seconds: Lifetime of a vector after it was computed.
+        clock: Monotonic clock, in seconds.
     """
 
     def __init__(self, entries: int, seconds: float, clock: Clock = time.monotonic) -> None:
@@ -51,13 +51,12 @@ class QueryCache:
         self._underway: dict[_Key, Future[Vector]] = {}
 
     def vector(self, tenant_id: UUID, space_id: int, query: str, make: Callable[[], Vector]) -> Vector:
-        """The query's vector in a space, not to be written to: kept, or made now.
+        """Return the query's vector in a space, from the cache or computed by `make`; the array is read-only.
 
-        Of several that ask for the same at once, one makes it and the others wait for what comes of that, be it a
-        failure; a failure isn't kept.
+        Concurrent calls for the same query share one computation and its result or exception; exceptions aren't cached.
 
         Raises:
-            Exception: As `make` raises it.
+            Exception: Any exception raised by `make`.
         """
         digest = hashlib.blake2b(query.encode(), key=self._secret, digest_size=DIGEST_BYTES).digest()
         key = _Key(tenant_id, space_id, digest)

@@ -1,8 +1,8 @@
-"""Move a tenant to the settings' embedding space, step by step, while it is searched in its own.
+"""Move a tenant to the settings' embedding space in steps, while it is searched in its current one.
 
-Aim: from now on, new memories are embedded in both spaces. Move: those that are only in the old one are embedded in
-the new one, in batches. Switch: in one transaction, once none is left. Clear: the old space's vectors are deleted.
-Every step may be done twice, and goes on after a crash from what the database says.
+Phases: `aim` starts embedding new memories in both spaces; `move` embeds, in batches, memories that lack a vector in
+the new space, and switches the search over in one transaction once none is left; `clear` deletes the old space's
+vectors. Every step can be repeated, and continues after a crash from the database state.
 """
 
 from __future__ import annotations
@@ -34,41 +34,41 @@ ROWS: Final = 200
 STEP_SECONDS: Final = 2.0
 CLEARED_ROWS: Final = 2000
 SET_ASIDE_MAX: Final = 100
-"""A model that can't do so many single memories is taken to be ill itself."""
+"""Number of memories that fail individually after which the model itself is considered to be failing."""
 
 log = structlog.get_logger(__name__)
 
 
 def parameters() -> dict[str, Any]:
-    """What a job of this kind is told: which space to move to.
+    """Return the job parameters: the space to move to.
 
     Raises:
-        ProviderFailed: The model's size had to be found out, and the provider gave no usable answer.
-        Misconfigured: The settings name an embedder that can't be.
+        ProviderFailed: The model's dimensions had to be queried, and the provider gave no usable answer.
+        Misconfigured: The settings name an embedder that doesn't exist.
     """
     return {"space_id": spaces.of_settings().space_id}
 
 
 def lacking(tenant_id: UUID) -> int:
-    """How many memories a move would embed; raises as `parameters`."""
+    """Return how many memories a move would embed; raises the errors of `parameters`."""
     space = spaces.of_settings()
     with database.tenant(tenant_id) as tx:
         return rows.count_lacking(tx, tenant_id, space.space_id)
 
 
 def step(job: Job) -> Step:
-    """A few seconds of a move.
+    """Run a move for a few seconds.
 
     Raises:
-        Conflict: The settings of this process name another space than the job, or the tenant's move was called off.
-        OverBudget: The tenant may spend no more today.
-        ProviderFailed: The provider gave no usable answer; where that passes, so does the step.
+        Conflict: This process's settings name a different space than the job, or the tenant's move was cancelled.
+        OverBudget: The tenant has reached its daily budget.
+        ProviderFailed: The provider gave no usable answer; the step is retried if the failure is transient.
     """
     return _STEPS[job.state.get("phase", "aim")](job)
 
 
 def cancelled(job: Job) -> None:
-    """Clean up after a move that was called off: before the switch the new space's vectors, after it the old one's."""
+    """Delete the vectors of a cancelled move: the new space's before the switch, the old space's after it."""
     with database.tenant(job.tenant_id) as tx:
         rows.call_off(tx, job.tenant_id, job.parameters["space_id"])
     while _cleared(job.tenant_id):
@@ -109,7 +109,7 @@ def _move(job: Job) -> Step:
             if not failure.treatment.halve:
                 raise
             if len(ids) > 1:
-                limit = len(ids) // 2  # to corner the one that can't be done
+                limit = len(ids) // 2  # bisect to isolate the memory that fails
                 continue
             aside += ids
             log.warning("set_aside", kind=KIND, tenant=str(job.tenant_id), memory=str(ids[0]), error=failure.reason)
@@ -121,7 +121,7 @@ def _move(job: Job) -> Step:
 
 
 def _fill(job: Job, space: Space, texts: Texts) -> None:
-    """Embed what lacks a vector; one that came meanwhile knows newer neighbours and stays."""
+    """Embed memories that lack a vector; vectors written in between are retained, since they know newer neighbours."""
     vectors, long = embed_texts(job.tenant_id, embedder(), texts)
     with database.tenant(job.tenant_id) as tx:
         there = rows.hold(tx, job.tenant_id)
@@ -131,7 +131,7 @@ def _fill(job: Job, space: Space, texts: Texts) -> None:
 
 
 def _switch(job: Job, space: Space, done: int, aside: list[UUID]) -> Step:
-    """Let the tenant be searched in the new space, if really nothing is left: what was written meanwhile counts."""
+    """Switch the tenant's search to the new space if no memory lacks a vector, counting those written in between."""
     kept = {"set_aside": [memory_id.hex for memory_id in aside]}
     with database.tenant(job.tenant_id) as tx:
         rows.lock(tx, job.tenant_id)
@@ -166,7 +166,7 @@ def _cleared(tenant_id: UUID) -> int:
 
 
 def _wanted(job: Job) -> Space:
-    """The space to move to, which must be the one that this process's settings name."""
+    """Return the space to move to, which must be the one named by this process's settings."""
     space = spaces.of_settings()
     if space.space_id != job.parameters["space_id"]:
         raise Conflict(

@@ -1,4 +1,4 @@
-"""Soft words: how closely a memory's words match those of a query, in meaning rather than in spelling."""
+"""Score how closely a memory's words match a query's words in meaning rather than in spelling."""
 
 from __future__ import annotations
 
@@ -14,20 +14,19 @@ from app.domain.search.passages import Passages
 from app.domain.text.wording import first_content_words
 
 PASSAGE_SHARE: Final = 0.6
-"""Worth of a passage, as a share of a text's beginning: it was chosen by the query's words, so it always has some."""
+"""Weight of a passage relative to a text's beginning; lower, since it was selected by containing the query's words."""
 BEGINNING_CHARACTERS: Final = 4_000
-"""Length up to which a text's beginning stands for it; a passage of a longer text is worth more, up to as much."""
+"""Text length up to which the beginning represents the text; for longer texts a passage's weight rises towards 1."""
 
 
 def match_words(rarity: Mapping[str, float], found: Sequence[Candidate]) -> Floats:
-    """Return, for each candidate, the sum over the query's words of rarity · cosine of the closest of its words.
+    """Return, for each candidate, the sum over the query's words of rarity · cosine of the closest candidate word.
 
-    The bundled word vectors serve whatever embedder the tenant has. Of a long text, either its first words count or
-    those of the passage that holds most of the query's words, so that it doesn't match by its length.
+    The bundled word vectors are used whatever the tenant's embedder is. For a long text, only its first words or the
+    words of the passage with most of the query's words count, so that length alone doesn't raise the score.
 
     Args:
         rarity: Rarity (idf) of each content word of the query.
-        found: The candidates.
 
     Returns:
         Shape (n,), at least 0.

@@ -1,7 +1,7 @@
-"""A tenant's embedding spaces with the embedders that make their vectors.
+"""Resolve a tenant's embedding spaces and the embedders that produce their vectors.
 
-A tenant stays in its space, for search and for new memories, until `ebbing reembed` has moved it to the settings'
-one; meanwhile new memories are written to both.
+A tenant is searched in its current space until `ebbing reembed` has moved it to the settings' space; during the move,
+new memories are embedded in both.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True)
 class Elsewhere:
-    """That tenants are in another space than the settings' one, which is this."""
+    """The settings' space, and the number of tenants searched in a different one."""
 
     model: str
     dimensions: int
@@ -56,11 +56,11 @@ class Searched:
 
 
 def of_settings() -> Space:
-    """The space that the settings name, made if need be.
+    """Return the settings' space, creating its row if necessary.
 
     Raises:
-        ProviderFailed: The model's size had to be found out, and the provider gave no usable answer.
-        Misconfigured: The settings name an embedder that can't be.
+        ProviderFailed: The model's dimensions had to be queried, and the provider gave no usable answer.
+        Misconfigured: The settings name an embedder that doesn't exist.
     """
     model, dimensions = _named()
     with database.shared() as tx:
@@ -68,11 +68,11 @@ def of_settings() -> Space:
 
 
 def settled(tenant_id: UUID) -> TenantSpaces:
-    """A tenant's spaces; one that has none adopts the settings'.
+    """Return a tenant's spaces; a tenant without one adopts the settings' space.
 
     Raises:
-        ProviderFailed: As `of_settings`.
-        Misconfigured: As `of_settings`.
+        ProviderFailed: See `of_settings`.
+        Misconfigured: See `of_settings`.
     """
     with database.shared() as tx:
         there = rows.of_tenant(tx, tenant_id)
@@ -86,11 +86,11 @@ def settled(tenant_id: UUID) -> TenantSpaces:
 
 
 def embedder_in(space: Space) -> Embedder:
-    """The embedder that makes a space's vectors.
+    """Return the embedder that produces a space's vectors.
 
     Raises:
-        NoEmbedder: It can't be had here: its package, its provider or its version of passages is gone.
-        ProviderFailed: As `of_settings`.
+        NoEmbedder: It isn't available in this process: its package, its provider or its window version is missing.
+        ProviderFailed: See `of_settings`.
     """
     if space.embedder == settings().embedder:
         model = embedder()
@@ -100,7 +100,7 @@ def embedder_in(space: Space) -> Embedder:
 
 
 def vector_size(tenant_id: UUID) -> int | None:
-    """Size of a caller's own vectors for this tenant: its space's, or the settings'; None if it can't be told now."""
+    """Return the required size of callers' own vectors for this tenant; None if it can't be determined now."""
     try:
         with database.shared() as tx:
             there = rows.of_tenant(tx, tenant_id)
@@ -108,11 +108,11 @@ def vector_size(tenant_id: UUID) -> int | None:
     except Exception as error:
         if not (is_passing(error) or isinstance(error, ProviderFailed | Misconfigured)):
             raise
-        return None  # storing looks again
+        return None  # checked again when the memory is stored
 
 
 def look_ahead(there: TenantSpaces | None) -> bool:
-    """Return whether vectors of a space that the tenant has, or will have, hold the turns after a memory."""
+    """Return whether the tenant's current or target space embeds a memory together with the turns that follow it."""
     if there is None:
         return settings().embedder == BUNDLED
     return any(space is not None and space.model == StaticEmbedder.model for space in (there.searched, there.target))
@@ -121,17 +121,14 @@ def look_ahead(there: TenantSpaces | None) -> bool:
 def memory_vectors(
     tenant_id: UUID, model: Embedder, batch: Sequence[MemoryText], *, memories: int | None = None
 ) -> NDArray[np.float32]:
-    """Vectors of memories, of length 1 or 0, on the tenant's account; shape (n, dimensions).
+    """Embed texts and charge the tenant's budget; return vectors of length 1 or 0, shape (n, dimensions).
 
     Args:
-        tenant_id: The tenant.
-        model: The embedder.
-        batch: The texts.
-        memories: How many memories they are parts of, where they aren't whole memories.
+        memories: Number of memories to charge for, if the texts are parts of memories.
 
     Raises:
-        OverBudget: The tenant may spend no more today, and the model costs something.
-        ProviderFailed: As the model raises it.
+        OverBudget: The model is not free, and the tenant has reached its daily budget.
+        ProviderFailed: Raised by the model.
     """
     with budget.on_account(tenant_id, "embed", model.priced_as, len(batch) if memories is None else memories) as spent:
         vectors = model.embed_memories(batch, spent)
@@ -139,9 +136,9 @@ def memory_vectors(
 
 
 def query_vector(tenant_id: UUID, space: Space, query: str, idf: Mapping[str, float]) -> NDArray[np.float32] | None:
-    """The query's vector in a space; None, with a warning, while it can't be had: words alone are searched then.
+    """Return the query's vector in a space, or None with a warning if unavailable; search then uses words only.
 
-    Those of a model that takes its time are kept for a while; the bundled one's follow the rarity of words.
+    Vectors of slow models are cached. The bundled model's vectors depend on the current word rarities, so they aren't.
     """
 
     def made() -> NDArray[np.float32]:
@@ -176,15 +173,14 @@ def is_at_hand(there: TenantSpaces | None, given: Sequence[float] | None) -> boo
 
 
 def given_vector(tenant_id: UUID, space: Space | None, vector: Sequence[float]) -> NDArray[np.float32] | None:
-    """A caller's own vector for a search, of length 1; None where the tenant has no vectors to compare it with.
+    """Scale a caller's own search vector to length 1; return None if the tenant has no vectors to compare it with.
 
     Args:
-        tenant_id: The tenant.
-        space: The space it is searched in; None where it has none yet.
-        vector: As the caller gave it; not all zero.
+        space: The space that the tenant is searched in; None if it has none yet.
+        vector: The caller's vector; not all zero.
 
     Raises:
-        Invalid: It isn't of the size of the tenant's vectors.
+        Invalid: Its size differs from the size of the tenant's vectors.
     """
     dimensions = space.dimensions if space else vector_size(tenant_id)
     if dimensions is not None:
@@ -195,34 +191,34 @@ def given_vector(tenant_id: UUID, space: Space | None, vector: Sequence[float]) 
 
 
 def compared(space: Space) -> Searched:
-    """A space that a tenant is searched in, held against the settings'; never in a transaction."""
+    """Compare a tenant's searched space with the settings' space; don't call it within a transaction."""
     try:
         is_settings = (space.model, space.dimensions) == _named()
     except (ProviderFailed, Misconfigured):
-        is_settings = True  # nobody could move it now
+        is_settings = True  # no process could move the tenant now
     return Searched(space.model, space.dimensions, is_settings)
 
 
 def tenants_elsewhere() -> list[UUID]:
-    """The tenants that are searched in another space than the settings' one, in order; raises as `of_settings`."""
+    """List the tenants searched in a different space than the settings' one, in id order; raises like `of_settings`."""
     model, dimensions = _named()
     with database.shared() as tx:
         return rows.tenants_elsewhere(tx, model, dimensions)
 
 
 def elsewhere() -> Elsewhere | None:
-    """The settings' space and how many tenants are in another one; None where all are in it.
+    """Return the settings' space and the number of tenants in a different one; None if there are none.
 
     Raises:
-        ProviderFailed: As `of_settings`.
-        Misconfigured: As `of_settings`.
+        ProviderFailed: See `of_settings`.
+        Misconfigured: See `of_settings`.
     """
     tenants = tenants_elsewhere()
     return Elsewhere(*_named(), len(tenants)) if tenants else None
 
 
 def announce() -> None:
-    """Where tenants are in another space than the settings' one: open that one, and say in the log what to do."""
+    """Log the remedy if tenants are in a different space than the settings' one, and create the settings' space."""
     try:
         found = elsewhere()
         if found is not None:
@@ -235,6 +231,6 @@ def announce() -> None:
 
 
 def _named() -> tuple[str, int]:
-    """Model and size of the settings' space; never in a transaction, since a provider may be asked for the size."""
+    """Return the settings' model and its dimensions; don't call it in a transaction, since it may call the provider."""
     model = embedder()
     return model.model, model.dimensions

@@ -1,1 +1,1 @@
-"""Erase a person's memories from every store, report it, and repeat it after a restore."""
+"""Erase a subject's memories from every store, report on the erasure, and replay it after a restore."""

@@ -1,8 +1,9 @@
-"""Erasing: once an erasure's grace is over, what it is of goes from every store, by a plan that is written first.
+"""Delete an erasure's data from every store once its grace period is over, following a plan written beforehand.
 
-A cut says how far in the stream it reaches: what came up to there about a person, or in a thread, is erased or dropped,
-however late it turns up; what comes after is somebody new. Each step may be run again after a crash. Done means that
-the steps executed are the steps planned, and that another look finds nothing left.
+The watermark (`cut`) is the stream position up to which an erasure applies: data about its subject or thread accepted
+up to the watermark is erased or dropped, however late it is processed; data accepted after it belongs to a new subject.
+Every step can be repeated after a crash. An erasure is verified when the executed steps equal the planned ones and a
+final scan of every store finds no residue.
 """
 
 from __future__ import annotations
@@ -36,14 +37,14 @@ from app.store.erasure.erasures import Erasure
 from app.store.privacy import anonymous, holds, privacy_requests
 
 TRIES: Final = 3
-"""How often all is done when something is found left, before a person is asked to look."""
+"""Maximum number of full passes over the plan while residue is found; after that an operator has to investigate."""
 
 log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where a step is: where it left off, what it has removed; and how often all was done."""
+    """Position within a step, the rows removed so far, and the number of the current full pass."""
 
     phase: str
     at: str
@@ -51,15 +52,15 @@ class _Place:
     tries: int
 
     def as_state(self) -> dict[str, Any]:
-        """As a job keeps it."""
+        """Return the JSON form stored as job state."""
         return {"phase": self.phase, "at": self.at, "removed": self.removed, "tries": self.tries}
 
 
 def step(job: Job) -> Step:
-    """A few seconds of erasing: the cut, what is still on its way, the plan, its steps, and another look.
+    """Run an erasure for a few seconds: set the watermark, write the plan, execute its steps, then verify.
 
-    How far it is says the erasure's row. The job's state tells only where in a step it was left, so that whoever goes
-    on, a job or a night, goes on from there.
+    Progress is stored in the erasure's row. Job state only holds the position within a step, so either a job or a
+    nightly run can resume the erasure.
     """
     tenant_id, erasure_id = job.tenant_id, UUID(job.parameters["erasure_id"])
     with database.tenant(tenant_id) as tx:
@@ -82,13 +83,12 @@ def step(job: Job) -> Step:
 
 
 def carry_on(tenant_id: UUID, as_of: datetime, state: dict[str, Any], until: float) -> Step:
-    """Go on with what a night has to erase: deletions of memories whose grace is over, and what was left undone.
+    """Carry out the erasures that are due for the nightly run: single deletions past their grace period, and leftovers.
 
     Args:
-        tenant_id: The tenant.
-        as_of: The night's moment.
-        state: As the step before left it; empty at first.
-        until: When to leave off, by the monotonic clock; a piece is always done.
+        as_of: The time of the nightly run.
+        state: State returned by the previous slice; empty at first.
+        until: Deadline on the monotonic clock; at least one piece of work is always done.
     """
     adopted = 0
     while not state:
@@ -126,8 +126,9 @@ def carry_on(tenant_id: UUID, as_of: datetime, state: dict[str, Any], until: flo
 
 
 def _cut(tenant_id: UUID, erasure_id: UUID) -> Step:
-    """Say how far it reaches; from then on it can't be cancelled."""
-    # Before the lock: whoever stores what came up to here sees the tombstone, or is done.
+    """Set the watermark and start the erasure; it can't be cancelled afterwards."""
+    # Read before taking the lock: any worker storing data accepted up to here either sees the tombstone or has
+    # committed.
     cut = cut_at.end(tenant_id)
     with database.tenant(tenant_id) as tx:
         holds.share(tx, tenant_id)
@@ -135,9 +136,9 @@ def _cut(tenant_id: UUID, erasure_id: UUID) -> Step:
         erasure = found(tx, tenant_id, erasure_id, locked=True)
         if erasure.status in ("verified", "cancelled"):
             return Step(0, {}, finished=True, notes=(f"it is {erasure.status}",))
-        if erasure.status == "running":  # somebody else was quicker
+        if erasure.status == "running":  # another worker was quicker
             return Step(0, {}, finished=False)
-        cut = erasure.cut or cut  # a held one that goes on keeps its cut: who came back since is somebody new
+        cut = erasure.cut or cut  # a resumed held erasure retains its watermark: later data is a new subject's
         tombstones.bury(tx, tenant_id, erasure_id, _digests(tx, tenant_id, erasure), cut)
         started = erasure.started_at or database.now(tx)
         erasures.set_fields(tx, tenant_id, erasure_id, status="running", cut=cut, started_at=started)
@@ -148,13 +149,13 @@ def _cut(tenant_id: UUID, erasure_id: UUID) -> Step:
 
 
 def _digests(tx: database.Transaction, tenant_id: UUID, erasure: Erasure) -> dict[str, bytes]:
-    """Digests of whom, or which thread, it is of; none where it is of less."""
+    """Return digests of the subject or thread that the erasure covers completely; empty for narrower scopes."""
     key = tombstones.digest_key(tx, tenant_id, os.urandom(32))
     return {what: digest(key, what, name) for what, name in names(erasure).items()}
 
 
 def _plan(tenant_id: UUID, erasure: Erasure, tries: int) -> Step:
-    """Write down what is to be erased, and in the ledger that a restore doesn't reach."""
+    """Write the plan, and enter the memory ids in the ledger, which a restore of the data doesn't overwrite."""
     again = {"phase": "plan", "tries": tries}
     if is_waiting(tenant_id, erasure.cut or "0-0") or not _made_again(tenant_id, erasure):
         return Step(0, again, finished=False)
@@ -165,7 +166,7 @@ def _plan(tenant_id: UUID, erasure: Erasure, tries: int) -> Step:
         if erasure.status != "running":
             return Step(0, {}, finished=False)
         ids = erasures.ids(tx, tenant_id, erasure)
-        # Summaries that weren't made again of the rest are erased with what they were made of; a held one waits.
+        # Summaries that couldn't be rewritten from the remaining sources are erased with their sources; held ones wait.
         made_of = merges.summaries_of(tx, tenant_id, ids)
         hidden.take_over(tx, tenant_id, erasure.erasure_id, made_of)
         ours = {*made_of, *hidden.all_of(tx, tenant_id, erasure.erasure_id)}
@@ -182,14 +183,14 @@ def _plan(tenant_id: UUID, erasure: Erasure, tries: int) -> Step:
     with database.tenant(tenant_id) as tx:
         there = found(tx, tenant_id, erasure.erasure_id, locked=True)
         if there.status != "running" or (there.plan, there.executed) != (erasure.plan, erasure.executed):
-            return Step(0, {"tries": tries}, finished=False)  # somebody else was quicker
+            return Step(0, {"tries": tries}, finished=False)  # another worker was quicker
         erasures.set_fields(tx, tenant_id, erasure.erasure_id, plan=plan, executed=[])
         failpoints.reach("erasing.planned")
     return Step(0, {"tries": tries}, finished=False, total=len(ids))
 
 
 def _made_again(tenant_id: UUID, erasure: Erasure) -> bool:
-    """Make the summaries again of which something remains, so that they needn't go; False where there are more."""
+    """Rewrite affected summaries from their remaining sources; return False if time ran out before the last one."""
     until = time.monotonic() + STEP_SECONDS
     with database.tenant(tenant_id) as tx:
         stale = merges.stale_of(tx, tenant_id, erasures.ids(tx, tenant_id, erasure))
@@ -197,19 +198,19 @@ def _made_again(tenant_id: UUID, erasure: Erasure) -> bool:
 
 
 def _held(tx: database.Transaction, tenant_id: UUID, erasure: Erasure) -> list[UUID]:
-    """What legal holds keep of it: memories that it is of, and summaries that it hides because of their sources."""
+    """Return the erasure's memories under legal hold, including summaries hidden because of their sources."""
     ours = hidden.all_of(tx, tenant_id, erasure.erasure_id)
     return sorted({*erasures.ids(tx, tenant_id, erasure, held=True), *holds.on(tx, tenant_id, ours)})
 
 
 def _erased(tenant_id: UUID, erasure: Erasure) -> list[UUID]:
-    """What the ledger says that it erases."""
+    """Return the ids that the erasure's ledger entry lists for deletion."""
     with database.tenant(tenant_id) as tx:
         return tombstones.erased_ids(tx, tenant_id, erasure.erasure_id)
 
 
 def _erase(tenant_id: UUID, erasure: Erasure, place: _Place) -> Step:
-    """A piece of one of the steps; when it is done, that is noted."""
+    """Run one piece of a step, and record the step as executed when it is complete."""
     name = place.phase
     left, more = STEPS[name].erase(tenant_id, erasure, place.at, time.monotonic() + STEP_SECONDS)
     removed = place.removed + more
@@ -225,7 +226,7 @@ def _erase(tenant_id: UUID, erasure: Erasure, place: _Place) -> Step:
 
 
 def _verify(tenant_id: UUID, erasure: Erasure, tries: int) -> Step:
-    """Look everywhere once more. What is left is told, and the steps are done again."""
+    """Scan every store for residue and mark the erasure verified or held; if residue is found, repeat the steps."""
     if is_waiting(tenant_id, erasure.cut or "0-0"):
         return Step(0, {"tries": tries}, finished=False)
     with database.tenant(tenant_id) as tx:

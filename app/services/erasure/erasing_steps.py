@@ -1,7 +1,7 @@
-"""The steps of an erasure, in their order: what leads to something else goes after it, and keys go last.
+"""The steps of an erasure, in execution order: data needed to find other data is erased after it, keys last.
 
-Each may be run again from its beginning. Whatever a piece does, it does with the erasure's row locked, and only while
-its step is the next one: two workers never do the same.
+Every step can be repeated from its start. Each piece runs with the erasure's row locked and only while its step is the
+next one, so two workers never execute the same step.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ _POLL_SECONDS: Final = 0.05
 
 
 class Overtaken(Exception):
-    """Somebody else has done the step, or the erasure isn't running any more."""
+    """Raised when another worker has completed the step, or the erasure is no longer running."""
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """How much a step has to do.
+    """The amount of work found for a step.
 
     Attributes:
-        more: What else the plan keeps of it.
+        more: Additional fields for the step's entry in the plan.
     """
 
     count: int
@@ -55,7 +55,7 @@ class Found:
 
 
 class Piece(NamedTuple):
-    """What a piece of a step has done: where it was left, None once it is done; and how much it removed."""
+    """Progress of one piece of a step: the position to resume from (None when complete) and the number removed."""
 
     left: str | None
     removed: int
@@ -63,14 +63,14 @@ class Piece(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """A step of erasing.
+    """One step of an erasure.
 
     Attributes:
-        store: What it is erased from, for the report.
-        method: How.
-        find: How much there is to do with these memories and whatever else the erasure is of; asked when the plan is
-            written, and once more when all is done: then it must find nothing.
-        erase: Does a piece of it from where it was left ("" at first) until a moment of the monotonic clock.
+        store: The store it deletes from, as named in the report.
+        method: How data is deleted, as described in the report.
+        find: Counts the work for these memories and the rest of the erasure's scope. Called when the plan is written,
+            and again for verification, when it must find nothing.
+        erase: Runs a piece of the step from a position ("" at first) until a deadline on the monotonic clock.
     """
 
     store: str
@@ -80,17 +80,17 @@ class Work:
 
 
 def following(erasure: Erasure) -> str | None:
-    """The first step of the plan that isn't done; None when all are."""
+    """Return the first step of the plan that isn't executed yet, or None if all are."""
     done = {each["step"] for each in erasure.executed}
     return next((each["step"] for each in erasure.plan or () if each["step"] not in done), None)
 
 
 @contextmanager
 def doing(tenant_id: UUID, erasure: Erasure, step: str) -> Iterator[database.Transaction]:
-    """A transaction of a step, in which nobody else works at the erasure, and no hold is placed.
+    """Open a transaction for a step, with the erasure's row locked and legal holds prevented from being placed.
 
     Raises:
-        Overtaken: It isn't this step's turn any more.
+        Overtaken: It is no longer this step's turn.
     """
     with database.tenant(tenant_id) as tx:
         holds.share(tx, tenant_id)
@@ -101,7 +101,7 @@ def doing(tenant_id: UUID, erasure: Erasure, step: str) -> Iterator[database.Tra
 
 
 def is_waiting(tenant_id: UUID, cut: str) -> bool:
-    """Whether something up to a cut is still on its way, after some seconds."""
+    """Return whether data up to the watermark is still being ingested, after waiting up to `STEP_SECONDS` for it."""
     until = time.monotonic() + STEP_SECONDS
     while cut_at.is_waiting(tenant_id, cut):
         if time.monotonic() >= until:
@@ -112,7 +112,7 @@ def is_waiting(tenant_id: UUID, cut: str) -> bool:
 
 
 def names(erasure: Erasure) -> dict[Named, str]:
-    """Whom it is of, or which thread; none where it is of less."""
+    """Return the subject or thread that the erasure covers completely, or an empty mapping."""
     scope = erasure.scope
     if scope.subject is not None and is_whole(scope, "subject"):
         return {"subject": scope.subject}
@@ -141,7 +141,7 @@ def _find_letters(tenant_id: UUID, erasure: Erasure, memory_ids: Sequence[UUID])
 
 
 def _erase_letters(tenant_id: UUID, erasure: Erasure, at: str, until: float) -> Piece:
-    """Rewrite letters without what it is of; where that is all, delete them."""
+    """Remove the erasure's data from dead letters; delete letters that have nothing left."""
     erased, after, removed = set(_erased(tenant_id, erasure)), UUID(at) if at else NIL, 0
     while True:
         with doing(tenant_id, erasure, "letters") as tx:
@@ -172,7 +172,7 @@ def _without(erasure: Erasure, erased: set[UUID], each: named.Held) -> letters.T
 
 
 def _find_segments(tenant_id: UUID, erasure: Erasure, memory_ids: Sequence[UUID]) -> Found:
-    """Those that it touches, and touched when it was planned before: a night rewrites them."""
+    """Count affected segments; list them with those of an earlier plan, since the nightly run rewrites all of them."""
     before = {each for step in erasure.plan or () for each in step.get("segments", ())}
     with database.tenant(tenant_id) as tx:
         now = {str(each) for each in named.segments_with(tx, tenant_id, memory_ids)}
@@ -180,7 +180,7 @@ def _find_segments(tenant_id: UUID, erasure: Erasure, memory_ids: Sequence[UUID]
 
 
 def _erase_segments(tenant_id: UUID, erasure: Erasure, _at: str, _until: float) -> Piece:
-    """They are in the plan; the keys of their records go with the memories, and a night rewrites them."""
+    """Only record the step: deleting memories destroys their records' keys, and the nightly run rewrites segments."""
     with doing(tenant_id, erasure, "segments"):
         return Piece(None, next(step["found"] for step in erasure.plan or () if step["step"] == "segments"))
 
@@ -196,7 +196,7 @@ def _find_memories(tenant_id: UUID, erasure: Erasure, memory_ids: Sequence[UUID]
 
 
 def _erase_memories(tenant_id: UUID, erasure: Erasure, at: str, until: float) -> Piece:
-    """Remove memories with all that is of them; those that came under a hold meanwhile stay."""
+    """Delete memories with all their dependent rows; memories that have come under a legal hold are retained."""
     removed, place = 0, int(at or 0)
     ids = _erased(tenant_id, erasure)
     while place < len(ids):
@@ -249,7 +249,7 @@ def _shared(tenant_id: UUID, memory_ids: Sequence[UUID], before: datetime) -> li
 
 
 def _gone_at(erasure: Erasure) -> datetime | None:
-    """When the last of its memories was removed: no basis from after that knows of them."""
+    """Return when the erasure's last memory was removed: no PCA basis fitted after that contains its vectors."""
     done = [each["at"] for each in erasure.executed if each["step"] == "memories"]
     return datetime.fromisoformat(done[0]) if done else None
 
@@ -281,9 +281,9 @@ def _find_keys(tenant_id: UUID, erasure: Erasure, _ids: Sequence[UUID]) -> Found
 
 
 def _erase_keys(tenant_id: UUID, erasure: Erasure, _at: str, _until: float) -> Piece:
-    """Destroy the subject's key, unless something else of that name is cold: what is held, or came since.
+    """Destroy the subject's key, unless cold records of that subject remain: held memories or newer data.
 
-    What was erased has had keys of its own for each record, which are destroyed by then.
+    Erased records had a key each, which has already been destroyed.
     """
     subject = names(erasure).get("subject")
     with doing(tenant_id, erasure, "keys") as tx:
@@ -302,7 +302,7 @@ def _find_exports(tenant_id: UUID, erasure: Erasure, memory_ids: Sequence[UUID])
 
 def _erase_exports(tenant_id: UUID, erasure: Erasure, _at: str, _until: float) -> Piece:
     with doing(tenant_id, erasure, "exports"):
-        pass  # the store of exports isn't asked within a transaction; to remove one twice does no harm
+        pass  # the export store isn't called within a transaction; removing an export twice is harmless
     return Piece(None, exports.forget(tenant_id, erasure.scope.subject, _erased(tenant_id, erasure)))
 
 

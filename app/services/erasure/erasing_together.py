@@ -1,7 +1,8 @@
-"""Deletions of single memories that are due: carried out together, each with its dates, its plan and its report.
+"""Carry out due deletions of single memories in one batch, each with its own dates, plan and report.
 
-What one of them is of besides the rows of its memory, such as a dead letter, an export, a summary or a hold, sets it
-apart: it is carried out by itself. So is each when something comes in between, since its row says how far it is.
+A deletion that touches more than its own rows (a dead letter, an export, a summary or a legal hold) is processed
+individually. If a batch is interrupted, each of its deletions continues individually too, since each erasure row
+records its own progress.
 """
 
 from __future__ import annotations
@@ -34,27 +35,26 @@ from app.store.tiers import removal, tier_moves
 MOST: Final = removal.MOST
 _LEAST: Final = 2
 _APART: Final = ("exports", "letters", "records", "keys")
-"""Steps that are of what isn't a memory's own: whoever has something to do in one is carried out by itself."""
+"""Steps that affect data outside the memory's own rows: a deletion with work in one of them runs individually."""
 _BEFORE: Final = tuple(STEPS)[: tuple(STEPS).index("memories")]
 _AFTER: Final = tuple(STEPS)[len(_BEFORE) + 1 :]
 
 
 class Did(NamedTuple):
-    """What a call has done: how many are verified, and which are to be carried out by themselves."""
+    """Result of a batch: the number of verified deletions, and the erasures to process individually."""
 
     verified: int
     apart: list[UUID]
 
 
 def carry_out(tenant_id: UUID, as_of: datetime, apart: Sequence[UUID]) -> Did:
-    """Carry out deletions of single memories whose grace is over by a moment, up to `MOST` of them.
+    """Carry out up to `MOST` deletions of single memories whose grace period has ended by `as_of`.
 
     Args:
-        tenant_id: The tenant.
-        as_of: The moment.
-        apart: Those that are to be left alone.
+        as_of: Evaluate grace periods as of this time.
+        apart: Ids of erasures to skip.
     """
-    cut = cut_at.end(tenant_id)  # before the lock, as each by itself would have it
+    cut = cut_at.end(tenant_id)  # read before taking the lock, as for individual erasures
     with database.tenant(tenant_id) as tx:
         found = erasures_together.due(tx, tenant_id, as_of, apart, MOST)
         model = erasures.get(tx, tenant_id, found[0].erasure_id) if found else None
@@ -75,7 +75,7 @@ def carry_out(tenant_id: UUID, as_of: datetime, apart: Sequence[UUID]) -> Did:
 
 
 def _carried_out(tenant_id: UUID, singles: Sequence[Single], model: Erasure) -> int:
-    """From the cut to the verification. Whatever isn't verified in the end goes on by itself."""
+    """Run the deletions from start to verification; return how many were verified. The others continue individually."""
     ours = _plan(tenant_id, _start(tenant_id, singles, model.cut or "0-0"), model)
     if not ours:
         return 0
@@ -86,12 +86,12 @@ def _carried_out(tenant_id: UUID, singles: Sequence[Single], model: Erasure) -> 
 
 
 def _of(model: Erasure, memory_ids: Iterable[UUID]) -> Erasure:
-    """One erasure of all of these, for what looks for something of any."""
+    """Return one erasure that covers all these memories, for step functions that take a single erasure."""
     return replace(model, scope=Meant(memory_ids=list(memory_ids)))
 
 
 def _odd(tenant_id: UUID, model: Erasure, singles: Sequence[Single]) -> set[UUID]:
-    """The memories that there is more to do with than to remove them."""
+    """Return the memories that need individual processing: those held, in summaries, or affected by `_APART` steps."""
     ids = [each.memory_id for each in singles]
     with database.tenant(tenant_id) as tx:
         odd = erasures_together.of_summaries(tx, tenant_id, ids) | holds.on(tx, tenant_id, ids).keys()
@@ -101,7 +101,7 @@ def _odd(tenant_id: UUID, model: Erasure, singles: Sequence[Single]) -> set[UUID
 
 
 def _with_something(tenant_id: UUID, model: Erasure, step: str, ids: list[UUID]) -> set[UUID]:
-    """Those that a step has something to do with: mostly none, which one look says; else one half after the other."""
+    """Return the memories for which a step finds work: one query when there is none, otherwise bisection."""
     if not ids or not STEPS[step].find(tenant_id, _of(model, ids), ids).count:
         return set()
     if len(ids) == 1:
@@ -111,7 +111,7 @@ def _with_something(tenant_id: UUID, model: Erasure, step: str, ids: list[UUID])
 
 
 def _start(tenant_id: UUID, singles: Sequence[Single], cut: str) -> list[Single]:
-    """End their grace, and enter them in the ledger. Returns those that nothing has come in between."""
+    """End the grace period and write ledger entries; return the deletions whose rows nobody changed in between."""
     with database.tenant(tenant_id) as tx:
         holds.share(tx, tenant_id)
         erasures.lock(tx, tenant_id)
@@ -127,7 +127,7 @@ def _start(tenant_id: UUID, singles: Sequence[Single], cut: str) -> list[Single]
 
 
 def _plan(tenant_id: UUID, singles: Sequence[Single], model: Erasure) -> list[Single]:
-    """Write each one's plan. Returns those that have one by this; none where there is more to do than was seen."""
+    """Write each deletion's plan; return those planned here, or none if a step in `_APART` has found work by now."""
     ids = [each.memory_id for each in singles]
     found = {name: work.find(tenant_id, _of(model, ids), ids).count for name, work in STEPS.items()}
     if not ids or any(found[name] for name in _APART):
@@ -157,7 +157,7 @@ def _steps(spoilt: int, tables: Mapping[str, int], segment: UUID | None) -> list
 
 
 def _remove(tenant_id: UUID, singles: Sequence[Single]) -> list[Single]:
-    """The steps before the memories, and the memories. Returns those whose memory nobody has held meanwhile."""
+    """Execute the steps up to and including the memories; return the deletions whose memory isn't under legal hold."""
     with database.tenant(tenant_id) as tx:
         holds.share(tx, tenant_id)
         ours = erasures_together.lock(tx, tenant_id, singles, executed=())
@@ -184,10 +184,10 @@ def _remove(tenant_id: UUID, singles: Sequence[Single]) -> list[Single]:
 
 
 def _renew_bases(tenant_id: UUID, singles: Sequence[Single]) -> Erasure:
-    """Fit what archived vectors are reduced by without all of them at once, and note the last steps.
+    """Refit the PCA bases once without any of the deleted vectors, and record the remaining steps.
 
     Returns:
-        The one whose memory came first: whatever may know of any may know of that.
+        The erasure with the oldest memory; any basis fitted on one of the memories is at least as new as that memory.
     """
     first = min(singles, key=lambda each: unix_ms_of(each.memory_id))
     with database.tenant(tenant_id) as tx:
@@ -215,7 +215,10 @@ def _note(tx: database.Transaction, tenant_id: UUID, done: Mapping[UUID, list[tu
 
 
 def _verify(tenant_id: UUID, singles: Sequence[Single], lead: Erasure) -> int:
-    """Look everywhere once more. Where anything is left, each finds and tells it by itself."""
+    """Scan every store for residue and return how many deletions are verified.
+
+    If residue is found none is verified, so that each erasure finds and reports it individually.
+    """
     if is_waiting(tenant_id, lead.cut or "0-0"):
         return 0
     ids = [each.memory_id for each in singles]

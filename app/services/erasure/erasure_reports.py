@@ -1,4 +1,4 @@
-"""The report of an erasure: what was found, removed and left in each store, what was kept and why, and what remains."""
+"""Write the report of an erasure: counts per store, retained data with its grounds, and copies that expire later."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from app.store.jobs import jobs
 from app.store.privacy import anonymous, deadlines
 
 SEGMENTS_WITHIN: Final = timedelta(days=2)
-"""Of its end: a night rewrites the segments that an erasure has touched, and the one after it those that it didn't."""
+"""Deadline after the erasure's end: one night rewrites the touched segments, the next one any it didn't get to."""
 REWRITE_BEFORE: Final = timedelta(hours=6)
-"""The deadline, a job looks whether the nights have done it, and else does."""
+"""Lead time before the deadline at which a job rewrites the segments if no nightly run has."""
 _METHODS: Final = {
     "embeddings": "deleted, with those of the turns after them, which are made anew",
     "memory_words": "deleted, and taken out of the neighbours' context and of the document frequencies",
@@ -46,15 +46,13 @@ def of(
     left: Mapping[str, int],
     held: Sequence[UUID],
 ) -> dict[str, Any]:
-    """What is told of an erasure that is done, or done but for what is held.
+    """Return the report of an erasure that is done, or done except for memories under legal hold.
 
     Args:
-        tx: The tenant's transaction.
-        tenant_id: The tenant.
-        erasure: With its scope still.
-        ids: The memories that it was of.
-        left: By step or table, what another look has found.
-        held: The memories that legal holds are on.
+        erasure: The erasure, with its scope not yet cleared.
+        ids: Memories in the erasure's scope.
+        left: Rows found by the final scan, by step or table.
+        held: Memories under legal hold.
     """
     names = tombstones.names_of(tx, tenant_id, erasure.erasure_id)
     pseudonyms = {what: digest.hex() for what, digest in names.items()}
@@ -64,7 +62,7 @@ def of(
 def of_singles(
     tx: database.Transaction, tenant_id: UUID, singles: Sequence[Erasure], left: Mapping[str, int]
 ) -> dict[UUID, dict[str, Any]]:
-    """What is told of deletions of single memories, none of which is held; arguments as `of`'s."""
+    """Return the reports of deletions of single memories, none of them under legal hold; see `of`."""
     shared = _shared(tx, tenant_id, (), ())
     return {each.erasure_id: _told(each, 1, left, shared) | {"pseudonyms": {}} for each in singles}
 
@@ -77,7 +75,7 @@ def _told(erasure: Erasure, memories: int, left: Mapping[str, int], shared: Mapp
 def _shared(
     tx: database.Transaction, tenant_id: UUID, held: Sequence[UUID], digests: Iterable[bytes]
 ) -> dict[str, Any]:
-    """What the reports of all that are done at a moment have in common."""
+    """Return the fields shared by all reports written at one time."""
     now = database.now(tx)
     return {
         "made_at": now.isoformat(),
@@ -90,9 +88,9 @@ def _shared(
 
 
 def promise(tx: database.Transaction, tenant_id: UUID, done: Sequence[Erasure], now: datetime) -> datetime | None:
-    """By when the segments that erasures have touched are rewritten; None where they have touched none.
+    """Return the deadline for rewriting the touched segments, or None if there are none, and ensure a job meets it.
 
-    A night does it before. Where none does, such as where it is paused, a job of its own does it in time.
+    A nightly run usually rewrites them first; the job covers the case that no nightly run does, such as while paused.
     """
     if not any(step.get("segments") for each in done for step in each.plan or ()):
         return None
@@ -103,7 +101,7 @@ def promise(tx: database.Transaction, tenant_id: UUID, done: Sequence[Erasure], 
 
 
 def _stores(erasure: Erasure, left: Mapping[str, int], now: datetime) -> list[dict[str, Any]]:
-    """Each step with what it has done, and each table of the memories by itself."""
+    """Return a row for each executed step and for each table with rows of the memories."""
     removed = {each["step"]: each["removed"] for each in erasure.executed}
     rows: list[dict[str, Any]] = []
     for planned in erasure.plan or ():
@@ -124,7 +122,7 @@ def _stores(erasure: Erasure, left: Mapping[str, int], now: datetime) -> list[di
 def _kept(
     tx: database.Transaction, tenant_id: UUID, held: Sequence[UUID], digests: Iterable[bytes]
 ) -> list[dict[str, Any]]:
-    """What stays, with the ground for it."""
+    """List the retained data with the grounds for retaining it."""
     kept: list[dict[str, Any]] = [
         {
             "what": "held memories",
@@ -170,7 +168,7 @@ def _backups(now: datetime) -> dict[str, Any]:
 
 
 def _elsewhere(now: datetime) -> list[dict[str, str]]:
-    """What no query can see, and how and when it goes."""
+    """List copies that no query can reach, and how and when each of them disappears."""
     later = now + timedelta(hours=settings().idempotency_hours)
     return [
         {
@@ -217,11 +215,11 @@ def _code() -> str:
 
 
 def report(tenant_id: UUID, erasure_id: UUID) -> dict[str, Any]:
-    """An erasure's report, with its dates.
+    """Return an erasure's report with its dates.
 
     Raises:
         NotFound: This tenant has no such erasure.
-        Conflict: It isn't done yet.
+        Conflict: The erasure isn't done yet.
     """
     erasure = get(tenant_id, erasure_id)
     if erasure.report is None:

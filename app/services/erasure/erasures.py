@@ -1,4 +1,7 @@
-"""Erasures: asked for, shown, cancelled. What one is of is hidden when its request is answered, and erased later."""
+"""Request, show and cancel erasures.
+
+Matching memories are hidden before the request returns and erased after the grace period.
+"""
 
 from __future__ import annotations
 
@@ -42,13 +45,13 @@ _NOTHING: Final = Meant()
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """An erasure to be done.
+    """The parameters of an erasure request.
 
     Attributes:
-        scope: What it is of.
-        law: What it was asked under.
-        grace_days: Days in which it can be cancelled; None for the law's default.
-        reason: Why; kept until it is over.
+        scope: Conditions that select the memories.
+        law: Law that the request is made under.
+        grace_days: Days during which it can be cancelled; None for the law's default.
+        reason: Free text; deleted when the erasure is over.
     """
 
     scope: Meant
@@ -58,10 +61,10 @@ class Asked:
 
 
 def preview(tenant_id: UUID, asked: Asked) -> tuple[Erasure, Matching]:
-    """What an erasure would be, and of how many memories; nothing is written.
+    """Return the erasure that a request would create and how many memories it matches, without writing anything.
 
     Raises:
-        Invalid: The grace isn't one that the law allows.
+        Invalid: The law doesn't allow this grace period.
     """
     with database.tenant(tenant_id) as tx:
         scope = _kept_as(tx, tenant_id, asked.scope)
@@ -69,16 +72,14 @@ def preview(tenant_id: UUID, asked: Asked) -> tuple[Erasure, Matching]:
 
 
 def request(tenant_id: UUID, asked: Asked, requested_by: str) -> Erasure:
-    """Ask for an erasure. What it is of is in no search, list or read any more when this returns.
+    """Request an erasure; when this returns, no search, list or read shows the matching memories.
 
     Args:
-        tenant_id: The tenant.
-        asked: What for.
-        requested_by: Id of the caller's key.
+        requested_by: Id of the caller's API key.
 
     Raises:
-        Invalid: The grace isn't one that the law allows.
-        Unavailable: A memory that is named is still in the queue.
+        Invalid: The law doesn't allow this grace period.
+        Unavailable: A memory listed in the scope is still in the ingest queue.
     """
     _check_stored(tenant_id, asked.scope.memory_ids or ())
     with database.tenant(tenant_id) as tx:
@@ -95,14 +96,13 @@ def request(tenant_id: UUID, asked: Asked, requested_by: str) -> Erasure:
 def enter(
     tx: database.Transaction, tenant_id: UUID, new: Erasure, logged: Request | None, *, replayed: bool = False
 ) -> Erasure:
-    """Enter an erasure in its grace, and hide what it is of; nudge `queues.RIGHTS_TICK` after the commit.
+    """Insert an erasure in its grace period and hide its memories; nudge `queues.RIGHTS_TICK` after the commit.
 
     Args:
-        tx: The tenant's transaction, which shares the holds' lock and has the erasures'.
-        tenant_id: The tenant.
-        new: With its dates.
-        logged: For the log of requests. A deletion of a memory isn't in it, and a night carries that out.
-        replayed: An older copy of the data has forgotten it: the audit says so.
+        tx: The tenant's transaction, with the legal holds' lock shared and the erasures' lock exclusive.
+        new: The erasure, with its dates.
+        logged: Entry for the request log. None for the deletion of a memory, which the nightly run carries out.
+        replayed: The request is re-entered after a restore that had lost it; recorded in the audit log.
     """
     erasures.add(tx, tenant_id, new)
     hidden_now, counts = hide(tx, tenant_id, new.erasure_id, new.scope)
@@ -121,13 +121,13 @@ def enter(
 def _check_stored(tenant_id: UUID, ids: Sequence[UUID]) -> None:
     with database.tenant(tenant_id) as tx:
         missing = set(ids).difference(links.kept_as(tx, tenant_id, ids) if ids else ())
-    # The transaction is over: the queue is asked outside of it.
+    # The transaction has ended: the queue must not be queried within one.
     if backlog().find(tenant_id, *missing):
         raise Unavailable("a memory to be erased is still in the queue", retry_after_seconds=1)
 
 
 def _kept_as(tx: database.Transaction, tenant_id: UUID, scope: Meant) -> Meant:
-    """A scope whose ids are those under which the memories are kept; others stay as they are."""
+    """Replace ids in the scope with those under which the memories are stored; unknown ids remain unchanged."""
     if scope.memory_ids is None:
         return scope
     kept = links.kept_as(tx, tenant_id, scope.memory_ids)
@@ -140,15 +140,15 @@ def _logged(new: Erasure) -> Request:
 
 
 def delete(tx: database.Transaction, tenant_id: UUID, memory_id: UUID, requested_by: str) -> None:
-    """Let somebody's own deletion of one memory be an erasure, which a night after its grace carries out.
+    """Create the erasure for a caller's deletion of one memory; a nightly run carries it out after the grace period.
 
-    Its words and its meaning are out of its neighbours at once too; nudge `queues.EMBED_MEMORIES` after the commit.
+    Its words and vectors, and its neighbours' vectors that include its text, leave the indexes at once; the neighbours
+    are queued for embedding. Nudge `queues.EMBED_MEMORIES` after the commit.
 
     Args:
-        tx: The tenant's transaction, which shares the holds' lock and has locked the memory's row; last in it.
-        tenant_id: The tenant.
-        memory_id: A stored memory.
-        requested_by: Id of the caller's key.
+        tx: The tenant's transaction, with the legal holds' lock shared and the memory's row locked. This must be its
+            last write.
+        requested_by: Id of the caller's API key.
     """
     new = _new(database.now(tx), Asked(Meant(memory_ids=[memory_id])), requested_by)
     erasures.add(tx, tenant_id, new)
@@ -161,9 +161,10 @@ def delete(tx: database.Transaction, tenant_id: UUID, memory_id: UUID, requested
 
 
 def adopt(tenant_id: UUID) -> int:
-    """Let memories that were deleted before deletions were erasures be erased, 30 days after that. Returns how many.
+    """Create an erasure for memories deleted by versions without erasures, due 30 days after the last deletion.
 
-    Some at a time: call it again until it is 0.
+    Returns:
+        The number of memories adopted, limited per call: repeat until it is 0.
     """
     with database.tenant(tenant_id) as tx:
         holds.share(tx, tenant_id)
@@ -196,10 +197,10 @@ def _new(now: datetime, asked: Asked, requested_by: str) -> Erasure:
 
 
 def hide(tx: database.Transaction, tenant_id: UUID, erasure_id: UUID, scope: Meant) -> tuple[int, Counts]:
-    """Hide what meets a scope, and the summaries that were made of it, until they are made again of what remains.
+    """Hide memories that match a scope, and their summaries until these are rewritten from their remaining sources.
 
     Returns:
-        How many memories are hidden by this, summaries included; and what they take from the tenant's numbers.
+        The number of memories hidden, summaries included, and the resulting change of the tenant's counts.
     """
     found = erasures.hide(tx, tenant_id, erasure_id, scope)
     summaries = _hide_summaries(tx, tenant_id, erasure_id, found.ids)
@@ -208,13 +209,13 @@ def hide(tx: database.Transaction, tenant_id: UUID, erasure_id: UUID, scope: Mea
 
 
 def count(tx: database.Transaction, tenant_id: UUID, gone: Counts) -> None:
-    """Enter into the tenant's numbers what `hide` takes from them; late, as all do."""
+    """Apply the changes returned by `hide` to the tenant's counts; call it late in a transaction, as for all counts."""
     tenant_counts.add(tx, tenant_id, gone)
     tier_moves.add(tx, tenant_id, {("hidden", "erasure"): -gone.memories})
 
 
 def go_on(tx: database.Transaction, tenant_id: UUID) -> None:
-    """Let erasures that waited for a hold to be released be taken up again, and summaries that couldn't be made so."""
+    """Queue jobs for erasures and summary rewrites that waited for a legal hold to be released."""
     if merges.stale(tx, tenant_id, NIL, 1):
         jobs.add(tx, uuid4(), tenant_id, rederiving.KIND, {}, lone=True)
     for waiting in erasures.open_scopes(tx, tenant_id):
@@ -223,7 +224,7 @@ def go_on(tx: database.Transaction, tenant_id: UUID) -> None:
 
 
 def step(job: Job) -> Step:
-    """A few seconds of taking what is hidden out of the indexes, and out of the context of its neighbours."""
+    """Remove hidden memories from the indexes and from their neighbours' context, for a few seconds."""
     erasure_id, after = UUID(job.parameters["erasure_id"]), UUID(job.state.get("after", str(NIL)))
     until, done = time.monotonic() + STEP_SECONDS, 0
     while True:
@@ -241,7 +242,7 @@ def step(job: Job) -> Step:
 
 
 def _take_out(tx: database.Transaction, tenant_id: UUID, ids: Sequence[UUID]) -> None:
-    """Take hidden memories out of the indexes, and out of the context of their neighbours."""
+    """Remove hidden memories from the indexes, and queue the neighbours whose context contained them for embedding."""
     hidden.keep_vectors(tx, tenant_id, ids)
     later = embeddings.remove(tx, tenant_id, ids)
     words.remove(tx, tenant_id, ids)
@@ -249,7 +250,7 @@ def _take_out(tx: database.Transaction, tenant_id: UUID, ids: Sequence[UUID]) ->
 
 
 def get(tenant_id: UUID, erasure_id: UUID) -> Erasure:
-    """An erasure as it stands.
+    """Return an erasure.
 
     Raises:
         NotFound: This tenant has no such erasure.
@@ -259,7 +260,11 @@ def get(tenant_id: UUID, erasure_id: UUID) -> Erasure:
 
 
 def found(tx: database.Transaction, tenant_id: UUID, erasure_id: UUID, *, locked: bool = False) -> Erasure:
-    """The same within a transaction; its row locked if wanted."""
+    """Return an erasure within a transaction, with its row locked if `locked`.
+
+    Raises:
+        NotFound: This tenant has no such erasure.
+    """
     there = erasures.get(tx, tenant_id, erasure_id, locked=locked)
     if there is None:
         raise NotFound("this tenant has no such erasure")
@@ -267,17 +272,17 @@ def found(tx: database.Transaction, tenant_id: UUID, erasure_id: UUID, *, locked
 
 
 def page(tenant_id: UUID, status: str | None, older_than: tuple[datetime, UUID] | None, limit: int) -> list[Erasure]:
-    """Erasures, those requested last first, after the one given by when it was requested and its id."""
+    """List erasures, newest request first, starting after `older_than` (request time and id)."""
     with database.tenant(tenant_id) as tx:
         return erasures.page(tx, tenant_id, status, older_than, limit)
 
 
 def cancel(tenant_id: UUID, erasure_id: UUID, cancelled_by: str) -> Erasure:
-    """Let what an erasure has hidden come back, each memory to the tier where it was, unless another is of it too.
+    """Cancel an erasure: each hidden memory returns to its tier unless it matches another open erasure.
 
     Raises:
         NotFound: This tenant has no such erasure.
-        Conflict: Its grace is over.
+        Conflict: The grace period is over.
     """
     with database.tenant(tenant_id) as tx:
         holds.share(tx, tenant_id)
@@ -314,9 +319,9 @@ def cancel(tenant_id: UUID, erasure_id: UUID, cancelled_by: str) -> Erasure:
 
 
 def hide_met(tx: database.Transaction, tenant_id: UUID, memory_ids: Sequence[UUID]) -> None:
-    """Hide new or changed memories that meet open erasures, and their summaries.
+    """Hide new or changed memories that match open erasures, and the summaries derived from them.
 
-    The transaction shares the erasures' lock, and has locked the memories.
+    The transaction must share the erasures' lock and have locked the memories.
     """
     gone = _hide_again(tx, tenant_id, memory_ids, also_by_id=False)
     if gone.memories:
@@ -324,7 +329,7 @@ def hide_met(tx: database.Transaction, tenant_id: UUID, memory_ids: Sequence[UUI
 
 
 def _hide_again(tx: database.Transaction, tenant_id: UUID, memory_ids: Sequence[UUID], *, also_by_id: bool) -> Counts:
-    """Hide those that meet open erasures. Returns what they and their summaries come to."""
+    """Hide memories that match open erasures; return the counts of the hidden memories and their summaries."""
     found, gone = hidden.by_open(tx, tenant_id, memory_ids, also_by_id=also_by_id)
     for erasure_id, ids in found.items():
         summaries = _hide_summaries(tx, tenant_id, erasure_id, ids)
@@ -335,7 +340,7 @@ def _hide_again(tx: database.Transaction, tenant_id: UUID, memory_ids: Sequence[
 
 
 def _hide_summaries(tx: database.Transaction, tenant_id: UUID, erasure_id: UUID, sources: list[UUID]) -> Hidden:
-    """Hide the summaries that were made of these, until they are made again of what remains."""
+    """Hide summaries derived from these memories until they are rewritten from their remaining sources."""
     made_of = merges.summaries_of(tx, tenant_id, sources)
     summaries = erasures.hide(tx, tenant_id, erasure_id, Meant(memory_ids=made_of))
     rederiving.source_changed(tx, tenant_id, sources)

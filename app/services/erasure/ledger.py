@@ -1,7 +1,7 @@
-"""Whether this copy of the data has followed the ledger of erasures: until it has, nobody sees it.
+"""Check whether this database has applied every entry of the erasure ledger; requests are refused until it has.
 
-While entries wait, every request is refused and every worker waits; what was accepted stays in the stream. It is asked
-once for each connection that the process opens, since a restored database is another one: on the hot path it costs a
+While entries wait, every request is refused and every worker pauses; accepted data stays in the stream. The check runs
+once per connection that the process opens, since a restored database is a different one; on the hot path it costs one
 comparison.
 """
 
@@ -25,13 +25,13 @@ _known_clear = -1
 
 
 def standing() -> Standing | None:
-    """How far the data has followed the ledger; None where either isn't there."""
+    """Return how far the data has applied the ledger; None if the ledger or the data's mark is missing."""
     with database.shared() as tx:
         return rows.standing(tx)
 
 
 def remedy(found: Standing | None) -> str | None:
-    """What is wrong with it, and what to do; None where all is well."""
+    """Return the problem with the ledger and its remedy, or None if there is no problem."""
     if found is None:
         return NO_KEY_STORE
     if found.is_behind:
@@ -47,17 +47,17 @@ def remedy(found: Standing | None) -> str | None:
 
 
 def is_clear() -> bool:
-    """Whether it is known that nothing waits; asks nobody."""
+    """Return whether this process already knows that no entry waits; runs no query."""
     return _known_clear == database.opened()
 
 
 def check() -> None:
-    """See that nothing waits.
+    """Check that no ledger entry waits.
 
     Raises:
-        NotReplayed: Something does; says what to do.
+        NotReplayed: Entries wait or the ledger is missing; the message says what to do.
     """
-    global _known_clear  # noqa: PLW0603 - what the process knows
+    global _known_clear  # noqa: PLW0603 - state of the process
     if is_clear():
         return
     before = database.opened()
@@ -68,7 +68,7 @@ def check() -> None:
 
 
 def accept_key_store() -> None:
-    """Let the data follow a key store that is older than itself, since there is no newer one."""
+    """Accept a key store that is older than the data, for use when no newer one exists."""
     with database.shared() as tx:
         rows.set_back(tx)
         tenant_ids = kept_requests.tenant_ids(tx)

@@ -1,6 +1,6 @@
-"""Replaying the ledger of erasures: what an older copy of the data has brought back goes again before it is seen.
+"""Replay the erasure ledger after a restore: erase what the older copy of the data brought back before anyone sees it.
 
-Legal holds that the copy has forgotten are placed before that, so that it erases nothing that they have kept.
+Legal holds missing from the restored copy are placed first, so that the replay erases nothing that they protect.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """What an entry of the ledger came to, a request in its grace, or a legal hold.
+    """Outcome for one ledger entry, one request in its grace period, or one legal hold.
 
     Attributes:
-        seq: 0 where it has no place in the ledger, nor among the requests.
-        erasure_id: None of a hold.
-        memories: Memories in this copy of the data that it is of.
-        outcome: `due` (a dry run), `erased`, `held` (a legal hold keeps some of it), `nothing` that it is of is here.
-            Of a request `asked` (a dry run), `hidden`, or `open`: the copy has it, and it was perhaps cancelled since.
-            Of a hold `unplaced` (a dry run), `placed`, or `unreleased`: the copy has it, and it was perhaps released
-            since.
+        seq: Position in the ledger or among the backed-up requests; 0 if it has none.
+        erasure_id: None for a legal hold.
+        memories: Number of matching memories in this copy of the data.
+        outcome: For a ledger entry: `due` (dry run), `erased`, `held` (a legal hold protects some memories) or
+            `nothing` (no matching data here). For a request: `asked` (dry run), `hidden`, or `open` (this copy has it
+            open; it may have been cancelled since). For a legal hold: `unplaced` (dry run), `placed`, or `unreleased`
+            (in force in this copy; it may have been released since).
     """
 
     seq: int
@@ -62,7 +62,7 @@ class Replayed:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """What of an entry is in this copy of the data."""
+    """Data of a ledger entry that exists in this copy."""
 
     scope: Meant
     ids: list[UUID]
@@ -75,7 +75,7 @@ class _Found:
 
 
 def due() -> Iterator[Replayed]:
-    """What a replay would place, erase or hide; nothing is written."""
+    """List what a replay would place, erase or hide, without writing anything."""
     behind = _behind()
     for tenant_id in behind:
         with database.tenant(tenant_id) as tx:
@@ -95,14 +95,13 @@ def due() -> Iterator[Replayed]:
 
 
 def replay() -> Iterator[Replayed]:
-    """Do what each entry of the ledger says that the data doesn't know, the first first; and note it with each.
+    """Apply the ledger entries that the data doesn't know yet, in order, and advance the data's mark after each.
 
-    Before, legal holds are placed again; then requests in their grace are entered again, with their dates.
-
-    It may be broken off, and be done twice at once.
+    Missing legal holds are placed first; missing requests in their grace period are re-entered last, with their dates.
+    A replay can be interrupted, repeated, and run twice at the same time.
 
     Raises:
-        EbbingError: Something is left that can't be erased; what comes after it waits too.
+        EbbingError: Some data couldn't be erased; later entries wait too.
     """
     behind = _behind()
     for tenant_id in behind:
@@ -124,7 +123,7 @@ def replay() -> Iterator[Replayed]:
 
 
 def _behind() -> list[UUID]:
-    """The tenants whose holds and requests are to be compared: all, or none where the data knows every one."""
+    """List the tenants whose holds and requests must be compared: all of them, or none if the data is up to date."""
     if (standing() or _NONE).requests <= 0:
         return []
     with database.shared() as tx:
@@ -132,7 +131,7 @@ def _behind() -> list[UUID]:
 
 
 def _place_again(tenant_id: UUID) -> Iterator[Replayed]:
-    """Place a tenant's holds that this copy of the data doesn't know, on what they can have kept."""
+    """Place a tenant's missing legal holds on the memories that they can have protected."""
     with database.tenant(tenant_id) as tx:
         holds.lock(tx, tenant_id)
         unknown = kept_holds.unknown(tx, tenant_id)
@@ -145,7 +144,7 @@ def _place_again(tenant_id: UUID) -> Iterator[Replayed]:
 
 
 def _settle_holds(tenant_id: UUID) -> Iterator[Replayed]:
-    """Let those that were placed again be on all that they were on, and keep those that the copy alone knows."""
+    """Extend re-placed holds to their full scope, and back up the holds that only this copy has."""
     with database.tenant(tenant_id) as tx:
         holds.lock(tx, tenant_id)
         kept_holds.widen(tx, tenant_id)
@@ -160,7 +159,7 @@ def _told(tx: database.Transaction, tenant_id: UUID, found: Sequence[Hold], outc
 
 
 def _ask_again(tenant_id: UUID) -> Iterator[Replayed]:
-    """Enter a tenant's requests that this copy of the data doesn't know, and keep those that it alone knows."""
+    """Re-enter a tenant's requests that this copy lacks, and back up the requests that only this copy has."""
     with database.tenant(tenant_id) as tx:
         unknown = kept_requests.unknown(tx, tenant_id)
     for kept in unknown:
@@ -168,7 +167,7 @@ def _ask_again(tenant_id: UUID) -> Iterator[Replayed]:
             holds.share(tx, tenant_id)
             erasures.lock(tx, tenant_id)
             if erasures.get(tx, tenant_id, kept.erasure.erasure_id) is not None:
-                continue  # somebody else was quicker
+                continue  # another process was quicker
             new = erasures_of.enter(tx, tenant_id, kept.erasure, kept.logged, replayed=True)
             failpoints.reach("replay.asked")
         log.info("erasure_asked_again", tenant=str(tenant_id), erasure=str(new.erasure_id), hidden=new.hidden)
@@ -181,7 +180,7 @@ def _ask_again(tenant_id: UUID) -> Iterator[Replayed]:
 
 
 def _entries(done: Callable[[int], int]) -> Iterator[Entered]:
-    """The entries that wait; `done` tells up to which they are done with, given the last."""
+    """Yield the waiting ledger entries; `done` receives each entry's number and returns the one to continue after."""
     there = standing()
     if there is None:
         raise NotReplayed(NO_KEY_STORE)
@@ -196,10 +195,10 @@ def _entries(done: Callable[[int], int]) -> Iterator[Entered]:
 
 
 def _hide(entry: Entered) -> _Found:
-    """Put up its tombstones, and hide what it is of, as an erasure that runs."""
+    """Write an entry's tombstones and hide its memories as a running erasure."""
     with database.tenant(entry.tenant_id) as tx:
         if tenants.get(tx, entry.tenant_id) is None:
-            return _Found(Meant(), [], None)  # it was made after this copy of the data
+            return _Found(Meant(), [], None)  # the tenant was created after this copy of the data
         holds.share(tx, entry.tenant_id)
         erasures.lock(tx, entry.tenant_id)
         found = _find(tx, entry)
@@ -222,7 +221,7 @@ def _hide(entry: Entered) -> _Found:
 
 
 def _erase(entry: Entered) -> str:
-    """Carry the erasure out, from its plan to its verification. Returns what it came to."""
+    """Carry out the erasure from plan to verification; return `held` or `erased`."""
     state: dict[str, Any] = {"phase": "plan"}
     job = Job(UUID(int=0), entry.tenant_id, erasures_of.ERASE, {"erasure_id": str(entry.erasure_id)}, state, None, 0)
     while not (did := erasing.step(job)).finished:
@@ -234,11 +233,11 @@ def _erase(entry: Entered) -> str:
 
 
 def _find(tx: database.Transaction, entry: Entered) -> _Found:
-    """What of an entry this copy of the data has, hidden and deleted ones included; up to its cut."""
+    """Find an entry's data in this copy, up to its watermark; hidden and deleted memories are included."""
     there = erasures.get(tx, entry.tenant_id, entry.erasure_id, locked=True)
     ids = set(ledger.still_there(tx, entry.tenant_id, entry.memory_ids))
     if there is not None and there.status in _OPEN:
-        scope = there.scope  # which says more than the ledger: what was asked for
+        scope = there.scope  # more specific than the ledger: the request's own conditions
     else:
         scope = _named(tx, entry) or Meant(memory_ids=sorted(ids))
     meant = Erasure(entry.erasure_id, "user", "running", scope, None, database.now(tx), CLI, None, database.now(tx))
@@ -250,7 +249,7 @@ def _find(tx: database.Transaction, entry: Entered) -> _Found:
 
 
 def _named(tx: database.Transaction, entry: Entered) -> Meant | None:
-    """Whom, or which thread, an entry's digest is of, among those that this copy of the data knows."""
+    """Return the scope whose name matches the entry's digest, among the subjects or threads that this copy knows."""
     key = ledger.digest_key(tx, entry.tenant_id)
     if key is None:
         return None
@@ -268,7 +267,7 @@ def _names(tx: database.Transaction, tenant_id: UUID, what: Named) -> Iterator[s
 
 
 def _said(payload: bytes, what: Named) -> Iterator[str]:
-    """The names in a body that could not be stored, whatever it is."""
+    """Yield the names found in a dead letter's body, in whatever format it is."""
     for lines in ([payload], payload.splitlines()):
         for line in lines:
             try:

@@ -1,4 +1,4 @@
-"""A question about each of some memories: a model's, where there is one and its word fits, else one by a rule."""
+"""Generate questions about memories for self-tests: by a model if available and suitable, otherwise by a rule."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ log = structlog.get_logger(__name__)
 
 
 class Question(NamedTuple):
-    """What is searched for, and whether a model has made it."""
+    """A question's text, and whether a model wrote it."""
 
     text: str
     by_model: bool
 
 
 def about(tenant_id: UUID, texts: Mapping[UUID, str], policy: Policy) -> dict[UUID, Question]:
-    """A question about each of the texts that can be asked for, by memory; a model is asked once for all of them."""
+    """Return a question about each text with enough words for one, by memory; all texts share one model call."""
     texts = {memory_id: text for memory_id, text in texts.items() if questions.can_be_asked(text)}
     if not texts:
         return {}
@@ -49,10 +49,10 @@ def about(tenant_id: UUID, texts: Mapping[UUID, str], policy: Policy) -> dict[UU
 
 
 def in_other_words(tenant_id: UUID, texts: Mapping[UUID, str], policy: Policy) -> dict[UUID, Question]:
-    """Return a question in other words about each of the texts that can be asked for, by memory.
+    """Return a paraphrased question about each text with enough words for one, by memory.
 
-    A model's question is used where a provider exists and its question fits, and a question by rules otherwise. The
-    rules give the same text the same question.
+    A model's question is used if a provider is configured and the question fits; otherwise a rule generates one. The
+    rule gives the same text the same question.
     """
     texts = {memory_id: text for memory_id, text in texts.items() if questions.can_be_asked(text)}
     if not texts:
@@ -71,7 +71,7 @@ def in_other_words(tenant_id: UUID, texts: Mapping[UUID, str], policy: Policy) -
 
 
 def _by_model(tenant_id: UUID, texts: Mapping[UUID, str]) -> dict[UUID, str]:
-    """The model's questions that fit; none where it gives no answer in time, or may cost nothing more today."""
+    """Return the model's suitable questions; empty if it doesn't answer in time or the daily budget is spent."""
     model = _questioner()
     try:
         with budget.on_account(tenant_id, "self_test", model.model, len(texts)) as spent:
@@ -92,14 +92,14 @@ def _by_model(tenant_id: UUID, texts: Mapping[UUID, str]) -> dict[UUID, str]:
 
 @lru_cache(maxsize=1)
 def _questioner() -> Questioner:
-    """The process's questioner, with its connections and its memory of the provider's health."""
-    from app.clients.llm.llm_questions import Questioner  # noqa: PLC0415 - 40 MB that a worker without one spares
+    """Return the process's client, which holds its connections and the provider's health state."""
+    from app.clients.llm.llm_questions import Questioner  # noqa: PLC0415 - saves workers without a model 40 MB
 
     return Questioner.from_settings(settings())
 
 
 def _documents(tenant_id: UUID, texts: list[str], language: str) -> dict[str, int]:
-    """In how many of the tenant's memories each word of the texts is."""
+    """Count the tenant's memories that contain each word of the texts."""
     spellings = list(dict.fromkeys(word for text in texts for word in content_words(text)))
     with database.tenant(tenant_id) as tx:
         terms, _ = words.terms(tx, tenant_id, "", spellings, language)

@@ -1,18 +1,17 @@
-"""Self-tests: once in a while a tenant's memory is asked about itself, a sample at a time (seed 004 §4.3).
+"""Run self-tests: at intervals, query a sample of a tenant's memories and record which are found (seed 004 §4.3).
 
-A memory that passes becomes stronger, once a run, without that counting as a use; one that fails is flagged for
-review. Half of the memories that are asked for by their own words are asked for in other words too, and by recall:
-these show how well the tenant's memory works, and neither strengthen nor flag anything. Of each test only numbers are
-kept: no question and no answer, so an erasure finds no words of theirs here, and the rows of a memory go with it. The
-searches are those of `search` and `recall`, without uses, priming or a reranker, and outside of what is measured of
-callers' searches.
+A memory that passes is strengthened once per run, without counting as used; one that fails is flagged for review. Half
+of the memories queried in their own words are also queried by a paraphrase, and by recall: these tests only measure
+retrieval quality, and neither strengthen nor flag. Only numbers are stored, no questions or answers, so an erasure
+finds no words here, and a memory's rows are deleted with it. The searches are those of `search` and `recall`, without
+uses, priming or reranking, and don't count in the metrics of callers' searches.
 
-All is as of the run's moment: what was used or changed after it isn't drawn, and isn't made stronger. Raising goes by
-each profile's own word for it (`Event.source` is `test`): spec and cmm give back a share of the strength that is
-missing, mnemex adds to the multiplier, memory_decay does as for a use; uses and their times stay in all of them.
+Everything is evaluated as of the run's time: memories used or changed later are neither sampled nor strengthened. Each
+profile strengthens by its own rule for `Event.source` `test`: spec and cmm restore a share of the missing strength,
+mnemex raises the multiplier, and memory_decay treats it as a use; recorded uses and their times never change.
 
-A run costs a search for each test, one call to a model for each slice of questions where there is a provider, and a
-pass over the tenant's rows to draw the sample.
+A run costs one search per test, one model call per slice of questions if there is a provider, and one pass over the
+tenant's rows to draw the sample.
 """
 
 from __future__ import annotations
@@ -49,35 +48,34 @@ from app.store.strength import reviews, states
 KIND: Final = "selftest"
 STEP_SECONDS: Final = 2.0
 SLICE: Final = 20
-"""Tests at a time, which is one call to a model."""
+"""Number of tests per slice, which is one model call."""
 STALE: Final = timedelta(days=1)
-"""A run that was left for longer isn't gone on with."""
+"""Age after which an unfinished run isn't resumed."""
 REWORDED: Final[tuple[Kind, ...]] = ("other_words", "recall")
-"""Tests that ask by the same question in other words."""
+"""Kinds of test that use the same paraphrased question."""
 _SPARE: Final = 4
-"""Times as many are drawn as are wanted, for those that can't be asked about."""
+"""Oversampling factor, since some sampled memories can't be asked about."""
 
 
 def step(job: Job) -> Step:
-    """A few seconds of a run that was asked for, due or not."""
+    """Run a requested self-test for a few seconds, whether or not it is due."""
     return carry_on(job.tenant_id, rebase.moment_of(job), job.state, time.monotonic() + STEP_SECONDS)
 
 
 def carry_on_when_due(tenant_id: UUID, as_of: datetime, state: dict[str, Any], until: float) -> Step:
-    """The night's step: the same where the policy wants it and the last run is long enough ago."""
+    """Run self-tests in the nightly run if the policy enables them and the last run is old enough."""
     if not state and not _is_due(tenant_id, as_of):
         return Step(0, state, finished=True)
     return carry_on(tenant_id, as_of, state, until)
 
 
 def carry_on(tenant_id: UUID, as_of: datetime | None, state: dict[str, Any], until: float) -> Step:
-    """Go on with a run from where it was left; the tests of it that weren't done stand in its rows.
+    """Continue a run; its rows record which tests are still pending.
 
     Args:
-        tenant_id: The tenant.
-        as_of: Of which moment the sample is; None for now. A run that was left unfinished keeps its own.
-        state: As the step before left it; empty at first.
-        until: When to leave off, by the monotonic clock; one slice is always done.
+        as_of: Sample as of this time; None for now. An unfinished run retains its own time.
+        state: State returned by the previous slice; empty at first.
+        until: Deadline on the monotonic clock; at least one slice is always done.
     """
     if not state:
         return _begun(tenant_id, as_of)
@@ -94,14 +92,14 @@ def carry_on(tenant_id: UUID, as_of: datetime | None, state: dict[str, Any], unt
 
 
 def preview(tenant_id: UUID, as_of: datetime | None) -> list[Asked]:
-    """What the next run would ask, if it were of this moment; nothing is written."""
+    """Return the tests that a run at this time would make, without writing anything."""
     with database.tenant(tenant_id) as tx:
         _, asked = _drawn(tx, tenant_id, as_of or database.now(tx))
         return asked
 
 
 def page(tenant_id: UUID, older_than: tuple[datetime, UUID] | None, limit: int) -> list[Run]:
-    """Runs, those begun last first, after the one given by when it was begun and its id."""
+    """List runs, newest first, starting after `older_than` (start time and id)."""
     with database.tenant(tenant_id) as tx:
         return rows.page(tx, tenant_id, older_than, limit)
 
@@ -116,7 +114,7 @@ def _is_due(tenant_id: UUID, as_of: datetime) -> bool:
 
 
 def _begun(tenant_id: UUID, as_of: datetime | None) -> Step:
-    """Enter a run with its sample, or find the one that is under way."""
+    """Insert a run with its sample, or return the unfinished run."""
     with database.tenant(tenant_id) as tx:
         as_of = as_of or database.now(tx)
         last = rows.last(tx, tenant_id)
@@ -125,7 +123,7 @@ def _begun(tenant_id: UUID, as_of: datetime | None) -> Step:
             return Step(0, {"run_id": str(last.run_id)}, finished=False)
         _finish(tenant_id, last)
     with database.tenant(tenant_id) as tx:
-        erasures.share(tx, tenant_id)  # what is drawn isn't hidden before it is entered
+        erasures.share(tx, tenant_id)  # prevents a sampled memory from being hidden before its row is inserted
         seed, asked = _drawn(tx, tenant_id, as_of)
         if not asked:
             return Step(0, {}, finished=True, notes=("there is nothing to ask about",))
@@ -133,14 +131,14 @@ def _begun(tenant_id: UUID, as_of: datetime | None) -> Step:
         run_id = uuid4()
         if not rows.begin(
             tx, tenant_id, NewRun(run_id, as_of, seed, target), asked
-        ):  # somebody else has just begun one
+        ):  # another worker has just begun one
             under_way = rows.last(tx, tenant_id)
             run_id = under_way.run_id if under_way else run_id
     return Step(0, {"run_id": str(run_id)}, finished=False, total=len(asked))
 
 
 def _drawn(tx: database.Transaction, tenant_id: UUID, as_of: datetime) -> tuple[int, list[Asked]]:
-    """The seed of the next run, and what it asks: nothing of memories that are held."""
+    """Return the next run's seed and its tests; memories under legal hold are excluded."""
     last = rows.last(tx, tenant_id)
     seed = rule.seed_after(tenant_id, last.run_id if last else None)
     era = strengths.timeline(tx, tenant_id).at(as_of.timestamp())
@@ -165,7 +163,7 @@ def _drawn(tx: database.Transaction, tenant_id: UUID, as_of: datetime) -> tuple[
 
 
 def _slice(tenant_id: UUID, run_id: UUID) -> tuple[Kind | None, list[Outcome]]:
-    """Do the next tests of a run, all of one kind, and enter what came of them; at its end, finish it."""
+    """Run a run's next tests, all of one kind, and record their outcomes; finish the run if none is left."""
     with database.tenant(tenant_id) as tx:
         run = rows.get(tx, tenant_id, run_id)
         if run is None or run.finished_at is not None:
@@ -181,10 +179,10 @@ def _slice(tenant_id: UUID, run_id: UUID) -> tuple[Kind | None, list[Outcome]]:
 
 
 def _enter(tenant_id: UUID, run: Run, kind: Kind, asked: list[Asked], outcomes: list[Outcome]) -> list[Outcome]:
-    """Write outcomes with what they do to the memories, once. Returns those that weren't known yet."""
+    """Write outcomes and their effects on the memories exactly once; return the outcomes that are new."""
     with database.tenant(tenant_id) as tx:
         erasures.share(tx, tenant_id)
-        # What was deleted or hidden meanwhile is in none of the rows that are locked here.
+        # Memories deleted or hidden in between have no row to lock.
         there = set(states.lock(tx, tenant_id, [one.memory_id for one in outcomes]).ids)
         done = [one for one in outcomes if one.memory_id in there]
         fresh = rows.enter(tx, tenant_id, run.run_id, kind, done)
@@ -209,7 +207,7 @@ def _enter(tenant_id: UUID, run: Run, kind: Kind, asked: list[Asked], outcomes: 
 
 
 def _raise(tx: database.Transaction, tenant_id: UUID, memory_ids: list[UUID], run: Run) -> None:
-    """Let memories be stronger, as of the run, for having passed; those that were used or changed since stay."""
+    """Strengthen memories that passed, as of the run; memories used or changed since then remain unchanged."""
     if not memory_ids:
         return
     now = float(kept(run.as_of.timestamp()))
@@ -227,7 +225,7 @@ def _raise(tx: database.Transaction, tenant_id: UUID, memory_ids: list[UUID], ru
 
 
 def _finish(tenant_id: UUID, run: Run) -> None:
-    """Enter what a run has come to; the speed counts where anything was searched for."""
+    """Record a run's results; the speed counts if anything was searched for."""
     with database.tenant(tenant_id) as tx:
         results, took = rows.took(tx, tenant_id, run.run_id)
         p95 = rule.quantile(took, 0.95)

@@ -1,7 +1,7 @@
-"""A simulated year in the real database: stored, asked about, and looked after each night, at moments that have passed.
+"""Simulate a year of use in a real database: store memories, ask questions and run the nightly maintenance.
 
-The year ends now. What happens in it goes through the service's own code, to which it is `database.at` each moment.
-Simulated tenants live in a database of their own, since an audit can't be removed from one.
+The year ends now. The simulation calls production services with the database clock overridden (`database.at`).
+Simulated tenants have a database of their own, since audit entries can't be removed from one.
 """
 
 from __future__ import annotations
@@ -45,36 +45,36 @@ from app.store.ingest import arrivals
 from app.store.memories import tenant_counts
 
 Say = Callable[[str, float], object]
-"""Is told what is going on, and the share of it that is done."""
+"""Progress callback: receives a description and the share done (0 to 1)."""
 
 KEEP_ALL: Final = "keep-all"
 DEFAULT: Final[tuple[Tier, ...]] = ("active",)
 EVERY_TIER: Final[tuple[Tier, ...]] = ("active", "archived", "cold")
 RANKED: Final = 100
-"""Results of a search from which baselines take the first that they still have."""
+"""Number of search results from which a baseline takes the first ones that it still retains."""
 _NIGHT, _TOLD, _ASKED, _END = timedelta(hours=2), timedelta(hours=9), timedelta(hours=10), timedelta(hours=3)
 _HOURS_OF_QUESTIONS: Final = timedelta(hours=12)
 _NIGHTLY: Final = ("sweep", "archive", "cold", "delete")
-"""Steps that move memories; the others find nothing to do on most nights, and are only taken each seventh."""
+"""Steps that move memories; the other steps rarely find work, and run every seventh night only."""
 _PAGE: Final = 5000
 _CLAIM: Final = 1000
 _LEASE_SECONDS: Final = 600.0
 
 
 class NightFailed(Exception):
-    """A step of a simulated night has failed; says which, and by which error."""
+    """Raised when a step of a simulated night fails; the message names the step and the error."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a way of forgetting has made of a year.
+    """The result of simulating a year with one forgetting method.
 
     Attributes:
         name: A profile, `keep-all` or a baseline.
-        size_of: The profile that told the baseline how much it may keep; None for the others.
-        measures: On the last day.
-        sizes: Active memories after the night of each day; none for a baseline.
-        seconds: What it took.
+        size_of: For a baseline, the profile whose size it may use; None otherwise.
+        measures: Measured on the last day.
+        sizes: Number of active memories after each night; empty for a baseline.
+        seconds: Duration of the simulation.
     """
 
     name: str
@@ -85,20 +85,19 @@ class Outcome:
 
 
 class Simulation:
-    """A year, and what has been found out about it."""
+    """A simulated year and its results."""
 
     def __init__(
         self, year: Year, say: Say = lambda _what, _share: None, given: Mapping[str, Any] = MappingProxyType({})
     ) -> None:
-        """Let a year end now; nothing is forgotten in the one that all others are compared with.
+        """Prepare a year that ends now, and simulate the reference tenant, which forgets nothing.
 
         Args:
-            year: What is said and asked in it.
-            say: Is told how far it is.
-            given: What its policies have in place of the defaults.
+            year: The statements and questions of the year.
+            given: Policy values that replace the defaults.
 
         Raises:
-            pydantic.ValidationError: There is no such policy.
+            pydantic.ValidationError: The policy values are invalid.
         """
         self.year = year
         self.given = dict(given)
@@ -106,14 +105,14 @@ class Simulation:
         with database.shared() as tx:
             self._began = database.now(tx).replace(microsecond=0) - timedelta(days=year.days) - _END
         self.tenants: dict[str, UUID] = {}
-        """By the names of outcomes."""
+        """Tenant ids by outcome name."""
         self.keep_all = self._keep_all()
 
     def outcomes(self, profile: str) -> Iterator[Outcome]:
-        """What a profile makes of the year, and then what the baselines make of it at the size of its active set.
+        """Yield a profile's outcome, followed by the outcomes of the baselines limited to its active set's size.
 
         Raises:
-            NightFailed: A step of a night has.
+            NightFailed: A step of a night failed.
         """
         own = self._outcome(profile, None, _Life(self, profile))
         yield own
@@ -145,44 +144,43 @@ class Simulation:
         return Outcome(name, size_of, found_out, tuple(life.sizes), time.monotonic() - began)
 
     def moment(self, day: float) -> datetime:
-        """When a question of a day is asked."""
+        """Return the time at which a question is asked."""
         whole = int(day)
         return self._began + timedelta(days=whole) + _ASKED + (day - whole) * _HOURS_OF_QUESTIONS
 
     def night_of(self, day: int) -> datetime:
-        """When the night begins that a day begins with."""
+        """Return the start of the nightly run at the beginning of a day."""
         return self._began + timedelta(days=day) + _NIGHT
 
     def told_at(self, day: int) -> datetime:
-        """When all that is said on a day is said."""
+        """Return the time of all statements of a day."""
         return self._began + timedelta(days=day) + _TOLD
 
     @property
     def end(self) -> datetime:
-        """When the last questions are asked."""
+        """Time of the final questions."""
         return self._began + timedelta(days=self.year.days) + _END
 
     def say(self, what: str, share: float) -> None:
-        """Tell how far it is."""
+        """Report progress."""
         self._say(what, share)
 
 
 class _Life:
-    """A tenant that lives through the year, or is given what a baseline would have left of it."""
+    """A tenant that is simulated through the year, or filled with what a baseline would have retained."""
 
     def __init__(self, simulation: Simulation, name: str, only: Collection[int] | None = None) -> None:
-        """Make the tenant.
+        """Create the tenant.
 
         Args:
-            simulation: With the year.
-            name: Of a profile, or of what follows the first one's.
-            only: Places of the memories that it has; None for all.
+            name: Name of a profile, `keep-all`, or of a baseline's outcome.
+            only: Places of the statements to store; None for all.
         """
         self._simulation, self._name = simulation, name
         self._year = simulation.year
         profile = "spec" if " " in name or name == KEEP_ALL else name
         forgetting = {**simulation.given.get("forgetting", {}), "profile": profile}
-        # No model is asked, whatever the settings say: it would cost money, and another year each time.
+        # A model would cost money and make each simulated year different, so the budget is always 0.
         policy = Policy.model_validate({**simulation.given, "forgetting": forgetting, "budget": {"tokens": 0}})
         self._policy = policy
         self._tenant_id = tenants.simulated(f"simulated {name}", policy, simulation.night_of(-1))
@@ -194,10 +192,10 @@ class _Life:
         self._told = {day: list(said) for day, said in groupby(told, lambda one: int(one[1].day))}
 
     def live(self) -> None:
-        """Live through it.
+        """Simulate every day of the year.
 
         Raises:
-            NightFailed: A step of a night has.
+            NightFailed: A step of a night failed.
         """
         asked = {day: list(questions) for day, questions in groupby(self._year.asked, lambda one: int(one.day))}
         for day in range(self._year.days):
@@ -209,7 +207,7 @@ class _Life:
         self._night(self._year.days)
 
     def searches(self) -> list[Search]:
-        """The searches of the year, each with all that it would find that was said by then."""
+        """Return the year's searches, each ranked over all memories stated by its time."""
         return [self._ranked(one) for one in self._year.asked]
 
     def _ranked(self, asked: Asked) -> Search:
@@ -219,24 +217,24 @@ class _Life:
         return Search(asked.day, np.array(ranking, np.intp), answers)
 
     def fill(self) -> None:
-        """Store all at once, each memory as of its day."""
+        """Store all memories at once, each as of its day."""
         with database.at(self._tenant_id, self._simulation.end):
             for day in self._told:
                 self._store(day)
             self._enrich()
 
     def ask(self, tiers: Sequence[Tier]) -> Hits:
-        """The last day's questions about what still holds: which memories are found in these tiers, by place."""
+        """Ask the last day's questions about facts that still hold; return the places of the memories found."""
         with database.at(self._tenant_id, self._simulation.end):
             return [self._search(question, fact.person, RESULTS, tiers) for fact, question in self._year.questions]
 
     def active(self) -> int:
-        """How many of its memories are active, summaries included."""
+        """Count the tenant's active memories, summaries included."""
         with database.tenant(self._tenant_id) as tx:
             return tenant_counts.read(tx, self._tenant_id).active
 
     def tiers(self) -> dict[int, str]:
-        """Tier of each memory that is left, by its place in the year."""
+        """Return the tier of each remaining memory, by its place in the year's statements."""
         found_in = {}
         for held, [standing] in strengths.pages(self._tenant_id, _PAGE, [self._policy.rules]):
             for memory_id, tier in zip(held.ids, standing.tiers.tolist(), strict=True):
@@ -256,7 +254,7 @@ class _Life:
                 state, finished = step.state, step.finished
                 if step.failure is not None:
                     raise NightFailed(f"the night of day {day}: {step.failure}")
-            self._enrich()  # what was deleted was context of others
+            self._enrich()  # deleted memories were context of their neighbours
             self.sizes.append(self.active())
 
     def _tell(self, day: int) -> None:
@@ -266,7 +264,7 @@ class _Life:
                 self._enrich()
 
     def _store(self, day: int) -> None:
-        """Each person's words of a day are a request, and a thread."""
+        """Store a day's statements, with one request and one thread per person."""
         accepted_ms = int(self._simulation.told_at(day).timestamp() * 1000)
         people: dict[str, list[tuple[int, Said]]] = {}
         for place, one in self._told[day]:
@@ -282,7 +280,7 @@ class _Life:
             arrivals.copy_fresh(tx, self._tenant_id, told)
 
     def _enrich(self) -> None:
-        """Do what waits; nobody else works in a simulation's database."""
+        """Process all pending work; a simulation's database has no other workers."""
         stages: tuple[tuple[str, Callable[[UUID, Sequence[UUID]], int]], ...] = (
             (work.INDEX, lambda tenant_id, ids: index.index(tenant_id, ids, self._policy)),
             (work.EMBED, embed.embed),
@@ -301,7 +299,7 @@ class _Life:
                     work.finish(tx, claim)
 
     def _use(self, asked: Asked) -> None:
-        """Search, and take for used what the policy says, or else, as a caller would tell it, the answer alone."""
+        """Search, and record the uses that the policy counts, or only the results with the answer, as callers would."""
         moment, answers = self._simulation.moment(asked.day), self._year.facts[asked.fact].places
         with database.at(self._tenant_id, moment):
             request = SearchRequest(query=asked.query, limit=RESULTS, subject=self._year.facts[asked.fact].person)
@@ -317,9 +315,9 @@ class _Life:
     def _search(
         self, query: str, person: str, limit: int, tiers: Sequence[Tier], as_of: datetime | None = None
     ) -> list[int]:
-        """Look for something about a person. Returns the places of what is told, best first; nothing is used.
+        """Search for memories about a person; return the places of the statements found, best first, recording no use.
 
-        A summary among the results tells those of its sources whose words one of its sentences has all.
+        A summary among the results counts for each source that has all its words in one of the summary's sentences.
         """
         request = SearchRequest(
             query=query, subject=person, limit=limit, tiers=tuple(tiers), as_of=as_of, reinforce=False
@@ -328,7 +326,7 @@ class _Life:
         return list(dict.fromkeys(place for places in self._told_by(results) for place in places))
 
     def _told_by(self, results: Sequence[SearchResult]) -> list[list[int]]:
-        """By result, the places of what it says: a memory itself; of a summary, those of its sources that it tells."""
+        """Return, per result, the places of the statements in it: the memory's own, or those of a summary's sources."""
         others = [result.id for result in results if result.id not in self._places]
         of: dict[UUID, list[int]] = {}
         if others:

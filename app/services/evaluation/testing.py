@@ -1,4 +1,4 @@
-"""What each kind of self-test does: memories to ask about go in, what came of it comes out. Nothing is written."""
+"""Implement each kind of self-test as a function from memories to outcomes; nothing is written."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from app.store.core import database
 from app.store.self_tests import Asked, Outcome, Run
 
 ALONG_LINKS: Final = Spreading(("link",), factor=0.5, hops=1)
-"""How a connection is followed: what is linked to one of the best results gets half of its score, at full weight."""
+"""Spreading used for connection tests: memories linked to a top result get half of its score at full link weight."""
 QUERY_MAX_CHARACTERS: Final = 2_000
 LOOK_BACK: Final = timedelta(days=1)
-"""A run of a moment before this ranks as of it. A night's own is minutes ago: its searches are those of callers."""
+"""Age from which a run ranks as of its own time; a nightly run is younger, so its searches rank as callers' do."""
 
 
 def _connections(tenant_id: UUID, run: Run, asked: Sequence[Asked], policy: Policy) -> list[Outcome]:
-    """Whether each memory is found from one that is linked to it, without the embedding search."""
+    """Test whether each memory is found from a linked memory, without the embedding search."""
     sources = {one.memory_id: one.other_id for one in asked if one.other_id is not None}
     said = _texts(tenant_id, [*sources, *sources.values()])
     as_of = _look_back(tenant_id, run)
@@ -50,7 +50,7 @@ def _connections(tenant_id: UUID, run: Run, asked: Sequence[Asked], policy: Poli
 
 
 def _applications(tenant_id: UUID, run: Run, asked: Sequence[Asked], policy: Policy) -> list[Outcome]:
-    """Whether each memory is found by a question about it, as any caller's search would, and how fast."""
+    """Test whether each memory is found by a question about it in an ordinary search, and measure the search time."""
     said = _texts(tenant_id, [one.memory_id for one in asked])
     about = questions.about(tenant_id, said, policy)
     as_of = _look_back(tenant_id, run)
@@ -58,7 +58,7 @@ def _applications(tenant_id: UUID, run: Run, asked: Sequence[Asked], policy: Pol
     outcomes = []
     for place, (memory_id, question) in enumerate(about.items()):
         request = _request(question.text, within, as_of)
-        if place == 0:  # not timed: a process that has just begun loads its embedder
+        if place == 0:  # untimed warm-up: a new process loads its embedder first
             search.search(tenant_id, request, policy)
         began = time.perf_counter()
         found = search.search(tenant_id, request, policy)
@@ -69,7 +69,7 @@ def _applications(tenant_id: UUID, run: Run, asked: Sequence[Asked], policy: Pol
 
 
 def _other_words(tenant_id: UUID, run: Run, asked: Sequence[Asked], policy: Policy) -> list[Outcome]:
-    """Return whether a search finds each memory by a question in other words than its own."""
+    """Test whether a search finds each memory by a question that paraphrases it."""
     said = _texts(tenant_id, [one.memory_id for one in asked])
     as_of = _look_back(tenant_id, run)
     within = policy.self_tests.found_within
@@ -82,11 +82,11 @@ def _other_words(tenant_id: UUID, run: Run, asked: Sequence[Asked], policy: Poli
 
 
 def _recall(tenant_id: UUID, _run: Run, asked: Sequence[Asked], policy: Policy) -> list[Outcome]:
-    """Return whether recall brings each memory up for a message in other words, and how many memories it brings."""
+    """Test whether recall returns each memory for a message that paraphrases it, and count all returned memories."""
     said = _texts(tenant_id, [one.memory_id for one in asked])
     unranked = policy.model_copy(
         update={"ranking": policy.ranking.model_copy(update={"rerank": 0})}
-    )  # a reranker may cost something
+    )  # a reranker may cost money
     outcomes = []
     for memory_id, question in questions.in_other_words(tenant_id, said, policy).items():
         found = recall(tenant_id, RecallRequest([Message(text=question.text, role="user")]), unranked).memories
@@ -96,7 +96,7 @@ def _recall(tenant_id: UUID, _run: Run, asked: Sequence[Asked], policy: Policy) 
 
 
 def _coherence(tenant_id: UUID, _run: Run, asked: Sequence[Asked], _policy: Policy) -> list[Outcome]:
-    """Whether each summary says the key points that its sources still say."""
+    """Test whether each summary contains the key points that its sources still contain."""
     with database.tenant(tenant_id) as tx:
         found = rows.summaries(tx, tenant_id, [one.memory_id for one in asked])
     shares = ((each.memory_id, coherence.entailed(each.text, each.key_points, each.sources)) for each in found)
@@ -116,22 +116,22 @@ TESTS: Final[Mapping[Kind, Test]] = {
     "recall": _recall,
     "coherence": _coherence,
 }
-"""By kind; a memory that can't be asked about any more has no outcome."""
+"""Tests by kind; a memory that can no longer be asked about has no outcome."""
 
 
 def _request(query: str, within: int, as_of: datetime | None, mode: Mode | None = None) -> SearchRequest:
-    """A search that leaves nothing behind, and costs no call but that for the query's vector."""
+    """Build a search that leaves no trace, and makes no paid call except for the query's vector."""
     return SearchRequest(query, limit=within, mode=mode, rerank=0, review_blend=0.0, reinforce=False, as_of=as_of)
 
 
 def _look_back(tenant_id: UUID, run: Run) -> datetime | None:
-    """The moment to rank as of; None for now."""
+    """Return the time to rank as of; None for now."""
     with database.tenant(tenant_id) as tx:
         return run.as_of if run.as_of < database.now(tx) - LOOK_BACK else None
 
 
 def _is_it(found: Sequence[SearchResult], memory_id: UUID, said: Mapping[UUID, str]) -> Iterator[bool]:
-    """Which results are the memory, or say the same word for word."""
+    """Yield for each result whether it is the memory, or has exactly its text."""
     return (result.id == memory_id or result.text == said[memory_id] for result in found)
 
 

@@ -1,1 +1,1 @@
-"""Store accepted memories: drain the stream, update by external id, and keep dead letters."""
+"""Store accepted memories: drain the stream, update by external id, and manage dead letters."""

@@ -1,8 +1,8 @@
-"""Dead letters: listed without their content, and replayed or discarded by a person.
+"""List dead letters without their content, and replay or discard them on an operator's decision.
 
-A letter of the drain holds an entry that isn't stored. Its replay goes through the stream like any request, and the
-letter is deleted after that: a crash in between means two entries with one base, of which the ledger lets one be
-stored. The other letters name stored memories, which wait for their stage again.
+A letter written by the drain holds a stream entry that isn't stored. A replay appends the entry to the stream like any
+request and then deletes the letter: after a crash in between, two entries have the same base, and the ingest ledger
+lets only one be stored. All other letters name stored memories, which are queued for their stage again.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from app.store.enrichment import rating_turns, ratings, work
 from app.store.ingest import dead_letters as rows
 from app.store.ingest.dead_letters import Letter, Unstored, Wanted
 
-# Bounds of one call of a replay or discard of many.
+# Limits for one call that replays or discards many letters.
 ENTRIES_A_CALL: Final = 200
 BYTES_A_CALL: Final = 16 << 20
 LETTERS_A_CALL: Final = 1000
@@ -43,12 +43,12 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Handled:
-    """What one call has done to many letters.
+    """The result of one call on many letters.
 
     Attributes:
-        letters: How many were dealt with.
-        left: How many of those meant are still there.
-        before: Only letters written before this were meant: what fails again doesn't come round in the next call.
+        letters: Number of letters processed.
+        left: Number of matching letters still waiting.
+        before: Only letters written before this time match, so that letters which fail again aren't processed twice.
     """
 
     letters: int
@@ -59,14 +59,14 @@ class Handled:
 def page(
     tenant_id: UUID, wanted: Wanted, *, discarded: bool, older_than: tuple[datetime, UUID] | None, limit: int
 ) -> tuple[list[Letter], list[tuple[str, str, int]]]:
-    """Letters from the newest on, and how many there are by stage and reason."""
+    """List letters, newest first, and return the number of letters by stage and reason."""
     with database.tenant(tenant_id) as tx:
         found = rows.page(tx, tenant_id, wanted, discarded=discarded, older_than=older_than, limit=limit)
         return found, rows.reasons(tx, tenant_id, wanted, discarded=discarded)
 
 
 def get(tenant_id: UUID, letter_id: UUID) -> Letter:
-    """A letter.
+    """Return a letter.
 
     Raises:
         NotFound: This tenant has no such letter.
@@ -79,13 +79,13 @@ def get(tenant_id: UUID, letter_id: UUID) -> Letter:
 
 
 def replay(tenant_id: UUID, letter_id: UUID, actor: str = SYSTEM) -> Letter:
-    """Give what a letter holds another try. Returns the letter as it was.
+    """Retry a letter's entry or memories; return the letter as it was.
 
     Raises:
         NotFound: This tenant has no such letter.
-        Conflict: It is discarded, or was written by a version that didn't keep enough.
-        BacklogFull: This tenant has too much waiting.
-        Unavailable: All tenants together have, or Redis is full or away.
+        Conflict: It was discarded, or written by an older version that didn't store enough for a replay.
+        BacklogFull: This tenant's backlog limit is reached.
+        Unavailable: The backlog limit of all tenants is reached, or Redis is full or unreachable.
     """
     letter = get(tenant_id, letter_id)
     if letter.discarded_at is not None:
@@ -98,7 +98,7 @@ def replay(tenant_id: UUID, letter_id: UUID, actor: str = SYSTEM) -> Letter:
     if letter.stage == rows.DRAIN:
         with database.tenant(tenant_id) as tx:
             unstored = rows.of_drain(tx, tenant_id, letter_id)
-        if unstored is not None:  # else somebody was quicker
+        if unstored is not None:  # otherwise another call was quicker
             _store_again(tenant_id, [(letter_id, unstored)], actor)
     else:
         with database.tenant(tenant_id) as tx:
@@ -113,11 +113,11 @@ def replay(tenant_id: UUID, letter_id: UUID, actor: str = SYSTEM) -> Letter:
 def replay_many(
     tenant_id: UUID, stage: str | None, reason: str, before: datetime | None = None, actor: str = SYSTEM
 ) -> Handled:
-    """Replay the oldest letters of a reason, as many as a call may, and again by its `before` until none is left.
+    """Replay the oldest letters with a reason, up to the limits per call; repeat with the `before` returned.
 
     Raises:
-        BacklogFull: This tenant has too much waiting, and nothing was replayed.
-        Unavailable: All tenants together have, or Redis is full or away, and nothing was replayed.
+        BacklogFull: This tenant's backlog limit is reached, and nothing was replayed.
+        Unavailable: The backlog limit of all tenants is reached, or Redis is full or unreachable; nothing was replayed.
     """
     wanted, before = _meant(tenant_id, stage, reason, before)
     with database.tenant(tenant_id) as tx:
@@ -140,11 +140,11 @@ def replay_many(
 
 
 def discard(tenant_id: UUID, letter_id: UUID, because: str, actor: str = SYSTEM) -> Letter:
-    """Empty a letter at once; that it was, and why it was discarded, stays for a while. Returns it as it is then.
+    """Delete a letter's content at once, retaining the record and the reason for a while; return the discarded letter.
 
     Raises:
         NotFound: This tenant has no such letter.
-        Conflict: It is discarded already.
+        Conflict: It was discarded before.
     """
     with database.tenant(tenant_id) as tx:
         done = rows.discard(tx, tenant_id, letter_id, because)
@@ -164,7 +164,7 @@ def discard_many(
     before: datetime | None = None,
     actor: str = SYSTEM,
 ) -> Handled:
-    """Discard the oldest letters of a reason, as many as a call may, and again by its `before` until none is left."""
+    """Discard the oldest letters with a reason, up to the limit per call; repeat with the `before` returned."""
     wanted, before = _meant(tenant_id, stage, reason, before)
     with database.tenant(tenant_id) as tx:
         discarded = rows.discard_some(tx, tenant_id, wanted, because, LETTERS_A_CALL)
@@ -175,11 +175,14 @@ def discard_many(
 
 
 def _store_again(tenant_id: UUID, letters: Sequence[tuple[UUID, Unstored]], actor: str) -> int:
-    """Append entries to the stream, and then delete their letters. Returns how many; fewer where the door closes.
+    """Append entries to the stream, then delete their letters; stop early if the stream refuses one.
+
+    Returns:
+        The number of entries appended.
 
     Raises:
-        BacklogFull: Not even the first was taken.
-        Unavailable: Likewise.
+        BacklogFull: Not even the first entry was accepted.
+        Unavailable: Not even the first entry was accepted.
     """
     appended: list[UUID] = []
     nudge = False
@@ -202,12 +205,12 @@ def _store_again(tenant_id: UUID, letters: Sequence[tuple[UUID, Unstored]], acto
 
 
 def _enter(tx: database.Transaction, tenant_id: UUID, action: Action, actor: str, letter_ids: Collection[UUID]) -> None:
-    if letter_ids:  # else somebody was quicker
+    if letter_ids:  # otherwise another call was quicker
         audit.enter(tx, tenant_id, action, actor, ids=letter_ids)
 
 
 def _queue_again(tx: database.Transaction, tenant_id: UUID, taken: Sequence[tuple[str, list[UUID]]]) -> None:
-    """Let memories wait for their stages again."""
+    """Queue memories for their stages again."""
     by_stage: dict[str, set[UUID]] = {}
     for stage, memory_ids in taken:
         by_stage.setdefault(stage, set()).update(memory_ids)

@@ -1,6 +1,6 @@
-"""Drain: what waits in the tenants' streams becomes rows, once, whatever dies in between.
+"""Drain the tenants' streams into the database, storing each entry exactly once even if workers die.
 
-An entry leaves the stream after the transaction that stored it. Stored twice it can't be: the ledger knows it.
+An entry is deleted from the stream after the transaction that stored it; the ingest ledger prevents storing it twice.
 """
 
 from __future__ import annotations
@@ -36,11 +36,14 @@ log = structlog.get_logger(__name__)
 
 
 def drain() -> int:
-    """Take turns of the ring until it is empty or the slice's time is up. Returns the memories stored.
+    """Store the waiting entries of one tenant after another until none are left or the slice ends.
+
+    Returns:
+        The number of memories stored.
 
     Raises:
-        sqlalchemy.exc.OperationalError: PostgreSQL's trouble; nothing is lost, the entries are taken up again.
-        redis.RedisError: Redis's, likewise.
+        sqlalchemy.exc.OperationalError: PostgreSQL failed; nothing is lost, the entries are delivered again.
+        redis.RedisError: Redis failed; nothing is lost, the entries are delivered again.
     """
     deadline = time.monotonic() + settings().slice_seconds
     stored = 0
@@ -49,7 +52,7 @@ def drain() -> int:
         with tracing.work("store", _told(turn), {"requests": len(turn.suspects) + len(turn.fresh)}):
             fresh = _store(turn)
         if fresh and not stored:
-            _nudge_enrichment()  # it needn't wait for the end of a long slice
+            _nudge_enrichment()  # enrichment starts before the end of a long slice
         stored += fresh
         if time.monotonic() >= deadline:
             queues.nudge(queues.DRAIN)
@@ -62,7 +65,7 @@ def drain() -> int:
 
 
 def _told(turn: Turn) -> Iterator[str]:
-    """The trace contexts of a turn's requests, where they have any."""
+    """Yield the trace contexts of a turn's requests, skipping malformed entries."""
     for entry in (*turn.suspects, *turn.fresh):
         with suppress(Malformed):
             yield unpack(*entry).trace
@@ -74,7 +77,7 @@ def _nudge_enrichment() -> None:
 
 
 def _store(turn: Turn) -> int:
-    """Store a turn's entries: together, or one by one where one of them may be at fault. Ends the turn."""
+    """Store a turn's entries, together or one by one if one of them may be at fault, and end the turn."""
     tenant_id = turn.tenant_id
     try:
         stored = _store_each(tenant_id, turn.suspects)
@@ -88,7 +91,7 @@ def _store(turn: Turn) -> int:
                 _say("turn_failed", tenant_id, error, entries=len(turn.fresh))
             stored += _store_each(tenant_id, turn.fresh)
     except Exception:
-        # Not the entries' fault: somebody may try them again at once.
+        # Not the entries' fault: they may be retried at once.
         metrics.count("deliveries", len(turn.fresh) + len(turn.suspects), lane=queues.INGEST, outcome="put_off")
         drainage().settle(tenant_id, free=True)
         raise
@@ -97,8 +100,8 @@ def _store(turn: Turn) -> int:
 
 
 def _store_each(tenant_id: UUID, entries: Sequence[Entry]) -> int:
-    """Store entries one by one; what can't be after its third delivery is set aside."""
-    tries = settings().deliveries_max - 1  # the delivery among others was the first
+    """Store entries one by one; an entry becomes a dead letter after `deliveries_max` failed deliveries."""
+    tries = settings().deliveries_max - 1  # the first delivery was the one together with others
     return sum(_store_alone(tenant_id, entry, tries) for entry in entries)
 
 
@@ -124,12 +127,10 @@ def _say(event: str, tenant_id: UUID, error: Exception, **details: object) -> No
 
 
 def _store_together(tenant_id: UUID, entries: Sequence[Entry], *, free: bool = True) -> int:
-    """Store entries, and then delete them from the stream. Returns the memories stored.
+    """Store entries, all or none, then delete them from the stream; return the number of memories stored.
 
     Args:
-        tenant_id: Whose they are.
-        entries: What to store, all or nothing.
-        free: Whether the tenant's turn ends with it.
+        free: Whether to end the tenant's turn afterwards.
     """
     plain: list[Arrival] = []
     careful: list[Arrival] = []
@@ -152,17 +153,17 @@ def _store_together(tenant_id: UUID, entries: Sequence[Entry], *, free: bool = T
             erasures.share(tx, tenant_id)
             coming = erasures.coming(tx, tenant_id)
             clear: list[Arrival] = []
-            for each in plain:  # what an erasure may be of takes the other way, hidden or dropped there
+            for each in plain:  # stored by `keyed`, which hides or drops memories that match an erasure
                 (careful if coming.concerns(each.memories, each.accepted_ms) else clear).append(each)
             if clear:
                 stored += arrivals.copy_fresh(tx, tenant_id, clear)
             failpoints.reach("drain.before_commit")
     if careful:
         stored += keyed.store(tenant_id, careful)
-    if touched:  # after the memories of the same turn, which they may be of
+    if touched:  # last, since the uses may refer to memories of the same turn
         reinforce.apply(tenant_id, touched)
-    # Last, so that it is done once when the others have to be tried again. Reading it again can't help: what
-    # the door didn't let in was put there by something else.
+    # After all that may have to be retried, so that it happens once. Reading the entry again can't help: whatever the
+    # API would have refused was not appended by the API.
     for entry, reason in unreadable:
         _set_aside(tenant_id, entry, reason, 1)
     failpoints.reach("drain.before_settle")
@@ -173,7 +174,7 @@ def _store_together(tenant_id: UUID, entries: Sequence[Entry], *, free: bool = T
 
 
 def _count(done: Sequence[Entry]) -> None:
-    """Count entries, and how long their memories took to be stored."""
+    """Count entries and observe the latency from acceptance to storage."""
     with metrics.gathering():
         metrics.count("deliveries", len(done), lane=queues.INGEST, outcome="done")
         for entry in done:

@@ -1,7 +1,7 @@
-"""Memories that need more care than COPY: with an id or a vector of the caller's own, or superseding others.
+"""Store memories that bulk COPY can't handle: those with an external id, a caller's vector or a supersession.
 
-The same external id again updates that memory; the id answered for the repeat becomes an alias of the first.
-An envelope with any such memory is stored as a whole in the tenant's own transaction, ledger row included.
+A repeated external id updates the existing memory; the id returned for the repeat becomes an alias. An envelope
+containing any such memory is stored as a whole, with its ledger row, in a transaction of the tenant.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ from app.store.tenants import policies
 from app.store.tiers import cold, tier_moves, tiers
 
 _KEPT: Final = ("salience", "multiplier")
-"""What an update that leaves it out keeps."""
+"""Fields preserved when an update omits them."""
 
 log = structlog.get_logger(__name__)
 
 
 def needs_care(arrival: Arrival) -> bool:
-    """Whether any memory has an external id or an embedding, or supersedes another."""
+    """Return whether any memory has an external id or an embedding, or supersedes another memory."""
     return any(
         memory.external_id is not None or memory.embedding is not None or memory.supersedes
         for memory in arrival.memories
@@ -59,10 +59,10 @@ def needs_care(arrival: Arrival) -> bool:
 
 
 def store(tenant_id: UUID, careful: Sequence[Arrival]) -> int:
-    """Store these envelopes' memories, or update the ones that their external ids name.
+    """Insert the envelopes' memories, or update the memories with their external ids.
 
     Returns:
-        How many memories were stored or changed; the same content again changes nothing.
+        The number of memories inserted or changed; repeating the same content changes nothing.
     """
     by_base = {arrival.base: arrival for arrival in careful}
     if any(memory.embedding is not None for arrival in careful for memory in arrival.memories):
@@ -79,13 +79,13 @@ def store(tenant_id: UUID, careful: Sequence[Arrival]) -> int:
         latest, overtaken = _latest(given)
         keys = [key for key in latest if isinstance(key, str)]
         known = memories.lock_external(tx, tenant_id, keys)
-        # What is under a legal hold stays as it is: what came for it becomes a memory of its own, with its external id.
+        # A memory under legal hold stays unchanged: the update becomes a new memory that takes over the external id.
         if held := holds.on(tx, tenant_id, list(known)):
             for memory_id in holds.unname(tx, tenant_id, list(held), list(latest.values())):
                 del known[memory_id]
-        states.lock(tx, tenant_id, list(known))  # before their vectors and words
+        states.lock(tx, tenant_id, list(known))  # lock order: states before vectors and words
         reworded = _reworded(known, latest)
-        # An update may move a memory to another thread: the neighbours it leaves are indexed again too.
+        # If the update changes the memory's thread, its former neighbours are reindexed too.
         former = words.neighbours(tx, tenant_id, reworded)
         later = embeddings.remove(tx, tenant_id, reworded)
         before = tenant_counts.of(tx, tenant_id, list(known))
@@ -125,7 +125,7 @@ def store(tenant_id: UUID, careful: Sequence[Arrival]) -> int:
 
 
 def _kinds(latest: Mapping[str | UUID, NewMemory], aliases: Mapping[UUID, UUID]) -> dict[UUID, Kind]:
-    """Those that callers gave, by the ids under which memories are kept."""
+    """Return the kinds given by callers, by stored memory id."""
     return {
         aliases.get(row.memory_id, row.memory_id): row.given.kind
         for row in latest.values()
@@ -140,14 +140,14 @@ def _alias(
     overtaken: Sequence[tuple[str | UUID, NewMemory]],
     aliases: Mapping[UUID, UUID],
 ) -> None:
-    """Let ids that were answered for repeats lead to the memories that these became."""
+    """Make the ids returned for repeats aliases of the memories that they updated."""
     through = {row.memory_id: latest[key].memory_id for key, row in overtaken}
     final = {row: aliases.get(stored, stored) for row, stored in through.items()}
     memories.add_aliases(tx, tenant_id, {**aliases, **final})
 
 
 def _living(tx: database.Transaction, tenant_id: UUID, given: list[NewMemory]) -> list[NewMemory]:
-    """Those that aren't about somebody who was erased after they came."""
+    """Drop memories of erased subjects and threads that were accepted before the erasure's watermark."""
     if not given:
         return given
     graves = tombstones.since(tx, tenant_id, min(row.accepted_ms for row in given))
@@ -167,7 +167,7 @@ def _rows(arrival: Arrival) -> Iterator[NewMemory]:
 
 
 def _reindex(tx: database.Transaction, tenant_id: UUID, reworded: list[UUID], former: list[UUID]) -> None:
-    """Index memories whose words have changed, and those beside which they were."""
+    """Reindex memories whose words have changed, and their former neighbours."""
     if reworded:
         policy = policies.current(tx, tenant_id)
         personal.note(tx, tenant_id, reworded, policy)
@@ -176,7 +176,7 @@ def _reindex(tx: database.Transaction, tenant_id: UUID, reworded: list[UUID], fo
 
 
 def _reworded(known: Mapping[UUID, Any], latest: Mapping[str | UUID, NewMemory]) -> list[UUID]:
-    """Those of the known memories that say something else now, or elsewhere."""
+    """Return the known memories whose text or context fields change."""
     return [
         memory_id
         for memory_id, row in known.items()
@@ -187,7 +187,7 @@ def _reworded(known: Mapping[UUID, Any], latest: Mapping[str | UUID, NewMemory])
 def _latest(
     given: Sequence[NewMemory],
 ) -> tuple[dict[str | UUID, NewMemory], list[tuple[str | UUID, NewMemory]]]:
-    """The last memory of each external id, by that id (by its own where it has none), and those it overtook."""
+    """Return the last version of each memory, by external id or own id, and the earlier versions in the same batch."""
     latest: dict[str | UUID, NewMemory] = {}
     overtaken = []
     for row in sorted(given, key=lambda row: row.seq):
@@ -204,7 +204,7 @@ def _latest(
 def _superseded(
     given: Sequence[NewMemory], latest: Mapping[str | UUID, NewMemory], aliases: Mapping[UUID, UUID]
 ) -> dict[UUID, list[str]]:
-    """What each memory supersedes, by the id under which it is kept; what was overtaken has said it of the last."""
+    """Return the superseded names by the stored id of the superseding memory, including those of earlier versions."""
     wanted: dict[UUID, list[str]] = {}
     for row in given:
         last = latest[row.given.external_id or row.memory_id].memory_id
@@ -213,7 +213,7 @@ def _superseded(
 
 
 def _settle(tenant_id: UUID) -> None:
-    """Give the tenant its embedding space, which may mean to ask a provider for its size."""
+    """Assign the tenant an embedding space, which may require asking the provider for the model's dimensions."""
     try:
         spaces.settled(tenant_id)
     except (ProviderFailed, Misconfigured) as error:
@@ -223,13 +223,14 @@ def _settle(tenant_id: UUID) -> None:
 def _write_vectors(
     tx: database.Transaction, tenant_id: UUID, versions: Mapping[UUID, int], vectors: Mapping[UUID, list[float]]
 ) -> set[UUID]:
-    """Write the caller's own vectors to the space that the tenant is searched in.
+    """Write callers' vectors to the space that the tenant is searched in.
 
-    The door has checked their size, but the tenant may have moved since: one of another size is left out, which
-    is logged, and its memory is embedded like any other.
+    The API checked their size, but the tenant may have moved to another space since: vectors of another size are
+    dropped with a warning, and their memories are embedded like any other.
 
     Returns:
-        Whose meaning is known now; while the tenant moves, all others need a vector in its target.
+        The memories that need no further embedding; empty while the tenant is moving, since the target space needs
+            vectors too.
     """
     if not vectors:
         return set()

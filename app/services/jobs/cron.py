@@ -1,4 +1,4 @@
-"""When a cron expression comes next, in a time zone. APScheduler's trigger does the calendar."""
+"""Compute the next time of a cron expression in a time zone, using APScheduler's trigger for the calendar."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ _LONGEST_CHANGE = timedelta(hours=3)
 
 
 def next_time(cron: str, time_zone: str, after: datetime) -> datetime | None:
-    """The first moment later than `after` that the expression names, in UTC; None if there is none.
+    """Return the first time after `after` that matches the expression, in UTC, or None if there is none.
 
-    A job at fixed hours runs once a date: on the night in autumn that has its hour twice, the first time; on the
-    one in spring that lacks it, as much later as the clock is put forward. A job of every hour, or of every so
-    many, runs in the hours that there are.
+    A job at fixed hours runs once per date. When clocks go back and its hour occurs twice, it runs at the first
+    occurrence; when clocks go forward and its hour is skipped, it runs later by the length of the change. A job whose
+    hour field starts with `*` runs in every matching hour that actually occurs.
 
     Args:
-        cron: Five fields; days of the week are 0 to 7 from Sunday to Sunday, or names. Day of month and day of
-            week together are refused, since systems differ on what that means.
+        cron: Five fields. Days of the week are names, or 0 to 7 from Sunday to Sunday. A day of the month combined with
+            a day of the week is refused, since cron implementations differ on its meaning.
         time_zone: IANA name.
-        after: With an offset.
+        after: A time with an offset.
 
     Raises:
-        ValueError: The expression can't be read; names the field.
+        ValueError: The expression is invalid; the message names the field.
     """
     trigger, zone = _trigger(cron), ZoneInfo(time_zone)
     start = after.astimezone(UTC) + timedelta(microseconds=1)
@@ -42,7 +42,8 @@ def next_time(cron: str, time_zone: str, after: datetime) -> datetime | None:
 def _on_the_wall(trigger: CronTrigger, zone: ZoneInfo, start: datetime) -> datetime | None:
     wall = _first(trigger, start + _offset(zone, start) - _LONGEST_CHANGE)
     while wall is not None:
-        # The first of two; one that the clock leaves out is read by the offset before, and so comes later.
+        # `fold=0` means the first of two occurrences; a skipped time is read with the offset before the change, which
+        # makes it later.
         moment = wall.replace(tzinfo=zone).astimezone(UTC)
         if moment >= start:
             return moment
@@ -60,7 +61,7 @@ def _as_time_passes(trigger: CronTrigger, zone: ZoneInfo, start: datetime) -> da
 
 
 def _change(zone: ZoneInfo, start: datetime, end: datetime) -> datetime:
-    """When the offset of `start` ends, to the second; `end` has another."""
+    """Return the time, to the second, at which the offset in force at `start` ends; `end` has a different offset."""
     before = start
     while end - before > timedelta(seconds=1):
         middle = before + (end - before) / 2
@@ -76,16 +77,16 @@ def _offset(zone: ZoneInfo, moment: datetime) -> timedelta:
 
 
 def _first(trigger: CronTrigger, wall: datetime) -> datetime | None:
-    """The first time from then on by a clock on the wall, which is written as if it were UTC.
+    """Return the first match at or after a wall-clock time, which is represented as if it were UTC.
 
-    In a zone with changes of its clock, APScheduler leaves out nights, and doesn't come back from some.
+    With a zone that changes its clocks, APScheduler skips some nights and gets stuck at others.
     """
     moment: datetime | None = trigger.get_next_fire_time(None, wall)
     return moment
 
 
 def jitter(tenant_id: UUID, task: str, most_seconds: int) -> timedelta:
-    """A delay that spreads tenants over the window and stays the same for each, so that a night keeps its time."""
+    """Return a delay that spreads tenants over the window; it is constant per tenant and task."""
     if not most_seconds:
         return timedelta()
     digest = hashlib.blake2b(f"{tenant_id}/{task}".encode(), digest_size=8).digest()
@@ -105,7 +106,7 @@ def _trigger(cron: str) -> CronTrigger:
 
 
 def _named_weekdays(field: str) -> str:
-    """Numbers as names: APScheduler counts from Monday, cron from Sunday."""
+    """Replace numbers by names: APScheduler counts from Monday, cron from Sunday."""
     if field == "*":
         return field
     if field.startswith("*/") and field[2:].isdigit() and int(field[2:]):

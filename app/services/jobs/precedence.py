@@ -1,4 +1,4 @@
-"""Who goes first: jobs give way to what waits to be stored or indexed, but not for ever."""
+"""Decide whether maintenance jobs must wait for ingest to catch up; the wait is limited per day."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _DAY_SECONDS: Final = 24 * _HOUR_SECONDS
 
 
 def has_ingest(age_seconds: float) -> bool:
-    """Whether a job shall wait, since ingest is behind and the job hasn't waited its hours of this day yet.
+    """Return whether a job must wait because ingest is behind and the job hasn't used up its daily waiting time.
 
     Args:
-        age_seconds: Since the job was entered; its days are counted from there.
+        age_seconds: Time since the job was created, from which its days are counted.
     """
     config = settings()
     may_wait = age_seconds % _DAY_SECONDS < config.jobs_wait_hours * _HOUR_SECONDS
@@ -25,7 +25,7 @@ def has_ingest(age_seconds: float) -> bool:
 
 
 def ingest_age_seconds() -> float:
-    """How long the oldest waits that is to be stored or indexed; 0 where none does."""
+    """Return the age of the oldest memory that waits to be stored or indexed, or 0 if none does."""
     queue = backlog()
     oldest_ms = queue.oldest_ms()
     unstored = 0.0 if oldest_ms is None else max(queue.now_ms() - oldest_ms, 0) / 1000

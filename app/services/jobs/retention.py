@@ -1,4 +1,4 @@
-"""Housekeeping of what is kept for a limited time."""
+"""Delete records whose retention period has ended: ledger rows, ended jobs, history and others."""
 
 from __future__ import annotations
 
@@ -26,22 +26,21 @@ from app.store.tiers import tier_moves
 Delete = Callable[[database.Transaction, UUID, datetime, int], int]
 
 SLICE_ROWS: Final = 500
-# A replay may come as late as a client may repeat a request, and a redelivery takes at most this much longer.
+# Redeliveries can be this much later than the period in which clients may repeat requests.
 REDELIVERY: Final = timedelta(days=7)
-# Runs and jobs that ended, and letters that somebody discarded, are what happened: kept for as long as people ask.
+# Ended runs and jobs and discarded letters: long enough for operators' questions.
 RECORDS: Final = timedelta(days=90)
 # A few rows a day.
 MOVES: Final = timedelta(days=365)
 
 
 def carry_on(tenant_id: UUID, as_of: datetime, state: dict[str, Any], until: float) -> Step:
-    """Go on with deleting what has been kept for its time, slice by slice: ledger, runs and so on.
+    """Delete expired records in slices, one kind after another.
 
     Args:
-        tenant_id: The tenant.
-        as_of: What is kept is counted back from here.
-        state: As the step before left it; empty at first.
-        until: When to leave off, by the monotonic clock; one slice is always done.
+        as_of: The time from which retention periods are counted back.
+        state: State returned by the previous slice; empty at first.
+        until: Deadline on the monotonic clock; one slice is always done.
     """
     with database.tenant(tenant_id) as tx:
         policy = policies.current(tx, tenant_id)

@@ -1,7 +1,7 @@
-"""The schedule: what is due becomes a run, and a run is a job.
+"""Turn due schedules into runs, each of which is a job, and manage a tenant's schedules.
 
-A run is entered together with its job, once for each local date of its tenant, so any number of ticks and doubled
-messages have one effect. After an outage, the nights that were missed become one.
+A run is inserted together with its job, at most once per local date of the tenant, so repeated ticks and duplicate
+messages have no further effect. Nights missed during an outage are merged into one run.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True)
 class Due:
-    """A time of a schedule.
+    """One occurrence of a schedule.
 
     Attributes:
-        at: When, the tenant's delay included.
-        local_date: The tenant's date when it begins, by the clock on the wall and without the delay.
-        policy: That which it follows.
+        at: Start time, including the tenant's jitter.
+        local_date: The tenant's local date of the start, without jitter.
+        policy: The policy that determines it.
     """
 
     at: datetime
@@ -54,12 +54,12 @@ class Due:
 
 @dataclass(frozen=True)
 class Shown:
-    """A schedule as its tenant sees it.
+    """A schedule as shown to its tenant.
 
     Attributes:
-        policy: That in force.
-        late_seconds: Since it was due; 0 while it is paused, or not due yet.
-        last_run: Its newest run.
+        policy: The policy in force.
+        late_seconds: Time since it was due; 0 while it is paused or not due yet.
+        last_run: The newest run.
     """
 
     schedule: Schedule
@@ -69,11 +69,11 @@ class Shown:
 
 
 def tick(tasks: Sequence[str], now: datetime | None = None) -> int:
-    """Enter the runs that are due, for one slice, and send the jobs whose turn it is. Returns how many were sent.
+    """Insert due runs for one slice, and send the jobs whose turn it is; return the number sent.
 
     Args:
-        tasks: Kinds of jobs that each tenant has in its schedule.
-        now: Instead of the database's clock, for tests.
+        tasks: Kinds of jobs that every tenant has a schedule for.
+        now: Replaces the database's clock in tests.
     """
     with database.shared() as tx:
         moment = now or database.now(tx)
@@ -91,7 +91,7 @@ def tick(tasks: Sequence[str], now: datetime | None = None) -> int:
 
 
 def follow_policy(tx: database.Transaction, tenant_id: UUID) -> None:
-    """Move the tenant's schedules to the times of its policies, in the transaction that has added one."""
+    """Recompute the next times of a tenant's schedules, in the transaction that adds a policy."""
     times = strengths.timeline(tx, tenant_id)
     for held in schedules.lock(tx, tenant_id):
         schedules.move_on(
@@ -100,7 +100,7 @@ def follow_policy(tx: database.Transaction, tenant_id: UUID) -> None:
 
 
 def of_tenant(tenant_id: UUID) -> list[Shown]:
-    """A tenant's schedules, by name."""
+    """List a tenant's schedules by name."""
     with database.tenant(tenant_id) as tx:
         now = database.now(tx)
         policy = strengths.timeline(tx, tenant_id).at(now.timestamp()).policy
@@ -108,7 +108,7 @@ def of_tenant(tenant_id: UUID) -> list[Shown]:
 
 
 def runs(tenant_id: UUID, task: str, older_than: tuple[datetime, UUID] | None, limit: int) -> list[Run]:
-    """Runs of a schedule from the newest on, after the one given by its time and id.
+    """List a schedule's runs, newest first, starting after `older_than` (time and id).
 
     Raises:
         NotFound: The tenant has no such schedule.
@@ -119,18 +119,16 @@ def runs(tenant_id: UUID, task: str, older_than: tuple[datetime, UUID] | None, l
 
 
 def run(tenant_id: UUID, task: str, as_of: datetime | None = None, actor: str = SYSTEM) -> Run:
-    """Run it now, paused or not. Returns the run; where one is under way, that one.
+    """Start a run now, even if the schedule is paused; return the new run, or the one already running.
 
     Args:
-        tenant_id: The tenant.
-        task: The schedule's name.
-        as_of: The moment of all that it does; None for now.
-        actor: Id of the key that asks for it.
+        as_of: The time that the whole run uses as now; None for the current time.
+        actor: Id of the caller's API key.
 
     Raises:
         NotFound: The tenant has no such schedule.
-        Conflict: A job that is no run of it does the same just now.
-        Invalid: The moment is yet to come.
+        Conflict: A job that doesn't belong to the schedule is doing the same work.
+        Invalid: `as_of` is in the future.
     """
     told = jobs.parameters_at(as_of)
     with database.tenant(tenant_id) as tx:
@@ -156,7 +154,7 @@ def require(tenant_id: UUID, task: str) -> None:
 
 
 def pause(tenant_id: UUID, task: str, *, paused: bool) -> Shown:
-    """Let a schedule rest, or go on: then what it has missed is caught up with once. A run under way goes on.
+    """Pause or resume a schedule; missed runs are caught up by one run. A run in progress continues.
 
     Raises:
         NotFound: The tenant has no such schedule.
@@ -170,9 +168,10 @@ def pause(tenant_id: UUID, task: str, *, paused: bool) -> Shown:
 
 
 def following(times: Timeline, tenant_id: UUID, task: str, last_date: date) -> Due:
-    """The first night of a later date than this, by the policy that is in force then.
+    """Return the first occurrence on a later date than `last_date`, under the policy in force at that time.
 
-    A policy that moves the night to an hour that has passed, on a date that hasn't had one, has it at once.
+    If a policy change moves the start to an hour that has already passed on a date without a run, the run is due at
+    once.
     """
     eras = times.eras
     ends = [era.since for era in eras[1:]] + [float("inf")]
@@ -197,7 +196,7 @@ def _in_era(era: Era, tenant_id: UUID, task: str, last_date: date) -> Due:
 
 
 def _complete(task: str, moment: datetime) -> None:
-    """Give tenants that lack it their row of this task; what has passed today isn't made up for."""
+    """Insert missing schedule rows of a task; an occurrence earlier today is not made up for."""
     with database.shared() as tx:
         lacking = schedules.tenants_lacking(tx, task, _BATCH)
     for tenant_id in lacking:
@@ -214,7 +213,7 @@ def _complete(task: str, moment: datetime) -> None:
 
 
 def _enter(schedule_id: UUID, tenant_id: UUID, moment: datetime) -> None:
-    """Enter the run of a schedule that is due, with its job, and move the schedule on."""
+    """Insert the run of a due schedule with its job, and set the schedule's next time."""
     with database.tenant(tenant_id) as tx:
         held = schedules.claim(tx, schedule_id, moment)
         if held is None:
@@ -228,14 +227,14 @@ def _enter(schedule_id: UUID, tenant_id: UUID, moment: datetime) -> None:
             else:
                 job_id = uuid4()
                 if not job_rows.add(tx, job_id, tenant_id, held.task, _parameters(moment), lone=True):
-                    return  # one is run by hand since we looked; this one's turn is afterwards
+                    return  # a manual run was started in between; the schedule stays due
                 entered = NewRun("scheduled", last.at, last.local_date, missed - 1, job_id)
             schedules.enter_run(tx, held, entered, moment)
         schedules.move_on(tx, schedule_id, last.local_date if last else held.last_date, coming.at)
 
 
 def _walk(held: Schedule, times: Timeline, moment: datetime) -> tuple[Due | None, int, Due]:
-    """The last time that was due up to a moment, how many were, and the first after it."""
+    """Return the last occurrence due by `moment`, the number of due occurrences, and the first later one."""
     last, missed = None, 0
     since = max(held.last_date, moment.date() - timedelta(days=_MISSED_DAYS_MAX))
     coming = following(times, held.tenant_id, held.task, since)

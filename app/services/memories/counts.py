@@ -1,4 +1,4 @@
-"""A tenant's numbers: counted anew at night, and what is kept of them corrected."""
+"""Recount a tenant's memories at night and correct its stored counts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ log = structlog.get_logger(__name__)
 
 
 def recount(tenant_id: UUID) -> Counts:
-    """Count a tenant's memories one by one, and correct its numbers. Returns by how much they were wrong: nothing."""
+    """Count a tenant's memories individually, and correct its stored counts; return the difference, normally zero."""
     with database.tenant(tenant_id) as tx:
         tenant_counts.lock(tx, tenant_id)
         drift = tenant_counts.drift(tx, tenant_id)

@@ -1,4 +1,4 @@
-"""What happened to a memory."""
+"""List the events in a memory's history."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from app.store.memories.events import Happened
 
 
 def page(tenant_id: UUID, memory_id: UUID, older_than: tuple[datetime, int] | None, limit: int) -> list[Happened]:
-    """A memory's history, newest first, from after the entry given; of one in the queue, its acceptance.
+    """List a memory's history, newest first, starting after `older_than`; for a queued memory, only its acceptance.
 
     Raises:
         NotFound: This tenant has no such memory.

@@ -1,4 +1,4 @@
-"""Links between memories: made, listed, removed. Ids that were answered for a repeat of a memory name it too."""
+"""Create, list and delete links between memories; aliases of a memory's id are accepted everywhere."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from app.store.memories.links import Key, Link, Wanted
 
 
 class Added(NamedTuple):
-    """What became of links that were given: how many are new, and how many have another weight now."""
+    """The numbers of links created, and of links whose weight changed."""
 
     added: int
     updated: int
 
 
 def add(tenant_id: UUID, given: Sequence[NewLink]) -> Added:
-    """Make links, all of them or none; one that is there already has the new weight.
+    """Create links, all or none; an existing link gets the new weight.
 
     Raises:
         NotFound: This tenant has no such memory.
-        Unavailable: A memory is still in the queue.
-        Invalid: A link leads from a memory to itself, or a memory would have more than `LINKS_A_MEMORY`.
+        Unavailable: A memory is still in the ingest queue.
+        Invalid: A link connects a memory to itself, or a memory would have more than `LINKS_A_MEMORY` links.
     """
     ends = [end for link in given for end in (link.from_id, link.to_id)]
     with database.tenant(tenant_id) as tx:
@@ -42,12 +42,12 @@ def add(tenant_id: UUID, given: Sequence[NewLink]) -> Added:
                 place = [stored[end] for end in ends].index(fullest)
                 raise Invalid(errors=[FieldError(_field(given, place), "has too many links", held, LINKS_A_MEMORY)])
             return added
-    # The transaction is over: the queue is asked outside of it.
+    # The transaction has ended: the queue must not be queried within one.
     raise _missing(tenant_id, _field(given, missing), ends[missing])
 
 
 def page(tenant_id: UUID, wanted: Wanted, after: Key | None, limit: int) -> list[Link]:
-    """Links in the order of their ends, after the one given.
+    """List links in the order of their keys, starting after `after`.
 
     Raises:
         NotFound: This tenant has no such memory.
@@ -58,7 +58,7 @@ def page(tenant_id: UUID, wanted: Wanted, after: Key | None, limit: int) -> list
 
 
 def remove(tenant_id: UUID, wanted: Wanted, *, both_ways: bool = False) -> int:
-    """Delete links; with `both_ways` those that lead back too. Returns how many they were.
+    """Delete links, and the reverse links with `both_ways`; return the number deleted.
 
     Raises:
         NotFound: This tenant has no such memory.
@@ -72,7 +72,7 @@ def remove(tenant_id: UUID, wanted: Wanted, *, both_ways: bool = False) -> int:
 
 
 def _meant(tenant_id: UUID, wanted: Wanted) -> Wanted:
-    """The same with the ids under which the memories are kept; one in the queue has no links yet."""
+    """Replace ids in the filter with those under which the memories are stored; queued memories have no links yet."""
 
     def kept(end: UUID | None) -> UUID | None:
         return None if end is None else memories.get(tenant_id, end).memory_id
@@ -81,7 +81,7 @@ def _meant(tenant_id: UUID, wanted: Wanted) -> Wanted:
 
 
 def _weights(given: Sequence[NewLink], stored: Mapping[UUID, UUID]) -> dict[Key, float]:
-    """The weight of each link; of two that are the same, the last one counts."""
+    """Return the weight of each link; the last of duplicate links wins."""
     weights: dict[Key, float] = {}
     for place, link in enumerate(given):
         from_id, to_id = stored[link.from_id], stored[link.to_id]
@@ -94,13 +94,13 @@ def _weights(given: Sequence[NewLink], stored: Mapping[UUID, UUID]) -> dict[Key,
 
 
 def _field(given: Sequence[NewLink], place: int) -> str:
-    """The name of an end, counted over all links; as in the body, which is a single link or a list."""
+    """Return the request field of a link's end; the body is one link or a list, and ends are numbered throughout."""
     name = ("from", "to")[place % 2]
     return name if len(given) == 1 else f"[{place // 2}].{name}"
 
 
 def _missing(tenant_id: UUID, field: str, memory_id: UUID) -> NotFound | Unavailable:
-    """What the caller should know of a memory that isn't stored: still in the queue, or not there at all."""
+    """Return the error for a memory that isn't stored: still in the ingest queue, or unknown."""
     try:
         memories.get(tenant_id, memory_id)
     except NotFound:

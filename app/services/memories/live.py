@@ -1,4 +1,4 @@
-"""What time makes of stored memories: strength, importance, and what comes next, as of any moment."""
+"""Compute the time-dependent numbers of stored memories (strength, importance, next change) as of any time."""
 
 from __future__ import annotations
 
@@ -27,15 +27,16 @@ from app.store.tiers import standings
 
 @dataclass(frozen=True, slots=True)
 class Numbers:
-    """A memory's numbers at a moment.
+    """A memory's numbers as of a time.
 
     Attributes:
         strength: 0 to 1.
-        score: The model's own number; the strength, except in mnemex, where it may exceed 1.
+        score: The dynamics model's own number; equal to the strength except in mnemex, where it may exceed 1.
         importance: 0 to 1, without a context.
-        decay_tier: What decay alone asks for.
-        next_due_at: Before which nothing can happen to it by itself, in seconds since 1970; infinite for never.
-        review_priority: How near it is to the middle of the danger zone, 0 to 1.
+        decay_tier: The tier that decay alone demands.
+        next_due_at: Earliest time at which anything can change without a use, in seconds since 1970; infinite for
+            never.
+        review_priority: Closeness to the middle of the danger zone, 0 to 1.
     """
 
     strength: float
@@ -48,11 +49,11 @@ class Numbers:
 
 @dataclass(frozen=True, slots=True)
 class Live:
-    """A memory's numbers, and where it stands in its reviews and among its likes, which no `as_of` changes.
+    """A memory's numbers, with its review schedule and supersessions, which don't depend on `as_of`.
 
     Attributes:
         reviewed: None before its first review.
-        around: What it supersedes, and what supersedes it.
+        around: The memories it supersedes, and those that supersede it.
     """
 
     numbers: Numbers
@@ -63,13 +64,11 @@ class Live:
 
 
 def look(tenant_id: UUID, stored: Sequence[Stored], as_of: datetime | None = None) -> dict[UUID, Live]:
-    """What the memories are like at a moment, by id; one that was deleted meanwhile is left out.
+    """Return the state of memories as of a time, by id; memories deleted in the meantime are omitted.
 
     Args:
-        tenant_id: The tenant.
-        stored: The memories.
-        as_of: Any moment; None for now. Before its anchor, the last change of what strength is worked out from, a
-            memory is as it was there.
+        as_of: Any time; None for now. A time before a memory's anchor (the last change of its strength state) shows the
+            memory as of its anchor.
     """
     if not stored:
         return {}
@@ -78,13 +77,13 @@ def look(tenant_id: UUID, stored: Sequence[Stored], as_of: datetime | None = Non
         held = states.read(tx, tenant_id, ids)
         reviewed = reviews.read(tx, tenant_id, ids)
         around = supersessions.around(tx, tenant_id, ids)
-        times = strengths.timeline(tx, tenant_id)  # after the rows, which may be of a policy that has just come
+        times = strengths.timeline(tx, tenant_id)  # after the rows, which may use a policy added just now
         standing = standings.read(tx, tenant_id, held.ids, times.at(database.now(tx).timestamp()).policy.rules)
         now = (as_of or database.now(tx)).timestamp()
-    # One that fades from long ago may be anchored before its policy came.
+    # A memory that has faded for long may have an anchor older than its policy.
     moments = np.maximum(np.maximum(held.state.anchored_at, times.since(held.versions)), now)
     numbers: dict[UUID, Numbers] = {}
-    for moment in np.unique(moments).tolist():  # one, but for a look into the past
+    for moment in np.unique(moments).tolist():  # a single time, except when looking into the past
         places = np.flatnonzero(moments == moment)
         part = strengths.brought(held.only(places), times, moment)
         numbers |= _numbers(part, standing.take(places), times.at(moment), moment)

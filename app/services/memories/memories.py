@@ -1,4 +1,4 @@
-"""Memories one by one: read, listed, edited, deleted. An edit or a delete is true for the next search."""
+"""Read, list, edit and delete memories; edits and deletions are visible to the next search."""
 
 from __future__ import annotations
 
@@ -38,22 +38,22 @@ from app.store.tiers import cold, tiers
 
 
 class Missing(Exception):
-    """The memory isn't among the stored ones; for use within `stored_only`."""
+    """Raised within `stored_only` when the memory isn't stored."""
 
 
 STATE_FIELDS = frozenset({"salience", "multiplier"})
 SCORED_FIELDS = frozenset({"salience", "kind", "categories"})
 PROTECTING_FIELDS = frozenset({"kind", "tags", "categories"})
-"""What a decision about the memory's tier takes from what its caller said."""
+"""Fields given by the caller that a decision about the memory's tier depends on."""
 
 
 DERIVED_FIELDS = frozenset({"text", "speaker", "role", "subject", "categories", "occurred_at"})
-"""What summaries take from a source."""
+"""Fields of a source that its summary depends on."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """A memory that was accepted and isn't stored yet."""
+    """A memory that was accepted but isn't stored yet."""
 
     memory_id: UUID
     given: MemoryIn
@@ -61,7 +61,7 @@ class Pending:
 
 
 def get(tenant_id: UUID, memory_id: UUID) -> Stored | Pending:
-    """A memory by its id, or by an id that was answered for a repeat of it; one still in the queue too.
+    """Return a memory by its id or an alias, including one that is still in the ingest queue.
 
     Raises:
         NotFound: This tenant has no such memory.
@@ -70,7 +70,7 @@ def get(tenant_id: UUID, memory_id: UUID) -> Stored | Pending:
     if stored is not None:
         return stored
     pending = _pending(tenant_id, memory_id)
-    # Between the two looks it may have been stored.
+    # It may have been stored between the two queries.
     found = pending or _stored(tenant_id, memory_id)
     if found is None:
         raise NotFound("this tenant has no such memory")
@@ -78,7 +78,7 @@ def get(tenant_id: UUID, memory_id: UUID) -> Stored | Pending:
 
 
 def page(tenant_id: UUID, wanted: Filters, older_than: UUID | None, limit: int) -> list[Stored]:
-    """Stored memories from the newest on, after the one given; where strength decides, it is that of now."""
+    """List stored memories, newest first, starting after `older_than`; filters by strength use the current strength."""
     with database.tenant(tenant_id) as tx:
         if not wanted.by_strength:
             return memories.page(tx, tenant_id, wanted, older_than, limit)
@@ -87,17 +87,17 @@ def page(tenant_id: UUID, wanted: Filters, older_than: UUID | None, limit: int) 
 
 
 def edit(tenant_id: UUID, memory_id: UUID, patch: MemoryPatch) -> Stored:
-    """Change a memory; an archived one is active again. Words, its own and its neighbours', are right on return.
+    """Edit a memory; an archived memory becomes active again. Its words and its neighbours' are reindexed on return.
 
-    What an open erasure is of once it is changed is hidden by it, and nevertheless answered.
-    Vectors that hold what it no longer says are gone by then, its own and its followers' in the thread: until they
-    are embedded again, they are found by their words.
+    If the edited memory now matches an open erasure it is hidden, but still returned to this caller. Vectors that
+    contain the old text, its own and those of later turns in the thread, are deleted at once; until they are
+    recomputed, these memories are found by their words only.
 
     Raises:
         NotFound: This tenant has no such memory.
-        Unavailable: It is still in the queue.
-        Conflict: It is under a legal hold, and more than its `STATE_FIELDS` is to change; or it is in cold storage, and
-            its row isn't all there is of it.
+        Unavailable: It is still in the ingest queue.
+        Conflict: It is under a legal hold, and a field outside `STATE_FIELDS` is to change; or it is in cold storage,
+            so its row is incomplete.
     """
     given = {name: value for name in patch.__struct_fields__ if (value := getattr(patch, name)) is not msgspec.UNSET}
     changes = {name: value for name, value in given.items() if name not in STATE_FIELDS}
@@ -142,25 +142,29 @@ def edit(tenant_id: UUID, memory_id: UUID, patch: MemoryPatch) -> Stored:
 
 
 def _restored(tx: database.Transaction, tenant_id: UUID, stored_id: UUID, *, anew: bool) -> list[UUID]:
-    """Bring a memory back if it is archived; what it says anew is embedded again."""
-    if anew:  # a restore only holds the spaces, and two that hold them can't both go on to lock them
+    """Restore a memory if it is archived; with `anew`, its text has changed and is about to be embedded again."""
+    if anew:  # a restore only shares the spaces' lock, and two transactions that share it can't both upgrade
         states.lock(tx, tenant_id, [stored_id])
         spaces.lock(tx, tenant_id)
     return restores.restore(tx, tenant_id, [stored_id])
 
 
 def _check_whole(tx: database.Transaction, tenant_id: UUID, stored_id: UUID) -> None:
-    """Raise a `Conflict` where a memory is in cold storage, and its row isn't all there is of it."""
+    """Check that a memory's row is complete.
+
+    Raises:
+        Conflict: The memory is in cold storage.
+    """
     if cold.places(tx, tenant_id, [stored_id]):
         raise Conflict("this memory is in cold storage: restore it first, by POST /v1/memories/{id}/restore")
 
 
 def delete(tenant_id: UUID, memory_id: UUID, actor: str = SYSTEM) -> None:
-    """Hide a memory, take its words and meaning out of its neighbours, and let it be erased when its grace is over.
+    """Hide a memory, remove it from its neighbours' context, and have it erased when its grace period is over.
 
     Raises:
         NotFound: This tenant has no such memory.
-        Unavailable: It is still in the queue.
+        Unavailable: It is still in the ingest queue.
         Conflict: It is under a legal hold.
     """
     with stored_only(tenant_id, memory_id), database.tenant(tenant_id) as tx:
@@ -171,23 +175,23 @@ def delete(tenant_id: UUID, memory_id: UUID, actor: str = SYSTEM) -> None:
 
 @contextmanager
 def stored_only(tenant_id: UUID, memory_id: UUID) -> Iterator[None]:
-    """Turn a missing row into what the caller should know: still in the queue, or not there at all.
+    """Convert `Missing` into the error for the caller: still in the ingest queue, or unknown.
 
     Raises:
         NotFound: `Missing` was raised inside, and this tenant has no such memory.
-        Unavailable: The same, and it is still in the queue.
+        Unavailable: `Missing` was raised inside, and the memory is still in the ingest queue.
     """
     try:
         yield
     except Missing:
-        # The transaction is over: the queue is asked outside of it.
+        # The transaction has ended: the queue must not be queried within one.
         if backlog().find(tenant_id, memory_id) is not None:
             raise Unavailable("this memory is still in the queue", retry_after_seconds=1) from None
         raise NotFound("this tenant has no such memory") from None
 
 
 def are_searchable(tenant_id: UUID, base: bytes, memory_ids: list[UUID]) -> bool:
-    """Whether a request's memories are stored and have passed every stage."""
+    """Return whether a request's memories are stored and have passed every enrichment stage that search needs."""
     with database.tenant(tenant_id) as tx:
         return arrivals.is_stored(tx, tenant_id, base) and not work.any_waiting(tx, tenant_id, memory_ids)
 
@@ -214,14 +218,14 @@ def _given(envelope: Envelope) -> list[MemoryIn]:
     try:
         return [] if envelope.form == "touches" else decode(envelope.body, envelope.form, dimensions=None)
     except EbbingError:
-        return []  # the drain will set it aside
+        return []  # the drain will write a dead letter
 
 
 def lock(tx: database.Transaction, tenant_id: UUID, memory_id: UUID) -> UUID:
-    """Lock a memory's row; for use within `stored_only`. Returns the id under which it is kept.
+    """Lock a memory's row and return its stored id; for use within `stored_only`.
 
     Raises:
-        Missing: It isn't among the stored ones.
+        Missing: The memory isn't stored.
     """
     stored_id = memories.resolve(tx, tenant_id, memory_id)
     if not memories.lock(tx, tenant_id, stored_id):
@@ -230,7 +234,7 @@ def lock(tx: database.Transaction, tenant_id: UUID, memory_id: UUID) -> UUID:
 
 
 def _lock_free(tx: database.Transaction, tenant_id: UUID, memory_id: UUID) -> UUID:
-    """The same for a memory that no legal hold may be on."""
+    """Lock a memory's row and return its stored id, after checking that no legal hold covers it."""
     holds.share(tx, tenant_id)
     erasures.share(tx, tenant_id)
     stored_id = lock(tx, tenant_id, memory_id)
@@ -243,5 +247,5 @@ def _state(given: dict[str, Any]) -> dict[str, Any]:
     if "salience" in state:
         state["salience_source"] = None if state["salience"] is None else "caller"
     if "kind" in given:
-        state["kind"] = KINDS.index(given["kind"] or "episodic")  # scoring finds it out again where it is left open
+        state["kind"] = KINDS.index(given["kind"] or "episodic")  # scoring infers the kind again if it is cleared
     return state

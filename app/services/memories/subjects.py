@@ -1,4 +1,4 @@
-"""A person at a glance: how much is held about them, and what is asked for."""
+"""Summarise what is stored about a subject: memories, legal holds, exports and open erasures."""
 
 from __future__ import annotations
 
@@ -10,6 +10,6 @@ from app.store.memories.subjects import Subject
 
 
 def get(tenant_id: UUID, subject: str) -> Subject:
-    """How much there is about somebody."""
+    """Return the counts for a subject."""
     with database.tenant(tenant_id) as tx:
         return subjects.read(tx, tenant_id, subject)

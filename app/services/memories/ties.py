@@ -1,4 +1,4 @@
-"""What a memory is tied to: what it was made of, what was made of it, what took its place, and what it is linked to."""
+"""Collect a memory's relations: its sources and summaries, supersessions, corrections and links."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from app.store.memories import links
 from app.store.memories.links import Wanted
 
 STEPS: Final = 2
-"""So many generations up and down: what it was made of may have been made itself."""
+"""Number of generations followed in both directions, since a summary's sources can be summaries."""
 KIN_MAX: Final = 60
 LINKS_MAX: Final = 20
 
@@ -22,12 +22,12 @@ Way = Literal["summary", "kept", "superseded", "corrected", "link"]
 
 
 class Tie(NamedTuple):
-    """From one memory to a later one: to the summary that was made of it, or to what has taken its place.
+    """A relation from a memory to a later one, such as its summary or the memory that superseded it.
 
     Attributes:
-        way: How; `kept` stands beside the summary, a `link` leads from one to the other, and what is `corrected` is so
-            by a link from the later one.
-        kind: Of a link, in the caller's words.
+        way: The type of relation. `kept` means that the memory was left beside the summary; `link` is a link from one
+            memory to the other; `corrected` is stored as a link from the later memory.
+        kind: The caller's name for a link.
     """
 
     from_id: UUID
@@ -38,12 +38,12 @@ class Tie(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Tied:
-    """The ties of a memory.
+    """The relations around a memory.
 
     Attributes:
-        ties: Between memories that are there, each once.
-        texts: What each of them says, by its id.
-        tiers: Where each is kept.
+        ties: Relations between existing memories, without duplicates.
+        texts: The memories' texts by id.
+        tiers: The memories' tiers by id.
     """
 
     ties: list[Tie]
@@ -52,7 +52,7 @@ class Tied:
 
 
 def of(tenant_id: UUID, memory_id: UUID) -> Tied:
-    """The ties of a stored memory, given by the id under which it is kept."""
+    """Return the relations of a stored memory, given its stored id."""
     with database.tenant(tenant_id) as tx:
         ties: dict[Tie, None] = {}
         known, asked = {memory_id}, {memory_id}

@@ -1,4 +1,4 @@
-"""Why a memory is kept where it is, and when that can next be another place by itself."""
+"""Explain why a memory is in its tier, and when its tier can next change without a use."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from app.store.strength import states
 from app.store.tiers import standings
 
 LOOKS_MOST: Final = 1_000
-"""How often the future is looked into: a model in ticks has one a few ticks."""
+"""Maximum number of evaluations of the future; a model that works in ticks needs one every few ticks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +38,9 @@ class Verdict:
     """A decision about a memory.
 
     Attributes:
-        tier: Where it shall be kept, of `DECAY_TIERS`.
-        rule: What decided, of `lifecycle.RULES`.
-        why: In words and numbers.
+        tier: The tier to move it to, one of `DECAY_TIERS`.
+        rule: The deciding rule, one of `lifecycle.RULES`.
+        why: Explanation in words and numbers.
     """
 
     tier: str
@@ -50,17 +50,18 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Explained:
-    """Why a memory is kept where it is.
+    """The explanation of a memory's tier.
 
     Attributes:
-        tier: Where it is.
-        verdict: Where it shall be; the night moves it.
-        case: The numbers that were used.
-        change_at: When another place comes by itself, unless it is used; None for never, or not within sight.
-        change: What comes then.
-        holders: The legal holds on it, the first placed first.
-        supersedes: What it was said to supersede, and what has become of that.
-        corrects: Earlier memories that it corrects, and `corrected_by` later ones that correct it.
+        tier: The current tier.
+        verdict: The decision; the nightly run carries it out.
+        case: The numbers used.
+        change_at: When the decision changes unless the memory is used; None for never, or beyond the search limit.
+        change: The decision at that time.
+        holders: Legal holds on it, oldest first.
+        supersedes: The outcomes of its `supersedes` statements.
+        corrects: Earlier memories that it corrects.
+        corrected_by: Later memories that correct it.
     """
 
     memory_id: UUID
@@ -77,16 +78,15 @@ class Explained:
 
 
 def of(tenant_id: UUID, memory_id: UUID, as_of: datetime | None = None) -> Explained:
-    """The decision about a memory at a moment.
+    """Explain the decision about a memory as of a time.
 
     Args:
-        tenant_id: The tenant.
-        memory_id: The memory, by its own id or one that stands for it.
-        as_of: Any moment; None for now. Before the last change of the memory, it is as it was then.
+        memory_id: The memory's id, or an alias.
+        as_of: Any time; None for now. For times before the memory's last change, the state after that change is used.
 
     Raises:
         NotFound: This tenant has no such memory.
-        Unavailable: It is still in the queue.
+        Unavailable: It is still in the ingest queue.
     """
     found = memories.get(tenant_id, memory_id)
     if isinstance(found, Pending):
@@ -114,11 +114,11 @@ def of(tenant_id: UUID, memory_id: UUID, as_of: datetime | None = None) -> Expla
 
 @dataclass(slots=True)
 class _Life:
-    """A memory at a moment, to be followed from there on as if nothing happened to it.
+    """A memory simulated into the future on the assumption that nothing happens to it.
 
     Attributes:
-        standings: By the policies' rules.
-        state: Brought to the policy of the moment.
+        standings: The memory's protections, by the policies' rules.
+        state: Strength state, converted to the policy in force at `now`.
         now: Seconds since 1970.
     """
 
@@ -140,14 +140,14 @@ class _Life:
         return self.standings[self.era.policy.rules]
 
     def judged(self) -> tuple[Verdict, Case]:
-        """The decision, and what it was made of."""
+        """Return the decision, and the numbers it is based on."""
         seen, decision = strengths.decided(self.era, self.state, self.now, self.standing)
         [words] = why.reasons(self.era.policy.rules, self.standing, self.state, self.now, seen, decision)
         [case] = why.cases(self.era.policy.rules, self.standing, self.state, self.now, seen)
         return Verdict(DECAY_TIERS[decision.tiers[0]], RULES[decision.rules[0]], words), case
 
     def next(self, tier: str) -> tuple[datetime | None, Verdict | None]:
-        """The first other place than this tier that comes by itself, looked for where anything can happen."""
+        """Find the first later decision for another tier, evaluating only the times at which anything can change."""
         for _ in range(LOOKS_MOST):
             later = self._later()
             if later > FAR_SECONDS:
@@ -162,7 +162,7 @@ class _Life:
         return None, None
 
     def _later(self) -> float:
-        """The first moment at which anything can happen, another policy too; infinite for never."""
+        """Return the next time at which anything can change, policy changes included; infinite for never."""
         seen = strengths.look(self.era, self.state, self.now)
         due = float(strengths.due_at(self.era, self.state, self.now, seen, self.standing)[0])
         return min([due, *(era.since for era in self.times.after(self.now))])

@@ -1,4 +1,4 @@
-"""A tenant's night: a job that goes through `STEPS`, each as of the one moment at which the night was entered."""
+"""Run a tenant's nightly maintenance: a job that executes `STEPS` in order, all as of one time."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ log = structlog.get_logger(__name__)
 
 @dataclass
 class _Place:
-    """Where a night is; what `schedules` shows of it, it finds by these names.
+    """Progress of a nightly run; `schedules` reads these fields by name.
 
     Attributes:
-        as_of: The moment of all that it does.
-        ends_at: When it is cut short.
-        left: Names of the steps to come, that under way first.
-        step: That under way; None at the end.
-        inner: Where that one left off.
-        done: What it has dealt with.
-        failed: Types of errors by the steps that they ended.
-        cut_short: The step at which time was up.
-        seconds: How long that under way has been at work.
+        as_of: The time that the whole run uses as now.
+        ends_at: Deadline at which the run is cut short.
+        left: Names of the remaining steps, the current one first.
+        step: The current step; None at the end.
+        inner: State of the current step.
+        done: Number of items that the current step has processed.
+        failed: Error types by failed step.
+        cut_short: The step during which the deadline passed.
+        seconds: Time spent in the current step.
     """
 
     as_of: str
@@ -51,14 +51,14 @@ class _Place:
 
 
 def step(job: Job) -> Step:
-    """A few seconds of a night.
+    """Run a few seconds of a nightly run.
 
-    A step that fails is noted, and the others are done all the same; what passes by itself is waited for.
+    A failed step is recorded and the remaining steps still run; transient errors are raised so that the job retries.
     """
     with database.tenant(job.tenant_id) as tx:
         now = database.now(tx)
         place = _Place(**job.state) if job.state else _begun(tx, job, now)
-    place.left = [name for name in place.left if name in STEPS]  # those that this version has
+    place.left = [name for name in place.left if name in STEPS]  # drop steps unknown to this version
     if not place.left:
         return _ended(place)
     name = place.left[0]
@@ -87,7 +87,7 @@ def step(job: Job) -> Step:
 def _begun(tx: database.Transaction, job: Job, now: datetime) -> _Place:
     names = list(job.parameters.get("steps", STEPS))
     cut_short = schedules.cut_short(tx, job.tenant_id, KIND)
-    if cut_short in names[1:]:  # else a step that takes whole nights would keep those behind it from ever being done
+    if cut_short in names[1:]:  # otherwise steps after one that takes whole nights would never run
         names = names[names.index(cut_short) :] + names
     as_of = job.parameters.get("as_of", now.isoformat())
     ends_at = now + timedelta(hours=settings().night_hours)
@@ -99,7 +99,7 @@ def _enter(place: _Place, name: str) -> None:
 
 
 def _tried(job: Job, name: str, place: _Place) -> Step | str:
-    """What the step has done, or the type of the error that has ended it."""
+    """Run a slice of the step; return its result, or the type of the error that ended it."""
     until = time.monotonic() + STEP_SECONDS
     try:
         return STEPS[name](job.tenant_id, datetime.fromisoformat(place.as_of), place.inner, until)
@@ -111,7 +111,7 @@ def _tried(job: Job, name: str, place: _Place) -> Step | str:
 
 
 def _following(place: _Place, did: Step) -> Step:
-    """Go over to the next step."""
+    """Advance to the next step."""
     place.left = place.left[1:]
     if not place.left:
         return _ended(place, *did.notes, done=did.done, counts=did.counts)

@@ -1,4 +1,4 @@
-"""The dry run of a whole night: what each step would do, in order, after those before it. Nothing is written."""
+"""Preview a whole nightly run: what each step would change, after the steps before it, without writing anything."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ UNSEEN: Final = "has no dry run"
 
 
 class Place(NamedTuple):
-    """Where a page begins: in this step, after this memory."""
+    """Start of a page: a step, and the memory to continue after."""
 
     step: str
     after: UUID
@@ -27,12 +27,12 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Foreseen:
-    """A step, as far as a page has come in it.
+    """Preview of a step, as far as a page covers it.
 
     Attributes:
-        name: The step's.
-        counts: By tier, the memories that would come to it.
-        note: Why it lists nothing; None where it does.
+        name: Name of the step.
+        counts: Number of memories that would move, by target tier.
+        note: Reason for listing no changes; None if changes are listed.
     """
 
     name: str
@@ -41,13 +41,13 @@ class Foreseen:
 
 
 class Page(NamedTuple):
-    """Some of what a night would change.
+    """A page of the changes that a nightly run would make.
 
     Attributes:
-        as_of: The night's moment, for the pages that follow too.
-        steps: Those of this page.
-        changes: Each with the step that makes it, by step and then by id.
-        following: Where the next page begins; None for the last.
+        as_of: Time of the run; also used for the following pages.
+        steps: The steps covered by this page.
+        changes: Each change with its step, ordered by step and memory id.
+        following: Start of the next page; None for the last page.
     """
 
     as_of: datetime
@@ -57,18 +57,17 @@ class Page(NamedTuple):
 
 
 def preview(tenant_id: UUID, as_of: datetime | None, begin: Place | None, limit: int) -> Page:
-    """What a night at a moment would change, as if nothing else happened until then; nothing is locked.
+    """Return what a nightly run would change, assuming that nothing else happens until then; takes no locks.
 
-    A memory that goes down several tiers in it is listed by each step that moves it.
+    A memory that would move down several tiers is listed once for each step that moves it.
 
     Args:
-        tenant_id: The tenant.
-        as_of: Any moment; None for now.
-        begin: The `following` of the page before.
-        limit: Most changes in a page; a page that would take long has fewer.
+        as_of: Any time; None for now.
+        begin: The `following` of the previous page.
+        limit: Maximum number of changes per page; pages that would take long have fewer.
 
     Raises:
-        Invalid: There is no step of that name.
+        Invalid: `begin` names an unknown step.
     """
     until = time.monotonic() + SECONDS
     names, known = list(steps.STEPS), steps.foreseen()

@@ -1,7 +1,7 @@
-"""What a night does, in its order (design: lifecycle, The night): one line a step, and one for its dry run.
+"""Define the nightly steps in execution order, each with its dry run.
 
-A step goes on from where it was left, for a few seconds, and says what it has done, as a job's step does. All that it
-does is as of the night's moment, and may be done again after a crash, or the night after.
+Each call resumes its step, runs for a few seconds and returns its progress like a job's step. A step acts as of the
+time of the nightly run, and can be repeated after a crash or in the next night.
 """
 
 from __future__ import annotations
@@ -27,11 +27,13 @@ from app.services.tiers.previews import Preview
 from app.settings import settings
 
 CarryOn = Callable[[UUID, datetime, dict[str, Any], float], Step]
-"""Takes the tenant, the night's moment, the state that the step before left (empty at first), and when to leave off by
-the monotonic clock; a slice, at most 500 rows or some seconds, is done in any case."""
+"""A nightly step: takes the tenant, the run's time, the previous state (empty at first) and a monotonic deadline.
+
+At least one slice (at most 500 rows or a few seconds) is always done.
+"""
 
 Foresee: TypeAlias = Callable[[UUID, datetime | None, UUID | None, int], Preview]
-"""A step's dry run after the steps before it; arguments as `previews.preview`'s."""
+"""A step's dry run, assuming that the steps before it have run; takes the arguments of `previews.preview`."""
 
 NO_MASTER_KEY: Final = "no master key is set: nothing goes to cold storage"
 
@@ -49,7 +51,7 @@ def _segments(tenant_id: UUID, _as_of: datetime, state: dict[str, Any], until: f
 
 
 def _figures(tenant_id: UUID, _as_of: datetime, state: dict[str, Any], _until: float) -> Step:
-    """Count anew, and look at the quota, the audit, and requests that are due."""
+    """Recount the memories, and check the quota, the audit chain, and privacy requests that are due."""
     counts.recount(tenant_id)
     quota.watch(tenant_id)
     audit.watch(tenant_id)
@@ -78,7 +80,7 @@ _ELSEWHERE: Final = "moves no memory to another tier"
 
 
 def foreseen() -> Mapping[str, Foresee | str]:
-    """How each step's dry run is made, or why it lists nothing."""
+    """Return each step's dry run, or the reason why it lists no changes."""
     key = settings().master_key is not None
     lower = (archive.WORK, cold.WORK) if key else (archive.WORK,)
     return {

@@ -1,1 +1,1 @@
-"""Choose the memories that a conversation should bring to mind."""
+"""Choose the memories that are relevant to a conversation."""

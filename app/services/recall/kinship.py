@@ -1,4 +1,4 @@
-"""Kinship between the words of a conversation and those of memories, by the bundled embedder's word vectors."""
+"""Score how closely related the words of a conversation and of memories are, by the bundled word vectors."""
 
 from __future__ import annotations
 
@@ -17,17 +17,13 @@ from app.domain.text.highlight import windows
 from app.domain.text.wording import content_words
 
 CHARACTERS: Final = 6_000
-"""How much of a memory's text is compared."""
+"""Number of characters of a memory's text that are compared."""
 
 
 def kin(words: Sequence[WeighedWord], texts: Sequence[str]) -> Floats:
     """Return the kinship of each text, 0 to 1, shape (n,).
 
-    It is 0 with another embedder than the bundled one, whose closeness knows kin words by itself.
-
-    Args:
-        words: The words of the conversation.
-        texts: Texts of memories.
+    It is 0 with an embedder other than the bundled one: such an embedder's closeness covers related words already.
     """
     if not words or not isinstance(embedder(), StaticEmbedder):
         return np.zeros(len(texts))

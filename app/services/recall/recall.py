@@ -1,4 +1,4 @@
-"""Bring the memories to mind that a conversation calls for: a few or none, as a text to be put before a model."""
+"""Recall the memories that are relevant to a conversation, often none, and format them as context for a model."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ from app.store.strength import reviews
 from app.store.strength.reviews import Reviewed
 
 POOL: Final = 40
-"""How many of a search's best results are judged, and how many holders of reminders and cues join them at most."""
+"""Number of top search results judged, and maximum number of holders of reminders and cues added to them."""
 RERANKED_MIN: Final = 20
-"""How many of the most relevant a reranker is shown at least, where the policy has it look at any."""
+"""Minimum number of the most relevant memories given to a reranker, if the policy enables one."""
 NAMES_CHARACTERS: Final = 2_000
-"""How much of a candidate's text is searched for names."""
+"""Number of characters of a candidate's text that are searched for names."""
 SHOWN_WINDOWS: Final = 2
-"""Windows of a long memory in the context."""
+"""Number of windows of a long memory that the context shows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +59,10 @@ class Brought:
     """The outcome of a recall.
 
     Attributes:
-        memories: The foremost first.
-        context: Those that fit its budget, as one text; empty where none does.
-        ids: Of the memories in the context, the foremost first.
-        tokens: Of the context, estimated from above.
+        memories: The recalled memories, best first.
+        context: The memories that fit the token budget, as one text; empty if none fits.
+        ids: The memories in the context, best first.
+        tokens: Upper estimate of the context's tokens.
     """
 
     memories: list[Recalled]
@@ -73,7 +73,7 @@ class Brought:
 
 @dataclass(frozen=True, slots=True)
 class _Judged:
-    """Candidates with what makes them relevant; every array is in their order."""
+    """Candidates with the components of their relevance; all arrays are in candidate order."""
 
     relevance: Floats
     openness: float
@@ -86,16 +86,14 @@ _NOTHING: Final = Brought([], "", [], 0)
 
 
 def recall(tenant_id: UUID, request: RecallRequest, policy: Policy | None = None) -> Brought:
-    """Return the memories worth bringing up in a conversation; nothing counts as used by that.
+    """Return the memories relevant to a conversation; recalling them doesn't count as a use.
 
-    Those of more relevance than the request or the policy asks for, by relevance, which is boosted for the order where
-    a memory is due for review; in the order of the operator's reranker, where the policy has one look again. What the
-    conversation says already isn't brought up, and equal texts once.
+    These are the memories whose relevance exceeds the request's or policy's threshold. They are ordered by relevance,
+    with a boost for memories due for review, or by the operator's reranker if the policy enables it. Memories that the
+    conversation already contains are left out, and of equal texts only one is returned.
 
     Args:
-        tenant_id: Whose memories.
-        request: The conversation.
-        policy: The tenant's where none is given.
+        policy: The tenant's policy; None to read the current one.
     """
     turns = request.turns()
     window = [turn.line for turn in turns]
@@ -170,13 +168,13 @@ def _joined(
 
 
 def _unsaid(found: Sequence[SearchResult], request: RecallRequest) -> list[SearchResult]:
-    """Return the results that the conversation doesn't say already."""
+    """Return the results that the conversation doesn't contain already."""
     fresh = unsaid([result.text for result in found], request.lines)
     return [result for result, is_fresh in zip(found, fresh, strict=True) if is_fresh]
 
 
 def _rarities(asked: Sequence[int], held: Mapping[int, Holders], total: int) -> dict[int, float]:
-    """Return the rarity of each flag that is asked for, among all memories."""
+    """Return the rarity, among all memories, of each flag that the conversation asks for."""
     return {flag: rarity(held[flag].memories, total) for flag in asked}
 
 
@@ -188,7 +186,7 @@ def _judge(
     rarities: Mapping[int, float],
     cue_values: Floats,
 ) -> _Judged:
-    """Return the relevance of each candidate: how far the gate opens, times what the memory is worth."""
+    """Return the relevance of each candidate: how far the gate opens, times the memory's worth."""
     texts = [result.text for result in found]
     held = evidence.reminders[:, None]
     user = np.array([worth.said_by_user(result.role, result.speaker) for result in found])
@@ -214,7 +212,7 @@ def _judge(
 
 
 def _corrected(relevance: Floats, found: Sequence[SearchResult], pairs: Sequence[Pair]) -> Floats:
-    """Return the relevance with each correction at least as relevant as what it corrects, which stands behind it."""
+    """Return the relevance with each correction at least as relevant as the memory that it corrects."""
     places = {result.id: place for place, result in enumerate(found)}
     raised = relevance.copy()
     for pair in pairs:
@@ -225,9 +223,10 @@ def _corrected(relevance: Floats, found: Sequence[SearchResult], pairs: Sequence
 
 
 def _bar(request: RecallRequest, policy: Policy, form: Form, *, alone: bool) -> float:
-    """Return the relevance that a memory must exceed; a question may have a lower bar.
+    """Return the relevance that a memory must exceed; some questions have a lower threshold.
 
-    Within a conversation that is a question about a person by name; one about oneself has it if it is sent `alone`.
+    In a conversation of several messages the lower threshold applies to questions about a person by name. For a message
+    sent `alone` it also applies to questions about the user that don't ask for world knowledge.
     """
     if request.least is not None:
         return request.least
@@ -240,9 +239,9 @@ def _bar(request: RecallRequest, policy: Policy, form: Form, *, alone: bool) -> 
 def _reranked(
     tenant_id: UUID, query: str, found: Sequence[SearchResult], above: Sequence[int], policy: Policy
 ) -> list[int]:
-    """Return the places of the candidates above the bar in the order of the operator's reranker, where it answers."""
+    """Return the positions of the candidates above the threshold, reordered by the reranker if it answers."""
     places = {found[place].id: place for place in above}
-    # Of equal scores, so that the reranker alone decides.
+    # Equal scores, so that the reranker alone decides.
     level = [structs.replace(found[place], score=1.0) for place in above]
     best = policy.ranking.rerank
     results, _ = rerank(tenant_id, query, level, min(max(best, RERANKED_MIN), POOL) if best else 0)
@@ -255,13 +254,13 @@ def _shown(text: str, weights: Mapping[str, float], most: int) -> str:
 
 
 def _is_due(result: SearchResult, reviewed: Reviewed | None, policy: Policy, now: datetime) -> bool:
-    """Return whether a memory is due for review, by the queue of reviews."""
+    """Return whether a memory is due for review according to the review queue."""
     first = timedelta(days=policy.review.first_interval_days)
     return (reviewed.due_at if reviewed else result.created_at + first) <= now
 
 
 def _explained(judged: _Judged, place: int) -> dict[str, Any]:
-    """Return the features that a candidate's relevance comes from."""
+    """Return the features that a candidate's relevance is computed from."""
     own = {field.name: float(getattr(judged.features, field.name)[place]) for field in fields(judged.features)}
     return {
         "open": judged.openness,
