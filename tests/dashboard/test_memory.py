@@ -33,7 +33,7 @@ def test_it_tells_what_is_known(api: Api, visit: Visit) -> None:
     told = said(html)
     for word in ("Ann likes her tea green", "taste", "a call", "accepted", "used: strength", "heuristic", memory_id):
         assert word in told
-    explained = why.of(api.tenant.tenant_id, UUID(memory_id))
+    explained = why.explain(api.tenant.tenant_id, UUID(memory_id))
     assert explained.verdict.why.partition(",")[2] in told
     assert explained.change is not None
     assert f"Next, unless it is used: {explained.change.tier}" in told
@@ -72,7 +72,7 @@ def test_marks_and_levels_stand_at_their_strengths(api: Api) -> None:
     tenant_id = api.tenant.tenant_id
     stored = memories.get(tenant_id, UUID(memory_id))
     assert isinstance(stored, Stored)
-    drawn = course.of(tenant_id, stored)
+    drawn = course.draw(tenant_id, stored)
     svg = str(curve(drawn))
     [(_, strength)] = [mark for mark in drawn.course.marks if mark[0].kind == "use"]
     bottom, top, inner = 216, 10, 206

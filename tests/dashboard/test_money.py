@@ -42,7 +42,7 @@ def test_calls_tokens_cost_and_cache_hits(api: Api, visit: Visit) -> None:
     assert "Calls 2 Tokens sent 2 000 800 of them cached Tokens answered 200 Cost 4.8 Cache hits 7" in text
     assert re.search(r"score m \S+ 1 1 000 100 3 7 2\.4", text)
     assert re.search(r"summarise m \S+ 1 1 000 100 0 0 2\.4", text)
-    today = spending.of(api.tenant.tenant_id).days[-1][0]
+    today = spending.report(api.tenant.tenant_id).days[-1][0]
     assert f"<title>{today:%m-%d} sent: 2,000</title>" in html
     assert f"<title>{today:%m-%d} cost: 4.8</title>" in html
     assert html.count('<svg class="chart"') == 3
@@ -61,7 +61,7 @@ def test_every_day_of_thirty_has_its_place(api: Api) -> None:
     budget.spend(api.tenant.tenant_id, "embed", "m", CALL)
     api.service.rows("INSERT INTO usage (tenant_id, day, purpose, host, model, calls) VALUES "
                      "(%s, current_date - 30, 'query', 'h', 'm', 5)", api.tenant.tenant_id)  # fmt: skip
-    found = spending.of(api.tenant.tenant_id)
+    found = spending.report(api.tenant.tenant_id)
     assert [(later[0] - day[0]) for day, later in zip(found.days, found.days[1:], strict=False)] == [
         timedelta(days=1)
     ] * 29

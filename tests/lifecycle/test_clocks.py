@@ -80,7 +80,7 @@ def test_what_was_used_while_the_clock_was_ahead_has_no_negative_age(
     again = aged.strengths(*used)
     assert ((again >= ahead) & (again <= 1)).all()
     for memory_id in used:
-        found = why.of(aged.tenant_id, memory_id)
+        found = why.explain(aged.tenant_id, memory_id)
         assert found.as_of == days(NOON + HOURS), "the moment of its last change"
         assert found.case.age_days >= 0
     before = lived.tiers()
@@ -126,6 +126,6 @@ def test_no_clock_but_the_database_s_decides(service: Service, monkeypatch: pyte
     told_at = shop.now()
     shop.used(Use(used, at=told_at + 600))
     assert told_at <= shop.row(used).accessed_at <= shop.now()
-    found = why.of(shop.tenant_id, other)
+    found = why.explain(shop.tenant_id, other)
     assert 0 <= found.case.age_days < 0.01, "since acceptance; the host says two hours"
     assert sweep.sweep(shop.tenant_id)[0] == 2

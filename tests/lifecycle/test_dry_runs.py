@@ -127,7 +127,7 @@ def test_forecasts_and_policy_diffs_are_by_the_same_decision(service: Service, m
     later = decided(before, 125.5 + effects.LATER_DAYS)
     with database.tenant(aged.tenant_id) as tx:
         known = [era for era in strengths.eras(tx, aged.tenant_id) if era.version < version]
-    found_effects = effects.of(aged.tenant_id, Timeline(known), Era(version, days(125.5).timestamp(), waiting))
+    found_effects = effects.measure(aged.tenant_id, Timeline(known), Era(version, days(125.5).timestamp(), waiting))
     assert found_effects.before == decided(before, 125.5)
     assert found_effects.later_before == later
     nights_until_then = [reference.decide(before, memory, 125.5)[0] for memory in here]

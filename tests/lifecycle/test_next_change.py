@@ -31,7 +31,7 @@ ENDS = (
 
 
 def explained(aged: Aged, memory_id: UUID, day: float | None = None) -> Explained:
-    return why.of(aged.tenant_id, memory_id, None if day is None else days(day))
+    return why.explain(aged.tenant_id, memory_id, None if day is None else days(day))
 
 
 @pytest.mark.parametrize("profile", ["spec", "mnemex", "cmm"])
@@ -68,8 +68,8 @@ def test_so_it_is_of_a_model_in_ticks(service: Service, monkeypatch: pytest.Monk
     assert found.change_at is not None
     assert found.change is not None
     assert found.change.tier == "archived"
-    assert why.of(aged.tenant_id, fresh, found.change_at - timedelta(seconds=1)).verdict.tier == "active"
-    assert why.of(aged.tenant_id, fresh, found.change_at + timedelta(seconds=1)).verdict.tier == "archived"
+    assert why.explain(aged.tenant_id, fresh, found.change_at - timedelta(seconds=1)).verdict.tier == "active"
+    assert why.explain(aged.tenant_id, fresh, found.change_at + timedelta(seconds=1)).verdict.tier == "archived"
 
 
 def test_a_policy_that_is_yet_to_begin_may_bring_it(aged: Aged) -> None:
@@ -125,7 +125,7 @@ def test_the_ends_of_the_calendar_are_moments_too(
 ) -> None:
     aged = Aged(service, monkeypatch, Policy(forgetting=Forgetting(profile=profile)))
     [memory_id] = aged.remember(-3, salience=0.0)
-    found = why.of(aged.tenant_id, memory_id, end)
+    found = why.explain(aged.tenant_id, memory_id, end)
     if end > START:
         assert found.as_of == end
         assert (found.verdict.tier, found.change_at) == (DECAY_TIERS[-1], None)

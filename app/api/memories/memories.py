@@ -115,7 +115,7 @@ def explain(caller: Reader, memory_id: str, as_of: AsOf = None) -> Response:
     the status of each: `active`, `waiting` for a memory of that name, or `rejected`, and why. `corrects` and
     `corrected_by` are the memories on both sides of a correction.
     """
-    found = why.of(caller.tenant_id, id_of(memory_id), as_of)
+    found = why.explain(caller.tenant_id, id_of(memory_id), as_of)
     return shapes.answer(_explained(found, with_reasons="privacy" in caller.scopes))
 
 

@@ -41,10 +41,10 @@ def longest(most: int) -> list[Queue]:
             pipe.xrange(stream_key(name.decode()), count=1)
         firsts = cast("list[list[tuple[bytes, Any]]]", pipe.execute())
     since = {name: int(page[0][0].partition(b"-")[0]) for name, page in zip(names, firsts, strict=True) if page}
-    return of([UUID(name.decode()) for name in sorted(since, key=lambda name: since[name])[:most]])
+    return tenant_queues([UUID(name.decode()) for name in sorted(since, key=lambda name: since[name])[:most]])
 
 
-def of(tenant_ids: list[UUID]) -> list[Queue]:
+def tenant_queues(tenant_ids: list[UUID]) -> list[Queue]:
     """What these tenants have waiting, in their order."""
     if not tenant_ids:
         return []

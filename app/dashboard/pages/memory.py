@@ -79,12 +79,12 @@ def _page(viewer: Viewer, request: Request, found: Stored, cursor: str | None) -
     alive = live.look(tenant_id, [found]).get(memory_id)
     if alive is None:
         raise NotFound("this tenant has no such memory")
-    drawn = course.of(tenant_id, found)
+    drawn = course.draw(tenant_id, found)
     happened = drawn.happened[:HISTORY]
     if older_than is not None:
         place = min(older_than[1].int, PLACE_MAX)
         happened = history.page(tenant_id, memory_id, (older_than[0], place), HISTORY)
-    tied = ties.of(tenant_id, memory_id)
+    tied = ties.find_ties(tenant_id, memory_id)
     full = len(happened) == HISTORY
     return rendering.page(
         request,
@@ -94,8 +94,8 @@ def _page(viewer: Viewer, request: Request, found: Stored, cursor: str | None) -
         role=role_of(found.role, found.speaker),
         numbers=alive.numbers,
         live=alive,
-        explained=why.of(tenant_id, memory_id),
-        found=personal.of(tenant_id, memory_id),
+        explained=why.explain(tenant_id, memory_id),
+        found=personal.get_findings(tenant_id, memory_id),
         is_whole=drawn.course.is_whole,
         chart=curve(drawn),
         graph=_graph(found, tied) if tied.ties else None,

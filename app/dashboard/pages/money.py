@@ -21,7 +21,7 @@ Looking = Annotated[Viewer, Depends(sees("maintain", "admin"))]
 def page(viewer: Looking, request: Request, *, every: bool = False) -> Response:
     """Of a tenant; of all of them where an admin asks for it."""
     every = every and viewer.is_admin
-    found = spending.of(viewer.tenant_id, every=every)
+    found = spending.report(viewer.tenant_id, every=every)
     report = found.report
     # What all tenants have spent is an admin's to know; others hear of it when nothing is left for them either.
     state = report.state if viewer.is_admin or report.state is State.HARD else report.own_state

@@ -107,7 +107,7 @@ def _trigger(tx: database.Transaction, tenant_id: UUID, rules: Consolidation) ->
     counts = tenant_counts.read(tx, tenant_id)
     if counts.active > rules.memories_above:
         return "count"
-    return "quota" if quota.of(tx, tenant_id, counts).state != "below" else None
+    return "quota" if quota.get_usage(tx, tenant_id, counts).state != "below" else None
 
 
 def _slice(tenant_id: UUID, run_id: UUID, terms: Terms, state: dict[str, Any], until: float) -> Step:

@@ -148,7 +148,7 @@ def make(tenant_id: UUID, memory: str, supersedes: str, actor: str) -> Relation:
                 raise Invalid(errors=[FieldError("supersedes", "is the memory itself")])
             put = rows.put(tx, tenant_id, [_checked(tx, tenant_id, pair)], "active", "person")
             enter(tx, tenant_id, [each.superseded_id for each in put], "person", actor)
-            return rows.of(tx, tenant_id, pair)
+            return rows.get_relation(tx, tenant_id, pair)
     # The transaction has ended: the queue must not be queried within one.
     raise _missing(tenant_id, "memory" if missing == memory else "supersedes", missing)
 

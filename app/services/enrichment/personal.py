@@ -36,10 +36,10 @@ def note(tx: database.Transaction, tenant_id: UUID, memory_ids: Sequence[UUID], 
     reminders.write(tx, tenant_id, texts)
 
 
-def of(tenant_id: UUID, memory_id: UUID) -> Found | None:
+def get_findings(tenant_id: UUID, memory_id: UUID) -> Found | None:
     """What was found in a stored memory's text; None for nothing."""
     with database.tenant(tenant_id) as tx:
-        return findings.of(tx, tenant_id, memory_id)
+        return findings.get(tx, tenant_id, memory_id)
 
 
 def _found(text: Text, regions: Sequence[str]) -> Found | None:

@@ -253,7 +253,7 @@ def _verify(tenant_id: UUID, erasure: Erasure, tries: int) -> Step:
             state = {"phase": "plan", "tries": tries + 1}
             return Step(0, state, finished=False, notes=("something is left: it is done again",))
         now = database.now(tx)
-        report = reports.of(tx, tenant_id, erasure, ids=ids, left=left, held=held)
+        report = reports.build(tx, tenant_id, erasure, ids=ids, left=left, held=held)
         rewrite_by = reports.promise(tx, tenant_id, [erasure], now)
         dates: dict[str, Any] = {"finished_at": now, "rewrite_by": rewrite_by, "rewritten_at": None, "residue": 0}
         if held:

@@ -37,7 +37,7 @@ _METHODS: Final = {
 }
 
 
-def of(
+def build(
     tx: database.Transaction,
     tenant_id: UUID,
     erasure: Erasure,
@@ -80,7 +80,7 @@ def _shared(
     return {
         "made_at": now.isoformat(),
         "kept": _kept(tx, tenant_id, held, digests),
-        "recipients": sent_to.of(tx, tenant_id),
+        "recipients": sent_to.list_recipients(tx, tenant_id),
         "backups": _backups(now),
         "elsewhere": _elsewhere(now),
         "versions": {"code": _code(), "schema": recipients.schema(tx), "policy": recipients.policy(tx, tenant_id)},

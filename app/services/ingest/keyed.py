@@ -88,7 +88,7 @@ def store(tenant_id: UUID, careful: Sequence[Arrival]) -> int:
         # If the update changes the memory's thread, its former neighbours are reindexed too.
         former = words.neighbours(tx, tenant_id, reworded)
         later = embeddings.remove(tx, tenant_id, reworded)
-        before = tenant_counts.of(tx, tenant_id, list(known))
+        before = tenant_counts.measure(tx, tenant_id, list(known))
         with strengths.changing(tx, tenant_id, list(known)):
             written = memories.upsert(tx, tenant_id, list(latest.values()))
             memories.set_kinds(tx, tenant_id, _kinds(latest, written.aliases))
@@ -115,7 +115,7 @@ def store(tenant_id: UUID, careful: Sequence[Arrival]) -> int:
         rederiving.source_changed(tx, tenant_id, updated)
         work.add(tx, [work.SCORE], tenant_id, list(written.changed))
         work.add(tx, [work.EMBED], tenant_id, list({*new, *reworded, *later} - embedded))
-        tenant_counts.add(tx, tenant_id, tenant_counts.of(tx, tenant_id, list({*known, *new})).less(before))
+        tenant_counts.add(tx, tenant_id, tenant_counts.measure(tx, tenant_id, list({*known, *new})).less(before))
         tier_moves.add(tx, tenant_id, {("restored", "edit"): len(thawed) + len(back)})
         erasing.hide_met(tx, tenant_id, list(written.changed))
         supersede.enter(tx, tenant_id, superseded, "caller")

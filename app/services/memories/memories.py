@@ -109,7 +109,7 @@ def edit(tenant_id: UUID, memory_id: UUID, patch: MemoryPatch) -> Stored:
         restored = _restored(tx, tenant_id, stored_id, anew=bool(again))
         former = words.neighbours(tx, tenant_id, [stored_id]) if again else []
         later = embeddings.remove(tx, tenant_id, [stored_id]) if again else set()
-        before = tenant_counts.of(tx, tenant_id, [stored_id]) if "text" in changes else None
+        before = tenant_counts.measure(tx, tenant_id, [stored_id]) if "text" in changes else None
         with strengths.changing(tx, tenant_id, [stored_id]):
             if changes:
                 memories.edit(tx, tenant_id, stored_id, changes)
@@ -130,7 +130,7 @@ def edit(tenant_id: UUID, memory_id: UUID, patch: MemoryPatch) -> Stored:
             work.add(tx, [work.SCORE], tenant_id, [stored_id])
         rederiving.source_changed(tx, tenant_id, [stored_id] if DERIVED_FIELDS & changes.keys() else [])
         if before is not None:
-            tenant_counts.add(tx, tenant_id, tenant_counts.of(tx, tenant_id, [stored_id]).less(before))
+            tenant_counts.add(tx, tenant_id, tenant_counts.measure(tx, tenant_id, [stored_id]).less(before))
         moves.note_restored(tx, tenant_id, restored, "archived", rule="edit")
         edited = memories.get(tx, tenant_id, stored_id)
         erasing.hide_met(tx, tenant_id, [stored_id] if changes else [])

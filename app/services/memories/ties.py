@@ -51,7 +51,7 @@ class Tied:
     tiers: dict[UUID, str]
 
 
-def of(tenant_id: UUID, memory_id: UUID) -> Tied:
+def find_ties(tenant_id: UUID, memory_id: UUID) -> Tied:
     """Return the relations of a stored memory, given its stored id."""
     with database.tenant(tenant_id) as tx:
         ties: dict[Tie, None] = {}

@@ -77,7 +77,7 @@ class Explained:
     corrected_by: list[UUID]
 
 
-def of(tenant_id: UUID, memory_id: UUID, as_of: datetime | None = None) -> Explained:
+def explain(tenant_id: UUID, memory_id: UUID, as_of: datetime | None = None) -> Explained:
     """Explain the decision about a memory as of a time.
 
     Args:

@@ -117,7 +117,7 @@ def of_tenant(tenant_id: UUID) -> Stats:
     unstored, age = _in_queue(tenant_id)
     with database.tenant(tenant_id) as tx:
         counts = tenant_counts.read(tx, tenant_id)
-        room = quota.of(tx, tenant_id, counts)
+        room = quota.get_usage(tx, tenant_id, counts)
         waiting = work.waiting(tx, tenant_id)
         unfinished = jobs.unfinished(tx, sorted(RIGHTS_KINDS), tenant_id)
         nights = schedules.page(tx, tenant_id, night.KIND, None, 1)
@@ -159,7 +159,7 @@ def taken(tenant_id: UUID) -> Taken:
     """Return the memories and storage use that `of_tenant` reports, without reading any memory."""
     with database.tenant(tenant_id) as tx:
         counts = tenant_counts.read(tx, tenant_id)
-        return Taken(_by_tier(counts), quota.of(tx, tenant_id, counts))
+        return Taken(_by_tier(counts), quota.get_usage(tx, tenant_id, counts))
 
 
 def of_lanes() -> dict[str, Lane]:

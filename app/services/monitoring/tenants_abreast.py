@@ -84,7 +84,7 @@ def _beside(numbers: list[Numbers], total: Spent) -> list[Abreast]:
     """Combine the numbers with the tenants' backlogs, which are read outside the transaction."""
     config = settings()
     found = []
-    for each, queue in zip(numbers, queues_of_tenants.of([each.tenant_id for each in numbers]), strict=True):
+    for each, queue in zip(numbers, queues_of_tenants.tenant_queues([each.tenant_id for each in numbers]), strict=True):
         shares = (queue.requests / config.tenant_backlog_entries, queue.size_bytes / config.tenant_backlog_bytes)
         found.append(Abreast(each, queue, _room(max(shares)), max(shares), _quota(each), _state(each, total)))
     return found

@@ -141,7 +141,7 @@ def fetch(tenant_id: UUID, export_id: UUID, actor: str) -> Iterator[bytes]:
         if export.status != "ready" or key is None or export.expires_at <= database.now(tx):
             over = "has failed: ask for another one" if export.status == "failed" else "has expired"
             raise Conflict(f"this export {over}")
-        sent_to = recipients.of(tx, tenant_id) if export.kind == "access" else []
+        sent_to = recipients.list_recipients(tx, tenant_id) if export.kind == "access" else []
         audit.enter(tx, tenant_id, "export_fetched", actor, subject=export.subject, details={"export": str(export_id)})
     return _zipped(_Bundle(tenant_id, export, key, sent_to))
 

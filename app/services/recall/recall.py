@@ -161,7 +161,7 @@ def _joined(
     if unknown:
         described = neighbours.described(tx, tenant_id, unknown)
         there = [memory_id for memory_id in unknown if memory_id in described]
-        places, alive = vitals.of(tx, tenant_id, there)
+        places, alive = vitals.candidate_vitals(tx, tenant_id, there)
         for place, strength in zip(places, alive.strength.tolist(), strict=True):
             known[there[place]] = SearchResult(**described[there[place]], score=0.0, strength=strength)
     return best + [known[memory_id] for memory_id in more if memory_id in known]

@@ -41,7 +41,7 @@ def probes(tenant_id: UUID, asked: Asked) -> tuple[Short, ...]:
         kept = archive.kept(tx, tenant_id)
         there = {space_id: spaces.named(tx, space_id) for space_id in dict.fromkeys(one.space_id for one in kept)}
     vectors = {space_id: asked(space) for space_id, space in there.items() if space is not None}
-    known = bases.of(tenant_id, [one.basis_id for one in kept if one.basis_id is not None])
+    known = bases.load(tenant_id, [one.basis_id for one in kept if one.basis_id is not None])
     found = []
     for one in kept:
         vector = vectors.get(one.space_id)

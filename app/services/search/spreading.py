@@ -48,7 +48,7 @@ def spread(
         known = {result.id: result for result in ranked}
         described = neighbours.described(tx, tenant_id, [memory_id for memory_id in reached if memory_id not in known])
         ids = list(described)
-        places, alive = vitals.of(tx, tenant_id, ids, request.as_of)
+        places, alive = vitals.candidate_vitals(tx, tenant_id, ids, request.as_of)
     for place, strength in zip(places, alive.strength.tolist(), strict=True):
         if strength >= spreading.strength_min:
             known[ids[place]] = SearchResult(**described[ids[place]], score=0.0, strength=strength)

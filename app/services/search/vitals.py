@@ -33,7 +33,7 @@ UNSCORED: Final = 0.5
 """Salience of a memory without a score, which is that of a normal one (cmm)."""
 
 
-def of(
+def candidate_vitals(
     tx: database.Transaction, tenant_id: UUID, memory_ids: Sequence[UUID], as_of: datetime | None = None
 ) -> tuple[list[int], Vitals]:
     """Return the vitals of memories and the indices of the memories that have any; deleted ones are omitted.

@@ -11,7 +11,7 @@ from app.store.core import database
 from app.store.erasure import recipients
 
 
-def of(tx: database.Transaction, tenant_id: UUID) -> list[dict[str, Any]]:
+def list_recipients(tx: database.Transaction, tenant_id: UUID) -> list[dict[str, Any]]:
     """Return the hosts by name with their purposes.
 
     The cold store's host comes last and is always listed, even if the tenant has no cold data now: exports are stored

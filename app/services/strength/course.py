@@ -37,7 +37,7 @@ class Drawn:
     tiers: Tiers
 
 
-def of(tenant_id: UUID, memory: Stored, days: int = AHEAD_DAYS) -> Drawn:
+def draw(tenant_id: UUID, memory: Stored, days: int = AHEAD_DAYS) -> Drawn:
     """Return the curve of a memory's strength up to now and for `days` more.
 
     Raises:

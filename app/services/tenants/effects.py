@@ -56,7 +56,7 @@ class Effects:
     lost: Counter[str] = field(default_factory=Counter)
 
 
-def of(tenant_id: UUID, times: Timeline, era: Era) -> Effects:
+def measure(tenant_id: UUID, times: Timeline, era: Era) -> Effects:
     """Measure the effects of a policy that hasn't been set yet.
 
     Args:

@@ -125,7 +125,7 @@ def preview(tenant_id: UUID, change: Change) -> tuple[Outcome, Effects]:
         eras = strengths.eras(tx, tenant_id)
         outcome, since = _outcome(eras, change, database.now(tx))
     era = Era(outcome.latest_version + 1, since, outcome.era.policy)
-    return outcome, effects.of(tenant_id, Timeline(eras), era)
+    return outcome, effects.measure(tenant_id, Timeline(eras), era)
 
 
 def put(tenant_id: UUID, change: Change, actor: str = SYSTEM) -> tuple[Outcome, UUID | None]:

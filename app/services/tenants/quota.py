@@ -48,10 +48,10 @@ class Room:
 
 def state(tx: database.Transaction, tenant_id: UUID) -> Room:
     """Return a tenant's storage use."""
-    return of(tx, tenant_id, tenant_counts.read(tx, tenant_id))
+    return get_usage(tx, tenant_id, tenant_counts.read(tx, tenant_id))
 
 
-def of(tx: database.Transaction, tenant_id: UUID, counts: Counts) -> Room:
+def get_usage(tx: database.Transaction, tenant_id: UUID, counts: Counts) -> Room:
     """Compute a tenant's storage use from known counts."""
     policy = policies.current(tx, tenant_id)
     there = spaces.of_tenant(tx, tenant_id)

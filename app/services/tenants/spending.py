@@ -75,7 +75,7 @@ class Spending:
         return self.days[-1][1]
 
 
-def of(tenant_id: UUID, *, every: bool = False) -> Spending:
+def report(tenant_id: UUID, *, every: bool = False) -> Spending:
     """Return the model costs of the last `DAYS` days.
 
     Args:

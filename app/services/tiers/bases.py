@@ -64,7 +64,7 @@ def shared_ids() -> list[int]:
         return bases.ids(tx, SHARED)
 
 
-def of(tenant_id: UUID, basis_ids: Iterable[int]) -> dict[int, Basis]:
+def load(tenant_id: UUID, basis_ids: Iterable[int]) -> dict[int, Basis]:
     """Return bases by id, the tenant's own or shared; missing ones are omitted with a warning."""
     found: dict[int, Basis] = {}
     for basis_id in basis_ids:

@@ -23,7 +23,7 @@ _FADED: Final = "made of memories that expire: it isn't active any more, so it g
 _AGAIN: Final = "made of memories that expire: it is made again of the {left:,} that remain"
 
 
-def of(tenant_id: UUID, as_of: datetime | None, memory_ids: Sequence[UUID]) -> list[Move]:
+def preview(tenant_id: UUID, as_of: datetime | None, memory_ids: Sequence[UUID]) -> list[Move]:
     """Return the outcome for the summaries of memories that have expired at a given time, in id order.
 
     A summary with sources on several pages is reported with the first expiring one. Summaries that expire themselves or

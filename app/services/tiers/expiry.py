@@ -122,7 +122,7 @@ _WORK: Final = Work(("deleted",), lambda _tx, _tenant_id, _version: "ending", _g
 def preview(tenant_id: UUID, as_of: datetime | None, after: UUID | None, limit: int) -> Preview:
     """Return what would have expired at a given time and the effect on summaries; see `previews.preview`."""
     found = previews.preview(_WORK, tenant_id, as_of, after, limit)
-    summaries = expiring_summaries.of(tenant_id, as_of, [move.memory_id for move in found.moves])
+    summaries = expiring_summaries.preview(tenant_id, as_of, [move.memory_id for move in found.moves])
     return found._replace(summaries=summaries, counts=found.counts | {"summaries": len(summaries)})
 
 

@@ -66,7 +66,7 @@ def of_tenant(tenant_id: UUID) -> Ladder:
     with database.tenant(tenant_id) as tx:
         today = database.now(tx).astimezone(UTC).date()
         counts = tenant_counts.read(tx, tenant_id)
-        room = quota.of(tx, tenant_id, counts)
+        room = quota.get_usage(tx, tenant_id, counts)
         return Ladder(counts, room, today, tier_moves.since(tx, tenant_id, today - timedelta(days=DAYS - 1)))
 
 

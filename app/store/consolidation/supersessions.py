@@ -341,7 +341,7 @@ def get(tx: Connection, tenant_id: UUID, supersession_id: UUID) -> Relation | No
 _GET: Final = text(f"{_RELATIONS} AND supersession_id = :id")
 
 
-def of(tx: Connection, tenant_id: UUID, pair: Pair) -> Relation:
+def get_relation(tx: Connection, tenant_id: UUID, pair: Pair) -> Relation:
     """The supersession of two memories, which is there."""
     return Relation(*tx.execute(_OF, {"tenant": tenant_id, **pair._asdict()}).one())
 

@@ -56,7 +56,7 @@ WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s) AND deleted_at IS NUL
 """
 
 
-def of(tx: Connection, tenant_id: UUID, memory_id: UUID) -> Found | None:
+def get(tx: Connection, tenant_id: UUID, memory_id: UUID) -> Found | None:
     """What was found in a memory's text; None for nothing."""
     row = driver(tx).execute(_OF, {"tenant": tenant_id, "memory_id": memory_id}).fetchone()
     return None if row is None else Found(*row)

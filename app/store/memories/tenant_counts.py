@@ -71,7 +71,7 @@ ON CONFLICT (tenant_id, slot) DO UPDATE SET active = known.active + excluded.act
 """  # noqa: S608 - put together of constants
 
 
-def of(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> Counts:
+def measure(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> Counts:
     """What these memories alone come to; those that are deleted to nothing."""
     if not memory_ids:
         return NONE
@@ -96,9 +96,9 @@ CROSS JOIN LATERAL (
 @contextmanager
 def changing(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> Iterator[None]:
     """Enter at the end what the body has made of memories whose rows are locked: it moves, edits or deletes them."""
-    before = of(tx, tenant_id, memory_ids)
+    before = measure(tx, tenant_id, memory_ids)
     yield
-    add(tx, tenant_id, of(tx, tenant_id, memory_ids).less(before))
+    add(tx, tenant_id, measure(tx, tenant_id, memory_ids).less(before))
 
 
 def drift(tx: Connection, tenant_id: UUID) -> Counts:

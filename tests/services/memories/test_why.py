@@ -23,7 +23,7 @@ def aged(service: Service, monkeypatch: pytest.MonkeyPatch) -> Aged:
 
 
 def explained(aged: Aged, memory_id: UUID, day: float | None = None) -> Explained:
-    return why.of(aged.tenant_id, memory_id, None if day is None else days(day))
+    return why.explain(aged.tenant_id, memory_id, None if day is None else days(day))
 
 
 def mark(aged: Aged, memory_id: UUID, **columns: object) -> None:
@@ -100,9 +100,9 @@ def test_the_next_change_is_told_and_then_happens(aged: Aged) -> None:
     assert found.change_at is not None
     assert (found.change.tier, found.change.rule) == ("archived", "decay")
     assert days(22) < found.change_at < days(23)
-    before = why.of(aged.tenant_id, fresh, found.change_at - timedelta(seconds=1))
+    before = why.explain(aged.tenant_id, fresh, found.change_at - timedelta(seconds=1))
     assert before.verdict.tier == "active"
-    assert why.of(aged.tenant_id, fresh, found.change_at).verdict.tier == "archived"
+    assert why.explain(aged.tenant_id, fresh, found.change_at).verdict.tier == "archived"
 
 
 def test_what_is_never_forgotten_has_no_next_change(aged: Aged) -> None:

@@ -80,7 +80,7 @@ def test_all_conditions_of_a_hold_must_be_met(aged: Aged, conditions: dict[str, 
     [memory_id] = aged.remember(-25)
     mark(aged, memory_id, **OLD)
     hold_id = placed(aged, **conditions)
-    assert (why.of(aged.tenant_id, memory_id).verdict.rule == "hold") == is_held
+    assert (why.explain(aged.tenant_id, memory_id).verdict.rule == "hold") == is_held
     assert holds.get(aged.tenant_id, hold_id)[1] == (int(is_held), 0)
 
 
@@ -110,10 +110,10 @@ def test_a_hold_counts_for_what_was_to_be_moved_already(aged: Aged) -> None:
 def test_of_two_holds_the_second_still_holds(aged: Aged) -> None:
     [memory_id] = aged.remember(-25)
     first, second = placed(aged, memory_ids=[memory_id]), placed(aged, before=days(1))
-    assert [holder.hold_id for holder in why.of(aged.tenant_id, memory_id).holders] == [first, second]
+    assert [holder.hold_id for holder in why.explain(aged.tenant_id, memory_id).holders] == [first, second]
     holds.release(aged.tenant_id, first, "k")
-    assert [holder.hold_id for holder in why.of(aged.tenant_id, memory_id).holders] == [second]
-    assert why.of(aged.tenant_id, memory_id).verdict.rule == "hold"
+    assert [holder.hold_id for holder in why.explain(aged.tenant_id, memory_id).holders] == [second]
+    assert why.explain(aged.tenant_id, memory_id).verdict.rule == "hold"
 
 
 def test_what_much_is_released_is_seen_to_by_a_job(aged: Aged, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -249,7 +249,7 @@ def test_what_loses_its_protection_is_looked_at_again(service: Service, way: str
     )
     service.rows("UPDATE policies SET effective_at = now() - interval '90 days'")
     nights.swept(tenant_id)
-    assert why.of(tenant_id, memory_id).verdict.rule == "never_forget"
+    assert why.explain(tenant_id, memory_id).verdict.rule == "never_forget"
     assert nights.swept(tenant_id) == 0
     if way == "patch":
         memories.edit(tenant_id, memory_id, MemoryPatch(tags=()))

@@ -26,7 +26,7 @@ def test_the_host_of_cold_storage_is_among_them(service: Service, given: dict[st
     service.rows(statement, tenant_id, "rerank", "never.example", 0)
     service.configure(**given)
     with database.tenant(tenant_id) as tx:
-        found = recipients.of(tx, tenant_id)
+        found = recipients.list_recipients(tx, tenant_id)
     assert [(each["host"], each["purposes"], each["calls"]) for each in found] == [
         ("model.example", ["embed", "score"], 5),
         (host, ["cold storage", "exports"], None),
@@ -37,4 +37,4 @@ def test_a_folder_of_this_machine_is_nobody(service: Service) -> None:
     service.configure(cold_url="file:///var/lib/cold")
     tenant_id = service.tenant().tenant_id
     with database.tenant(tenant_id) as tx:
-        assert recipients.of(tx, tenant_id) == []
+        assert recipients.list_recipients(tx, tenant_id) == []

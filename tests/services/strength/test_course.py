@@ -47,7 +47,7 @@ class Life:
         )
 
     def drawn(self) -> Course:
-        return course.of(self._aged.tenant_id, self.stored).course
+        return course.draw(self._aged.tenant_id, self.stored).course
 
     @property
     def stored(self) -> Stored:

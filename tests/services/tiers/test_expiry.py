@@ -194,11 +194,11 @@ def test_why_tells_the_limit_and_the_risk(aged: Aged) -> None:
     labelled(aged, given, "pii")
     found(aged, risky, "card", "financial", 0.97, 1.0)
     aged.now = days(10)
-    early = why.of(aged.tenant_id, given)
+    early = why.explain(aged.tenant_id, given)
     assert (early.change_at, early.change and early.change.rule) == (days(30), "expiry")
-    late = why.of(aged.tenant_id, given, days(30.5))
+    late = why.explain(aged.tenant_id, given, days(30.5))
     assert late.verdict.why == "memories of the category pii are kept for 30 days, and this one is 30.5 days old"
-    told = why.of(aged.tenant_id, risky, days(91))
+    told = why.explain(aged.tenant_id, risky, days(91))
     assert (told.verdict.tier, told.verdict.rule) == ("deleted", "expiry")
     assert told.verdict.why.startswith("privacy risk 0.8379 is above 0.7: memories of the category financial")
 
