@@ -42,7 +42,7 @@ def task(name: str) -> Callable[[Callable[..., None]], Any]:
                 finally:
                     metrics.count("tasks", task=name, lane=lane, outcome=outcome)
                     metrics.observe("task_seconds", time.monotonic() - began, task=name, lane=lane)
-            connections.tell(lane)
+            connections.publish_pool_usage(lane)
 
         run.__name__ = function.__name__
         run.__doc__ = function.__doc__

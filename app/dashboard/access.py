@@ -87,7 +87,7 @@ class Acting:
             act: A fixed word.
             target: An id, or a fixed word, of what it is done to.
         """
-        operators.note(self.tenant_id, self.key_id, act, target, self.reason)
+        operators.record(self.tenant_id, self.key_id, act, target, self.reason)
 
 
 LOOKS: Final = ("read", "maintain", "privacy", "admin")

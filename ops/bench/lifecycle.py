@@ -82,7 +82,7 @@ def _merged(place: Place, size: int) -> float:
     started = time.perf_counter()
     merged = 0
     for made, _ in consolidate.made_groups(tenant.tenant_id, groups, terms):
-        merged += merging.carry_out(tenant.tenant_id, run_id, terms, made, None)["merged"]
+        merged += merging.apply(tenant.tenant_id, run_id, terms, made, None)["merged"]
     took = time.perf_counter() - started
     if merged < size / 2:
         raise RuntimeError(f"only {merged} of {size} were merged")

@@ -172,8 +172,8 @@ def _forecasts(place: Place, plan: Plan) -> Iterator[Figure]:
                 return
             after = held.ids[-1]
 
-    one = partial(forecast.of_tenant, tenant_id, Wish(FORECAST_DAYS))
-    two = partial(forecast.of_tenant, tenant_id, Wish(FORECAST_DAYS, WHAT_IF))
+    one = partial(forecast.forecast_tiers, tenant_id, Wish(FORECAST_DAYS))
+    two = partial(forecast.forecast_tiers, tenant_id, Wish(FORECAST_DAYS, WHAT_IF))
     two()
     plain, changed, floor = plan.rounds(*(partial(_milliseconds, run) for run in (one, two, read)))
     work = f"forecast of {FORECAST_DAYS} days, {rows:,} memories"

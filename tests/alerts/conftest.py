@@ -46,7 +46,7 @@ def watch(api: Api, disk: dict[str, int], tmp_path: Path, monkeypatch: pytest.Mo
     """
 
     def scrape() -> str:
-        figures.keep(thoroughly=True)
+        figures.refresh(thoroughly=True)
         return api.get("/metrics", key=None).text
 
     watching, now_ms = Watch(scrape), Backlog.now_ms

@@ -107,14 +107,14 @@ def tonight(tenant_id: UUID) -> str:
     job_id = schedule.run(tenant_id, "night").job_id
     assert job_id is not None
     while (found := jobs.get(tenant_id, job_id)).finished_at is None:
-        runner.carry_on(job_id)
+        runner.run_slice(job_id)
     return found.status
 
 
 def test_an_audit_that_was_altered(watch: Watch, api: Api) -> None:
     tenant_id = api.service.tenant().tenant_id
     with database.tenant(tenant_id) as tx:
-        audit.enter(tx, tenant_id, "job_started", details={"kind": "sweep"})
+        audit.append(tx, tenant_id, "job_started", details={"kind": "sweep"})
     owner = api.service.rows
     alter = "ALTER TABLE audit {} TRIGGER audit_stays"
     owner(alter.format("DISABLE"))
@@ -240,7 +240,7 @@ def finish_run(api: Api, tenant_id: UUID, **recall: int) -> None:
 
 def test_figures_are_as_old_as_they_say(api: Api) -> None:
     assert figures.read().at_ms == 0
-    assert figures.keep().at_ms == figures.read().at_ms > 0
+    assert figures.refresh().at_ms == figures.read().at_ms > 0
 
 
 def test_every_cause_is_tried_above() -> None:

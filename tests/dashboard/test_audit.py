@@ -18,7 +18,7 @@ Visit = Callable[..., Visitor]
 @pytest.fixture
 def done(api: Api) -> None:
     for number in range(5):
-        operators.note(api.tenant.tenant_id, "k", "pause", "night", f"reason <i>number {number}</i>")
+        operators.record(api.tenant.tenant_id, "k", "pause", "night", f"reason <i>number {number}</i>")
 
 
 def test_the_chain_holds_and_says_so(api: Api, visit: Visit, done: None) -> None:

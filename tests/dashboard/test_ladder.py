@@ -81,7 +81,7 @@ def test_the_first_paint_looks_at_no_memory_and_the_forecast_comes_by_itself(
 
     with monkeypatch.context() as patch:
         patch.setattr(ladder, "ahead", fail)
-        patch.setattr(forecast, "of_tenant", fail)
+        patch.setattr(forecast, "forecast_tiers", fail)
         html = visitor.page("/ladder")
     assert 'hx-get="/ops/ladder/ahead" hx-trigger="load"' in html
     part = visitor.page("/ladder/ahead")

@@ -50,7 +50,7 @@ def test_what_waits_is_counted(api: Api, well: None, visit: Visit) -> None:
 def test_the_night_is_run_paused_and_resumed(api: Api, well: None, visit: Visit) -> None:
     visitor = visit()
     assert visitor.act("/schedule/night/run") == "/?done=run"
-    [shown] = schedule.of_tenant(api.tenant.tenant_id)
+    [shown] = schedule.list_schedules(api.tenant.tenant_id)
     assert shown.last_run is not None
     assert shown.last_run.kind == "by_hand"
     words = said(visitor.page("/?done=run"))
@@ -58,7 +58,7 @@ def test_the_night_is_run_paused_and_resumed(api: Api, well: None, visit: Visit)
     assert all(step in words for step in STEPS)
     for act, paused in (("pause", True), ("resume", False)):
         visitor.act(f"/schedule/night/{act}")
-        assert [one.schedule.paused for one in schedule.of_tenant(api.tenant.tenant_id)] == [paused]
+        assert [one.schedule.paused for one in schedule.list_schedules(api.tenant.tenant_id)] == [paused]
     assert visitor.send("/schedule/nothing/run").status_code == 404
 
 

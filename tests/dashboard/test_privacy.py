@@ -22,7 +22,7 @@ def entered(api: Api, days_ago: float, **given: str) -> Request:
     """A request that came by mail so many days ago."""
     received = datetime.now(UTC) - timedelta(days=days_ago)
     new = NewRequest(**{"nature": "correction", "law": "gdpr", **given}, received_at=received)  # type: ignore[arg-type]
-    return privacy_requests.enter(api.tenant.tenant_id, new)
+    return privacy_requests.create(api.tenant.tenant_id, new)
 
 
 def found(api: Api, request: Request) -> Request:

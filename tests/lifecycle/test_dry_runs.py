@@ -121,7 +121,7 @@ def test_forecasts_and_policy_diffs_are_by_the_same_decision(service: Service, m
     def told(day: int) -> Counter[str]:
         return Counter(dict(zip(DECAY_TIERS, outlook.counts[day].tolist(), strict=True)))
 
-    outlook = forecast.of_tenant(aged.tenant_id, Wish(30))
+    outlook = forecast.forecast_tiers(aged.tenant_id, Wish(30))
     assert told(0) == decided(before, 110 + NIGHT)
     assert all(told(day) == decided(before, 110 + day) for day in (1, 8, 15))
     later = decided(before, 125.5 + effects.LATER_DAYS)

@@ -109,7 +109,7 @@ def test_another_look_is_taken_by_itself_with_its_own_time(house: Household, mon
     counts = residue.counts
 
     def count(tx: database.Transaction, tenant_id: Any, ids: Any, erasure: Erasure, *more: Any) -> Any:
-        looked.append(erasing_steps.following(erasure))
+        looked.append(erasing_steps.next_step(erasure))
         return counts(tx, tenant_id, ids, erasure, *more)
 
     monkeypatch.setattr(residue, "counts", count)

@@ -213,7 +213,7 @@ def test_what_was_cancelled_since_stays_hidden_and_can_be_cancelled_again(drill:
 def test_what_has_begun_is_in_the_ledger_alone(drill: Drill) -> None:
     drill.dump()
     asked = ask(drill, subject="ann", grace_days=0)
-    erasing._cut(drill.tenant_id, asked.erasure_id)
+    erasing._start(drill.tenant_id, asked.erasure_id)
     assert kept(drill.service) == [asked.erasure_id], "the ledger hasn't it yet"
     drill.dump_keys()
     keys = (drill.folder / "keys.dump").read_bytes()

@@ -112,7 +112,7 @@ class Aged:
         with database.tenant(self.tenant_id) as tx:
             times = strengths.timeline(tx, self.tenant_id)
             era = times.at(now)
-            held = strengths.brought(states.lock(tx, self.tenant_id, ids), times, now)
+            held = strengths.advance_to_era(states.lock(tx, self.tenant_id, ids), times, now)
             event = Event(at=(at or self.now).timestamp(), now=now)
             after = replace(held, state=era.dynamics.reinforce(held.state, event))
             strengths.write_uses(tx, self.tenant_id, after, era, now)
@@ -124,7 +124,7 @@ class Aged:
             times = strengths.timeline(tx, self.tenant_id)
             held = states.read(tx, self.tenant_id, ids or self._ids())
         era = times.at(now)
-        return strengths.look(era, strengths.brought(held, times, now).state, now).strength
+        return strengths.evaluate(era, strengths.advance_to_era(held, times, now).state, now).strength
 
     def tiers(self) -> list[str]:
         """The tiers that decay asked for when they were last looked at, in id order."""

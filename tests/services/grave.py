@@ -23,7 +23,7 @@ def worked(service: Service, which: str = DUE) -> None:
             return
         for (job_id,) in due:
             service.rows("UPDATE jobs SET claim = gen_random_uuid() WHERE job_id = %s", job_id)
-            runner.carry_on(job_id)
+            runner.run_slice(job_id)
         service.work()
     raise AssertionError("jobs without an end")
 

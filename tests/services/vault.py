@@ -44,7 +44,7 @@ class Vault:
         """Carry out a job until it has ended."""
         for _ in range(20):
             self.service.rows("UPDATE jobs SET claim = gen_random_uuid() WHERE job_id = %s", job_id)
-            runner.carry_on(job_id)
+            runner.run_slice(job_id)
             if self.status(job_id) not in {"queued", "running"}:
                 return
         raise AssertionError("a job without an end")

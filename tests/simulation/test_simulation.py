@@ -80,7 +80,7 @@ def test_a_summary_answers_for_what_it_tells_alone(quick: Service) -> None:
 
 def test_simulated_tenants_have_no_nights_and_aren_t_listed(service: Service) -> None:
     real = service.tenant().tenant_id
-    made_up = tenants.simulated("made up", Policy(), THEN)
+    made_up = tenants.create_simulated("made up", Policy(), THEN)
     schedule.tick([night.KIND])
     assert service.rows("SELECT tenant_id FROM schedules") == [(real,)]
     assert [tenant.tenant_id for tenant in tenants.listed()] == [real]
@@ -92,7 +92,7 @@ def test_simulated_tenants_have_no_nights_and_aren_t_listed(service: Service) ->
 
 def test_the_time_of_a_simulated_tenant_is_made_up_and_that_of_others_isn_t(service: Service) -> None:
     real = service.tenant().tenant_id
-    made_up = tenants.simulated("made up", Policy(), THEN)
+    made_up = tenants.create_simulated("made up", Policy(), THEN)
     with database.at(made_up, THEN):
         with database.tenant(made_up) as tx:
             assert database.now(tx) == THEN

@@ -20,10 +20,10 @@ def tick() -> None:
 @task(queues.FIGURES)
 def figures() -> None:
     """Refresh the cached figures for dashboard pages and metrics."""
-    kept.keep()
+    kept.refresh()
 
 
 @task(queues.JOB)
 def job(job_id: str) -> None:
     """Run a slice of a job."""
-    runner.carry_on(UUID(job_id))
+    runner.run_slice(UUID(job_id))

@@ -18,4 +18,4 @@ def tick() -> None:
 @task(queues.RIGHTS_JOB)
 def job(job_id: str) -> None:
     """Run a slice of a job."""
-    runner.carry_on(UUID(job_id))
+    runner.run_slice(UUID(job_id))

@@ -41,7 +41,7 @@ def readyz() -> Response:
 @router.get("/v1/stats", summary="Numbers of the caller's tenant")
 def of_tenant(caller: Annotated[Caller, Depends(needs("read"))]) -> Response:
     """What is kept, what waits, what failed."""
-    return shapes.answer(asdict(stats.of_tenant(caller.tenant_id)))
+    return shapes.answer(asdict(stats.tenant_stats(caller.tenant_id)))
 
 
 @router.get("/metrics", summary="Metrics for Prometheus", response_class=PlainTextResponse)

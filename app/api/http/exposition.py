@@ -117,7 +117,7 @@ class _Shared(Collector):
     """What is known from Redis and PostgreSQL; left out, and said so, while they are away."""
 
     def collect(self) -> Iterator[Metric]:
-        connections.tell(connections.API)
+        connections.publish_pool_usage(connections.API)
         parts = (_counted, _of_redis, _kept, _lanes)
         found = [part for part in map(_tried, parts) if part is not None]
         yield _gauge("stores_reachable", [((), float(len(found) == len(parts)))])
@@ -170,7 +170,7 @@ def _of_redis() -> Iterator[Metric]:
     beat = ages.pop(heartbeats.BEAT)
     yield _gauge("lane_silent_seconds", [((lane,), age) for lane, age in ages.items() if age is not None])
     yield _gauge("beat_silent_seconds", [] if beat is None else [((), beat)])
-    pools = connections.of_kinds()
+    pools = connections.pool_usage_by_kind()
     states = {(kind, state): getattr(pool, state) for kind, pool in pools.items() for state in POOL_STATES}
     yield _gauge("database_pool_connections", states.items())
     yield _gauge("database_pool_waiting", [((kind,), pool.waiting) for kind, pool in pools.items()])
@@ -198,7 +198,7 @@ def _kept() -> Iterator[Metric]:
 
 def _lanes() -> Iterator[Metric]:
     """What waits."""
-    lanes = stats.of_lanes()
+    lanes = stats.lane_backlogs()
     yield _gauge("lane_depth", [((name,), lane.depth) for name, lane in lanes.items()])
     yield _gauge("lane_oldest_age_seconds", [((name,), lane.oldest_age_seconds) for name, lane in lanes.items()])
 

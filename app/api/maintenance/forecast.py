@@ -46,7 +46,7 @@ class Forecast(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 def outlook(caller: Annotated[Caller, Depends(needs("read"))], body: Annotated[bytes, Depends(body_of)]) -> Response:
     """Memories by tier for each day, as decay alone will have it; nothing is changed."""
     wanted = decode(body, Forecast)
-    found = forecast.of_tenant(caller.tenant_id, Wish(wanted.days, wanted.policy, wanted.subject))
+    found = forecast.forecast_tiers(caller.tenant_id, Wish(wanted.days, wanted.policy, wanted.subject))
     shown: dict[str, Any] = {"as_of": found.as_of, "days": _days(found.dates, found.counts)}
     if found.changed is not None:
         shown |= {"what_if": _days(found.dates, found.changed), "moves": [_move(move) for move in found.moves]}

@@ -27,7 +27,7 @@ Maintainer = Annotated[Caller, Depends(needs("maintain"))]
 @router.get("", summary="What runs by itself, and when")
 def of_tenant(caller: Maintainer) -> Response:
     """Each with its times, how late it is, and its last run; the times are the policy's, `night` and `time_zone`."""
-    return shapes.answer({"schedule": [_shown(found) for found in schedule.of_tenant(caller.tenant_id)]})
+    return shapes.answer({"schedule": [_shown(found) for found in schedule.list_schedules(caller.tenant_id)]})
 
 
 @router.post(

@@ -74,7 +74,7 @@ def page(
     wanted = Filters(subject, thread, tag, kind, tier, after, before, strength_above, strength_below, superseded, role)
     older_than = None if cursor is None else shapes.id_in_cursor(cursor)
     found = memories.page(caller.tenant_id, wanted, older_than, limit)
-    return shapes.answer(shapes.memories(found, live.look(caller.tenant_id, found, as_of), limit))
+    return shapes.answer(shapes.memories(found, live.live_numbers(caller.tenant_id, found, as_of), limit))
 
 
 @router.get("/{memory_id}", summary="One memory")
@@ -158,7 +158,7 @@ def id_of(text: str) -> UUID:
 
 
 def _shown(caller: Caller, found: Stored | Pending, as_of: datetime | None = None) -> Response:
-    seen = {} if isinstance(found, Pending) else live.look(caller.tenant_id, [found], as_of)
+    seen = {} if isinstance(found, Pending) else live.live_numbers(caller.tenant_id, [found], as_of)
     return shapes.answer(shapes.memory(found, seen))
 
 

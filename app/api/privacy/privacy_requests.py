@@ -28,7 +28,7 @@ Guardian = Annotated[Caller, Depends(needs("privacy"))]
 @router.post("", summary="Enter a request that came by another way", status_code=201)
 def enter(caller: Guardian, body: Annotated[bytes, Depends(body_of)]) -> Response:
     """Such as a correction asked for by mail. Erasures and exports of the API are entered by themselves."""
-    return shapes.answer(_shown(privacy_requests.enter(caller.tenant_id, decode(body, NewRequest))), 201)
+    return shapes.answer(_shown(privacy_requests.create(caller.tenant_id, decode(body, NewRequest))), 201)
 
 
 @router.get("", summary="List requests, those received last first")

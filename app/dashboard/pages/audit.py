@@ -56,5 +56,5 @@ def whole(viewer: Guarding, request: Request, after: str | None = None) -> Respo
     place = START if after is None else read_anchor(after)
     if place is None:
         raise Invalid(errors=[FieldError("after", "isn't one that a verification has given")])
-    found = chain.onwards(viewer.tenant_id, place)
+    found = chain.verify_from(viewer.tenant_id, place)
     return rendering.page(request, viewer, "audit_chain", state=found, anchor=anchor_of(found.place))

@@ -119,7 +119,7 @@ def finish(acting: Guarding, erasure_id: str) -> Response:
     """It begins at once, or goes on where it was left."""
     which = shapes.id_named(erasure_id, "erasure")
     acting.note("finish_erasure", str(which))
-    rights.finish(acting.tenant_id, which)
+    rights.start_now(acting.tenant_id, which)
     return back(f"/privacy/erasures/{which}", "finishing")
 
 

@@ -83,7 +83,7 @@ def page(viewer: Looking, request: Request, cursor: str | None = None) -> Respon
     """The page, out of counters alone; what costs more is asked for by itself."""
     place = shapes.place_in_cursor(cursor)
     older_than = place and (place[0], min(place[1].int, PLACE_MAX))
-    held = ladder.of_tenant(viewer.tenant_id)
+    held = ladder.tier_report(viewer.tenant_id)
     latest = ladder.latest(viewer.tenant_id, older_than, PAGE)
     following = shapes.cursor_at(latest[-1].at, UUID(int=latest[-1].place)) if len(latest) == PAGE else None
     days = [held.today - timedelta(days=back) for back in reversed(range(DAYS))]

@@ -76,7 +76,7 @@ def page(viewer: Reading, request: Request, memory_id: str, cursor: str | None =
 def _page(viewer: Viewer, request: Request, found: Stored, cursor: str | None) -> Response:
     tenant_id, memory_id = viewer.tenant_id, found.memory_id
     older_than = shapes.place_in_cursor(cursor)
-    alive = live.look(tenant_id, [found]).get(memory_id)
+    alive = live.live_numbers(tenant_id, [found]).get(memory_id)
     if alive is None:
         raise NotFound("this tenant has no such memory")
     drawn = course.draw(tenant_id, found)

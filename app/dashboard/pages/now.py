@@ -54,8 +54,8 @@ def _first(viewer: Viewer, request: Request) -> Response:
     found = _live(viewer)
     night: list[schedule.Shown] | None
     try:
-        night = schedule.of_tenant(viewer.tenant_id)
-        taken = stats.taken(viewer.tenant_id)
+        night = schedule.list_schedules(viewer.tenant_id)
+        taken = stats.count_usage(viewer.tenant_id)
         acts = operators.page(viewer.tenant_id, limit=5)
     except Exception as error:
         if not is_passing(error):

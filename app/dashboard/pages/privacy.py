@@ -60,7 +60,7 @@ def enter(acting: Guarding) -> Response:
     fields = {name: acting.form.get(name, "") for name in ("nature", "law", "manner")}
     new = read_as(NewRequest, {**fields, "received_at": f"{day}T00:00:00Z" if day else ""})
     acting.note("enter_request", new.nature)
-    privacy_requests.enter(acting.tenant_id, new)
+    privacy_requests.create(acting.tenant_id, new)
     return back("/privacy", "entered")
 
 

@@ -33,7 +33,7 @@ def parameters(tenant_id: UUID, merge_id: UUID, actor: str) -> dict[str, Any]:
         Conflict: The merge isn't waiting for a decision.
     """
     with database.tenant(tenant_id) as tx:
-        _waiting(found(tx, tenant_id, merge_id))
+        _waiting(get_or_404(tx, tenant_id, merge_id))
     return {"merge_id": str(merge_id), "actor": actor}
 
 
@@ -41,19 +41,19 @@ def step(job: Job) -> Step:
     """Carry out an approved merge."""
     merge_id, actor = UUID(job.parameters["merge_id"]), str(job.parameters["actor"])
     with database.tenant(job.tenant_id) as tx:
-        merge = found(tx, job.tenant_id, merge_id)
+        merge = get_or_404(tx, job.tenant_id, merge_id)
         if merge.status != "waiting":
             return Step(0, {}, finished=True, notes=("it doesn't wait any more",))
         plan = _plan(tx, job.tenant_id, merge)
     if plan is None:
         return Step(0, {}, finished=True, failure=CHANGED)
-    [made] = consolidate.made_of(job.tenant_id, [plan])
+    [made] = consolidate.attach_summaries(job.tenant_id, [plan])
     chosen = archive.current_basis(job.tenant_id)
     with database.tenant(job.tenant_id) as tx:
         holds.share(tx, job.tenant_id)
         terms, group = _terms(tx, merge), _group(tx, job.tenant_id, merge)
         era, [now] = grouping.plan(tx, job.tenant_id, [group], terms, lock=True, agreed=True)
-        merge = found(tx, job.tenant_id, merge_id, lock=True)
+        merge = get_or_404(tx, job.tenant_id, merge_id, lock=True)
         if merge.status != "waiting":
             return Step(0, {}, finished=True, notes=("it doesn't wait any more",))
         if now is None or not now.is_as(plan):
@@ -67,10 +67,10 @@ def step(job: Job) -> Step:
         consolidation_runs.count(tx, job.tenant_id, merge.run_id, {**counts, "waiting": -1})
         merging.count(tx, job.tenant_id, [(still, summary)], "approved")
         details: dict[str, Detail] = {"merge": str(merge_id), "merged": counts["merged"], "summaries": 1}
-        audit.enter(tx, job.tenant_id, "memories_merged", actor, ids=now.taken_ids, details=details)
+        audit.append(tx, job.tenant_id, "memories_merged", actor, ids=now.taken_ids, details=details)
         failpoints.reach("merge.before_commit")
     queues.nudge(queues.EMBED_MEMORIES)
-    merging.tell(counts)
+    merging.count_outcomes(counts)
     return Step(len(now.taken), {}, finished=True, counts=dict(counts))
 
 
@@ -84,7 +84,7 @@ def preview(tenant_id: UUID, merge: Merge) -> tuple[Summary | None, list[UUID]]:
         ids = _group(tx, tenant_id, merge).ids
     if plan is None:
         return None, ids
-    [made] = consolidate.made_of(tenant_id, [plan])
+    [made] = consolidate.attach_summaries(tenant_id, [plan])
     taken = set(plan.taken_ids)
     return made.summary, [memory_id for memory_id in ids if memory_id not in taken]
 
@@ -97,15 +97,15 @@ def reject(tenant_id: UUID, merge_id: UUID, actor: str) -> Merge:
         Conflict: The merge isn't waiting for a decision.
     """
     with database.tenant(tenant_id) as tx:
-        merge = found(tx, tenant_id, merge_id, lock=True)
+        merge = get_or_404(tx, tenant_id, merge_id, lock=True)
         _waiting(merge)
         decided: dict[str, Any] = {"status": "rejected", "decided_at": database.now(tx), "decided_by": actor}
         merges.change(tx, tenant_id, merge_id, decided)
-        audit.enter(tx, tenant_id, "merge_rejected", actor, items=merge.sources, details={"merge": str(merge_id)})
-        return found(tx, tenant_id, merge_id)
+        audit.append(tx, tenant_id, "merge_rejected", actor, items=merge.sources, details={"merge": str(merge_id)})
+        return get_or_404(tx, tenant_id, merge_id)
 
 
-def found(tx: database.Transaction, tenant_id: UUID, merge_id: UUID, *, lock: bool = False) -> Merge:
+def get_or_404(tx: database.Transaction, tenant_id: UUID, merge_id: UUID, *, lock: bool = False) -> Merge:
     """Return a merge, locked if `lock`.
 
     Raises:

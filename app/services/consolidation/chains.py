@@ -10,7 +10,7 @@ from app.store.consolidation import hidden_supersessions, supersessions
 from app.store.core import database
 
 
-def back(tx: database.Transaction, tenant_id: UUID, erasure_id: UUID) -> None:
+def restore_for_erasure(tx: database.Transaction, tenant_id: UUID, erasure_id: UUID) -> None:
     """Restore the supersessions that an erasure hid, now that it is cancelled.
 
     Supersessions that would form a cycle or connect memories of different subjects by now are rejected.
@@ -22,7 +22,7 @@ def back(tx: database.Transaction, tenant_id: UUID, erasure_id: UUID) -> None:
     _judge(tx, tenant_id, hidden_supersessions.show_again(tx, tenant_id, erasure_id))
 
 
-def again(tx: database.Transaction, tenant_id: UUID, memory_id: UUID) -> None:
+def restore_for_memory(tx: database.Transaction, tenant_id: UUID, memory_id: UUID) -> None:
     """Restore the supersessions of one memory that is visible again while the erasure that hid it continues."""
     _judge(tx, tenant_id, hidden_supersessions.show_again_of(tx, tenant_id, memory_id))
 

@@ -24,7 +24,7 @@ from app.services.consolidation.grouping import Plan, Terms
 from app.services.consolidation.merging import Made
 from app.services.consolidation.summaries import Wanted
 from app.services.strength import policies
-from app.services.strength.rebase import STEP_SECONDS, moment_of
+from app.services.strength.rebase import STEP_SECONDS, reference_time
 from app.services.tenants import quota
 from app.services.tiers import archive
 from app.store.consolidation import candidates as marks
@@ -47,7 +47,7 @@ def step(job: Job) -> Step:
     """Run a few seconds of a manually started run."""
     until = time.monotonic() + STEP_SECONDS
     level = job.parameters.get("level")
-    return carry_on(job.tenant_id, moment_of(job), job.state, until, by_hand=True, level=level)
+    return carry_on(job.tenant_id, reference_time(job), job.state, until, by_hand=True, level=level)
 
 
 def carry_on(
@@ -71,7 +71,7 @@ def carry_on(
         level: Compression level of the summaries; None for the policy's level.
     """
     if not state:
-        return _begun(tenant_id, as_of, level, by_hand=by_hand)
+        return _start_run(tenant_id, as_of, level, by_hand=by_hand)
     run_id = UUID(state["run"])
     terms = Terms(datetime.fromisoformat(state["as_of"]), state["level"])
     if "rederive" in state:
@@ -86,7 +86,7 @@ def carry_on(
     return _slice(tenant_id, run_id, terms, state, until)
 
 
-def _begun(tenant_id: UUID, as_of: datetime | None, level: Level | None, *, by_hand: bool) -> Step:
+def _start_run(tenant_id: UUID, as_of: datetime | None, level: Level | None, *, by_hand: bool) -> Step:
     rules = policies.current(tenant_id).consolidation
     with database.tenant(tenant_id) as tx:
         as_of = as_of or database.now(tx)
@@ -119,7 +119,7 @@ def _slice(tenant_id: UUID, run_id: UUID, terms: Terms, state: dict[str, Any], u
     counts = Counter[str]()
     new = max(found.new, state.get("new", 0))  # a repeated slice counts fewer: merged memories aren't candidates
     for made, among in made_groups(tenant_id, groups, terms):
-        counts += merging.carry_out(tenant_id, run_id, terms, made, chosen) if made else Counter()
+        counts += merging.apply(tenant_id, run_id, terms, made, chosen) if made else Counter()
         tried |= {group.ids[0].hex for group in among}
         if time.monotonic() >= until and len(tried) < len(found.groups):
             _nudge(counts)
@@ -154,7 +154,7 @@ def made_groups(tenant_id: UUID, groups: Sequence[Group], terms: Terms) -> Itera
     for some in _pieces(groups):
         with database.tenant(tenant_id) as tx:
             _, plans = grouping.plan(tx, tenant_id, some, terms)
-        yield made_of(tenant_id, [each for each in plans if each is not None]), some
+        yield attach_summaries(tenant_id, [each for each in plans if each is not None]), some
 
 
 def _pieces(groups: Sequence[Group]) -> Iterator[list[Group]]:
@@ -168,7 +168,7 @@ def _pieces(groups: Sequence[Group]) -> Iterator[list[Group]]:
         yield some
 
 
-def made_of(tenant_id: UUID, plans: Sequence[Plan]) -> list[Made]:
+def attach_summaries(tenant_id: UUID, plans: Sequence[Plan]) -> list[Made]:
     """Attach the required summaries to plans; call it outside of transactions, since models may be slow."""
     wanted = {
         place: Wanted(each.sources, each.form, each.verdict.level)
@@ -224,7 +224,7 @@ def preview(tenant_id: UUID, as_of: datetime | None, level: Level | None, limit:
             for each in planned:
                 if each is not None:
                     plans.append(each)
-                    days = grouping.days_of(each)
+                    days = grouping.days_losing_memories(each)
                     fewer.update(days)
                     gone |= set(each.taken_ids) if days else set()
         if found.finished or len(plans) >= limit or time.monotonic() >= until:

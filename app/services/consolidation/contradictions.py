@@ -59,7 +59,7 @@ def carry_on(tenant_id: UUID, as_of: datetime, state: dict[str, Any], until: flo
         state: State returned by the previous slice; empty at first.
         until: Deadline on the monotonic clock; at least one slice is always done.
     """
-    done = 0 if state else supersede.settle(tenant_id)
+    done = 0 if state else supersede.settle_statements(tenant_id)
     policy = policies.current(tenant_id)
     left = policy.supersession.asked_a_night - state.get("asked", 0)
     if not settings().has_provider or left <= 0:
@@ -123,7 +123,7 @@ def _ask(tenant_id: UUID, questions: list[Question]) -> tuple[list[Pair], int]:
     for batch in contradiction.batches(questions, settings().score_batch_tokens):
         model = _contradictor()
         try:
-            with budget.on_account(tenant_id, "contradict", model.model, len(batch)) as spent:
+            with budget.book(tenant_id, "contradict", model.model, len(batch)) as spent:
                 pairs += model.outdated(batch, spent)
         except ProviderFailed as failure:
             if not failure.treatment.halve:

@@ -146,9 +146,9 @@ def plan(
     facts = rows.facts(tx, tenant_id, held.ids, era.policy.time_zone)
     held = held.only(np.flatnonzero([memory_id in facts for memory_id in held.ids]))
     ahead = (held.versions > era.version) | (held.state.anchored_at > now)
-    held = strengths.brought(held, times, now)
+    held = strengths.advance_to_era(held, times, now)
     standing = standings.read(tx, tenant_id, held.ids, era.policy.rules)
-    seen = strengths.look(era, held.state, now)
+    seen = strengths.evaluate(era, held.state, now)
     is_kept = ahead | _is_protected(era.policy.protection, standing, held.state, seen)
     ages = (now - standing.grace_from) / DAY_SECONDS
     on_day = rows.on_days(tx, tenant_id, {_day(fact) for fact in facts.values()}, era.policy.time_zone)
@@ -219,7 +219,7 @@ def _numbered(threads: Sequence[str | None]) -> npt.NDArray[np.int64]:
     return np.array([numbers.setdefault(thread, len(numbers)) for thread in threads], np.int64)
 
 
-def days_of(found: Plan) -> list[Day]:
+def days_losing_memories(found: Plan) -> list[Day]:
     """Return the day of each memory that the plan removes from active memory."""
     if found.form is None or found.verdict.waits:
         return []

@@ -55,7 +55,7 @@ def page(tenant_id: UUID, status: Status | None, older_than: tuple[datetime, UUI
         return _shown(tx, tenant_id, rows.page(tx, tenant_id, status, older_than, limit))
 
 
-def such_as(tenant_id: UUID, shown: Sequence[Shown]) -> dict[UUID, str]:
+def sample_texts(tenant_id: UUID, shown: Sequence[Shown]) -> dict[UUID, str]:
     """Return the text of one sample memory per merge, by merge id; merges whose sample is deleted are omitted."""
     first = {each.ancestors[0].memory_id: each.merge.merge_id for each in shown if each.ancestors}
     with database.tenant(tenant_id) as tx:
@@ -69,7 +69,7 @@ def get(tenant_id: UUID, merge_id: UUID) -> Shown:
         NotFound: This tenant has no such merge.
     """
     with database.tenant(tenant_id) as tx:
-        return _shown(tx, tenant_id, [approving.found(tx, tenant_id, merge_id)])[0]
+        return _shown(tx, tenant_id, [approving.get_or_404(tx, tenant_id, merge_id)])[0]
 
 
 def lineage(tenant_id: UUID, memory_id: UUID) -> tuple[UUID, list[Shown]]:

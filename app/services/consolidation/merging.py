@@ -57,7 +57,7 @@ class Made:
     summary: Summary | None
 
 
-def carry_out(tenant_id: UUID, run_id: UUID, terms: Terms, made: Sequence[Made], chosen: Chosen | None) -> Counter[str]:
+def apply(tenant_id: UUID, run_id: UUID, terms: Terms, made: Sequence[Made], chosen: Chosen | None) -> Counter[str]:
     """Write groups in one transaction; groups whose plan has changed by now are left to a later run.
 
     Args:
@@ -85,14 +85,14 @@ def carry_out(tenant_id: UUID, run_id: UUID, terms: Terms, made: Sequence[Made],
         consolidation_runs.count(tx, tenant_id, run_id, counts)
         count(tx, tenant_id, [(each, summary) for _, each, summary in each_with])
         if still:
-            _enter(tx, tenant_id, run_id, still, counts)
+            _record_merges(tx, tenant_id, run_id, still, counts)
         failpoints.reach("merge.before_commit")
     failpoints.reach("merge.after_commit")
-    tell(counts)
+    count_outcomes(counts)
     return counts
 
 
-def tell(counts: Counter[str]) -> None:
+def count_outcomes(counts: Counter[str]) -> None:
     """Add committed counts to the workers' metrics."""
     for name, metric in _METRICS.items():
         metrics.count(metric, counts[name])
@@ -159,7 +159,7 @@ def _put_away(
     """Archive the sources in the same way as faded memories."""
     taken = sorted((plan.group.ids[place], plan.seen.strength[place]) for plan in plans for place in plan.taken)
     ids = [memory_id for memory_id, _ in taken]
-    archive.put_away(tx, tenant_id, ids, era.policy, chosen)
+    archive.deindex(tx, tenant_id, ids, era.policy, chosen)
     rows.put_away(tx, tenant_id, ids)
     strength = np.array([each for _, each in taken])
     change = Change(terms.as_of.timestamp(), DECAY_TIERS.index("active"), DECAY_TIERS.index("archived"), strength)
@@ -276,7 +276,9 @@ def _counted(made: Sequence[Made]) -> Counter[str]:
     return counts
 
 
-def _enter(tx: database.Transaction, tenant_id: UUID, run_id: UUID, made: Sequence[Made], counts: Counter[str]) -> None:
+def _record_merges(
+    tx: database.Transaction, tenant_id: UUID, run_id: UUID, made: Sequence[Made], counts: Counter[str]
+) -> None:
     ids = [memory_id for each in made for memory_id in each.plan.taken_ids]
     told = {name: counts[name] for name in ("linked", "merged", "summaries", "waiting") if counts[name]}
-    audit.enter(tx, tenant_id, "memories_merged", ids=ids, details={"run": str(run_id), **told})
+    audit.append(tx, tenant_id, "memories_merged", ids=ids, details={"run": str(run_id), **told})

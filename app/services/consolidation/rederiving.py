@@ -80,7 +80,9 @@ def source_changed(tx: database.Transaction, tenant_id: UUID, memory_ids: list[U
         jobs.add(tx, uuid4(), tenant_id, KIND, {}, lone=True)
 
 
-def set_aside(tx: database.Transaction, tenant_id: UUID, summary_ids: Sequence[UUID], gone: Sequence[UUID]) -> Hidden:
+def hide_until_rewritten(
+    tx: database.Transaction, tenant_id: UUID, summary_ids: Sequence[UUID], gone: Sequence[UUID]
+) -> Hidden:
     """Hide active summaries that lose some of their sources until they are rewritten from the remaining ones.
 
     Args:
@@ -202,7 +204,7 @@ def _write(
         else:
             _rewrite(tx, tenant_id, case, summary_id, summary)
             supersessions.part(tx, tenant_id, [summary_id])
-            chains.again(tx, tenant_id, summary_id)
+            chains.restore_for_memory(tx, tenant_id, summary_id)
             is_seen = not _hidden_by_itself(tx, tenant_id, summary_id)
     merges.forget(tx, tenant_id, merge_id, case.gone)
     if summary is None:
@@ -210,7 +212,7 @@ def _write(
     elif case.tier in {"hidden", "aside"} and is_seen:
         tier_moves.add(tx, tenant_id, {("restored", "made_again"): 1})
     action: Action = "memories_deleted" if summary is None else "memories_merged"
-    audit.enter(tx, tenant_id, action, SYSTEM, ids=[summary_id], details={"merge": str(merge_id), "again": True})
+    audit.append(tx, tenant_id, action, SYSTEM, ids=[summary_id], details={"merge": str(merge_id), "again": True})
     if summary is None:
         return Counter(removed=1)
     return Counter(summaries=1, by_model=int(summary.method == "llm"))

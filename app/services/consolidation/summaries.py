@@ -139,7 +139,7 @@ class _Work:
     def _once(self, wanted: Wanted, extracted: Summary, fault: str | None = None) -> Summary:
         summariser = _summariser()
         memories = 0 if fault else len(wanted.sources)
-        with budget.on_account(self._tenant_id, "summarise", summariser.model, memories) as spent:
+        with budget.book(self._tenant_id, "summarise", summariser.model, memories) as spent:
             return summariser.summary(wanted.sources, wanted.form, wanted.level, extracted, spent, fault)
 
     def _has_time(self) -> bool:

@@ -29,7 +29,7 @@ _AGAINST: Final = {
 }
 
 
-def note(tx: database.Transaction, tenant_id: UUID, wanted: Mapping[UUID, Sequence[str]]) -> list[UUID]:
+def record_statements(tx: database.Transaction, tenant_id: UUID, wanted: Mapping[UUID, Sequence[str]]) -> list[UUID]:
     """Record which memories stored memories supersede, as stated by their callers.
 
     Unknown names wait; impossible pairs are recorded as rejected. No error is raised, since the memories were already
@@ -50,12 +50,12 @@ def note(tx: database.Transaction, tenant_id: UUID, wanted: Mapping[UUID, Sequen
     return _settle(tx, tenant_id, [*rows.take_waiting(tx, tenant_id, SLICE_ROWS), *given], now)
 
 
-def enter(
+def audit_superseded(
     tx: database.Transaction, tenant_id: UUID, superseded: Sequence[UUID], source: Source, actor: str = SYSTEM
 ) -> None:
     """Write the audit entry for memories that are no longer current; last in a transaction, like every audit entry."""
     if superseded:
-        audit.enter(tx, tenant_id, "memories_superseded", actor, ids=superseded, details={"source": source})
+        audit.append(tx, tenant_id, "memories_superseded", actor, ids=superseded, details={"source": source})
 
 
 def _settle(tx: database.Transaction, tenant_id: UUID, waiting: Sequence[Waiting], now: datetime) -> list[UUID]:
@@ -125,7 +125,7 @@ def propose(tx: database.Transaction, tenant_id: UUID, pairs: Sequence[Pair], ap
     at_once = [each for each in judged if each.pair in approved]
     proposed = rows.put(tx, tenant_id, [each for each in judged if each.pair not in approved], "proposed", "model")
     put = rows.put(tx, tenant_id, at_once, "active", "model")
-    enter(tx, tenant_id, [pair.superseded_id for pair in put], "model")
+    audit_superseded(tx, tenant_id, [pair.superseded_id for pair in put], "model")
     return len(proposed) + len(put)
 
 
@@ -147,7 +147,7 @@ def make(tenant_id: UUID, memory: str, supersedes: str, actor: str) -> Relation:
             if pair.memory_id == pair.superseded_id:
                 raise Invalid(errors=[FieldError("supersedes", "is the memory itself")])
             put = rows.put(tx, tenant_id, [_checked(tx, tenant_id, pair)], "active", "person")
-            enter(tx, tenant_id, [each.superseded_id for each in put], "person", actor)
+            audit_superseded(tx, tenant_id, [each.superseded_id for each in put], "person", actor)
             return rows.get_relation(tx, tenant_id, pair)
     # The transaction has ended: the queue must not be queried within one.
     raise _missing(tenant_id, "memory" if missing == memory else "supersedes", missing)
@@ -205,7 +205,7 @@ def approve(tenant_id: UUID, supersession_id: UUID, actor: str) -> Relation:
         if found.status != "active":
             _checked(tx, tenant_id, Pair(found.memory_id, found.superseded_id))
             rows.decide(tx, tenant_id, supersession_id, "active", None, actor)
-            enter(tx, tenant_id, [found.superseded_id], found.source, actor)
+            audit_superseded(tx, tenant_id, [found.superseded_id], found.source, actor)
         return _found(tx, tenant_id, supersession_id)
 
 
@@ -245,7 +245,7 @@ def _reject(tx: database.Transaction, tenant_id: UUID, found: Relation, reason: 
     rows.decide(tx, tenant_id, found.supersession_id, "rejected", reason, actor)
     ids = [found.superseded_id] if found.superseded_id else []
     details = {"source": found.source, "reason": reason}
-    audit.enter(tx, tenant_id, "supersession_rejected", actor, ids=ids, details=details)
+    audit.append(tx, tenant_id, "supersession_rejected", actor, ids=ids, details=details)
 
 
 def _locked(tx: database.Transaction, tenant_id: UUID, supersession_id: UUID) -> Relation:
@@ -260,11 +260,11 @@ def _found(tx: database.Transaction, tenant_id: UUID, supersession_id: UUID) -> 
     return found
 
 
-def settle(tenant_id: UUID) -> int:
+def settle_statements(tenant_id: UUID) -> int:
     """Try to resolve the names that have waited longest; return the number of memories superseded by this."""
     with database.tenant(tenant_id) as tx:
         rows.lock(tx, tenant_id)
         waiting = rows.take_waiting(tx, tenant_id, SLICE_ROWS)
         superseded = _settle(tx, tenant_id, waiting, database.now(tx)) if waiting else []
-        enter(tx, tenant_id, superseded, "caller")
+        audit_superseded(tx, tenant_id, superseded, "caller")
         return len(superseded)

@@ -40,13 +40,13 @@ def undo(tenant_id: UUID, merge_id: UUID, actor: str) -> Merge:
     """
     with database.tenant(tenant_id) as tx:
         holds.share(tx, tenant_id)
-        merge = approving.found(tx, tenant_id, merge_id)
+        merge = approving.get_or_404(tx, tenant_id, merge_id)
         taken = merges.ancestors(tx, tenant_id, [merge_id])
         sources = [each.memory_id for each in taken if each.part != "kept"]
         involved = sorted({*sources, *([merge.summary_id] if merge.summary_id else [])})
         consolidation.lock(tx, tenant_id, involved)
         states.lock(tx, tenant_id, involved)
-        merge = approving.found(tx, tenant_id, merge_id, lock=True)
+        merge = approving.get_or_404(tx, tenant_id, merge_id, lock=True)
         if merge.status != "done":
             raise Conflict(f"only a merge that is done can be undone: this one is {merge.status}")
         back: list[UUID] = []
@@ -59,9 +59,9 @@ def undo(tenant_id: UUID, merge_id: UUID, actor: str) -> Merge:
         undone: dict[str, Any] = {"status": "undone", "is_stale": False}
         decided = {"decided_at": database.now(tx), "decided_by": actor}
         merges.change(tx, tenant_id, merge_id, undone | decided)
-        audit.enter(tx, tenant_id, "merge_undone", actor, ids=sources, details={"merge": str(merge_id)})
+        audit.append(tx, tenant_id, "merge_undone", actor, ids=sources, details={"merge": str(merge_id)})
         failpoints.reach("undo.before_commit")
-        found = approving.found(tx, tenant_id, merge_id)
+        found = approving.get_or_404(tx, tenant_id, merge_id)
     metrics.count("merges_undone")
     if back:
         queues.nudge(queues.EMBED_MEMORIES)
@@ -85,8 +85,8 @@ def _bring_back(tx: database.Transaction, tenant_id: UUID, merge: Merge, sources
         now = database.now(tx).timestamp()
         era = times.at(now)
         words.index(tx, tenant_id, back, era.policy.language, era.policy.time_zone)
-        held = strengths.brought(states.read(tx, tenant_id, back), times, now)
-        strength = strengths.look(era, held.state, now).strength
+        held = strengths.advance_to_era(states.read(tx, tenant_id, back), times, now)
+        strength = strengths.evaluate(era, held.state, now).strength
         change = Change(now, DECAY_TIERS.index("archived"), np.zeros(len(held)), strength)
         events.add(tx, tenant_id, "tier", held.ids, change)
     return back

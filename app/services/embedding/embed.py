@@ -58,7 +58,7 @@ def embed(tenant_id: UUID, ids: Sequence[UUID]) -> int:
         return 0
     if count > WINDOWS_AT_ONCE and len(ids) > 1:
         return embed(tenant_id, ids[: len(ids) // 2]) + embed(tenant_id, ids[len(ids) // 2 :])
-    there = there or spaces.settled(tenant_id)
+    there = there or spaces.ensure_spaces(tenant_id)
     made = _Made(tenant_id, texts, divided)
     for _ in range(ROUNDS):
         ready = _vectors(there, made)

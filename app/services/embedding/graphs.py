@@ -38,7 +38,7 @@ def has_graph(there: TenantSpaces | None, memories: int) -> bool:
     )
 
 
-def is_wanting(tenant_id: UUID) -> bool:
+def needs_maintenance(tenant_id: UUID) -> bool:
     """Return whether a job has work to do: indexes to create or drop, or many vectors to add to the graph."""
     with database.tenant(tenant_id) as tx:
         there = spaces.of_tenant(tx, tenant_id)
@@ -52,7 +52,7 @@ def is_wanting(tenant_id: UUID) -> bool:
 
 def ensure_job(tenant_id: UUID) -> None:
     """Create a job that makes, fills or drops the tenant's own indexes, if there is something to do."""
-    if is_wanting(tenant_id):
+    if needs_maintenance(tenant_id):
         jobs.create(tenant_id, KIND, {})
 
 

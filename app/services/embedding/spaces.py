@@ -67,7 +67,7 @@ def of_settings() -> Space:
         return rows.ensure(tx, model, dimensions, settings().embedder)
 
 
-def settled(tenant_id: UUID) -> TenantSpaces:
+def ensure_spaces(tenant_id: UUID) -> TenantSpaces:
     """Return a tenant's spaces; a tenant without one adopts the settings' space.
 
     Raises:
@@ -130,7 +130,7 @@ def memory_vectors(
         OverBudget: The model is not free, and the tenant has reached its daily budget.
         ProviderFailed: Raised by the model.
     """
-    with budget.on_account(tenant_id, "embed", model.priced_as, len(batch) if memories is None else memories) as spent:
+    with budget.book(tenant_id, "embed", model.priced_as, len(batch) if memories is None else memories) as spent:
         vectors = model.embed_memories(batch, spent)
     return vectors if model.normalised else unit(vectors)
 
@@ -143,7 +143,7 @@ def query_vector(tenant_id: UUID, space: Space, query: str, idf: Mapping[str, fl
 
     def made() -> NDArray[np.float32]:
         model = embedder_in(space)
-        with budget.on_account(tenant_id, "query", model.priced_as) as spent:
+        with budget.book(tenant_id, "query", model.priced_as) as spent:
             return model.embed_query(query, idf, spent)
 
     try:
@@ -190,7 +190,7 @@ def given_vector(tenant_id: UUID, space: Space | None, vector: Sequence[float]) 
     return np.asarray(np.array(vector, np.float64) / math.hypot(*vector), np.float32)
 
 
-def compared(space: Space) -> Searched:
+def compare_with_settings(space: Space) -> Searched:
     """Compare a tenant's searched space with the settings' space; don't call it within a transaction."""
     try:
         is_settings = (space.model, space.dimensions) == _named()

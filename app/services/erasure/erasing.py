@@ -26,8 +26,16 @@ from app.services.consolidation import rederiving
 from app.services.erasure import erasing_together
 from app.services.erasure import erasure_reports as reports
 from app.services.erasure import erasures as erasures_of
-from app.services.erasure.erasing_steps import STEP_SECONDS, STEPS, Overtaken, doing, following, is_waiting, names
-from app.services.erasure.erasures import ERASE, found
+from app.services.erasure.erasing_steps import (
+    STEP_SECONDS,
+    STEPS,
+    Overtaken,
+    is_waiting,
+    names,
+    next_step,
+    step_transaction,
+)
+from app.services.erasure.erasures import ERASE, get_or_404
 from app.services.security import audit
 from app.services.tiers import bases
 from app.store.consolidation import hidden_supersessions, merges
@@ -64,15 +72,15 @@ def step(job: Job) -> Step:
     """
     tenant_id, erasure_id = job.tenant_id, UUID(job.parameters["erasure_id"])
     with database.tenant(tenant_id) as tx:
-        erasure = found(tx, tenant_id, erasure_id)
+        erasure = get_or_404(tx, tenant_id, erasure_id)
     if erasure.status in ("grace", "held"):
-        return _cut(tenant_id, erasure_id)
+        return _start(tenant_id, erasure_id)
     if erasure.status != "running":
         return Step(0, {}, finished=True, notes=(f"it is {erasure.status}",))
     tries = job.state.get("tries", 1)
     if erasure.plan is None or job.state.get("phase") == "plan":
         return _plan(tenant_id, erasure, tries)
-    name = following(erasure)
+    name = next_step(erasure)
     if name is None:
         return _verify(tenant_id, erasure, tries)
     begun = job.state if job.state.get("phase") == name else {}
@@ -99,7 +107,7 @@ def carry_on(tenant_id: UUID, as_of: datetime, state: dict[str, Any], until: flo
     while True:
         if state["erasure"] is None:
             apart = [UUID(each) for each in state["apart"]]
-            together = erasing_together.carry_out(tenant_id, as_of, apart)
+            together = erasing_together.run_batch(tenant_id, as_of, apart)
             done += together.verified
             counts.update({"memories": together.verified} if together.verified else {})
             state = {**state, "apart": [*state["apart"], *map(str, together.apart)]}
@@ -125,7 +133,7 @@ def carry_on(tenant_id: UUID, as_of: datetime, state: dict[str, Any], until: flo
             return Step(done, state, finished=False, counts=dict(counts))
 
 
-def _cut(tenant_id: UUID, erasure_id: UUID) -> Step:
+def _start(tenant_id: UUID, erasure_id: UUID) -> Step:
     """Set the watermark and start the erasure; it can't be cancelled afterwards."""
     # Read before taking the lock: any worker storing data accepted up to here either sees the tombstone or has
     # committed.
@@ -133,7 +141,7 @@ def _cut(tenant_id: UUID, erasure_id: UUID) -> Step:
     with database.tenant(tenant_id) as tx:
         holds.share(tx, tenant_id)
         erasures.lock(tx, tenant_id)
-        erasure = found(tx, tenant_id, erasure_id, locked=True)
+        erasure = get_or_404(tx, tenant_id, erasure_id, locked=True)
         if erasure.status in ("verified", "cancelled"):
             return Step(0, {}, finished=True, notes=(f"it is {erasure.status}",))
         if erasure.status == "running":  # another worker was quicker
@@ -157,12 +165,12 @@ def _digests(tx: database.Transaction, tenant_id: UUID, erasure: Erasure) -> dic
 def _plan(tenant_id: UUID, erasure: Erasure, tries: int) -> Step:
     """Write the plan, and enter the memory ids in the ledger, which a restore of the data doesn't overwrite."""
     again = {"phase": "plan", "tries": tries}
-    if is_waiting(tenant_id, erasure.cut or "0-0") or not _made_again(tenant_id, erasure):
+    if is_waiting(tenant_id, erasure.cut or "0-0") or not _rewrite_summaries(tenant_id, erasure):
         return Step(0, again, finished=False)
     with database.tenant(tenant_id) as tx:
         holds.share(tx, tenant_id)
         erasures.lock(tx, tenant_id)
-        erasure = found(tx, tenant_id, erasure.erasure_id, locked=True)
+        erasure = get_or_404(tx, tenant_id, erasure.erasure_id, locked=True)
         if erasure.status != "running":
             return Step(0, {}, finished=False)
         ids = erasures.ids(tx, tenant_id, erasure)
@@ -174,14 +182,14 @@ def _plan(tenant_id: UUID, erasure: Erasure, tries: int) -> Step:
         digests = _digests(tx, tenant_id, erasure)
         tombstones.enter_in_ledger(tx, tenant_id, erasure.erasure_id, digests, ids, erasure.cut or "")
         failpoints.reach("erasing.entered")
-    ids = _erased(tenant_id, erasure)
+    ids = _ledger_ids(tenant_id, erasure)
     asked = {name: work.find(tenant_id, erasure, ids) for name, work in STEPS.items()}
     plan = [
         {"step": name, "store": STEPS[name].store, "method": STEPS[name].method, "found": each.count} | each.more
         for name, each in asked.items()
     ]
     with database.tenant(tenant_id) as tx:
-        there = found(tx, tenant_id, erasure.erasure_id, locked=True)
+        there = get_or_404(tx, tenant_id, erasure.erasure_id, locked=True)
         if there.status != "running" or (there.plan, there.executed) != (erasure.plan, erasure.executed):
             return Step(0, {"tries": tries}, finished=False)  # another worker was quicker
         erasures.set_fields(tx, tenant_id, erasure.erasure_id, plan=plan, executed=[])
@@ -189,7 +197,7 @@ def _plan(tenant_id: UUID, erasure: Erasure, tries: int) -> Step:
     return Step(0, {"tries": tries}, finished=False, total=len(ids))
 
 
-def _made_again(tenant_id: UUID, erasure: Erasure) -> bool:
+def _rewrite_summaries(tenant_id: UUID, erasure: Erasure) -> bool:
     """Rewrite affected summaries from their remaining sources; return False if time ran out before the last one."""
     until = time.monotonic() + STEP_SECONDS
     with database.tenant(tenant_id) as tx:
@@ -197,13 +205,13 @@ def _made_again(tenant_id: UUID, erasure: Erasure) -> bool:
     return not any(rederiving.rederive(tenant_id, None, merge_id) and time.monotonic() >= until for merge_id in stale)
 
 
-def _held(tx: database.Transaction, tenant_id: UUID, erasure: Erasure) -> list[UUID]:
+def _held_ids(tx: database.Transaction, tenant_id: UUID, erasure: Erasure) -> list[UUID]:
     """Return the erasure's memories under legal hold, including summaries hidden because of their sources."""
     ours = hidden.all_of(tx, tenant_id, erasure.erasure_id)
     return sorted({*erasures.ids(tx, tenant_id, erasure, held=True), *holds.on(tx, tenant_id, ours)})
 
 
-def _erased(tenant_id: UUID, erasure: Erasure) -> list[UUID]:
+def _ledger_ids(tenant_id: UUID, erasure: Erasure) -> list[UUID]:
     """Return the ids that the erasure's ledger entry lists for deletion."""
     with database.tenant(tenant_id) as tx:
         return tombstones.erased_ids(tx, tenant_id, erasure.erasure_id)
@@ -218,8 +226,8 @@ def _erase(tenant_id: UUID, erasure: Erasure, place: _Place) -> Step:
         there = _Place(name, left, removed, place.tries)
         return Step(more, there.as_state(), finished=False, counts={name: more})
     failpoints.reach(f"erasing.{name}")
-    with doing(tenant_id, erasure, name) as tx:
-        executed = found(tx, tenant_id, erasure.erasure_id).executed
+    with step_transaction(tenant_id, erasure, name) as tx:
+        executed = get_or_404(tx, tenant_id, erasure.erasure_id).executed
         done = [*executed, {"step": name, "removed": removed, "at": database.now(tx).isoformat()}]
         erasures.set_fields(tx, tenant_id, erasure.erasure_id, executed=done)
     return Step(more, {"tries": place.tries}, finished=False, counts={name: more})
@@ -230,17 +238,17 @@ def _verify(tenant_id: UUID, erasure: Erasure, tries: int) -> Step:
     if is_waiting(tenant_id, erasure.cut or "0-0"):
         return Step(0, {"tries": tries}, finished=False)
     with database.tenant(tenant_id) as tx:
-        held = _held(tx, tenant_id, erasure)
+        held = _held_ids(tx, tenant_id, erasure)
         ids = tombstones.erased_ids(tx, tenant_id, erasure.erasure_id)
     gone = sorted(set(ids).difference(held))
     again = {name: work.find(tenant_id, erasure, gone).count for name, work in STEPS.items()}
     shared = bases.shared_ids()
     with database.tenant(tenant_id) as tx:
         holds.share(tx, tenant_id)
-        erasure = found(tx, tenant_id, erasure.erasure_id, locked=True)
+        erasure = get_or_404(tx, tenant_id, erasure.erasure_id, locked=True)
         if erasure.status != "running":
             return Step(0, {}, finished=False)
-        held = _held(tx, tenant_id, erasure)
+        held = _held_ids(tx, tenant_id, erasure)
         gone = sorted(set(ids).difference(held))
         left = again | residue.counts(tx, tenant_id, gone, erasure, shared)
         planned, executed = [each["step"] for each in erasure.plan or ()], [each["step"] for each in erasure.executed]
@@ -254,7 +262,7 @@ def _verify(tenant_id: UUID, erasure: Erasure, tries: int) -> Step:
             return Step(0, state, finished=False, notes=("something is left: it is done again",))
         now = database.now(tx)
         report = reports.build(tx, tenant_id, erasure, ids=ids, left=left, held=held)
-        rewrite_by = reports.promise(tx, tenant_id, [erasure], now)
+        rewrite_by = reports.schedule_rewrites(tx, tenant_id, [erasure], now)
         dates: dict[str, Any] = {"finished_at": now, "rewrite_by": rewrite_by, "rewritten_at": None, "residue": 0}
         if held:
             erasures.set_fields(tx, tenant_id, erasure.erasure_id, status="held", report=report, **dates)
@@ -263,7 +271,7 @@ def _verify(tenant_id: UUID, erasure: Erasure, tries: int) -> Step:
         privacy_requests.answer(tx, tenant_id, [erasure.erasure_id], "done")
         details = {"erasure": str(erasure.erasure_id), "law": erasure.kind}
         subject = erasure.scope.subject
-        place = audit.enter(tx, tenant_id, "erasure_verified", ids=ids, subject=subject, details=details)
+        place = audit.append(tx, tenant_id, "erasure_verified", ids=ids, subject=subject, details=details)
         report["audit"] = {"entry": place.seq, "hash": place.hash.hex()}
         done: dict[str, Any] = {"status": "verified", "verified_at": now, "scope": {}, "reason": None, "report": report}
         erasures.set_fields(tx, tenant_id, erasure.erasure_id, **dates, **done)

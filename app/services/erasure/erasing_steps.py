@@ -20,7 +20,7 @@ from app.clients.redis import cut as cut_at
 from app.domain.ingest.ids import unix_ms_of
 from app.domain.privacy import letters
 from app.domain.privacy.erasure import Named, digest, is_whole
-from app.services.erasure.erasures import ROWS, found
+from app.services.erasure.erasures import ROWS, get_or_404
 from app.services.privacy import exports
 from app.services.security import audit, key_store
 from app.services.tiers import renewed_bases
@@ -79,14 +79,14 @@ class Work:
     erase: Callable[[UUID, Erasure, str, float], Piece]
 
 
-def following(erasure: Erasure) -> str | None:
+def next_step(erasure: Erasure) -> str | None:
     """Return the first step of the plan that isn't executed yet, or None if all are."""
     done = {each["step"] for each in erasure.executed}
     return next((each["step"] for each in erasure.plan or () if each["step"] not in done), None)
 
 
 @contextmanager
-def doing(tenant_id: UUID, erasure: Erasure, step: str) -> Iterator[database.Transaction]:
+def step_transaction(tenant_id: UUID, erasure: Erasure, step: str) -> Iterator[database.Transaction]:
     """Open a transaction for a step, with the erasure's row locked and legal holds prevented from being placed.
 
     Raises:
@@ -94,8 +94,8 @@ def doing(tenant_id: UUID, erasure: Erasure, step: str) -> Iterator[database.Tra
     """
     with database.tenant(tenant_id) as tx:
         holds.share(tx, tenant_id)
-        there = found(tx, tenant_id, erasure.erasure_id, locked=True)
-        if there.status != "running" or following(there) != step:
+        there = get_or_404(tx, tenant_id, erasure.erasure_id, locked=True)
+        if there.status != "running" or next_step(there) != step:
             raise Overtaken
         yield tx
 
@@ -121,7 +121,7 @@ def names(erasure: Erasure) -> dict[Named, str]:
     return {}
 
 
-def _erased(tenant_id: UUID, erasure: Erasure) -> list[UUID]:
+def _ledger_ids(tenant_id: UUID, erasure: Erasure) -> list[UUID]:
     with database.tenant(tenant_id) as tx:
         return tombstones.erased_ids(tx, tenant_id, erasure.erasure_id)
 
@@ -142,9 +142,9 @@ def _find_letters(tenant_id: UUID, erasure: Erasure, memory_ids: Sequence[UUID])
 
 def _erase_letters(tenant_id: UUID, erasure: Erasure, at: str, until: float) -> Piece:
     """Remove the erasure's data from dead letters; delete letters that have nothing left."""
-    erased, after, removed = set(_erased(tenant_id, erasure)), UUID(at) if at else NIL, 0
+    erased, after, removed = set(_ledger_ids(tenant_id, erasure)), UUID(at) if at else NIL, 0
     while True:
-        with doing(tenant_id, erasure, "letters") as tx:
+        with step_transaction(tenant_id, erasure, "letters") as tx:
             some = named.letters(tx, tenant_id, after)
             for each in some:
                 taken = _without(erasure, erased, each)
@@ -181,7 +181,7 @@ def _find_segments(tenant_id: UUID, erasure: Erasure, memory_ids: Sequence[UUID]
 
 def _erase_segments(tenant_id: UUID, erasure: Erasure, _at: str, _until: float) -> Piece:
     """Only record the step: deleting memories destroys their records' keys, and the nightly run rewrites segments."""
-    with doing(tenant_id, erasure, "segments"):
+    with step_transaction(tenant_id, erasure, "segments"):
         return Piece(None, next(step["found"] for step in erasure.plan or () if step["step"] == "segments"))
 
 
@@ -198,9 +198,9 @@ def _find_memories(tenant_id: UUID, erasure: Erasure, memory_ids: Sequence[UUID]
 def _erase_memories(tenant_id: UUID, erasure: Erasure, at: str, until: float) -> Piece:
     """Delete memories with all their dependent rows; memories that have come under a legal hold are retained."""
     removed, place = 0, int(at or 0)
-    ids = _erased(tenant_id, erasure)
+    ids = _ledger_ids(tenant_id, erasure)
     while place < len(ids):
-        with doing(tenant_id, erasure, "memories") as tx:
+        with step_transaction(tenant_id, erasure, "memories") as tx:
             there = erasures.lock_rows(tx, tenant_id, ids[place : place + ROWS])
             held = holds.on(tx, tenant_id, there)
             gone = [memory_id for memory_id in there if memory_id not in held]
@@ -210,7 +210,7 @@ def _erase_memories(tenant_id: UUID, erasure: Erasure, at: str, until: float) ->
                     removal.remove(tx, tenant_id, gone)
                 tier_moves.add(tx, tenant_id, {("deleted", "erasure"): len(gone)})
                 details = {"erasure": str(erasure.erasure_id)}
-                audit.enter(tx, tenant_id, "memories_erased", ids=gone, details=details)
+                audit.append(tx, tenant_id, "memories_erased", ids=gone, details=details)
             failpoints.reach("erasing.before_commit")
         removed += len(gone)
         place += ROWS
@@ -226,15 +226,15 @@ def _erase_memories(tenant_id: UUID, erasure: Erasure, at: str, until: float) ->
 def _find_bases(tenant_id: UUID, erasure: Erasure, memory_ids: Sequence[UUID]) -> Found:
     with database.tenant(tenant_id) as tx:
         before = _gone_at(erasure) or database.now(tx)
-        own = renewed_bases.spoilt(tx, tenant_id, before)
+        own = renewed_bases.outdated_bases(tx, tenant_id, before)
     return Found(len(own) + len(_shared(tenant_id, memory_ids, before)))
 
 
 def _erase_bases(tenant_id: UUID, erasure: Erasure, _at: str, until: float) -> Piece:
-    ids = _erased(tenant_id, erasure)
-    with doing(tenant_id, erasure, "bases") as tx:
+    ids = _ledger_ids(tenant_id, erasure)
+    with step_transaction(tenant_id, erasure, "bases") as tx:
         before = _gone_at(erasure) or database.now(tx)
-        own = renewed_bases.spoilt(tx, tenant_id, before)
+        own = renewed_bases.outdated_bases(tx, tenant_id, before)
     is_done, removed = renewed_bases.renew(tenant_id, own, until)
     if is_done:
         is_done, more = renewed_bases.renew_shared(tenant_id, _shared(tenant_id, ids, before), until)
@@ -263,8 +263,8 @@ def _find_records(tenant_id: UUID, erasure: Erasure, memory_ids: Sequence[UUID])
 
 
 def _erase_records(tenant_id: UUID, erasure: Erasure, _at: str, _until: float) -> Piece:
-    ids = _erased(tenant_id, erasure)
-    with doing(tenant_id, erasure, "records") as tx:
+    ids = _ledger_ids(tenant_id, erasure)
+    with step_transaction(tenant_id, erasure, "records") as tx:
         return Piece(None, named.clear_records(tx, tenant_id, names(erasure), ids))
 
 
@@ -286,7 +286,7 @@ def _erase_keys(tenant_id: UUID, erasure: Erasure, _at: str, _until: float) -> P
     Erased records had a key each, which has already been destroyed.
     """
     subject = names(erasure).get("subject")
-    with doing(tenant_id, erasure, "keys") as tx:
+    with step_transaction(tenant_id, erasure, "keys") as tx:
         if subject is None or named.is_cold(tx, tenant_id, subject):
             return Piece(None, 0)
         return Piece(None, key_store.destroy(tx, tenant_id, subject))
@@ -301,9 +301,9 @@ def _find_exports(tenant_id: UUID, erasure: Erasure, memory_ids: Sequence[UUID])
 
 
 def _erase_exports(tenant_id: UUID, erasure: Erasure, _at: str, _until: float) -> Piece:
-    with doing(tenant_id, erasure, "exports"):
+    with step_transaction(tenant_id, erasure, "exports"):
         pass  # the export store isn't called within a transaction; removing an export twice is harmless
-    return Piece(None, exports.forget(tenant_id, erasure.scope.subject, _erased(tenant_id, erasure)))
+    return Piece(None, exports.forget(tenant_id, erasure.scope.subject, _ledger_ids(tenant_id, erasure)))
 
 
 STEPS: Final[dict[str, Work]] = {

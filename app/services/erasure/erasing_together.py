@@ -47,7 +47,7 @@ class Did(NamedTuple):
     apart: list[UUID]
 
 
-def carry_out(tenant_id: UUID, as_of: datetime, apart: Sequence[UUID]) -> Did:
+def run_batch(tenant_id: UUID, as_of: datetime, apart: Sequence[UUID]) -> Did:
     """Carry out up to `MOST` deletions of single memories whose grace period has ended by `as_of`.
 
     Args:
@@ -178,7 +178,7 @@ def _remove(tenant_id: UUID, singles: Sequence[Single]) -> list[Single]:
         _note(tx, tenant_id, done)
         if gone:
             tier_moves.add(tx, tenant_id, {("deleted", "erasure"): len(gone)})
-            audit.enter(tx, tenant_id, "memories_erased", ids=gone, details={"erasures": len(ours)})
+            audit.append(tx, tenant_id, "memories_erased", ids=gone, details={"erasures": len(ours)})
         failpoints.reach("erasing.before_commit")
     return ours
 
@@ -238,11 +238,11 @@ def _verify(tenant_id: UUID, singles: Sequence[Single], lead: Erasure) -> int:
         told = reports.of_singles(tx, tenant_id, rows, left)
         of = {each.erasure_id: each.memory_id for each in ours}
         now = database.now(tx)
-        rewrite_by = reports.promise(tx, tenant_id, rows, now)
+        rewrite_by = reports.schedule_rewrites(tx, tenant_id, rows, now)
         privacy_requests.answer(tx, tenant_id, list(told), "done")
         for erasure_id, report in told.items():
             details = {"erasure": str(erasure_id), "law": "user"}
-            place = audit.enter(tx, tenant_id, "erasure_verified", ids=[of[erasure_id]], details=details)
+            place = audit.append(tx, tenant_id, "erasure_verified", ids=[of[erasure_id]], details=details)
             report["audit"] = {"entry": place.seq, "hash": place.hash.hex()}
         erasures_together.finish(tx, tenant_id, told, now, rewrite_by)
     return len(told)

@@ -87,7 +87,9 @@ def _shared(
     }
 
 
-def promise(tx: database.Transaction, tenant_id: UUID, done: Sequence[Erasure], now: datetime) -> datetime | None:
+def schedule_rewrites(
+    tx: database.Transaction, tenant_id: UUID, done: Sequence[Erasure], now: datetime
+) -> datetime | None:
     """Return the deadline for rewriting the touched segments, or None if there are none, and ensure a job meets it.
 
     A nightly run usually rewrites them first; the job covers the case that no nightly run does, such as while paused.

@@ -87,13 +87,13 @@ def request(tenant_id: UUID, asked: Asked, requested_by: str) -> Erasure:
         erasures.lock(tx, tenant_id)
         asked = replace(asked, scope=_kept_as(tx, tenant_id, asked.scope))
         new = _new(database.now(tx), asked, requested_by)
-        new = enter(tx, tenant_id, new, _logged(new))
+        new = create(tx, tenant_id, new, _logged(new))
         failpoints.reach("erasure.before_commit")
     queues.nudge(queues.RIGHTS_TICK)
     return new
 
 
-def enter(
+def create(
     tx: database.Transaction, tenant_id: UUID, new: Erasure, logged: Request | None, *, replayed: bool = False
 ) -> Erasure:
     """Insert an erasure in its grace period and hide its memories; nudge `queues.RIGHTS_TICK` after the commit.
@@ -114,7 +114,7 @@ def enter(
         jobs.add(tx, uuid4(), tenant_id, ERASE, parameters, lone=False, not_before=new.erase_after)
         privacy_requests.add(tx, tenant_id, logged)
     count(tx, tenant_id, counts)
-    _enter(tx, tenant_id, new, replayed=replayed)
+    _insert(tx, tenant_id, new, replayed=replayed)
     return new
 
 
@@ -157,7 +157,7 @@ def delete(tx: database.Transaction, tenant_id: UUID, memory_id: UUID, requested
     _take_out(tx, tenant_id, ids)
     hidden_supersessions.hide(tx, tenant_id, new.erasure_id, ids)
     count(tx, tenant_id, counts)
-    _enter(tx, tenant_id, replace(new, hidden=hidden_now))
+    _insert(tx, tenant_id, replace(new, hidden=hidden_now))
 
 
 def adopt(tenant_id: UUID) -> int:
@@ -176,17 +176,17 @@ def adopt(tenant_id: UUID) -> int:
         after = last + timedelta(days=clocks.GRACE_DAYS["user"])
         new = replace(new, scope=Meant(memory_ids=ids), hidden=len(ids), erase_after=after)
         erasures.add(tx, tenant_id, new)
-        _enter(tx, tenant_id, new)
+        _insert(tx, tenant_id, new)
     return len(ids)
 
 
-def _enter(tx: database.Transaction, tenant_id: UUID, new: Erasure, *, replayed: bool = False) -> None:
+def _insert(tx: database.Transaction, tenant_id: UUID, new: Erasure, *, replayed: bool = False) -> None:
     erasures.set_fields(tx, tenant_id, new.erasure_id, hidden=new.hidden)
     details = {"erasure": str(new.erasure_id), "law": new.kind}
     by = CLI if replayed else new.requested_by
     act: Action = "erasure_replayed" if replayed else "erasure_requested"
     ids, subject = new.scope.memory_ids or (), new.scope.subject
-    audit.enter(tx, tenant_id, act, by, ids=ids, items=new.hidden, subject=subject, details=details)
+    audit.append(tx, tenant_id, act, by, ids=ids, items=new.hidden, subject=subject, details=details)
 
 
 def _new(now: datetime, asked: Asked, requested_by: str) -> Erasure:
@@ -214,7 +214,7 @@ def count(tx: database.Transaction, tenant_id: UUID, gone: Counts) -> None:
     tier_moves.add(tx, tenant_id, {("hidden", "erasure"): -gone.memories})
 
 
-def go_on(tx: database.Transaction, tenant_id: UUID) -> None:
+def queue_waiting(tx: database.Transaction, tenant_id: UUID) -> None:
     """Queue jobs for erasures and summary rewrites that waited for a legal hold to be released."""
     if merges.stale(tx, tenant_id, NIL, 1):
         jobs.add(tx, uuid4(), tenant_id, rederiving.KIND, {}, lone=True)
@@ -256,10 +256,10 @@ def get(tenant_id: UUID, erasure_id: UUID) -> Erasure:
         NotFound: This tenant has no such erasure.
     """
     with database.tenant(tenant_id) as tx:
-        return found(tx, tenant_id, erasure_id)
+        return get_or_404(tx, tenant_id, erasure_id)
 
 
-def found(tx: database.Transaction, tenant_id: UUID, erasure_id: UUID, *, locked: bool = False) -> Erasure:
+def get_or_404(tx: database.Transaction, tenant_id: UUID, erasure_id: UUID, *, locked: bool = False) -> Erasure:
     """Return an erasure within a transaction, with its row locked if `locked`.
 
     Raises:
@@ -287,14 +287,14 @@ def cancel(tenant_id: UUID, erasure_id: UUID, cancelled_by: str) -> Erasure:
     with database.tenant(tenant_id) as tx:
         holds.share(tx, tenant_id)
         erasures.lock(tx, tenant_id)
-        there = found(tx, tenant_id, erasure_id, locked=True)
+        there = get_or_404(tx, tenant_id, erasure_id, locked=True)
         if there.status != "grace":
             raise Conflict(f"only in its grace can an erasure be cancelled: it is {there.status}")
         now = database.now(tx)
         fields: dict[str, Any] = {"status": "cancelled", "cancelled_at": now, "scope": {}, "reason": None}
         erasures.set_fields(tx, tenant_id, erasure_id, **fields)
         back = erasures.show_again(tx, tenant_id, erasure_id)
-        chains.back(tx, tenant_id, erasure_id)
+        chains.restore_for_erasure(tx, tenant_id, erasure_id)
         gone = _hide_again(tx, tenant_id, back.ids, also_by_id=True)
         active = hidden.active_among(tx, tenant_id, back.ids)
         hidden.put_back_vectors(tx, tenant_id, active)
@@ -304,7 +304,7 @@ def cancel(tenant_id: UUID, erasure_id: UUID, cancelled_by: str) -> Erasure:
         privacy_requests.answer(tx, tenant_id, [erasure_id], "cancelled")
         details = {"erasure": str(erasure_id)}
         subject = there.scope.subject
-        audit.enter(
+        audit.append(
             tx,
             tenant_id,
             "erasure_cancelled",

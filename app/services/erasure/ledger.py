@@ -30,7 +30,7 @@ def standing() -> Standing | None:
         return rows.standing(tx)
 
 
-def remedy(found: Standing | None) -> str | None:
+def diagnose(found: Standing | None) -> str | None:
     """Return the problem with the ledger and its remedy, or None if there is no problem."""
     if found is None:
         return NO_KEY_STORE
@@ -61,7 +61,7 @@ def check() -> None:
     if is_clear():
         return
     before = database.opened()
-    wrong = remedy(standing())
+    wrong = diagnose(standing())
     if wrong is not None:
         raise NotReplayed(wrong, retry_after_seconds=RETRY_SECONDS)
     _known_clear = before

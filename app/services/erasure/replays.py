@@ -138,7 +138,7 @@ def _place_again(tenant_id: UUID) -> Iterator[Replayed]:
         placed = list(_told(tx, tenant_id, unknown, "placed"))
         for hold in unknown:
             kept_holds.place(tx, tenant_id, hold.hold_id)
-            holds_of.enter(tx, tenant_id, "hold_placed", hold, CLI)
+            holds_of.audit_hold(tx, tenant_id, "hold_placed", hold, CLI)
         failpoints.reach("replay.placed")
     yield from placed
 
@@ -168,7 +168,7 @@ def _ask_again(tenant_id: UUID) -> Iterator[Replayed]:
             erasures.lock(tx, tenant_id)
             if erasures.get(tx, tenant_id, kept.erasure.erasure_id) is not None:
                 continue  # another process was quicker
-            new = erasures_of.enter(tx, tenant_id, kept.erasure, kept.logged, replayed=True)
+            new = erasures_of.create(tx, tenant_id, kept.erasure, kept.logged, replayed=True)
             failpoints.reach("replay.asked")
         log.info("erasure_asked_again", tenant=str(tenant_id), erasure=str(new.erasure_id), hidden=new.hidden)
         yield Replayed(kept.seq, tenant_id, new.erasure_id, new.hidden, "hidden")
@@ -215,7 +215,7 @@ def _hide(entry: Entered) -> _Found:
         erasures.set_fields(tx, entry.tenant_id, entry.erasure_id, **runs)
         erasures_of.count(tx, entry.tenant_id, counts)
         details: dict[str, Detail] = {"erasure": str(entry.erasure_id), "ledger": entry.seq}
-        audit.enter(tx, entry.tenant_id, "erasure_replayed", CLI, ids=found.ids, items=hidden, details=details)
+        audit.append(tx, entry.tenant_id, "erasure_replayed", CLI, ids=found.ids, items=hidden, details=details)
         failpoints.reach("replay.hidden")
     return found
 

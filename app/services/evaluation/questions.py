@@ -74,7 +74,7 @@ def _by_model(tenant_id: UUID, texts: Mapping[UUID, str]) -> dict[UUID, str]:
     """Return the model's suitable questions; empty if it doesn't answer in time or the daily budget is spent."""
     model = _questioner()
     try:
-        with budget.on_account(tenant_id, "self_test", model.model, len(texts)) as spent:
+        with budget.book(tenant_id, "self_test", model.model, len(texts)) as spent:
             found = dict(zip(texts, model.questions(list(texts.values()), spent), strict=True))
     except OverBudget:
         reason = "over_budget"

@@ -59,7 +59,7 @@ _SPARE: Final = 4
 
 def step(job: Job) -> Step:
     """Run a requested self-test for a few seconds, whether or not it is due."""
-    return carry_on(job.tenant_id, rebase.moment_of(job), job.state, time.monotonic() + STEP_SECONDS)
+    return carry_on(job.tenant_id, rebase.reference_time(job), job.state, time.monotonic() + STEP_SECONDS)
 
 
 def carry_on_when_due(tenant_id: UUID, as_of: datetime, state: dict[str, Any], until: float) -> Step:
@@ -78,7 +78,7 @@ def carry_on(tenant_id: UUID, as_of: datetime | None, state: dict[str, Any], unt
         until: Deadline on the monotonic clock; at least one slice is always done.
     """
     if not state:
-        return _begun(tenant_id, as_of)
+        return _start_run(tenant_id, as_of)
     run_id, done, counts = UUID(state["run_id"]), 0, Counter[str]()
     while True:
         kind, outcomes = _slice(tenant_id, run_id)
@@ -113,7 +113,7 @@ def _is_due(tenant_id: UUID, as_of: datetime) -> bool:
     return rule.is_due(policy.self_tests, last.as_of if last else None, as_of, policy.time_zone)
 
 
-def _begun(tenant_id: UUID, as_of: datetime | None) -> Step:
+def _start_run(tenant_id: UUID, as_of: datetime | None) -> Step:
     """Insert a run with its sample, or return the unfinished run."""
     with database.tenant(tenant_id) as tx:
         as_of = as_of or database.now(tx)
@@ -175,10 +175,12 @@ def _slice(tenant_id: UUID, run_id: UUID) -> tuple[Kind | None, list[Outcome]]:
         _finish(tenant_id, run)
         return None, []
     outcomes = testing.TESTS[kind](tenant_id, run, asked, policy)
-    return kind, _enter(tenant_id, run, kind, asked, outcomes)
+    return kind, _record_outcomes(tenant_id, run, kind, asked, outcomes)
 
 
-def _enter(tenant_id: UUID, run: Run, kind: Kind, asked: list[Asked], outcomes: list[Outcome]) -> list[Outcome]:
+def _record_outcomes(
+    tenant_id: UUID, run: Run, kind: Kind, asked: list[Asked], outcomes: list[Outcome]
+) -> list[Outcome]:
     """Write outcomes and their effects on the memories exactly once; return the outcomes that are new."""
     with database.tenant(tenant_id) as tx:
         erasures.share(tx, tenant_id)
@@ -217,7 +219,7 @@ def _raise(tx: database.Transaction, tenant_id: UUID, memory_ids: list[UUID], ru
     locked = locked.only(np.flatnonzero((locked.state.anchored_at <= now) & (locked.versions <= era.version)))
     if not locked.ids:
         return
-    held = strengths.brought(locked, times, now)
+    held = strengths.advance_to_era(locked, times, now)
     tested = replace(held, state=era.dynamics.reinforce(held.state, Event(at=now, now=now, source="test")))
     strengths.write_uses(tx, tenant_id, tested, era, now)
     before, after = era.dynamics.strength(held.state, now), era.dynamics.strength(tested.state, now)

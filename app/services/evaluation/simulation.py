@@ -183,7 +183,7 @@ class _Life:
         # A model would cost money and make each simulated year different, so the budget is always 0.
         policy = Policy.model_validate({**simulation.given, "forgetting": forgetting, "budget": {"tokens": 0}})
         self._policy = policy
-        self._tenant_id = tenants.simulated(f"simulated {name}", policy, simulation.night_of(-1))
+        self._tenant_id = tenants.create_simulated(f"simulated {name}", policy, simulation.night_of(-1))
         simulation.tenants[name] = self._tenant_id
         self._chance = np.random.default_rng(self._year.seed)
         self._places: dict[UUID, int] = {}

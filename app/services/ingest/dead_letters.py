@@ -104,9 +104,9 @@ def replay(tenant_id: UUID, letter_id: UUID, actor: str = SYSTEM) -> Letter:
         with database.tenant(tenant_id) as tx:
             taken = rows.take(tx, tenant_id, letter_id)
             _queue_again(tx, tenant_id, [taken] if taken else [])
-            _enter(tx, tenant_id, "letters_replayed", actor, [letter_id] if taken else [])
+            _audit(tx, tenant_id, "letters_replayed", actor, [letter_id] if taken else [])
         queues.nudge(_TASKS[letter.stage])
-    _say("dead_letters_replayed", tenant_id, 1)
+    _log("dead_letters_replayed", tenant_id, 1)
     return letter
 
 
@@ -124,7 +124,7 @@ def replay_many(
         taken = rows.take_some(tx, tenant_id, wanted, LETTERS_A_CALL)
         _queue_again(tx, tenant_id, list(taken.values()))
         unstored = rows.some_of_drain(tx, tenant_id, wanted, limit=ENTRIES_A_CALL, most_bytes=BYTES_A_CALL)
-        _enter(tx, tenant_id, "letters_replayed", actor, taken)
+        _audit(tx, tenant_id, "letters_replayed", actor, taken)
     for task in {_TASKS[letter_stage] for letter_stage, _ in taken.values()}:
         queues.nudge(task)
     try:
@@ -133,7 +133,7 @@ def replay_many(
         if not taken:
             raise
         stored = 0
-    _say("dead_letters_replayed", tenant_id, len(taken) + stored)
+    _log("dead_letters_replayed", tenant_id, len(taken) + stored)
     with database.tenant(tenant_id) as tx:
         left = rows.count_replayable(tx, tenant_id, wanted)
     return Handled(len(taken) + stored, left, before)
@@ -148,11 +148,11 @@ def discard(tenant_id: UUID, letter_id: UUID, because: str, actor: str = SYSTEM)
     """
     with database.tenant(tenant_id) as tx:
         done = rows.discard(tx, tenant_id, letter_id, because)
-        _enter(tx, tenant_id, "letters_discarded", actor, [letter_id] if done else [])
+        _audit(tx, tenant_id, "letters_discarded", actor, [letter_id] if done else [])
     letter = get(tenant_id, letter_id)
     if not done:
         raise Conflict("this dead letter is discarded already")
-    _say("dead_letters_discarded", tenant_id, 1)
+    _log("dead_letters_discarded", tenant_id, 1)
     return letter
 
 
@@ -169,8 +169,8 @@ def discard_many(
     with database.tenant(tenant_id) as tx:
         discarded = rows.discard_some(tx, tenant_id, wanted, because, LETTERS_A_CALL)
         left = rows.count_waiting(tx, tenant_id, wanted)
-        _enter(tx, tenant_id, "letters_discarded", actor, discarded)
-    _say("dead_letters_discarded", tenant_id, len(discarded))
+        _audit(tx, tenant_id, "letters_discarded", actor, discarded)
+    _log("dead_letters_discarded", tenant_id, len(discarded))
     return Handled(len(discarded), left, before)
 
 
@@ -198,15 +198,15 @@ def _store_again(tenant_id: UUID, letters: Sequence[tuple[UUID, Unstored]], acto
         return 0
     failpoints.reach("replay.before_delete")
     with database.tenant(tenant_id) as tx:
-        _enter(tx, tenant_id, "letters_replayed", actor, rows.delete(tx, tenant_id, appended))
+        _audit(tx, tenant_id, "letters_replayed", actor, rows.delete(tx, tenant_id, appended))
     if nudge:
         queues.wake(queues.DRAIN)
     return len(appended)
 
 
-def _enter(tx: database.Transaction, tenant_id: UUID, action: Action, actor: str, letter_ids: Collection[UUID]) -> None:
+def _audit(tx: database.Transaction, tenant_id: UUID, action: Action, actor: str, letter_ids: Collection[UUID]) -> None:
     if letter_ids:  # otherwise another call was quicker
-        audit.enter(tx, tenant_id, action, actor, ids=letter_ids)
+        audit.append(tx, tenant_id, action, actor, ids=letter_ids)
 
 
 def _queue_again(tx: database.Transaction, tenant_id: UUID, taken: Sequence[tuple[str, list[UUID]]]) -> None:
@@ -229,6 +229,6 @@ def _meant(tenant_id: UUID, stage: str | None, reason: str, before: datetime | N
     return Wanted(stage, reason, before), before
 
 
-def _say(event: str, tenant_id: UUID, letters: int) -> None:
+def _log(event: str, tenant_id: UUID, letters: int) -> None:
     metrics.count(event, letters)
     log.info(event, tenant=str(tenant_id), letters=letters)

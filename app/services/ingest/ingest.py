@@ -88,7 +88,7 @@ def _store(turn: Turn) -> int:
                 if is_passing(error):
                     raise
                 metrics.count("deliveries", len(turn.fresh), lane=queues.INGEST, outcome="failed")
-                _say("turn_failed", tenant_id, error, entries=len(turn.fresh))
+                _log("turn_failed", tenant_id, error, entries=len(turn.fresh))
             stored += _store_each(tenant_id, turn.fresh)
     except Exception:
         # Not the entries' fault: they may be retried at once.
@@ -116,13 +116,13 @@ def _store_alone(tenant_id: UUID, entry: Entry, tries: int) -> int:
                 raise
             reason = type(error).__name__
             metrics.count("deliveries", lane=queues.INGEST, outcome="failed")
-            _say("entry_failed", tenant_id, error, entry=entry.entry_id, attempt=attempt)
+            _log("entry_failed", tenant_id, error, entry=entry.entry_id, attempt=attempt)
     _set_aside(tenant_id, entry, reason, attempt)
     drainage().settle(tenant_id, [entry], free=False)
     return 0
 
 
-def _say(event: str, tenant_id: UUID, error: Exception, **details: object) -> None:
+def _log(event: str, tenant_id: UUID, error: Exception, **details: object) -> None:
     log.warning(event, tenant=str(tenant_id), exc_info=error, **details)
 
 

@@ -71,7 +71,7 @@ def store(tenant_id: UUID, careful: Sequence[Arrival]) -> int:
         holds.share(tx, tenant_id)
         fresh = arrivals.note_fresh(tx, tenant_id, {base: len(arrival.memories) for base, arrival in by_base.items()})
         erasures.share(tx, tenant_id)
-        given = _living(
+        given = _drop_erased(
             tx, tenant_id, [row for base, arrival in by_base.items() if base in fresh for row in _rows(arrival)]
         )
         if not given:
@@ -109,7 +109,7 @@ def store(tenant_id: UUID, careful: Sequence[Arrival]) -> int:
         embedded = _write_vectors(tx, tenant_id, written.versions, vectors)
         supersessions.part(tx, tenant_id, updated)
         corrections.renew(tx, tenant_id, updated)
-        superseded = supersede.note(tx, tenant_id, _superseded(given, latest, written.aliases))
+        superseded = supersede.record_statements(tx, tenant_id, _superseded(given, latest, written.aliases))
         new = written.changed - known.keys()
         work.add(tx, [work.INDEX], tenant_id, list(new))
         rederiving.source_changed(tx, tenant_id, updated)
@@ -118,9 +118,9 @@ def store(tenant_id: UUID, careful: Sequence[Arrival]) -> int:
         tenant_counts.add(tx, tenant_id, tenant_counts.measure(tx, tenant_id, list({*known, *new})).less(before))
         tier_moves.add(tx, tenant_id, {("restored", "edit"): len(thawed) + len(back)})
         erasing.hide_met(tx, tenant_id, list(written.changed))
-        supersede.enter(tx, tenant_id, superseded, "caller")
+        supersede.audit_superseded(tx, tenant_id, superseded, "caller")
         if thawed or back:
-            audit.enter(tx, tenant_id, "memories_restored", ids=[*thawed, *back])
+            audit.append(tx, tenant_id, "memories_restored", ids=[*thawed, *back])
     return len(written.changed)
 
 
@@ -146,7 +146,7 @@ def _alias(
     memories.add_aliases(tx, tenant_id, {**aliases, **final})
 
 
-def _living(tx: database.Transaction, tenant_id: UUID, given: list[NewMemory]) -> list[NewMemory]:
+def _drop_erased(tx: database.Transaction, tenant_id: UUID, given: list[NewMemory]) -> list[NewMemory]:
     """Drop memories of erased subjects and threads that were accepted before the erasure's watermark."""
     if not given:
         return given
@@ -215,7 +215,7 @@ def _superseded(
 def _settle(tenant_id: UUID) -> None:
     """Assign the tenant an embedding space, which may require asking the provider for the model's dimensions."""
     try:
-        spaces.settled(tenant_id)
+        spaces.ensure_spaces(tenant_id)
     except (ProviderFailed, Misconfigured) as error:
         log.warning("no_embedding_space", tenant=str(tenant_id), error=type(error).__name__)
 

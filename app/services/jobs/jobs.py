@@ -73,8 +73,8 @@ def create(
             if found is not None:
                 return found
         if actor is not None:
-            audit.enter(tx, tenant_id, "job_started", actor, details={"job": str(job_id), "kind": kind})
-    send_on()
+            audit.append(tx, tenant_id, "job_started", actor, details={"job": str(job_id), "kind": kind})
+    send_quietly()
     return job_id
 
 
@@ -107,7 +107,7 @@ def send() -> int:
     return sum(map(len, due.values()))
 
 
-def send_on() -> None:
+def send_quietly() -> None:
     """Send the jobs whose turn it is, but only log a failure: the next tick sends them too."""
     try:
         send()
@@ -148,5 +148,5 @@ def cancel(tenant_id: UUID, job_id: UUID) -> Listed:
     found = get(tenant_id, job_id)
     if not wanted:
         raise Conflict(f"this job has ended: it is {found.status}")
-    send_on()
+    send_quietly()
     return found

@@ -13,7 +13,7 @@ _HOUR_SECONDS: Final = 3600
 _DAY_SECONDS: Final = 24 * _HOUR_SECONDS
 
 
-def has_ingest(age_seconds: float) -> bool:
+def must_wait_for_ingest(age_seconds: float) -> bool:
     """Return whether a job must wait because ingest is behind and the job hasn't used up its daily waiting time.
 
     Args:

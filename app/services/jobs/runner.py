@@ -78,7 +78,7 @@ KINDS: dict[str, Kind] = {
 }
 
 
-def carry_on(job_id: UUID) -> None:
+def run_slice(job_id: UUID) -> None:
     """Run a job for a slice, unless it has ended or another worker has claimed it."""
     claim_id = uuid4()
     with database.shared() as tx:
@@ -86,15 +86,15 @@ def carry_on(job_id: UUID) -> None:
     if held is None:
         return
     try:
-        _go_on(held, claim_id)
+        _run_steps(held, claim_id)
     except Exception as error:
         _put_off(held.job, claim_id, error)
         raise
     finally:
-        jobs.send_on()
+        jobs.send_quietly()
 
 
-def _go_on(held: Held | None, claim_id: UUID) -> None:
+def _run_steps(held: Held | None, claim_id: UUID) -> None:
     deadline = time.monotonic() + settings().slice_seconds
     while held is not None:
         job = held.job
@@ -108,8 +108,8 @@ def _go_on(held: Held | None, claim_id: UUID) -> None:
         if kind is None:
             _fail(job, claim_id, UNKNOWN)
             return
-        if jobs.task(job.kind) == queues.JOB and precedence.has_ingest(held.age_seconds):
-            _give_way(job, claim_id)
+        if jobs.task(job.kind) == queues.JOB and precedence.must_wait_for_ingest(held.age_seconds):
+            _yield_to_ingest(job, claim_id)
             return
         step = kind.step(job)
         failpoints.reach("job.before_note")
@@ -135,7 +135,7 @@ def _count(held: Held, job: Job, step: Step, then: str) -> None:
     else:
         metrics.count_rows(job.kind, {**step.counts, "done": step.done})
     if step.finished:
-        _tell(held, step.failure)
+        _report_end(held, step.failure)
     if then != "running":
         metrics.count("deliveries", lane=_lane(job.kind), outcome="done")
 
@@ -149,7 +149,7 @@ def _ended(kind: str, outcome: str) -> None:
     metrics.count("jobs", lane=_lane(kind), outcome=outcome)
 
 
-def _tell(held: Held, failure: str | None) -> None:
+def _report_end(held: Held, failure: str | None) -> None:
     ended = held.job
     about = {"job": str(ended.job_id), "kind": ended.kind, "tenant": str(ended.tenant_id), "items": ended.done}
     metrics.job_ended(ended.kind, held.run_seconds, well=failure is None)
@@ -161,7 +161,7 @@ def _tell(held: Held, failure: str | None) -> None:
         log.error("job_failed", **about, reason=failure)
 
 
-def _give_way(job: Job, claim_id: UUID) -> None:
+def _yield_to_ingest(job: Job, claim_id: UUID) -> None:
     """Put a job off while memories wait to be stored or indexed."""
     with database.shared() as tx:
         message = "gives way to ingest"

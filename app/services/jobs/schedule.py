@@ -84,7 +84,7 @@ def tick(tasks: Sequence[str], now: datetime | None = None) -> int:
         with database.shared() as tx:
             due = schedules.due(tx, moment, _BATCH)
         for schedule_id, tenant_id in due:
-            _enter(schedule_id, tenant_id, moment)
+            _start_due_run(schedule_id, tenant_id, moment)
         if len(due) < _BATCH:
             break
     return jobs.send()
@@ -95,11 +95,11 @@ def follow_policy(tx: database.Transaction, tenant_id: UUID) -> None:
     times = strengths.timeline(tx, tenant_id)
     for held in schedules.lock(tx, tenant_id):
         schedules.move_on(
-            tx, held.schedule_id, held.last_date, following(times, tenant_id, held.task, held.last_date).at
+            tx, held.schedule_id, held.last_date, next_occurrence(times, tenant_id, held.task, held.last_date).at
         )
 
 
-def of_tenant(tenant_id: UUID) -> list[Shown]:
+def list_schedules(tenant_id: UUID) -> list[Shown]:
     """List a tenant's schedules by name."""
     with database.tenant(tenant_id) as tx:
         now = database.now(tx)
@@ -142,8 +142,8 @@ def run(tenant_id: UUID, task: str, as_of: datetime | None = None, actor: str = 
         local_date = moment.astimezone(ZoneInfo(zone)).date()
         schedules.enter_run(tx, held, NewRun("by_hand", moment, local_date, job_id=job_id), moment)
         entered = _of_job(tx, tenant_id, job_id)
-        audit.enter(tx, tenant_id, "job_started", actor, details={"job": str(job_id), "kind": task})
-    jobs.send_on()
+        audit.append(tx, tenant_id, "job_started", actor, details={"job": str(job_id), "kind": task})
+    jobs.send_quietly()
     return entered
 
 
@@ -167,7 +167,7 @@ def pause(tenant_id: UUID, task: str, *, paused: bool) -> Shown:
         return _shown(tx, _named(schedules.of_tenant(tx, tenant_id), task), policy, now)
 
 
-def following(times: Timeline, tenant_id: UUID, task: str, last_date: date) -> Due:
+def next_occurrence(times: Timeline, tenant_id: UUID, task: str, last_date: date) -> Due:
     """Return the first occurrence on a later date than `last_date`, under the policy in force at that time.
 
     If a policy change moves the start to an hour that has already passed on a date without a run, the run is due at
@@ -204,15 +204,15 @@ def _complete(task: str, moment: datetime) -> None:
             times = strengths.timeline(tx, tenant_id)
             zone = ZoneInfo(times.at(moment.timestamp()).policy.time_zone)
             last_date = moment.astimezone(zone).date() - _DAY
-            due = following(times, tenant_id, task, last_date)
+            due = next_occurrence(times, tenant_id, task, last_date)
             if due.at <= moment:
                 last_date = due.local_date
-                due = following(times, tenant_id, task, last_date)
+                due = next_occurrence(times, tenant_id, task, last_date)
             row = {"tenant_id": tenant_id, "task": task, "next_run_at": due.at, "last_date": last_date}
             schedules.add(tx, [row])
 
 
-def _enter(schedule_id: UUID, tenant_id: UUID, moment: datetime) -> None:
+def _start_due_run(schedule_id: UUID, tenant_id: UUID, moment: datetime) -> None:
     """Insert the run of a due schedule with its job, and set the schedule's next time."""
     with database.tenant(tenant_id) as tx:
         held = schedules.claim(tx, schedule_id, moment)
@@ -237,10 +237,10 @@ def _walk(held: Schedule, times: Timeline, moment: datetime) -> tuple[Due | None
     """Return the last occurrence due by `moment`, the number of due occurrences, and the first later one."""
     last, missed = None, 0
     since = max(held.last_date, moment.date() - timedelta(days=_MISSED_DAYS_MAX))
-    coming = following(times, held.tenant_id, held.task, since)
+    coming = next_occurrence(times, held.tenant_id, held.task, since)
     while coming.at <= moment:
         last, missed = coming, missed + 1
-        coming = following(times, held.tenant_id, held.task, last.local_date)
+        coming = next_occurrence(times, held.tenant_id, held.task, last.local_date)
     return last, missed, coming
 
 

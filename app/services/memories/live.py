@@ -63,7 +63,7 @@ class Live:
     around: Around
 
 
-def look(tenant_id: UUID, stored: Sequence[Stored], as_of: datetime | None = None) -> dict[UUID, Live]:
+def live_numbers(tenant_id: UUID, stored: Sequence[Stored], as_of: datetime | None = None) -> dict[UUID, Live]:
     """Return the state of memories as of a time, by id; memories deleted in the meantime are omitted.
 
     Args:
@@ -85,7 +85,7 @@ def look(tenant_id: UUID, stored: Sequence[Stored], as_of: datetime | None = Non
     numbers: dict[UUID, Numbers] = {}
     for moment in np.unique(moments).tolist():  # a single time, except when looking into the past
         places = np.flatnonzero(moments == moment)
-        part = strengths.brought(held.only(places), times, moment)
+        part = strengths.advance_to_era(held.only(places), times, moment)
         numbers |= _numbers(part, standing.take(places), times.at(moment), moment)
     first_interval_days = times.at(now).policy.review.first_interval_days
     return {
@@ -103,7 +103,7 @@ def look(tenant_id: UUID, stored: Sequence[Stored], as_of: datetime | None = Non
 
 def _numbers(held: Held, standing: Standing, era: Era, moment: float) -> dict[UUID, Numbers]:
     policy, state = era.policy, held.state
-    seen = strengths.look(era, state, moment)
+    seen = strengths.evaluate(era, state, moment)
     due_at = strengths.due_at(era, state, moment, seen, standing)
     columns = (
         seen.strength.tolist(),

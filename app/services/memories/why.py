@@ -103,7 +103,7 @@ def explain(tenant_id: UUID, memory_id: UUID, as_of: datetime | None = None) -> 
         holders = holds.on(tx, tenant_id, held.ids).get(held.ids[0], [])
         corrects, corrected_by = corrections.around(tx, tenant_id, held.ids[0])
     named = supersede.outcomes(tenant_id, [found.memory_id])
-    life = _Life(times, standing, strengths.brought(held, times, now).state, now)
+    life = _Life(times, standing, strengths.advance_to_era(held, times, now).state, now)
     verdict, case = life.judged()
     tier = DECAY_TIERS[life.standing.tiers[0]]
     moment = asked if now == asked.timestamp() else life.moment
@@ -141,7 +141,7 @@ class _Life:
 
     def judged(self) -> tuple[Verdict, Case]:
         """Return the decision, and the numbers it is based on."""
-        seen, decision = strengths.decided(self.era, self.state, self.now, self.standing)
+        seen, decision = strengths.decide(self.era, self.state, self.now, self.standing)
         [words] = why.reasons(self.era.policy.rules, self.standing, self.state, self.now, seen, decision)
         [case] = why.cases(self.era.policy.rules, self.standing, self.state, self.now, seen)
         return Verdict(DECAY_TIERS[decision.tiers[0]], RULES[decision.rules[0]], words), case
@@ -163,6 +163,6 @@ class _Life:
 
     def _later(self) -> float:
         """Return the next time at which anything can change, policy changes included; infinite for never."""
-        seen = strengths.look(self.era, self.state, self.now)
+        seen = strengths.evaluate(self.era, self.state, self.now)
         due = float(strengths.due_at(self.era, self.state, self.now, seen, self.standing)[0])
         return min([due, *(era.since for era in self.times.after(self.now))])

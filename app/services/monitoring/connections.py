@@ -29,7 +29,7 @@ HEARD_MS: Final = 120_000
 log = structlog.get_logger(__name__)
 
 
-def tell(kind: str) -> None:
+def publish_pool_usage(kind: str) -> None:
     """Publish this process's pool usage. Log a warning, and don't raise, if Redis is unavailable."""
     own = database.pool()
     try:
@@ -39,7 +39,7 @@ def tell(kind: str) -> None:
         log.warning("pool_not_told", error=type(error).__name__)
 
 
-def of_kinds() -> dict[str, Pool]:
+def pool_usage_by_kind() -> dict[str, Pool]:
     """Return pool usage summed by kind over recently reporting processes, and delete outdated reports."""
     now_ms = backlog().now_ms()
     held = cast("Mapping[bytes, bytes]", client().hgetall(POOLS))

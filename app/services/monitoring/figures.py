@@ -50,7 +50,7 @@ class Figures(msgspec.Struct, frozen=True):
     deadlines: Deadlines = msgspec.field(default_factory=lambda: Deadlines({}, None, 0, 0))
 
 
-def keep(*, thoroughly: bool = False) -> Figures:
+def refresh(*, thoroughly: bool = False) -> Figures:
     """Refresh the cached figures; once a minute, also refresh the expensive ones and sample the lanes.
 
     Args:
@@ -59,7 +59,7 @@ def keep(*, thoroughly: bool = False) -> Figures:
     before, now_ms = read(), backlog().now_ms()
     provisional, success_at, nights = before.provisional, before.night_success_at, before.nights
     recall_empty = before.recall_empty
-    is_minute = rates.keep() or thoroughly or not before.at_ms
+    is_minute = rates.take_sample() or thoroughly or not before.at_ms
     with database.drain() as tx:
         whole = rows.whole(tx)
         if is_minute:

@@ -123,7 +123,7 @@ def _database() -> list[Dependency]:
     else:  # rolling upgrades need the previous version to run on a newer schema
         detail = f"revision {revision}" if revision == wanted else f"revision {revision}, of a version after this one"
         found.append(Dependency("schema", well=True, detail=detail))
-        wrong = ledger.remedy(ledger.standing())
+        wrong = ledger.diagnose(ledger.standing())
         found.append(Dependency("erasures", well=wrong is None, detail=wrong or "none to replay"))
     if bypasses:
         detail = "the service's role can bypass row-level security: tenants aren't kept apart"

@@ -76,13 +76,13 @@ class _Sample(msgspec.Struct, array_like=True, frozen=True):
     left: dict[str, int]
 
 
-def keep() -> bool:
+def take_sample() -> bool:
     """Take this minute's sample unless another process has. Return whether it was taken."""
     minute = backlog().now_ms() // _MS
     before = client().set(LANE_MINUTE, minute, get=True)
     if before is not None and int(cast("bytes", before)) == minute:
         return False
-    sample = _now(stats.of_lanes())
+    sample = _now(stats.lane_backlogs())
     with client().pipeline(transaction=False) as pipe:
         pipe.zadd(LANE_SAMPLES, {msgspec.json.encode(sample): minute})
         pipe.zremrangebyscore(LANE_SAMPLES, "-inf", minute - MINUTES_KEPT - 1)
@@ -90,14 +90,14 @@ def keep() -> bool:
     return True
 
 
-def of_lanes(lanes: Mapping[str, Lane] | None = None, minutes: int = MINUTES_KEPT) -> dict[str, Rates]:
+def lane_rates(lanes: Mapping[str, Lane] | None = None, minutes: int = MINUTES_KEPT) -> dict[str, Rates]:
     """Return the inflow, outflow and history of each lane.
 
     Args:
-        lanes: Current depths, if already known (`stats.of_lanes`).
+        lanes: Current depths, if already known (`stats.lane_backlogs`).
         minutes: Length of the history, at least 1.
     """
-    now = _now(stats.of_lanes() if lanes is None else lanes)
+    now = _now(stats.lane_backlogs() if lanes is None else lanes)
     samples = _since(now.at_ms // _MS - max(minutes, WINDOW_MINUTES))
     recent = [each for each in samples if each.at_ms >= now.at_ms - WINDOW_MINUTES * _MS] or samples[-1:]
     shown = [each for each in samples if each.at_ms >= now.at_ms - minutes * _MS]

@@ -147,9 +147,9 @@ def _asked(tenant_id: UUID, *, every: bool) -> Situation:
             asked.findings += verdict.of_silence(silent)
     if not asked.away & {"postgresql", "redis", "schema"}:
         with asked.of("postgresql", "redis"):
-            lanes = stats.of_lanes() if every else stats.lanes_of(tenant_id)
+            lanes = stats.lane_backlogs() if every else stats.tenant_lane_backlogs(tenant_id)
             if every:
-                speeds = rates.of_lanes(lanes, HISTORY_MINUTES)
+                speeds = rates.lane_rates(lanes, HISTORY_MINUTES)
             asked.findings += verdict.of_lanes({name: lane.oldest_age_seconds for name, lane in lanes.items()})
     if not asked.away & {"postgresql", "schema"}:
         with asked.of("postgresql"):
@@ -177,7 +177,7 @@ def _nights(tenant_id: UUID, *, every: bool) -> list[Finding]:
     if every:
         found = stats.nights()
         return verdict.of_nights(found.overdue_seconds, found.failed, found.cut_short)
-    held = schedule.of_tenant(tenant_id)
+    held = schedule.list_schedules(tenant_id)
     runs = [one.last_run for one in held if one.last_run]
     failed = {step: 1 for run in runs for step in stats.failed_steps(run)}
     overdue = max((one.late_seconds for one in held), default=0.0)
@@ -191,7 +191,7 @@ def _recalls(tenant_id: UUID) -> list[Finding]:
 
 
 def _requests(tenant_id: UUID) -> list[Finding]:
-    due = deadlines.of_tenant(tenant_id)
+    due = deadlines.next_deadlines(tenant_id)
     return [] if due.days_left is None else [verdict.of_requests(due.requests, due.days_left)]
 
 

@@ -112,7 +112,7 @@ class Stats:
     self_tests: list[SelfTested]
 
 
-def of_tenant(tenant_id: UUID) -> Stats:
+def tenant_stats(tenant_id: UUID) -> Stats:
     """Return the numbers of one tenant."""
     unstored, age = _in_queue(tenant_id)
     with database.tenant(tenant_id) as tx:
@@ -131,7 +131,7 @@ def of_tenant(tenant_id: UUID) -> Stats:
         "rate": unrated,
     }
     lanes = _lanes(unstored, age, waiting, unfinished)
-    compared = spaces.compared(there.searched) if there else None
+    compared = spaces.compare_with_settings(there.searched) if there else None
     last = _last_night(nights[0]) if nights else None
     archived = bases.in_use(tenant_id)
     silent = heartbeats.ages()
@@ -155,14 +155,14 @@ class Taken:
     room: Room
 
 
-def taken(tenant_id: UUID) -> Taken:
+def count_usage(tenant_id: UUID) -> Taken:
     """Return the memories and storage use that `of_tenant` reports, without reading any memory."""
     with database.tenant(tenant_id) as tx:
         counts = tenant_counts.read(tx, tenant_id)
         return Taken(_by_tier(counts), quota.get_usage(tx, tenant_id, counts))
 
 
-def of_lanes() -> dict[str, Lane]:
+def lane_backlogs() -> dict[str, Lane]:
     """Return each lane's backlog over all tenants."""
     unstored, age = _in_queue()
     with database.shared() as tx:
@@ -171,7 +171,7 @@ def of_lanes() -> dict[str, Lane]:
     return _lanes(unstored, age, waiting, unfinished)
 
 
-def lanes_of(tenant_id: UUID) -> dict[str, Lane]:
+def tenant_lane_backlogs(tenant_id: UUID) -> dict[str, Lane]:
     """Return a tenant's backlog in each lane."""
     unstored, age = _in_queue(tenant_id)
     with database.tenant(tenant_id) as tx:

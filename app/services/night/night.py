@@ -57,13 +57,13 @@ def step(job: Job) -> Step:
     """
     with database.tenant(job.tenant_id) as tx:
         now = database.now(tx)
-        place = _Place(**job.state) if job.state else _begun(tx, job, now)
+        place = _Place(**job.state) if job.state else _start_run(tx, job, now)
     place.left = [name for name in place.left if name in STEPS]  # drop steps unknown to this version
     if not place.left:
         return _ended(place)
     name = place.left[0]
     if place.step != name:
-        _enter(place, name)
+        _start_step(place, name)
     if now >= datetime.fromisoformat(place.ends_at):
         place.cut_short = name
         return _ended(place, f"cut short in {name}: the next night begins with it")
@@ -73,7 +73,7 @@ def step(job: Job) -> Step:
     if isinstance(did, str):
         metrics.job_ended(name, place.seconds, well=False)
         place.failed[name] = did
-        return _following(place, Step(0, {}, finished=True, notes=(f"{name} failed: {did}",)))
+        return _next_step(place, Step(0, {}, finished=True, notes=(f"{name} failed: {did}",)))
     place.inner, place.done = did.state, place.done + did.done
     counts = {f"{name}.{what}": count for what, count in did.counts.items()}
     told = tuple(f"{name}: {note}" for note in did.notes)
@@ -81,10 +81,10 @@ def step(job: Job) -> Step:
         return Step(did.done, vars(place), finished=False, counts={name: did.done, **counts}, notes=told)
     metrics.job_ended(name, place.seconds, well=True)
     ended = Step(did.done, {}, finished=True, counts={name: did.done, **counts}, notes=(*told, f"{name}: {place.done}"))
-    return _following(place, ended)
+    return _next_step(place, ended)
 
 
-def _begun(tx: database.Transaction, job: Job, now: datetime) -> _Place:
+def _start_run(tx: database.Transaction, job: Job, now: datetime) -> _Place:
     names = list(job.parameters.get("steps", STEPS))
     cut_short = schedules.cut_short(tx, job.tenant_id, KIND)
     if cut_short in names[1:]:  # otherwise steps after one that takes whole nights would never run
@@ -94,7 +94,7 @@ def _begun(tx: database.Transaction, job: Job, now: datetime) -> _Place:
     return _Place(as_of, ends_at.isoformat(), names, None, {}, 0, {})
 
 
-def _enter(place: _Place, name: str) -> None:
+def _start_step(place: _Place, name: str) -> None:
     place.step, place.inner, place.done, place.seconds = name, {}, 0, 0.0
 
 
@@ -110,12 +110,12 @@ def _tried(job: Job, name: str, place: _Place) -> Step | str:
         return type(error).__name__
 
 
-def _following(place: _Place, did: Step) -> Step:
+def _next_step(place: _Place, did: Step) -> Step:
     """Advance to the next step."""
     place.left = place.left[1:]
     if not place.left:
         return _ended(place, *did.notes, done=did.done, counts=did.counts)
-    _enter(place, place.left[0])
+    _start_step(place, place.left[0])
     return Step(did.done, vars(place), finished=False, counts=did.counts, notes=did.notes)
 
 

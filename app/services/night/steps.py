@@ -55,7 +55,7 @@ def _figures(tenant_id: UUID, _as_of: datetime, state: dict[str, Any], _until: f
     counts.recount(tenant_id)
     quota.watch(tenant_id)
     audit.watch(tenant_id)
-    deadlines.look_at_requests(tenant_id)
+    deadlines.warn_due_requests(tenant_id)
     return Step(1, state, finished=True)
 
 

@@ -68,5 +68,5 @@ def anonymise(tenant_id: UUID, memory_id: UUID, actor: str, ground: str | None =
             if name is not None:
                 anonymous.note(tx, tenant_id, digest(key, what, name), ground or NO_GROUND)
         details = {f"removed_{kind}": times for kind, times in sorted(done.removed.items())}
-        audit.enter(tx, tenant_id, "memory_anonymised", actor, ids=[found.memory_id], details=details)
+        audit.append(tx, tenant_id, "memory_anonymised", actor, ids=[found.memory_id], details=details)
     return done

@@ -134,7 +134,7 @@ def fetch(tenant_id: UUID, export_id: UUID, actor: str) -> Iterator[bytes]:
         Misconfigured: The master key is missing or has changed.
     """
     with database.tenant(tenant_id) as tx:
-        export = exports.found(tx, tenant_id, export_id)
+        export = exports.get_or_404(tx, tenant_id, export_id)
         key = key_store.opened(tx, tenant_id, [export_id]).get(export_id)
         if export.status == "running":
             raise Unavailable("this export isn't ready yet", retry_after_seconds=2)
@@ -142,7 +142,7 @@ def fetch(tenant_id: UUID, export_id: UUID, actor: str) -> Iterator[bytes]:
             over = "has failed: ask for another one" if export.status == "failed" else "has expired"
             raise Conflict(f"this export {over}")
         sent_to = recipients.list_recipients(tx, tenant_id) if export.kind == "access" else []
-        audit.enter(tx, tenant_id, "export_fetched", actor, subject=export.subject, details={"export": str(export_id)})
+        audit.append(tx, tenant_id, "export_fetched", actor, subject=export.subject, details={"export": str(export_id)})
     return _zipped(_Bundle(tenant_id, export, key, sent_to))
 
 

@@ -19,7 +19,7 @@ NEAR_DAYS: Final = 7
 log = structlog.get_logger(__name__)
 
 
-def look_at_segments(tenant_id: UUID) -> tuple[str, ...]:
+def check_segment_rewrites(tenant_id: UUID) -> tuple[str, ...]:
     """Record which erasures have had all their segments rewritten, and log an error if some are overdue.
 
     Returns:
@@ -35,15 +35,15 @@ def look_at_segments(tenant_id: UUID) -> tuple[str, ...]:
     return (f"segments of {late.erasures} erasures should be rewritten by now, the first since {late.since:%Y-%m-%d}",)
 
 
-def of_tenant(tenant_id: UUID) -> Due:
+def next_deadlines(tenant_id: UUID) -> Due:
     """Return the tenant's open requests that are due within `NEAR_DAYS` or overdue."""
     with database.tenant(tenant_id) as tx:
         return deadlines.due(tx, tenant_id, database.now(tx), NEAR_DAYS)
 
 
-def look_at_requests(tenant_id: UUID) -> None:
+def warn_due_requests(tenant_id: UUID) -> None:
     """Log a warning if open requests are due within `NEAR_DAYS` or overdue."""
-    due = of_tenant(tenant_id)
+    due = next_deadlines(tenant_id)
     if due.days_left is not None:
         log.warning("requests_due", tenant=str(tenant_id), requests=due.requests, days_left=round(due.days_left, 1))
 

@@ -142,7 +142,7 @@ def _put(tenant_id: UUID, export_id: UUID, number: int, part: Sequence[bytes], k
 
 def _finish(tenant_id: UUID, export: Export, done: int) -> Step:
     with database.tenant(tenant_id) as tx:
-        there = exports.found(tx, tenant_id, export.export_id, locked=True)
+        there = exports.get_or_404(tx, tenant_id, export.export_id, locked=True)
         if there.status == "running":
             rows.finish(tx, tenant_id, export.export_id, settings().export_days)
             privacy_requests.answer(tx, tenant_id, [export.export_id], "done")
@@ -191,8 +191,8 @@ def _live(tx: database.Transaction, tenant_id: UUID, ids: Sequence[UUID]) -> dic
     now = max(database.now(tx).timestamp(), latest)
     era = times.at(now)
     standing = standings.read(tx, tenant_id, held.ids, era.policy.rules)
-    state = strengths.brought(held, times, now).state
-    seen, decision = strengths.decided(era, state, now, standing)
+    state = strengths.advance_to_era(held, times, now).state
+    seen, decision = strengths.decide(era, state, now, standing)
     words = why.reasons(era.policy.rules, standing, state, now, seen, decision)
     due = strengths.due_at(era, state, now, seen, standing).tolist()
     return {

@@ -74,7 +74,7 @@ def request(tenant_id: UUID, given: NewExport, requested_by: str) -> Export:
         logged = Request(export_id, given.kind, given.law, "api", now, times.confirm_by, times.due_at)
         privacy_requests.add(tx, tenant_id, logged)
         details = {"export": str(export_id), "kind": given.kind, "law": given.law}
-        audit.enter(
+        audit.append(
             tx, tenant_id, "export_requested", requested_by, items=memories, subject=given.subject, details=details
         )
     queues.nudge(queues.RIGHTS_TICK)
@@ -94,10 +94,10 @@ def get(tenant_id: UUID, export_id: UUID) -> Export:
         NotFound: This tenant has no such export.
     """
     with database.tenant(tenant_id) as tx:
-        return found(tx, tenant_id, export_id)
+        return get_or_404(tx, tenant_id, export_id)
 
 
-def found(tx: database.Transaction, tenant_id: UUID, export_id: UUID, *, locked: bool = False) -> Export:
+def get_or_404(tx: database.Transaction, tenant_id: UUID, export_id: UUID, *, locked: bool = False) -> Export:
     """Return an export within a transaction, optionally locking its row.
 
     Raises:
@@ -158,7 +158,7 @@ def _over(tx: database.Transaction, tenant_id: UUID, export_ids: Sequence[UUID])
     gone = rows.expire(tx, tenant_id, export_ids)
     if gone:
         keys.remove_records(tx, tenant_id, gone)
-        audit.enter(tx, tenant_id, "export_removed", SYSTEM, ids=gone)
+        audit.append(tx, tenant_id, "export_removed", SYSTEM, ids=gone)
     return gone
 
 

@@ -50,7 +50,7 @@ def place(tenant_id: UUID, meant: Meant, reason: str, placed_by: str) -> Hold:
             meant = replace(meant, memory_ids=list(dict.fromkeys(stored.values())))
         if not missing:
             placed = rows.place(tx, tenant_id, uuid4(), meant, reason, placed_by)
-            enter(tx, tenant_id, "hold_placed", placed, placed_by)
+            audit_hold(tx, tenant_id, "hold_placed", placed, placed_by)
             return placed
     # Query the queue outside the transaction.
     if backlog().find(tenant_id, *missing):
@@ -103,8 +103,8 @@ def release(tenant_id: UUID, hold_id: UUID, released_by: str) -> Hold:
         if last is not None:  # sent by the next tick
             parameters = {"hold_id": str(hold_id), "after": str(last)}
             jobs.add(tx, uuid4(), tenant_id, KIND, parameters, lone=False)
-        erasures.go_on(tx, tenant_id)
-        enter(tx, tenant_id, "hold_released", found, released_by)
+        erasures.queue_waiting(tx, tenant_id)
+        audit_hold(tx, tenant_id, "hold_released", found, released_by)
         return _found(tx, tenant_id, hold_id)
 
 
@@ -136,10 +136,10 @@ def check_free(tx: database.Transaction, tenant_id: UUID, memory_ids: Sequence[U
         raise Conflict(f"a held memory is neither removed nor changed: it is under legal hold {named}{more}")
 
 
-def enter(tx: database.Transaction, tenant_id: UUID, action: Action, hold: Hold, actor: str) -> None:
+def audit_hold(tx: database.Transaction, tenant_id: UUID, action: Action, hold: Hold, actor: str) -> None:
     """Write a hold's change to the audit log."""
     meant, details = hold.meant, {"hold": str(hold.hold_id)}
-    audit.enter(tx, tenant_id, action, actor, ids=meant.memory_ids or (), subject=meant.subject, details=details)
+    audit.append(tx, tenant_id, action, actor, ids=meant.memory_ids or (), subject=meant.subject, details=details)
 
 
 def _found(tx: database.Transaction, tenant_id: UUID, hold_id: UUID) -> Hold:

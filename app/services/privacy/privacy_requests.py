@@ -30,7 +30,7 @@ class Summary:
     categories: dict[str, int]
 
 
-def enter(tenant_id: UUID, given: NewRequest) -> Request:
+def create(tenant_id: UUID, given: NewRequest) -> Request:
     """Record a privacy request that no API call has recorded automatically.
 
     Raises:
@@ -88,7 +88,7 @@ def answer(tenant_id: UUID, request_id: UUID, answered: Answer, basis: str | Non
         rows.answer(tx, tenant_id, [request_id], answered, basis)
         found = _found(tx, tenant_id, request_id)
         details = {"request": str(request_id), "nature": found.nature, "law": found.law, "answer": answered}
-        audit.enter(tx, tenant_id, "request_answered", actor, items=1, details=details)
+        audit.append(tx, tenant_id, "request_answered", actor, items=1, details=details)
     return found
 
 

@@ -11,7 +11,7 @@ from app import queues
 from app.domain.privacy.requests import KEPT_MONTHS, Tally
 from app.domain.privacy.urgency import Deadline, worst_first
 from app.errors import Conflict
-from app.services.erasure.erasures import ERASE, found
+from app.services.erasure.erasures import ERASE, get_or_404
 from app.store.core import database
 from app.store.erasure import erasures
 from app.store.erasure.erasures import Erasure
@@ -72,7 +72,7 @@ def requested(tenant_id: UUID, older_than: tuple[datetime, UUID] | None, limit: 
         return rows.requested(tx, tenant_id, older_than, limit)
 
 
-def finish(tenant_id: UUID, erasure_id: UUID) -> Erasure:
+def start_now(tenant_id: UUID, erasure_id: UUID) -> Erasure:
     """Start an erasure now, skipping the rest of its grace period, or resume one that is incomplete.
 
     Every law allows a grace period of zero days; the rest of it only serves to allow cancelling.
@@ -84,7 +84,7 @@ def finish(tenant_id: UUID, erasure_id: UUID) -> Erasure:
     with database.tenant(tenant_id) as tx:
         holds.share(tx, tenant_id)
         erasures.lock(tx, tenant_id)
-        there = found(tx, tenant_id, erasure_id, locked=True)
+        there = get_or_404(tx, tenant_id, erasure_id, locked=True)
         if there.status == "held":
             raise Conflict("it is done but for what is under legal hold: release that, and it goes on by itself")
         if there.status not in ("grace", "running"):
@@ -94,6 +94,6 @@ def finish(tenant_id: UUID, erasure_id: UUID) -> Erasure:
             erasures.set_fields(tx, tenant_id, erasure_id, erase_after=now)
         if not rows.hasten(tx, tenant_id, ERASE, erasure_id):
             jobs.add(tx, uuid4(), tenant_id, ERASE, {"erasure_id": str(erasure_id)}, lone=False)
-        there = found(tx, tenant_id, erasure_id)
+        there = get_or_404(tx, tenant_id, erasure_id)
     queues.nudge(queues.RIGHTS_TICK)
     return there

@@ -77,7 +77,7 @@ def _scores(tenant_id: UUID, model: Reranker, query: str, texts: Sequence[str]) 
     """
 
     def ask() -> list[float]:
-        with budget.on_account(tenant_id, "rerank", model.priced_as, len(texts)) as spent:
+        with budget.book(tenant_id, "rerank", model.priced_as, len(texts)) as spent:
             return [float(score) for score in model.scores(query, texts, spent)]
 
     scores = _breaker().run(lambda: _in_time(ask))

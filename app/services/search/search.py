@@ -85,7 +85,7 @@ def find(tenant_id: UUID, request: SearchRequest, policy: Policy | None = None) 
     priming.activate(tenant_id, results, request, policy)
     reinforces = policy.reinforcement.by_search if request.reinforce is None else request.reinforce
     reinforces = reinforces and request.as_of is None
-    used = _wanted(results, policy.reinforcement.by_search_share) if reinforces else []
+    used = _used_results(results, policy.reinforcement.by_search_share) if reinforces else []
     recorded = gathered if policy.record_searches and request.as_of is None else None
     return Found(results, rank.uses(used, gathered.found), reranked, recorded)
 
@@ -97,7 +97,7 @@ def _highlighted(result: SearchResult, rarity: Mapping[str, float]) -> SearchRes
     return structs.replace(result, highlight=excerpt(result.text, highlight(result.text, rarity)))
 
 
-def _wanted(results: list[SearchResult], share: float) -> list[SearchResult]:
+def _used_results(results: list[SearchResult], share: float) -> list[SearchResult]:
     """Return the active results near the best one. Appearing in results doesn't restore archived memories."""
     least = share * max((result.score for result in results), default=0.0)
     return [result for result in results if result.tier == "active" and result.score >= least]
@@ -124,7 +124,7 @@ def gather(
     if seen.mark != around.mark:
         with database.tenant(tenant_id) as tx:
             around = circumstances.read(tx, tenant_id)
-    alive = vitals.seen(tenant_id, seen.held, around, request.as_of) if seen.candidates else Vitals.none()
+    alive = vitals.vitals_of_states(tenant_id, seen.held, around, request.as_of) if seen.candidates else Vitals.none()
     query, ranking = looked_for.query, seen.ranking
     soft = match_words(query.soft, seen.candidates) if ranking.soft_words else np.zeros(len(seen.candidates))
     return Gathered(

@@ -201,15 +201,15 @@ def _present_vitals(tenant_id: UUID, read: _Records, policy: Policy) -> _Present
         held = states.read(tx, tenant_id, list(ids))
         around = circumstances.read(tx, tenant_id)
     times, now = strengths.timeline_of(around.policies), around.now
-    brought = strengths.brought(held, times, now)
+    brought = strengths.advance_to_era(held, times, now)
     faded = rebase(brought.state, _AT_ANCHOR, times.at(now).dynamics, policy.model)
-    after = vitals.measured(replace(brought, state=faded), policy.importance, policy.model, now)
+    after = vitals.compute_vitals(replace(brought, state=faded), policy.importance, policy.model, now)
     there = set(held.ids)
     for search in list(read.searches):
         if not there.issuperset(search.candidates.memory_ids):  # removed since the records were read
             read.searches.remove(search)
             read.left_out["hidden_memories"] += 1
-    return _PresentVitals(held.ids, [vitals.seen(tenant_id, held, around), after])
+    return _PresentVitals(held.ids, [vitals.vitals_of_states(tenant_id, held, around), after])
 
 
 def _repeated(tenant_id: UUID, read: _Records, policy: Policy) -> list[Pair]:

@@ -51,10 +51,10 @@ def candidate_vitals(
     there = [rows.get(memory_id, -1) for memory_id in memory_ids]
     places = [place for place, row in enumerate(there) if row >= 0]
     held = held.only(np.array([there[place] for place in places], np.intp))
-    return places, seen(tenant_id, held, around, as_of)
+    return places, vitals_of_states(tenant_id, held, around, as_of)
 
 
-def seen(tenant_id: UUID, held: Held, around: Circumstances, as_of: datetime | None = None) -> Vitals:
+def vitals_of_states(tenant_id: UUID, held: Held, around: Circumstances, as_of: datetime | None = None) -> Vitals:
     """Return the vitals of memories whose states have been read, given a search context read after them."""
     times = strengths.timeline_of(around.policies)
     now = around.now if as_of is None else as_of.timestamp()
@@ -62,12 +62,12 @@ def seen(tenant_id: UUID, held: Held, around: Circumstances, as_of: datetime | N
         return _alive(held, times, now) if as_of is None else _as_of(held, times, now)
     except ProfileMissing:
         log.warning("strength_unknown", tenant=str(tenant_id))
-        return measured(held, times.at(now).policy.importance, None, now)
+        return compute_vitals(held, times.at(now).policy.importance, None, now)
 
 
 def _alive(held: Held, times: Timeline, now: float) -> Vitals:
     era = times.at(now)
-    return measured(strengths.brought(held, times, now), era.policy.importance, era.dynamics, now)
+    return compute_vitals(strengths.advance_to_era(held, times, now), era.policy.importance, era.dynamics, now)
 
 
 def _as_of(held: Held, times: Timeline, now: float) -> Vitals:
@@ -78,14 +78,14 @@ def _as_of(held: Held, times: Timeline, now: float) -> Vitals:
     in_eras = np.searchsorted([era.since for era in times.eras], moments, side="right") - 1
     for era_place in np.unique(in_eras).tolist():
         part, era = np.flatnonzero(in_eras == era_place), times.eras[era_place]
-        brought = strengths.brought(held.only(part), times, float(moments[part[0]]))
-        seen = measured(brought, era.policy.importance, era.dynamics, moments[part])
+        brought = strengths.advance_to_era(held.only(part), times, float(moments[part[0]]))
+        seen = compute_vitals(brought, era.policy.importance, era.dynamics, moments[part])
         for name, column in columns.items():
             column[part] = getattr(seen, name)
     return Vitals(**columns)
 
 
-def measured(held: Held, weighing: Importance, dynamics: Dynamics | None, now: Floats | float) -> Vitals:
+def compute_vitals(held: Held, weighing: Importance, dynamics: Dynamics | None, now: Floats | float) -> Vitals:
     """Return the vitals of memories whose states belong to this model at these times.
 
     Args:

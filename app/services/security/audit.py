@@ -26,7 +26,7 @@ NIGHT_ENTRIES: Final = 50_000
 log = structlog.get_logger(__name__)
 
 
-def enter(
+def append(
     tx: database.Transaction,
     tenant_id: UUID,
     action: Action,

@@ -20,10 +20,10 @@ def last(tenant_id: UUID) -> Verified:
     """Verify the last entries of a chain."""
     with database.tenant(tenant_id) as tx:
         begin = rows.place(tx, tenant_id, back=LAST_ENTRIES)
-    return onwards(tenant_id, begin)
+    return verify_from(tenant_id, begin)
 
 
-def onwards(tenant_id: UUID, after: Place) -> Verified:
+def verify_from(tenant_id: UUID, after: Place) -> Verified:
     """Verify a chain after a place for up to `SECONDS_MAX`; repeat from the returned place until finished."""
     until = time.monotonic() + SECONDS_MAX
     found = audit.verify(tenant_id, after)

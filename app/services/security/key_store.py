@@ -67,15 +67,15 @@ def owners(tenant_id: UUID, subjects: Collection[str | None]) -> Owners:
         Misconfigured: The master key is missing, or isn't the one that wrapped the tenant's keys.
     """
     with database.tenant(tenant_id) as tx:
-        found = _got(tx, tenant_id, [TENANT])
+        found = _get_or_create(tx, tenant_id, [TENANT])
         own = unwrapped(tenant_id, TENANT, found[TENANT])
         by_subject = {subject: _owner(own, subject) for subject in subjects}
-        found |= _got(tx, tenant_id, list(set(by_subject.values()) - {TENANT}))
+        found |= _get_or_create(tx, tenant_id, list(set(by_subject.values()) - {TENANT}))
     keys = {owner: own if owner == TENANT else unwrapped(tenant_id, owner, key) for owner, key in found.items()}
     return Owners(keys, found, by_subject)
 
 
-def _got(tx: database.Transaction, tenant_id: UUID, wanted: Sequence[bytes]) -> dict[bytes, bytes]:
+def _get_or_create(tx: database.Transaction, tenant_id: UUID, wanted: Sequence[bytes]) -> dict[bytes, bytes]:
     """Return the wrapped keys of these owners, creating missing ones."""
     found = rows.owners(tx, tenant_id, wanted)
     missing = [owner for owner in wanted if owner not in found]

@@ -18,7 +18,7 @@ REASON_MAX: Final = 500
 """In characters."""
 
 
-def note(tenant_id: UUID, actor: str, act: str, target: str, reason: str) -> None:
+def record(tenant_id: UUID, actor: str, act: str, target: str, reason: str) -> None:
     """Record an action before it is performed.
 
     Args:
@@ -31,7 +31,7 @@ def note(tenant_id: UUID, actor: str, act: str, target: str, reason: str) -> Non
     with database.tenant(tenant_id) as tx:
         rows.add(tx, tenant_id, Act(act_id, database.now(tx), actor, act, target, reason))
         details = {"act": act, "id": str(act_id)} | ({"target": target} if target else {})
-        audit.enter(tx, tenant_id, "operator_acted", actor, details=details)
+        audit.append(tx, tenant_id, "operator_acted", actor, details=details)
 
 
 def page(tenant_id: UUID, older_than: tuple[datetime, UUID] | None = None, limit: int = 50) -> list[Act]:

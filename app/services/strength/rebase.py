@@ -25,10 +25,10 @@ STEP_SECONDS: Final = 2.0
 
 def step(job: Job) -> Step:
     """Run a rebase for `STEP_SECONDS`."""
-    return carry_on(job.tenant_id, moment_of(job), job.state, time.monotonic() + STEP_SECONDS)
+    return carry_on(job.tenant_id, reference_time(job), job.state, time.monotonic() + STEP_SECONDS)
 
 
-def moment_of(job: Job) -> datetime | None:
+def reference_time(job: Job) -> datetime | None:
     """Return the reference time of a maintenance job; None for the present."""
     as_of = job.parameters.get("as_of")
     return datetime.fromisoformat(as_of) if as_of else None
@@ -59,7 +59,7 @@ def carry_on(tenant_id: UUID, as_of: datetime | None, state: dict[str, Any], unt
                 after, version = NIL, era.version
                 total = before + done + pages.count_of(tx, tenant_id, "older", now, version)
             held = states.lock_older(tx, tenant_id, version, after, ROWS)
-            for tier, moved in strengths.settle(tx, tenant_id, held, times, now).items():
+            for tier, moved in strengths.settle_tiers(tx, tenant_id, held, times, now).items():
                 counts[tier] = counts.get(tier, 0) + moved
             finished = len(held) < ROWS
             if finished:

@@ -78,12 +78,12 @@ def pages(
         full = len(held) == rows
 
 
-def brought(held: Held, times: Timeline, now: float) -> Held:
+def advance_to_era(held: Held, times: Timeline, now: float) -> Held:
     """Return the memories with their states under the policy in force at `now`; write them with its version."""
     return replace(held, state=times.brought(held.state, held.versions, now))
 
 
-def look(era: Era, state: State, now: float) -> Seen:
+def evaluate(era: Era, state: State, now: float) -> Seen:
     """Return the strength and the context-free importance of memories brought to this era."""
     return Seen(era.dynamics.strength(state, now), importance.importance(era.policy.importance, state, now))
 
@@ -99,9 +99,9 @@ def due_at(era: Era, state: State, now: float, seen: Seen, standing: Standing | 
     return due if standing is None else np.minimum(due, lifecycle.fixed_due_at(policy.rules, standing, now, seen))
 
 
-def decided(era: Era, state: State, now: float, standing: Standing) -> tuple[Seen, Decision]:
+def decide(era: Era, state: State, now: float, standing: Standing) -> tuple[Seen, Decision]:
     """Return the strength and importance of memories brought to this era, and the tier decided for each."""
-    seen = look(era, state, now)
+    seen = evaluate(era, state, now)
     return seen, lifecycle.decide(era.policy.rules, standing, state, now, seen)
 
 
@@ -127,20 +127,20 @@ def write_uses(
         now: Seconds since 1970.
         elsewhere: Number of cross-domain uses by memory; None for none.
     """
-    due = due_at(era, used.state, now, look(era, used.state, now))
+    due = due_at(era, used.state, now, evaluate(era, used.state, now))
     moved = (used.wanted_tiers > 0) | (used.versions != era.version)
     look_again: npt.NDArray[np.bool_] = moved | (kept(due) < used.next_due_at)
     states.write_uses(tx, tenant_id, used, era.version, elsewhere=elsewhere, look_again=look_again)
 
 
-def settle(tx: database.Transaction, tenant_id: UUID, held: Held, times: Timeline, now: float) -> Counter[str]:
+def settle_tiers(tx: database.Transaction, tenant_id: UUID, held: Held, times: Timeline, now: float) -> Counter[str]:
     """Bring locked memories to the policy in force at `now`, and write the tier decided for each.
 
     Anchors are written if the policy has changed or the model advances in steps. Return the number of memories by newly
     decided tier.
     """
     era = times.at(now)
-    after = brought(held, times, now)
+    after = advance_to_era(held, times, now)
     is_stale = held.versions != era.version
     if math.isfinite(era.dynamics.refresh_seconds):
         # Not up to now: a use that is reported late must still find the anchor before it, however often this runs.
@@ -148,7 +148,7 @@ def settle(tx: database.Transaction, tenant_id: UUID, held: Held, times: Timelin
         after = replace(after, state=era.dynamics.advance(after.state, told_by))
         is_stale[:] = True
     standing = standings.read(tx, tenant_id, held.ids, era.policy.rules)
-    seen, decision = decided(era, after.state, now, standing)
+    seen, decision = decide(era, after.state, now, standing)
     looks = Looks(decision.tiers, due_at(era, after.state, now, seen, standing))
     stale, fresh = np.flatnonzero(is_stale), np.flatnonzero(~is_stale)
     due, tiers = looks.next_due_at[stale], looks.wanted_tiers[stale]
@@ -181,7 +181,7 @@ def changing(tx: database.Transaction, tenant_id: UUID, memory_ids: Sequence[UUI
         return
     times = timeline(tx, tenant_id)
     era = times.at(now)
-    before, after = brought(former.only(places), times, now), latter.only(places)
+    before, after = advance_to_era(former.only(places), times, now), latter.only(places)
     inputs = replace(after.state, multiplier=before.state.multiplier)
     settled = rebase(before.state, now, era.dynamics, era.dynamics, inputs)
     state = replace(settled, multiplier=after.state.multiplier)

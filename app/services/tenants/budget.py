@@ -36,10 +36,10 @@ __all__ = [
     "Purpose",
     "Report",
     "State",
+    "book",
     "check",
     "failed",
     "models",
-    "on_account",
     "operators_limits",
     "remarks",
     "report",
@@ -146,9 +146,7 @@ def spend(
 
 
 @contextmanager
-def on_account(
-    tenant_id: UUID, purpose: Purpose, model: str | None, memories: int = 0
-) -> Iterator[Callable[[Usage], None]]:
+def book(tenant_id: UUID, purpose: Purpose, model: str | None, memories: int = 0) -> Iterator[Callable[[Usage], None]]:
     """Book the usage reported to the yielded function, including calls that preceded a failed one.
 
     Args:

@@ -102,12 +102,12 @@ def _add(effects: Effects, held: Held, standings: Sequence[Standing], times: Tim
 def _settled(held: Held, times: Timeline, at: float) -> Held:
     """Anchor the memories at this time, so that earlier decay is computed only once."""
     era = times.at(at)
-    state = era.dynamics.advance(strengths.brought(held, times, at).state, at)
+    state = era.dynamics.advance(strengths.advance_to_era(held, times, at).state, at)
     return replace(held, state=state, versions=np.full(len(held), era.version))
 
 
 def _tiers(times: Timeline, held: Held, standing: Standing, moment: float) -> npt.NDArray[np.int8]:
     """Return the tiers decided for memories at a time, as indices into `DECAY_TIERS`."""
-    state = strengths.brought(held, times, moment).state
-    _, decision = strengths.decided(times.at(moment), state, moment, standing)
+    state = strengths.advance_to_era(held, times, moment).state
+    _, decision = strengths.decide(times.at(moment), state, moment, standing)
     return decision.tiers

@@ -65,7 +65,7 @@ def follow_one(tenant_id: UUID) -> bool:
             "parts": sorted({name.partition(".")[0] for name in fields}),
             "superseded": 0,
         }
-        audit.enter(tx, tenant_id, "policy_set", SYSTEM, details=details)
+        audit.append(tx, tenant_id, "policy_set", SYSTEM, details=details)
     log.info("policy_follows_defaults", tenant=str(tenant_id), version=latest + written, fields=sorted(fields))
     return True
 

@@ -164,7 +164,7 @@ def put(tenant_id: UUID, change: Change, actor: str = SYSTEM) -> tuple[Outcome, 
             policies.mark_rebased(tx, tenant_id, era.version)  # an earlier rebase remains valid
         parts = sorted({name.partition(".")[0] for name in fields})  # nested names may be chosen by the tenant
         details: dict[str, Detail] = {"version": era.version, "parts": parts, "superseded": len(outcome.superseded)}
-        audit.enter(tx, tenant_id, "policy_set", actor, details=details)
+        audit.append(tx, tenant_id, "policy_set", actor, details=details)
     log.info("policy_set", tenant=str(tenant_id), version=outcome.era.version, since=outcome.era.since, fields=fields)
     if change.effective_at is not None or not moves:
         return outcome, None

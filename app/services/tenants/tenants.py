@@ -46,12 +46,12 @@ def create(
             raise Conflict(f"there is a tenant of the name {name!r} already")
         policies.add(tx, tenant_id, FIRST_POLICY_VERSION, policy or Policy())
         key = _issue(tx, tenant_id, "first", scopes, None)
-        audit.enter(tx, tenant_id, "tenant_made", actor, details={"policy": FIRST_POLICY_VERSION})
+        audit.append(tx, tenant_id, "tenant_made", actor, details={"policy": FIRST_POLICY_VERSION})
         _audit_made(tx, tenant_id, key, scopes, None, actor)
     return tenant, key
 
 
-def simulated(name: str, policy: Policy, since: datetime) -> UUID:
+def create_simulated(name: str, policy: Policy, since: datetime) -> UUID:
     """Create a tenant for a simulation, without a key; its policy is in force from the start of the simulated time.
 
     Raises:
@@ -62,7 +62,7 @@ def simulated(name: str, policy: Policy, since: datetime) -> UUID:
         if rows.add(tx, tenant_id, name, simulated=True) is None:
             raise Conflict(f"there is a tenant of the name {name!r} already")
         policies.add(tx, tenant_id, FIRST_POLICY_VERSION, policy, since)
-        audit.enter(tx, tenant_id, "tenant_made", CLI, details={"policy": FIRST_POLICY_VERSION})
+        audit.append(tx, tenant_id, "tenant_made", CLI, details={"policy": FIRST_POLICY_VERSION})
     return tenant_id
 
 
@@ -134,7 +134,7 @@ def revoke_key(key_id: str, actor: str = CLI) -> None:
         raise NotFound("there is no such key")
     with database.tenant(key.tenant_id) as tx:
         if rows.revoke_key(tx, key_id):
-            audit.enter(tx, key.tenant_id, "key_revoked", actor, details={"key": key_id})
+            audit.append(tx, key.tenant_id, "key_revoked", actor, details={"key": key_id})
 
 
 def _check_name(name: str) -> None:
@@ -158,7 +158,7 @@ def _audit_made(
         "scopes": sorted(scopes),
         "expires_at": None if expires_at is None else expires_at.isoformat(),
     }
-    audit.enter(tx, tenant_id, "key_made", actor, details=details)
+    audit.append(tx, tenant_id, "key_made", actor, details=details)
 
 
 def _issue(

@@ -42,7 +42,7 @@ _TIER: Final = "archived"
 
 def step(job: Job) -> Step:
     """Run an archiving job for `STEP_SECONDS`."""
-    return carry_on(job.tenant_id, rebase.moment_of(job), job.state, time.monotonic() + STEP_SECONDS)
+    return carry_on(job.tenant_id, rebase.reference_time(job), job.state, time.monotonic() + STEP_SECONDS)
 
 
 def carry_on(tenant_id: UUID, as_of: datetime | None, state: dict[str, Any], until: float) -> Step:
@@ -99,9 +99,9 @@ def move(tenant_id: UUID, as_of: datetime | None, chosen: Chosen | None, limit: 
     """
     failpoints.reach("archive.before")
     with database.tenant(tenant_id) as tx:
-        due = moves.take(tx, tenant_id, "active", limit, as_of)
-        whole = put_away(tx, tenant_id, due.held.ids, due.era.policy, chosen) if due.held.ids else 0
-        moves.note(tx, tenant_id, due, _TIER)
+        due = moves.claim_due(tx, tenant_id, "active", limit, as_of)
+        whole = deindex(tx, tenant_id, due.held.ids, due.era.policy, chosen) if due.held.ids else 0
+        moves.record(tx, tenant_id, due, _TIER)
         failpoints.reach("archive.before_commit")
     failpoints.reach("archive.after_commit")
     moved = len(due.held)
@@ -109,7 +109,7 @@ def move(tenant_id: UUID, as_of: datetime | None, chosen: Chosen | None, limit: 
     return due.looked_at, Counter({_TIER: moved, "whole": whole})
 
 
-def put_away(
+def deindex(
     tx: database.Transaction, tenant_id: UUID, ids: Sequence[UUID], policy: Policy, chosen: Chosen | None
 ) -> int:
     """Remove memories from the active indexes; the caller records that they are archived.

@@ -123,7 +123,7 @@ def _refit(tenant_id: UUID, space: Space, count: int) -> tuple[str, ...]:
         sample = _draw(tx, tenant_id, space, reduction.SAMPLES_MAX)
     basis = reduction.fit(sample)
     with database.tenant(tenant_id) as tx:
-        told = _enter(tx, tenant_id, space, basis, len(sample))
+        told = _insert(tx, tenant_id, space, basis, len(sample))
         bases.drop_unused(tx, tenant_id)
     return told
 
@@ -149,7 +149,7 @@ def _refit_shared(space: Space) -> tuple[str, ...]:
         with database.tenant(SHARED) as tx:
             if not _is_due(tx, SHARED, space, len(sample)):
                 return ()
-            return _enter(tx, SHARED, space, reduction.fit(sample), len(sample))
+            return _insert(tx, SHARED, space, reduction.fit(sample), len(sample))
 
 
 def _shared_sample(tx: database.Transaction, space: Space) -> reduction.Vectors:
@@ -176,7 +176,7 @@ def _draw(tx: database.Transaction, tenant_id: UUID, space: Space, limit: int) -
     return bases.resample(tx, tenant_id, space.space_id, [some[place][0] for place in drawn])
 
 
-def _enter(tx: database.Transaction, owner: UUID, space: Space, basis: Basis | None, samples: int) -> tuple[str, ...]:
+def _insert(tx: database.Transaction, owner: UUID, space: Space, basis: Basis | None, samples: int) -> tuple[str, ...]:
     if basis is None:
         return (f"{samples} vectors are too few to reduce by: they are kept as they are for now",)
     basis_id = bases.add(tx, owner, space.space_id, basis)

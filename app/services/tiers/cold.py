@@ -85,7 +85,7 @@ def move(tenant_id: UUID, as_of: datetime | None = None, limit: int = segment.RE
     """
     store = cold_store()
     with database.tenant(tenant_id) as tx:
-        due = moves.take(tx, tenant_id, SOURCE, limit, as_of)
+        due = moves.claim_due(tx, tenant_id, SOURCE, limit, as_of)
         # Memories that have expired or are to be erased must not be copied first.
         fading = due.only(np.flatnonzero(due.decision.rules == _DECAY))
         contents = _fitting(cold.contents(tx, tenant_id, fading.held.ids))
@@ -93,7 +93,7 @@ def move(tenant_id: UUID, as_of: datetime | None = None, limit: int = segment.RE
         return 0, 0
     written = _sealed(tenant_id, contents)
     put(store, tenant_id, written.segment_id, written.segment)
-    return len(contents), _enter(tenant_id, written, as_of)
+    return len(contents), _record_move(tenant_id, written, as_of)
 
 
 def _fitting(contents: Mapping[UUID, Content]) -> dict[UUID, Content]:
@@ -147,7 +147,7 @@ def path_of(tenant_id: UUID, segment_id: UUID) -> str:
     return f"segments/{tenant_id}/{segment_id}"
 
 
-def _enter(tenant_id: UUID, written: _Written, as_of: datetime | None) -> int:
+def _record_move(tenant_id: UUID, written: _Written, as_of: datetime | None) -> int:
     """Truncate the rows of memories that haven't changed since encryption, and point them to their records.
 
     Returns:
@@ -175,7 +175,7 @@ def _enter(tenant_id: UUID, written: _Written, as_of: datetime | None) -> int:
             texts = {each: abridged(written.contents[each].text) for each in moved.held.ids}
             _cut_down(tx, tenant_id, texts)
             more = sum(len(text.encode()) - len(written.contents[each].text.encode()) for each, text in texts.items())
-            moves.note(tx, tenant_id, moved, "cold", text_bytes=more)
+            moves.record(tx, tenant_id, moved, "cold", text_bytes=more)
         failpoints.reach("cold.before_commit")
     failpoints.reach("cold.after_commit")
     metrics.count("cold_moved", len(places))
@@ -190,7 +190,7 @@ def _cut_down(tx: database.Transaction, tenant_id: UUID, texts: dict[UUID, str])
 
 def step(job: Job) -> Step:
     """Move memories that are due into cold storage for `STEP_SECONDS`."""
-    return carry_on(job.tenant_id, rebase.moment_of(job), job.state, time.monotonic() + STEP_SECONDS)
+    return carry_on(job.tenant_id, rebase.reference_time(job), job.state, time.monotonic() + STEP_SECONDS)
 
 
 def carry_on(tenant_id: UUID, as_of: datetime | None, state: dict[str, Any], until: float) -> Step:

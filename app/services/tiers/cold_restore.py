@@ -216,7 +216,7 @@ def _write_back(tenant_id: UUID, bodies: Mapping[UUID, str], places: Mapping[UUI
                 come_back(tx, tenant_id, back)
                 discard(tx, tenant_id, back)
             tier_moves.add(tx, tenant_id, {("restored", rule): len(back)})
-            audit.enter(tx, tenant_id, "memories_restored", ids=back, details={"from": "cold"})
+            audit.append(tx, tenant_id, "memories_restored", ids=back, details={"from": "cold"})
         failpoints.reach("restore.before_commit")
     failpoints.reach("restore.after_commit")
     return back

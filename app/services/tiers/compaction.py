@@ -21,7 +21,7 @@ from app.clients.cold_store import StoreFailed, cold_store
 from app.domain.jobs import Job, Step
 from app.domain.tiers import segment
 from app.domain.tiers.segment import Damaged, Sealed, Segment
-from app.services.privacy.deadlines import look_at_segments
+from app.services.privacy.deadlines import check_segment_rewrites
 from app.services.tiers import cold as moving
 from app.services.tiers.cold import SegmentLost
 from app.store.core import database
@@ -91,7 +91,7 @@ def carry_on(tenant_id: UUID, state: dict[str, Any], until: float) -> Step:
     named = [f"{memory_id}: {why}" for memory_id, why in list(checked.lost.items())[:NAMED_MAX]]
     more = [f"and {len(checked.lost) - NAMED_MAX} more"] if len(checked.lost) > NAMED_MAX else []
     counts.update(orphans=checked.orphans, lost=len(checked.lost))
-    late = look_at_segments(tenant_id)
+    late = check_segment_rewrites(tenant_id)
     return Step(0, state, finished=True, counts=dict(counts), notes=(*notes, *named, *more, *late))
 
 
@@ -123,7 +123,7 @@ def compact(tenant_id: UUID, spoilt: set[UUID] | frozenset[UUID] = frozenset()) 
     if records:
         new_id, made = uuid4(), segment.encode(tenant_id, records)
         moving.put(cold_store(), tenant_id, new_id, made)
-        _enter(tenant_id, new_id, made, moved)
+        _record_move(tenant_id, new_id, made, moved)
     moving.delete(tenant_id, _drop(tenant_id))
     return len(well), damaged
 
@@ -174,7 +174,7 @@ def _records(
     return found, damaged
 
 
-def _enter(tenant_id: UUID, new_id: UUID, made: Segment, moved: Mapping[UUID, Place]) -> None:
+def _record_move(tenant_id: UUID, new_id: UUID, made: Segment, moved: Mapping[UUID, Place]) -> None:
     """Point memories whose records haven't moved to the new segment."""
     with database.tenant(tenant_id) as tx:
         now = cold.places(tx, tenant_id, list(moved), locked=True)

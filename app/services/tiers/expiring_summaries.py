@@ -43,7 +43,7 @@ def preview(tenant_id: UUID, as_of: datetime | None, memory_ids: Sequence[UUID])
         era = times.at(now)
         held = states.read(tx, tenant_id, sorted({*made, *(each for some in sources.values() for each in some)}))
         standing = standings.read(tx, tenant_id, held.ids, era.policy.rules)
-    rules = strengths.decided(era, strengths.brought(held, times, now).state, now, standing)[1].rules
+    rules = strengths.decide(era, strengths.advance_to_era(held, times, now).state, now, standing)[1].rules
     expired = {held.ids[row] for row in np.flatnonzero(rules == EXPIRY)}
     at = {memory_id: row for row, memory_id in enumerate(held.ids)}
     told = []

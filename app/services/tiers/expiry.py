@@ -62,7 +62,7 @@ def expire(
         made = sorted(set(merges.summaries_of(tx, tenant_id, gone)).difference(gone))
         free = moves.judge(tx, tenant_id, made, as_of) if made else None
         summaries = [] if free is None else free.only(np.flatnonzero(~free.standing.is_held)).held.ids
-        aside = rederiving.set_aside(tx, tenant_id, summaries, gone)
+        aside = rederiving.hide_until_rewritten(tx, tenant_id, summaries, gone)
         again = set(aside.ids)
         summaries = [memory_id for memory_id in summaries if memory_id not in again]
         every = sorted([*gone, *summaries])
@@ -81,7 +81,7 @@ def expire(
                 ("hidden", "source_expired"): len(again),
             },
         )
-        audit.enter(tx, tenant_id, "memories_expired", ids=every, details=_details(due, len(summaries), len(again)))
+        audit.append(tx, tenant_id, "memories_expired", ids=every, details=_details(due, len(summaries), len(again)))
         failpoints.reach("expire.before_commit")
     metrics.count("expired_memories", len(every))
     counts = Counter({"deleted": len(every), "summaries": len(summaries)})
@@ -129,7 +129,7 @@ def preview(tenant_id: UUID, as_of: datetime | None, after: UUID | None, limit: 
 def step(job: Job) -> Step:
     """Run a manually started expiry job for `rebase.STEP_SECONDS`."""
     until = time.monotonic() + rebase.STEP_SECONDS
-    return _carried_on(job.tenant_id, rebase.moment_of(job), job.state, until, by_hand=True)
+    return _carried_on(job.tenant_id, rebase.reference_time(job), job.state, until, by_hand=True)
 
 
 def carry_on(tenant_id: UUID, as_of: datetime | None, state: dict[str, Any], until: float) -> Step:
@@ -164,7 +164,7 @@ def _looked(tenant_id: UUID, state: dict[str, Any], until: float) -> Step:
             count += len(due.held)
             if following is None and count:
                 expiring.note_expiry(tx, tenant_id, count)
-                audit.enter(tx, tenant_id, "expiry_noticed", details={"memories": count})
+                audit.append(tx, tenant_id, "expiry_noticed", details={"memories": count})
         if following is None:
             notes = (NOTICE.format(count=count),) if count else ()
             return Step(0, state, finished=True, counts={"noticed": count} if count else {}, notes=notes)

@@ -85,7 +85,7 @@ class Outlook:
     moves: list[Move]
 
 
-def of_tenant(tenant_id: UUID, wish: Wish) -> Outlook:
+def forecast_tiers(tenant_id: UUID, wish: Wish) -> Outlook:
     """Forecast the memories of a tenant.
 
     Memories are read in pages, with a transaction per page. Concurrent changes may or may not be included; a memory
@@ -114,7 +114,7 @@ def of_tenant(tenant_id: UUID, wish: Wish) -> Outlook:
     moves: dict[tuple[int, int], Move] = {}
     looked_at = [era.policy.rules for era in eras] + ([] if changed is None else [changed.rules])
     for held, standings in strengths.pages(tenant_id, PAGE_ROWS, looked_at, wish.subject, wish.one_in):
-        state = strengths.brought(held, times, now).state
+        state = strengths.advance_to_era(held, times, now).state
         as_is += _counts(eras, state, standings[: len(eras)], moments, check)
         if changed is not None:
             converted = rebase(state, now, policy.model, changed.model)

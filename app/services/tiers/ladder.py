@@ -61,7 +61,7 @@ class Ahead:
     archive: list[Reduced]
 
 
-def of_tenant(tenant_id: UUID) -> Ladder:
+def tier_report(tenant_id: UUID) -> Ladder:
     """Return the state of the tiers, read from counters only."""
     with database.tenant(tenant_id) as tx:
         today = database.now(tx).astimezone(UTC).date()
@@ -107,5 +107,5 @@ def _ahead(tenant_id: UUID) -> Ahead:
     with database.tenant(tenant_id) as tx:
         memories = tenant_counts.read(tx, tenant_id).memories
     one_in = memories // SAMPLE if memories > SAMPLED_ABOVE else 1
-    outlook = forecast.of_tenant(tenant_id, Wish(AHEAD_DAYS, one_in=one_in))
+    outlook = forecast.forecast_tiers(tenant_id, Wish(AHEAD_DAYS, one_in=one_in))
     return Ahead(outlook, one_in, bases.in_use(tenant_id))

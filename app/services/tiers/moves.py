@@ -68,7 +68,7 @@ class Due:
         )
 
 
-def take(tx: database.Transaction, tenant_id: UUID, source: str, limit: int, as_of: datetime | None = None) -> Due:
+def claim_due(tx: database.Transaction, tenant_id: UUID, source: str, limit: int, as_of: datetime | None = None) -> Due:
     """Lock memories marked for a lower tier and repeat the decision; release those that may remain.
 
     Memories locked by other transactions are skipped.
@@ -129,7 +129,7 @@ def retake(
 def _decided(tx: database.Transaction, tenant_id: UUID, held: Held, as_of: datetime | None) -> Due:
     due = _judged(tx, tenant_id, held, as_of)
     goes: npt.NDArray[np.bool_] = (due.decision.tiers > due.standing.tiers) & ~_later(due)
-    _let_go(tx, tenant_id, due.only(np.flatnonzero(~goes)))
+    _reset_due_tier(tx, tenant_id, due.only(np.flatnonzero(~goes)))
     return due.only(np.flatnonzero(goes))
 
 
@@ -137,9 +137,9 @@ def _judged(tx: database.Transaction, tenant_id: UUID, held: Held, as_of: dateti
     times = strengths.timeline(tx, tenant_id)  # after locking, to include newly added policies
     now = (as_of or database.now(tx)).timestamp()
     era = times.at(now)
-    held = strengths.brought(held, times, now)
+    held = strengths.advance_to_era(held, times, now)
     standing = standings.read(tx, tenant_id, held.ids, era.policy.rules)
-    seen, decision = strengths.decided(era, held.state, now, standing)
+    seen, decision = strengths.decide(era, held.state, now, standing)
     return Due(held, standing, seen, decision, era, now, len(held))
 
 
@@ -158,14 +158,14 @@ def _ahead(due: Due) -> npt.NDArray[np.bool_]:
     return ahead
 
 
-def _let_go(tx: database.Transaction, tenant_id: UUID, staying: Due) -> None:
+def _reset_due_tier(tx: database.Transaction, tenant_id: UUID, staying: Due) -> None:
     if staying.held.ids:
         when = strengths.due_at(staying.era, staying.held.state, staying.now, staying.seen, staying.standing)
         when[_later(staying)] = -np.inf  # the next sweep re-evaluates it
         states.write_looks(tx, tenant_id, staying.held.ids, Looks(staying.standing.tiers, when))
 
 
-def note(
+def record(
     tx: database.Transaction, tenant_id: UUID, moved: Due, target: Literal["archived", "cold"], text_bytes: int = 0
 ) -> None:
     """Record that memories have moved to another tier: in their histories, the tenant's counts and the audit log.
@@ -188,7 +188,7 @@ def note(
     tenant_counts.add(tx, tenant_id, more.less(fewer)._replace(text_bytes=text_bytes))
     tier_moves.add(tx, tenant_id, by_rule(target, moved.decision))
     details: dict[str, Detail] = {"to": target, **{f"from_{tier}": count for tier, count in sources.items() if count}}
-    audit.enter(tx, tenant_id, "tier_moved", ids=moved.held.ids, details=details)
+    audit.append(tx, tenant_id, "tier_moved", ids=moved.held.ids, details=details)
 
 
 def by_rule(move: Move, decision: Decision) -> Counter[tuple[Move, str]]:
@@ -221,4 +221,4 @@ def note_restored(
         change = Counts(**{source: -count})._replace(active=count, text_bytes=text_bytes)
         tenant_counts.add(tx, tenant_id, change)
         tier_moves.add(tx, tenant_id, {("restored", rule): count})
-        audit.enter(tx, tenant_id, "memories_restored", actor, ids=memory_ids, details={"from": source})
+        audit.append(tx, tenant_id, "memories_restored", actor, ids=memory_ids, details={"from": source})

@@ -123,8 +123,8 @@ def _slice(
         among: Wanted = "unsettled" if behind else work.among(tx, tenant_id, era.version)
         held = pages.page_of(tx, tenant_id, among, now, era.version, after=after, limit=ROWS)
         standing = standings.read(tx, tenant_id, held.ids, era.policy.rules)
-    state = strengths.brought(held, times, now).state
-    seen, decision = strengths.decided(era, state, now, standing)
+    state = strengths.advance_to_era(held, times, now).state
+    seen, decision = strengths.decide(era, state, now, standing)
     for each in behind:
         standing = replace(standing, tiers=each.ends(held, standing, decision)[1])
     sources, targets = work.ends(held, standing, decision)

@@ -18,7 +18,7 @@ from app.domain.jobs import Job, Step
 from app.domain.tiers.lifecycle import DELETED
 from app.domain.tiers.tiers import DECAY_TIERS
 from app.services.security import audit
-from app.services.strength.rebase import STEP_SECONDS, moment_of
+from app.services.strength.rebase import STEP_SECONDS, reference_time
 from app.services.tiers import moves, previews
 from app.services.tiers.previews import Preview, Work
 from app.store.core import database
@@ -41,14 +41,14 @@ def delete(tenant_id: UUID, as_of: datetime | None = None, limit: int = removal.
         The number of memories examined, and the count of `deleted` ones.
     """
     with database.tenant(tenant_id) as tx:
-        due = moves.take(tx, tenant_id, SOURCE, limit, as_of)
+        due = moves.claim_due(tx, tenant_id, SOURCE, limit, as_of)
         gone = due.only(np.flatnonzero(due.decision.tiers == DELETED))
         if gone.held.ids:
             with tenant_counts.changing(tx, tenant_id, gone.held.ids):
                 removal.remove(tx, tenant_id, gone.held.ids)
             tier_moves.add(tx, tenant_id, moves.by_rule("deleted", gone.decision))
             failpoints.reach("delete.before_audit")
-            audit.enter(tx, tenant_id, "memories_deleted", ids=gone.held.ids, details={"rule": "decay"})
+            audit.append(tx, tenant_id, "memories_deleted", ids=gone.held.ids, details={"rule": "decay"})
         failpoints.reach("delete.before_commit")
     failpoints.reach("delete.after_commit")
     return due.looked_at, Counter(deleted=len(gone.held)) if gone.held.ids else Counter()
@@ -71,7 +71,7 @@ def preview(tenant_id: UUID, as_of: datetime | None, after: UUID | None, limit: 
 
 def step(job: Job) -> Step:
     """Delete memories for `STEP_SECONDS`."""
-    return carry_on(job.tenant_id, moment_of(job), job.state, time.monotonic() + STEP_SECONDS)
+    return carry_on(job.tenant_id, reference_time(job), job.state, time.monotonic() + STEP_SECONDS)
 
 
 def carry_on(tenant_id: UUID, as_of: datetime | None, state: dict[str, Any], until: float) -> Step:

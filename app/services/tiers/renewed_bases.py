@@ -28,7 +28,7 @@ from app.store.tiers.bases import SHARED, Known
 ROWS: Final = 500
 
 
-def spoilt(tx: database.Transaction, tenant_id: UUID, before: datetime) -> list[Known]:
+def outdated_bases(tx: database.Transaction, tenant_id: UUID, before: datetime) -> list[Known]:
     """Return a tenant's own bases that were fitted on vectors that no longer exist, because their sample is incomplete.
 
     The samples of superseded bases aren't stored, so all superseded bases made before `before` are included.

@@ -55,7 +55,7 @@ def use(tx: database.Transaction, tenant_id: UUID, locked: Held) -> tuple[Held, 
     now = database.now(tx).timestamp()
     times = strengths.timeline(tx, tenant_id)
     era = times.at(now)
-    held = strengths.brought(locked, times, now)
+    held = strengths.advance_to_era(locked, times, now)
     used = replace(held, state=era.dynamics.reinforce(held.state, Event(at=now, now=now)))
     strengths.write_uses(tx, tenant_id, used, era, now)
     return used, era, now

@@ -40,20 +40,20 @@ def sweep(tenant_id: UUID, as_of: datetime | None = None, limit: int = ROWS) -> 
         now = (as_of or database.now(tx)).timestamp()
         times = strengths.timeline(tx, tenant_id)
         held = states.lock_due(tx, tenant_id, now, times.at(now).version, limit)
-        return len(held), strengths.settle(tx, tenant_id, held, times, now)
+        return len(held), strengths.settle_tiers(tx, tenant_id, held, times, now)
 
 
 def _due(tx: database.Transaction, tenant_id: UUID, version: int) -> Wanted:
     return "due or older" if rebase.is_due(tx, tenant_id, version) else "due"
 
 
-def _noted(held: Held, _: Standing, decision: Decision) -> tuple[Tiers, Tiers]:
+def _counts_decision(held: Held, _: Standing, decision: Decision) -> tuple[Tiers, Tiers]:
     """Return the due tiers before and after: a sweep records decisions but moves nothing."""
     return held.wanted_tiers, decision.tiers
 
 
-_SWEEP: Final = Work(DECAY_TIERS, _due, _noted)
-_REBASE: Final = Work(DECAY_TIERS, lambda _tx, _tenant_id, _version: "older", _noted)
+_SWEEP: Final = Work(DECAY_TIERS, _due, _counts_decision)
+_REBASE: Final = Work(DECAY_TIERS, lambda _tx, _tenant_id, _version: "older", _counts_decision)
 
 
 def preview(
@@ -65,7 +65,7 @@ def preview(
 
 def step(job: Job) -> Step:
     """Run a sweep for `rebase.STEP_SECONDS`."""
-    return carry_on(job.tenant_id, rebase.moment_of(job), job.state, time.monotonic() + rebase.STEP_SECONDS)
+    return carry_on(job.tenant_id, rebase.reference_time(job), job.state, time.monotonic() + rebase.STEP_SECONDS)
 
 
 def carry_on(tenant_id: UUID, as_of: datetime | None, state: dict[str, Any], until: float) -> Step:
@@ -74,7 +74,7 @@ def carry_on(tenant_id: UUID, as_of: datetime | None, state: dict[str, Any], unt
     All slices use the same reference time, so that the work ends whatever happens concurrently.
     """
     if not state:
-        return _begun(tenant_id, as_of)
+        return _start(tenant_id, as_of)
     as_of = datetime.fromisoformat(state["as_of"])
     if "rebase" in state:
         rebased = rebase.carry_on(tenant_id, as_of, state["rebase"], until)
@@ -89,7 +89,7 @@ def carry_on(tenant_id: UUID, as_of: datetime | None, state: dict[str, Any], unt
             return Step(done, state, finished=not looked, counts=dict(counts))
 
 
-def _begun(tenant_id: UUID, as_of: datetime | None) -> Step:
+def _start(tenant_id: UUID, as_of: datetime | None) -> Step:
     with database.tenant(tenant_id) as tx:
         as_of = as_of or database.now(tx)
         now = as_of.timestamp()

@@ -183,7 +183,7 @@ def _reinforce(tx: database.Transaction, tenant_id: UUID, touched: Sequence[Touc
     now = float(kept(database.now(tx).timestamp()))
     times = strengths.timeline(tx, tenant_id)
     era = times.at(now)
-    before = strengths.brought(locked, times, now)
+    before = strengths.advance_to_era(locked, times, now)
     told = _told(touched, before.ids, known_as, now)
     uses, counting, elsewhere = _counting(tx, tenant_id, era, before.ids, told)
     done = reinforced(era.dynamics, before.state, uses, now)

@@ -162,15 +162,15 @@ def record(tenant_id: UUID, memory_id: UUID, result: Result, at: datetime | None
         seconds = now.timestamp()
         times = strengths.timeline(tx, tenant_id)
         era = times.at(seconds)
-        held = strengths.brought(locked, times, seconds)
-        seen = strengths.look(era, held.state, seconds)
+        held = strengths.advance_to_era(locked, times, seconds)
+        seen = strengths.evaluate(era, held.state, seconds)
         [strength], [importance] = seen.strength.tolist(), seen.importance.tolist()
         former = reviews.read(tx, tenant_id, held.ids).get(held.ids[0])
         began = datetime.fromtimestamp(float(held.state.created_at[0]), UTC)
         moment = min(max(at or now, began), now)
         if former is not None and _is_known(former, result, moment, era.policy):
             return Outcome(held.ids[0], strength, strength, importance, former, changed=False)
-        reviewed = _following(former, result, moment, importance, era.policy.review)
+        reviewed = _next_review(former, result, moment, importance, era.policy.review)
         reviews.write(tx, tenant_id, held.ids[0], reviewed)
         after = strength
         if result == "passed":
@@ -232,7 +232,7 @@ def _numbers(tx: database.Transaction, tenant_id: UUID, found: Waiting, times: T
     left, looks = [Waiting(b"", np.empty(0))], [Seen(np.empty(0), np.empty(0))]
     for part in found.slices(SLICE_ROWS):
         rows_read = states.read_unnamed(tx, tenant_id, part.ids)
-        looks.append(strengths.look(era, times.brought(rows_read.state, rows_read.versions, now), now))
+        looks.append(strengths.evaluate(era, times.brought(rows_read.state, rows_read.versions, now), now))
         left.append(part.left(rows_read.ids))
     seen = Seen(
         np.concatenate([look.strength for look in looks]),
@@ -282,7 +282,7 @@ def _is_known(former: Reviewed, result: Result, moment: datetime, policy: Policy
     return False
 
 
-def _following(
+def _next_review(
     former: Reviewed | None, result: Result, moment: datetime, importance: float, policy: review.Review
 ) -> Reviewed:
     interval = policy.first_interval_days

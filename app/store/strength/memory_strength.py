@@ -45,7 +45,7 @@ class _Chapter:
 def relation(times: Timeline, now: float, moment: Term = SQL_NOW) -> str:
     """All of `memory_state` as a subquery, with two more columns: `strength` and `importance` without a context.
 
-    Both are float8, 0 to 1, the same as `strengths.look` gives to 1e-9; whatever column a query doesn't use, PostgreSQL
+    Both are float8, 0 to 1, the same as `strengths.evaluate` gives to 1e-9; whatever column a query doesn't use, PostgreSQL
     doesn't work out. To be read as `FROM (…) AS state`; it has the rows of deleted memories as well.
 
     A row that is anchored under a former policy is taken over in the expression, as `Timeline.brought` does. There are

@@ -108,7 +108,7 @@ def test_metrics_tell_of_requests_that_are_open(api: Api) -> None:
     received = (datetime.now(UTC) - timedelta(days=40)).isoformat()
     for law in ("ccpa", "user"):
         api.post("/v1/privacy/requests", json={"nature": "correction", "law": law, "received_at": received})
-    figures.keep()
+    figures.refresh()
     found = families(api)
     assert found["ebbing_privacy_open"]["correction",] == 2
     assert found["ebbing_privacy_min_days_left"][()] == pytest.approx(5, abs=0.01)

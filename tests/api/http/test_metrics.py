@@ -154,7 +154,7 @@ def test_counting_never_fails_for_want_of_redis(service: Service) -> None:
     metrics.count("stored_memories")
     metrics.job_ended("sweep", 1.0, well=True)
     metrics.note_audit("x", broken=True)
-    connections.tell(connections.API)
+    connections.publish_pool_usage(connections.API)
 
 
 # --- Gauges ---
@@ -165,7 +165,7 @@ def test_figures_of_all_tenants_are_kept_and_shown(api: Api) -> None:
         api.remember("one", "two", key=tenant.key)
     api.service.push(api.tenant.tenant_id, {b"n": b"1", b"h": b"not a header", b"e": b"{}"})
     api.service.work()
-    figures.keep()
+    figures.refresh()
     found = families(api)
     assert found["ebbing_memories"] == {("active",): 4, ("archived",): 0, ("cold",): 0}
     assert found["ebbing_quarantine_size"] == {(): 1}
@@ -176,10 +176,10 @@ def test_figures_of_all_tenants_are_kept_and_shown(api: Api) -> None:
 
 
 def test_what_costs_more_is_looked_at_once_a_minute(api: Api) -> None:
-    figures.keep()
+    figures.refresh()
     api.remember("one")
-    assert figures.keep().provisional in {0, 1}  # a minute may just have begun
-    kept = figures.keep(thoroughly=True)
+    assert figures.refresh().provisional in {0, 1}  # a minute may just have begun
+    kept = figures.refresh(thoroughly=True)
     assert (kept.provisional, kept.memories["active"]) == (1, 1)
 
 
@@ -200,10 +200,10 @@ def test_figures_are_behind_row_level_security_for_everybody_else(service: Servi
 def test_processes_that_fall_silent_count_no_more(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     database.pool()  # the most in use is since it was last asked: other tests' threads are forgotten
     with database.shared():
-        connections.tell("embed")
-    assert connections.of_kinds()["embed"].in_use == 1
+        connections.publish_pool_usage("embed")
+    assert connections.pool_usage_by_kind()["embed"].in_use == 1
     monkeypatch.setattr(connections, "HEARD_MS", -1)
-    assert connections.of_kinds()["embed"].limit == 0
+    assert connections.pool_usage_by_kind()["embed"].limit == 0
     assert service.redis.hlen(POOLS) == 0
 
 

@@ -239,12 +239,12 @@ def a_merge(api: Api, status: str) -> UUID:
 def an_export(api: Api) -> UUID:
     made = exports.request(api.tenant.tenant_id, NewExport("ann"), "y")
     api.service.rows("UPDATE jobs SET claim = gen_random_uuid() WHERE job_id = %s", made.job_id)
-    runner.carry_on(made.job_id)
+    runner.run_slice(made.job_id)
     return made.export_id
 
 
 def a_request(api: Api) -> UUID:
-    return privacy_requests.enter(api.tenant.tenant_id, NewRequest("correction")).request_id
+    return privacy_requests.create(api.tenant.tenant_id, NewRequest("correction")).request_id
 
 
 def key_with(api: Api, *scopes: str) -> str:

@@ -159,10 +159,10 @@ def long_work(api: Api) -> None:
         cancelled = jobs.create(api.tenant.tenant_id, "test", {}, lone=False)
         assert api.post(f"/v1/jobs/{cancelled}/cancel").status_code == 202
         with pytest.raises(ConnectionError):
-            runner.carry_on(done)
+            runner.run_slice(done)
         api.service.rows("UPDATE jobs SET claimed_until = now(), state = '{\"n\": 1}'")
         for job_id in (done, cancelled):
-            runner.carry_on(job_id)
+            runner.run_slice(job_id)
     assert [job["status"] for job in api.get("/v1/jobs").json()["jobs"]] == ["cancelled", "done"]
 
 
@@ -174,7 +174,7 @@ def test_no_call_to_a_client_is_made_in_a_transaction(api: Api, watch: Watch) ->
     api.service.rows("UPDATE schedules SET next_run_at = now()")
     schedule.tick(["night"])
     for (job_id,) in api.service.rows("SELECT job_id FROM runs"):
-        runner.carry_on(job_id)
+        runner.run_slice(job_id)
     for path in ("/v1/schedule", "/v1/schedule/night/runs"):
         assert api.get(path).is_success
     assert len(watch.called) == 4, watch.called

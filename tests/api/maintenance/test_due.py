@@ -42,7 +42,7 @@ def listed(api: Api, path: str, **body: Any) -> dict[str, Any]:
 def worked(api: Api, job_id: str) -> dict[str, Any]:
     """The job after a worker had it."""
     [(found,)] = api.service.rows("SELECT job_id FROM jobs WHERE job_id = %s", job_id)
-    runner.carry_on(found)
+    runner.run_slice(found)
     shown: dict[str, Any] = api.get(f"/v1/jobs/{job_id}").json()
     return shown
 

@@ -38,7 +38,7 @@ def test_a_job_is_shown_from_its_start_to_its_end(api: Api) -> None:
     assert (before["id"], before["kind"], before["status"]) == (str(job_id), "test", "queued")
     assert (before["parameters"], before["total"], before["done"]) == ({"model": "m"}, None, 0)
     assert (before["started_at"], before["finished_at"], before["log"]) == (None, None, [])
-    runner.carry_on(job_id)
+    runner.run_slice(job_id)
     after = api.get(f"/v1/jobs/{job_id}").json()
     assert (after["status"], after["total"], after["done"], after["counts"]) == ("done", 5, 5, {"embedded": 5})
     assert [line["message"] for line in after["log"]] == ["5 done"]
@@ -63,7 +63,7 @@ def test_jobs_are_listed_newest_first_page_by_page(api: Api) -> None:
 
 def test_jobs_are_listed_by_status_and_kind(api: Api) -> None:
     done, other = make(api), make(api, "other")
-    runner.carry_on(done)
+    runner.run_slice(done)
     for params, wanted in (
         ({"status": "done"}, [done]),
         ({"status": "queued"}, [other]),
@@ -99,7 +99,7 @@ def test_a_job_is_cancelled_once_it_is_its_turn(api: Api) -> None:
     assert answer.status_code == 202
     assert (answer.json()["status"], answer.json()["cancel_wanted"]) == ("queued", True)
     assert api.post(f"/v1/jobs/{job_id}/cancel").status_code == 202, "again, while it hasn't ended"
-    runner.carry_on(job_id)
+    runner.run_slice(job_id)
     assert api.get(f"/v1/jobs/{job_id}").json()["status"] == "cancelled"
     ended = api.post(f"/v1/jobs/{job_id}/cancel")
     assert ended.status_code == 409

@@ -40,7 +40,7 @@ def test_a_schedule_shows_its_times_and_its_last_run(api: Api, tenant: Tenant) -
     }
     started = api.post("/v1/schedule/night/run", key=tenant.key)
     assert started.status_code == 202
-    runner.carry_on(started.json()["job_id"])
+    runner.run_slice(started.json()["job_id"])
     [after] = api.get("/v1/schedule", key=tenant.key).json()["schedule"]
     assert after["last_run"].keys() == RUN
     assert (after["last_run"]["id"], after["last_run"]["status"]) == (started.json()["id"], "done")
@@ -53,7 +53,7 @@ def test_it_is_shown_how_late_a_night_is(api: Api, tenant: Tenant) -> None:
     api.service.rows("UPDATE schedules SET next_run_at = now() - interval '1 hour'")
     [shown] = api.get("/v1/schedule", key=tenant.key).json()["schedule"]
     assert 3600 <= shown["late_seconds"] < 3700
-    figures.keep(thoroughly=True)
+    figures.refresh(thoroughly=True)
     text = api.get("/metrics", key=None).text
     assert 'ebbing_night_failed{step="sweep"} 0.0' in text
     assert float(text.partition("\nebbing_night_overdue_seconds ")[2].partition("\n")[0]) >= 3600

@@ -34,7 +34,7 @@ def run(api: Api, **body: Any) -> dict[str, Any]:
     answer = api.post(PATH, json=body)
     assert answer.status_code == 202, answer.text
     job_id = answer.json()["job_id"]
-    runner.carry_on(UUID(job_id))
+    runner.run_slice(UUID(job_id))
     found: dict[str, Any] = api.get(f"/v1/jobs/{job_id}").json()
     return found
 

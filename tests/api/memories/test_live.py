@@ -24,7 +24,7 @@ PROFILES = ("spec", "mnemex", "cmm", "memory_decay")
 def seen(tenant: Tenant, memory_id: UUID, as_of: datetime | None = None) -> Live:
     found = memories.get(tenant.tenant_id, memory_id)
     assert not isinstance(found, Pending)
-    return live.look(tenant.tenant_id, [found], as_of)[memory_id]
+    return live.live_numbers(tenant.tenant_id, [found], as_of)[memory_id]
 
 
 def strength(tenant: Tenant, memory_id: UUID, as_of: datetime | None = None) -> float:
@@ -102,7 +102,7 @@ def test_a_memory_of_each_age_is_seen_in_its_own_past(service: Service) -> None:
     new, _ = known(service, tenant, days=2)
     service.rows("UPDATE memory_state SET policy_version = 2 WHERE memory_id = %s", new)
     rows = [found for one in (old, new) if not isinstance(found := memories.get(tenant.tenant_id, one), Pending)]
-    looked = live.look(tenant.tenant_id, rows, datetime.now(UTC) - timedelta(days=10))
+    looked = live.live_numbers(tenant.tenant_id, rows, datetime.now(UTC) - timedelta(days=10))
     assert looked[new].numbers.strength == 1
     assert looked[old].numbers.strength == pytest.approx(strength(tenant, old, change - timedelta(days=5)), abs=1e-5)
     left = math.exp(-5e-7 * 5 * 86_400)  # of what there was at the change, under cmm

@@ -56,7 +56,7 @@ def busy(api: Api) -> None:
     assert api.post(f"{path}/{first['id']}/replay").status_code == 202
     api.post(f"{path}/{second['id']}/discard", json={"reason": f"{CANARY} said so"})
     with database.tenant(api.tenant.tenant_id) as tx:
-        audit.enter(tx, api.tenant.tenant_id, "hold_placed", subject=f"{CANARY}@example.org")
+        audit.append(tx, api.tenant.tenant_id, "hold_placed", subject=f"{CANARY}@example.org")
     nights.swept(api.tenant.tenant_id)
 
 

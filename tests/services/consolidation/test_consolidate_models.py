@@ -70,13 +70,13 @@ def test_a_model_writes_all_of_them(alike: Alike, fake: FakeProvider) -> None:
 def test_a_provider_that_dies_in_the_middle(
     alike: Alike, fake: FakeProvider, death: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    carry_out = merging.carry_out
+    carry_out = merging.apply
 
     def dies(*given: Any) -> Any:
         fake.refuse() if death == "refuse" else fake.control.set(mode=death)
         return carry_out(*given)
 
-    monkeypatch.setattr(merging, "carry_out", dies)
+    monkeypatch.setattr(merging, "apply", dies)
     alike.run()
     assert sound(alike) == {"llm": 1, "extractive": 2}
 

@@ -69,8 +69,8 @@ class Drawn:
         with database.tenant(self.alike.tenant_id) as tx:
             now = database.now(tx).timestamp()
             times = strengths.timeline(tx, self.alike.tenant_id)
-            held = strengths.brought(states.read(tx, self.alike.tenant_id, self.ids), times, now)
-        importance = strengths.look(times.at(now), held.state, now).importance
+            held = strengths.advance_to_era(states.read(tx, self.alike.tenant_id, self.ids), times, now)
+        importance = strengths.evaluate(times.at(now), held.state, now).importance
         return {held.ids[place] for place in np.flatnonzero(importance > RULES.keep_importance_above)}
 
 

@@ -89,14 +89,16 @@ def test_the_newer_one_is_found_and_says_that_there_is_an_older(told: Told) -> N
 
 def test_the_older_one_is_still_read_and_listed(told: Told) -> None:
     rome = told.send(HOMES[0])
-    strength = live.look(told.tenant_id, memories.page(told.tenant_id, Filters(), None, 9))[rome].numbers.strength
+    strength = live.live_numbers(told.tenant_id, memories.page(told.tenant_id, Filters(), None, 9))[
+        rome
+    ].numbers.strength
     oslo = told.send(HOMES[1], rome)
 
     def listed(superseded: bool | None) -> list[UUID]:
         return [row.memory_id for row in memories.page(told.tenant_id, Filters(superseded=superseded), None, 9)]
 
     assert (listed(None), listed(True), listed(False)) == ([oslo, rome], [rome], [oslo])
-    looked = live.look(told.tenant_id, memories.page(told.tenant_id, Filters(), None, 9))
+    looked = live.live_numbers(told.tenant_id, memories.page(told.tenant_id, Filters(), None, 9))
     newer = memories.get(told.tenant_id, oslo)
     assert looked[rome].around.valid_to == newer.created_at  # type: ignore[union-attr]  # it is stored
     assert looked[oslo].around.supersedes == [rome]
@@ -179,15 +181,15 @@ def test_a_name_that_is_not_known_yet_waits_and_holds_when_its_memory_comes(serv
     service.rows("UPDATE supersessions SET made_at = now() + interval '1 minute'")  # the other was accepted before it
     older = told.send(HOMES[0], external_id="home")
     assert told.found() == {newer, older}
-    assert supersede.settle(told.tenant_id) == 1
+    assert supersede.settle_statements(told.tenant_id) == 1
     assert told.found() == {newer}
-    assert supersede.settle(told.tenant_id) == 0
+    assert supersede.settle_statements(told.tenant_id) == 0
 
 
 def test_what_comes_later_under_the_name_is_not_what_was_meant(service: Service, told: Told) -> None:
     newer = told.send(HOMES[1], "home")
     later = told.send(HOMES[2], external_id="home")
-    assert supersede.settle(told.tenant_id) == 0
+    assert supersede.settle_statements(told.tenant_id) == 0
     assert told.found() == {newer, later}
     month = database_now(told) + timedelta(days=31)
     step = retention.carry_on(told.tenant_id, month, {}, float("inf"))

@@ -220,14 +220,14 @@ ACTS: dict[str, Callable[[Alike, UUID], Any]] = {
 @pytest.mark.parametrize("act", ACTS)
 def test_what_happens_while_a_summary_is_written_wins(alike: Alike, act: str, monkeypatch: pytest.MonkeyPatch) -> None:
     ids = alike.remember(*LIKE, subject="ann")
-    made_of = consolidate.made_of
+    made_of = consolidate.attach_summaries
 
     def interrupted(tenant_id: UUID, plans: Any) -> Any:
         made = made_of(tenant_id, plans)
         ACTS[act](alike, plans[0].taken_ids[0])
         return made
 
-    monkeypatch.setattr(consolidate, "made_of", interrupted)
+    monkeypatch.setattr(consolidate, "attach_summaries", interrupted)
     alike.run()
     assert not alike.summaries()
     assert alike.tiers(ids).count("archived") == 0

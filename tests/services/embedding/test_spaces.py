@@ -114,7 +114,7 @@ def test_spaces_that_never_stand_still_are_an_error(
     [memory_id] = movers.remember(tenant_id, "a cat")
     with database.shared() as tx:
         targets = [rows.ensure(tx, "test", size, "local") for size in range(1, 10)]
-    there = spaces.settled(tenant_id)
+    there = spaces.ensure_spaces(tenant_id)
     monkeypatch.setattr(rows, "hold", lambda *_: rows.TenantSpaces(there.searched, targets.pop()))
     with pytest.raises(RuntimeError, match="faster"):
         embed.embed(tenant_id, [memory_id])
@@ -240,9 +240,9 @@ def test_at_the_start_it_is_said_that_tenants_are_elsewhere(movers: Movers, tena
     with capture_logs() as logged:
         spaces.announce()
     assert (logged, spaces.elsewhere()) == ([], None)
-    assert stats.of_tenant(tenant_id).embedding_space == Searched(*LOCAL, is_settings=True)
+    assert stats.tenant_stats(tenant_id).embedding_space == Searched(*LOCAL, is_settings=True)
     movers.use("openai")
-    assert stats.of_tenant(tenant_id).embedding_space == Searched(*LOCAL, is_settings=False)
+    assert stats.tenant_stats(tenant_id).embedding_space == Searched(*LOCAL, is_settings=False)
     with capture_logs() as logged:
         spaces.announce()
     [line] = logged

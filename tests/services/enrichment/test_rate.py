@@ -67,17 +67,17 @@ def test_without_a_provider_nobody_is_asked_and_the_turn_waits_for_one(service: 
     service.send(tenant.tenant_id, DOCTOR)
     service.work()
     assert rate.rate() == 0
-    assert stats.of_tenant(tenant.tenant_id).pending["rate"] == 0
+    assert stats.tenant_stats(tenant.tenant_id).pending["rate"] == 0
     assert service.one("SELECT count(*) FROM rating_turns WHERE tenant_id = %s", tenant.tenant_id) == 1
 
 
 def test_what_waits_for_a_rating_is_counted(rated: Rated) -> None:
     ids = rated.send(DOCTOR, RAIN, {"text": "the caller's", "salience": 0.3})
-    waiting = [stats.of_tenant(rated.tenant.tenant_id).pending["rate"]]
+    waiting = [stats.tenant_stats(rated.tenant.tenant_id).pending["rate"]]
     memories.delete(rated.tenant.tenant_id, ids[1])
-    waiting.append(stats.of_tenant(rated.tenant.tenant_id).pending["rate"])
+    waiting.append(stats.tenant_stats(rated.tenant.tenant_id).pending["rate"])
     rate.rate()
-    waiting.append(stats.of_tenant(rated.tenant.tenant_id).pending["rate"])
+    waiting.append(stats.tenant_stats(rated.tenant.tenant_id).pending["rate"])
     assert waiting == [2, 1, 0]
     counted = metrics.counts()
     assert (counted["rated_memories"], counted["rating_cache_hits"], counted["rating_failures"]) == (1, 0, 0)

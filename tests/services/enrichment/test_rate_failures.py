@@ -57,7 +57,7 @@ def test_a_memory_without_an_answer_is_left_to_the_rules_and_its_neighbours_are_
         assert rated.sources(*ids) == ["llm", "llm", "heuristic", "llm"]
         assert (refused(rated), metrics.counts()["rating_failures"]) == (1, 1)
     assert rated.turn() is None
-    assert stats.of_tenant(rated.tenant.tenant_id).pending["rate"] == 0
+    assert stats.tenant_stats(rated.tenant.tenant_id).pending["rate"] == 0
     assert rated.service.letters(rated.tenant.tenant_id) == []
 
 

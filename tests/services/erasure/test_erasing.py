@@ -213,7 +213,7 @@ def test_a_night_leaves_to_a_job_what_a_job_is_to_do(house: Household) -> None:
 @pytest.mark.acceptance(4)
 def test_what_is_left_is_told_and_done_again(house: Household, monkeypatch: pytest.MonkeyPatch) -> None:
     def leave_it(tenant_id: UUID, erasure: Any, _at: str, _until: float) -> erasing_steps.Piece:
-        with erasing_steps.doing(tenant_id, erasure, "memories"):
+        with erasing_steps.step_transaction(tenant_id, erasure, "memories"):
             return erasing_steps.Piece(None, 0)
 
     kept = STEPS["memories"]

@@ -68,14 +68,14 @@ def deleted(service: Service) -> Deleted:
 def together(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many were verified together, call by call."""
     verified: list[int] = []
-    carry_out = erasing_together.carry_out
+    carry_out = erasing_together.run_batch
 
     def counted(*given: Any) -> erasing_together.Did:
         did = carry_out(*given)
         verified.append(did.verified)
         return did
 
-    monkeypatch.setattr(erasing_together, "carry_out", counted)
+    monkeypatch.setattr(erasing_together, "run_batch", counted)
     return verified
 
 

@@ -92,5 +92,5 @@ def test_what_an_update_by_external_id_lets_be_about_such_a_person_is_hidden_and
 
 
 def hidden_today(house: Household) -> int:
-    moved = ladder.of_tenant(house.tenant_id).moved
+    moved = ladder.tier_report(house.tenant_id).moved
     return sum(each.memories for each in moved if (each.move, each.rule) == ("hidden", "erasure"))

@@ -224,13 +224,13 @@ def test_a_run_that_is_done_again_after_a_crash_changes_nothing_more(
     state = self_tests.carry_on(mind.tenant_id, None, {}, 0).state
     assert self_tests.carry_on(mind.tenant_id, None, {}, 0).state == state, "another worker goes on with it"
     told: list[Any] = []
-    enter = self_tests._enter
+    enter = self_tests._record_outcomes
 
     def noted(*given: Any) -> Any:
         told.append(given)
         return enter(*given)
 
-    monkeypatch.setattr(self_tests, "_enter", noted)
+    monkeypatch.setattr(self_tests, "_record_outcomes", noted)
     self_tests.carry_on(mind.tenant_id, None, state, 0)
     once = mind.row(cello)
     assert enter(*told[0]) == []
@@ -271,7 +271,7 @@ def test_it_is_shown_by_run_and_as_a_trend_and_counted(mind: Mind) -> None:
     assert [run.run_id for run in self_tests.page(mind.tenant_id, None, 9)] == [second.run_id, first.run_id]
     place = (second.started_at, second.run_id)
     assert self_tests.page(mind.tenant_id, place, 9) == [first]
-    [newest, _] = stats.of_tenant(mind.tenant_id).self_tests
+    [newest, _] = stats.tenant_stats(mind.tenant_id).self_tests
     assert newest.as_of == second.as_of
     assert (newest.passed["application"], newest.tests["application"]) == (1.0, 2)
     assert newest.p95_ms == second.p95_ms

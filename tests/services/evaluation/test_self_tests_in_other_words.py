@@ -108,7 +108,7 @@ def test_a_tenant_whose_recall_brings_nothing_is_seen(service: Service) -> None:
     assert is_recall_empty(last.results)
     situation.forget()
     assert "recall_empty" in {one.code for one in situation.now(mute).findings}
-    assert figures.keep(thoroughly=True).recall_empty == 1
+    assert figures.refresh(thoroughly=True).recall_empty == 1
     assert int(service.redis.hget("ebbing:{s0}:counters", "self_tests_recall_empty") or 0) == len(TEXTS)
 
 

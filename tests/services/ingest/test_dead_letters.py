@@ -89,7 +89,7 @@ def test_a_replay_is_stored_in_its_first_place(service: Service, tenant: Tenant,
     assert created_ms == int(letter.entry_id.partition("-")[0])
     assert service.is_idle()
     service.work()
-    assert set(stats.of_tenant(tenant.tenant_id).pending.values()) == {0}
+    assert set(stats.tenant_stats(tenant.tenant_id).pending.values()) == {0}
 
 
 def test_an_entry_that_fails_again_and_again_keeps_its_first_place(
@@ -256,7 +256,7 @@ def test_a_stored_memory_waits_for_its_stage_again(service: Service, tenant: Ten
     ]
     assert letters(tenant) == []
     service.work()
-    assert stats.of_tenant(tenant.tenant_id).pending[stage] == 0
+    assert stats.tenant_stats(tenant.tenant_id).pending[stage] == 0
 
 
 def test_a_memory_that_could_not_be_indexed_is_found_after_its_replay(
@@ -272,13 +272,13 @@ def test_a_memory_that_could_not_be_indexed_is_found_after_its_replay(
         patched.setattr("app.services.enrichment.enrichment.index_memories", refuse)
         for _ in range(3):
             enrichment.index()
-    assert stats.of_tenant(tenant.tenant_id).dead_letters == 1
+    assert stats.tenant_stats(tenant.tenant_id).dead_letters == 1
     [letter] = letters(tenant)
     assert (letter.memories, letter.memory_ids, letter.payload_bytes) == (1, [memory_id], 0)
     dead_letters.replay(tenant.tenant_id, letter.letter_id)
     enrichment.index()
     assert service.one("SELECT count(*) FROM memory_words") == 1
-    assert stats.of_tenant(tenant.tenant_id).dead_letters == 0
+    assert stats.tenant_stats(tenant.tenant_id).dead_letters == 0
 
 
 def test_a_memory_that_a_model_refused_is_asked_about_again(service: Service, tenant: Tenant) -> None:
@@ -372,7 +372,7 @@ def test_a_discarded_letter_is_empty_at_once_and_keeps_why(service: Service, ten
         with pytest.raises(Conflict, match="discarded"):
             dead_letters.replay(tenant.tenant_id, letter_id)
     assert service.rows("SELECT DISTINCT payload, header, memory_ids FROM dead_letters") == [(None, None, [])]
-    assert stats.of_tenant(tenant.tenant_id).dead_letters == 0
+    assert stats.tenant_stats(tenant.tenant_id).dead_letters == 0
     assert letters(tenant) == []
     assert len(letters(tenant, discarded=True)) == 2
     assert dead_letters.replay_many(tenant.tenant_id, None, "DataError").letters == 0

@@ -63,7 +63,7 @@ def test_the_rights_lane_goes_on_with_its_own_jobs_while_maintenance_is_stuck(
     for place in range(3):
         task, job_id = sent[1 + place]
         assert task == "rights.job"
-        runner.carry_on(job_id)
+        runner.run_slice(job_id)
     assert {jobs.get(tenant.tenant_id, job_id).status for job_id in mine} == {"done"}
 
 
@@ -72,9 +72,9 @@ def test_only_maintenance_gives_way_to_ingest(
     monkeypatch: pytest.MonkeyPatch, tenant: Tenant, sent: list[tuple[str, UUID]], task: str, status: str
 ) -> None:
     set_kind(monkeypatch, "test", once, in_rights=task == "rights.job")
-    monkeypatch.setattr(precedence, "has_ingest", lambda _: True)
+    monkeypatch.setattr(precedence, "must_wait_for_ingest", lambda _: True)
     job_id = jobs.create(tenant.tenant_id, "test", {})
-    runner.carry_on(sent[-1][1])
+    runner.run_slice(sent[-1][1])
     assert jobs.get(tenant.tenant_id, job_id).status == status
 
 
@@ -83,9 +83,9 @@ def test_what_may_not_begin_yet_waits_in_no_lane(service: Service, tenant: Tenan
     with database.tenant(tenant.tenant_id) as tx:
         later = database.now(tx) + timedelta(days=7)
         rows.add(tx, uuid4(), tenant.tenant_id, "erase", {}, lone=False, not_before=later)
-    assert stats.of_lanes()["rights"] == stats.Lane(0, 0.0)
+    assert stats.lane_backlogs()["rights"] == stats.Lane(0, 0.0)
     service.rows("UPDATE jobs SET created_at = now() - interval '7 days', not_before = now() - interval '9 seconds'")
-    for lanes in (stats.of_lanes(), stats.of_tenant(tenant.tenant_id).lanes):
+    for lanes in (stats.lane_backlogs(), stats.tenant_stats(tenant.tenant_id).lanes):
         assert lanes["rights"].depth == 1
         assert 9 <= lanes["rights"].oldest_age_seconds < 60
         assert lanes["maintain"].depth == 0

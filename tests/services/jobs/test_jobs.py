@@ -96,7 +96,7 @@ def test_steps_follow_each_other_and_add_up(
     define(count_to(3, seen))
     job_id = jobs.create(tenant.tenant_id, "test", {"space": 7})
     assert sent == [job_id]
-    runner.carry_on(job_id)
+    runner.run_slice(job_id)
     found = jobs.get(tenant.tenant_id, job_id)
     assert (found.status, found.done, found.total, found.counts, found.error) == ("done", 3, 3, {"odd": 2}, None)
     assert found.started_at is not None
@@ -108,7 +108,7 @@ def test_steps_follow_each_other_and_add_up(
     assert {(job.job_id, job.tenant_id, job.kind, job.parameters["space"]) for job in seen} == {
         (job_id, tenant.tenant_id, "test", 7)
     }
-    runner.carry_on(job_id)
+    runner.run_slice(job_id)
     assert len(seen) == 3, "it has ended"
     assert service.redis.hget("ebbing:{s0}:counters", "jobs|maintain|done") == b"1"
 
@@ -119,10 +119,10 @@ def test_a_slice_ends_in_time_and_the_job_goes_on_with_the_next(
     service.configure(slice_seconds=0.000001)
     job_id = jobs.create(tenant.tenant_id, "test", {})
     for done in (1, 2):
-        runner.carry_on(job_id)
+        runner.run_slice(job_id)
         assert row(service, job_id, "status", "done", "attempts") == ("queued", done, 0)
         assert sent == [job_id] * (done + 1)
-    runner.carry_on(job_id)
+    runner.run_slice(job_id)
     assert row(service, job_id, "status", "done", "claim", "claimed_until") == ("done", 3, None, None)
     assert len(sent) == 3
 
@@ -136,7 +136,7 @@ def test_the_log_keeps_its_last_lines(
 
     define(step)
     job_id = jobs.create(tenant.tenant_id, "test", {})
-    runner.carry_on(job_id)
+    runner.run_slice(job_id)
     assert messages_of(service, job_id) == [f"{line}" for line in range(300 - LOG_LINES, 300)]
 
 
@@ -145,7 +145,7 @@ def test_a_step_without_notes_leaves_the_log_alone(
 ) -> None:
     define(lambda _: Step(0, {}, finished=True))
     job_id = jobs.create(tenant.tenant_id, "test", {})
-    runner.carry_on(job_id)
+    runner.run_slice(job_id)
     assert row(service, job_id, "log", "counts", "total") == ([], {}, None)
 
 
@@ -159,7 +159,7 @@ def test_a_lone_job_is_there_once_until_it_ends(
         found = set(pool.map(lambda _: jobs.create(tenant.tenant_id, "test", {}), range(8)))
     [first] = found
     assert jobs.create(service.tenant().tenant_id, "test", {}) != first, "each tenant has its own"
-    runner.carry_on(first)
+    runner.run_slice(first)
     assert jobs.create(tenant.tenant_id, "test", {}) != first
     several = {jobs.create(tenant.tenant_id, "test", {}, lone=False) for _ in range(2)}
     assert len(several) == 2
@@ -176,7 +176,7 @@ def test_a_kind_that_this_version_lacks_fails(
 ) -> None:
     job_id = jobs.create(tenant.tenant_id, "test", {})
     service.rows("UPDATE jobs SET kind = 'of tomorrow'")
-    runner.carry_on(job_id)
+    runner.run_slice(job_id)
     assert row(service, job_id, "status", "error") == ("failed", "unknown kind")
 
 
@@ -190,15 +190,15 @@ def test_a_message_that_comes_twice_does_the_work_once(
     counted = count_to(2, seen)
 
     def step(job: Job) -> Step:
-        runner.carry_on(job.job_id)  # while it runs
+        runner.run_slice(job.job_id)  # while it runs
         return counted(job)
 
     define(step)
     job_id = jobs.create(tenant.tenant_id, "test", {})
-    runner.carry_on(job_id)
-    runner.carry_on(job_id)
+    runner.run_slice(job_id)
+    runner.run_slice(job_id)
     assert len(seen) == 2
-    runner.carry_on(uuid4())
+    runner.run_slice(uuid4())
     assert len(seen) == 2
 
 
@@ -244,14 +244,14 @@ def test_a_job_whose_worker_died_is_taken_up_where_it_was(
     define(die_in_the_second)
     job_id = jobs.create(tenant.tenant_id, "test", {})
     with pytest.raises(SystemExit):
-        runner.carry_on(job_id)
+        runner.run_slice(job_id)
     assert row(service, job_id, "status", "done") == ("running", 1)
     assert service.one("SELECT claimed_until BETWEEN now() AND now() + interval '61 seconds' FROM jobs")
-    runner.carry_on(job_id)
+    runner.run_slice(job_id)
     assert len(seen) == 2, "its lease holds"
     lapse(service)
     assert schedule.tick([]) == 1
-    runner.carry_on(job_id)
+    runner.run_slice(job_id)
     assert row(service, job_id, "status", "done", "counts") == ("done", 3, {"odd": 2})
     assert [job.done for job in seen] == [0, 1, 1, 2]
 
@@ -269,9 +269,9 @@ def test_a_job_that_kills_its_worker_each_time_fails(
     job_id = jobs.create(tenant.tenant_id, "test", {})
     for _ in range(3):
         with pytest.raises(SystemExit):
-            runner.carry_on(job_id)
+            runner.run_slice(job_id)
         lapse(service)
-    runner.carry_on(job_id)
+    runner.run_slice(job_id)
     assert row(service, job_id, "status", "error") == ("failed", runner.KILLED)
     assert len(tries) == 3
 
@@ -286,12 +286,12 @@ def test_a_step_that_outlived_its_lease_counts_for_nothing(
         calls.append(job.done)
         if len(calls) == 1:
             lapse(service)
-            runner.carry_on(job.job_id)
+            runner.run_slice(job.job_id)
         return Step(1, {}, finished=True, notes=("once",))
 
     define(slow)
     job_id = jobs.create(tenant.tenant_id, "test", {})
-    runner.carry_on(job_id)
+    runner.run_slice(job_id)
     assert calls == [0, 0]
     assert row(service, job_id, "status", "done") == ("done", 1)
     assert messages_of(service, job_id) == ["once"]
@@ -307,12 +307,12 @@ def test_a_step_that_fails_three_times_fails_the_job_by_its_errors_type(
     job_id = jobs.create(tenant.tenant_id, "test", {})
     for attempt in (1, 2):
         with pytest.raises(ValueError, match="memory"):
-            runner.carry_on(job_id)
+            runner.run_slice(job_id)
         assert row(service, job_id, "status", "attempts") == ("queued", attempt)
-        runner.carry_on(job_id)  # too early: nothing is tried
+        runner.run_slice(job_id)  # too early: nothing is tried
         lapse(service)
     with pytest.raises(ValueError, match="memory"):
-        runner.carry_on(job_id)
+        runner.run_slice(job_id)
     found = jobs.get(tenant.tenant_id, job_id)
     assert (found.status, found.error, found.finished_at is not None) == ("failed", "ValueError", True)
     assert messages_of(service, job_id) == [
@@ -339,7 +339,7 @@ def test_a_step_that_is_done_makes_failures_before_it_good(
     job_id = jobs.create(tenant.tenant_id, "test", {})
     for _ in range(10):
         with suppress(ValueError):
-            runner.carry_on(job_id)
+            runner.run_slice(job_id)
         lapse(service)
     assert row(service, job_id, "status", "done") == ("done", 4)
 
@@ -351,13 +351,13 @@ def test_failures_that_pass_put_a_job_off_and_do_not_count(
     job_id = jobs.create(tenant.tenant_id, "test", {})
     for _ in range(6):
         with pytest.raises(OperationalError):
-            runner.carry_on(job_id)
+            runner.run_slice(job_id)
         assert row(service, job_id, "status", "attempts") == ("queued", 0)
         assert schedule.tick([]) == 0, "not at once"
         lapse(service)
     assert messages_of(service, job_id) == ["put off: OperationalError"]
     define(count_to(1))
-    runner.carry_on(job_id)
+    runner.run_slice(job_id)
     assert row(service, job_id, "status") == ("done",)
 
 
@@ -373,7 +373,7 @@ def test_jobs_take_turns_and_one_is_on_its_way_at_a_time(
     assert sent == made[:1]
     for _ in range(9):
         assert schedule.tick([]) == 0
-        runner.carry_on(sent[-1])
+        runner.run_slice(sent[-1])
     assert sent == made * 3
     assert {status for (status,) in service.rows("SELECT status FROM jobs")} == {"done"}
 
@@ -388,7 +388,7 @@ def test_messages_that_were_sent_twice_become_one_again(
     lapse(service)
     schedule.tick([])  # the lane was stuck for so long that the first seemed lost
     for taken in range(12):
-        runner.carry_on(sent[taken])
+        runner.run_slice(sent[taken])
     assert len(sent) == 13, "twelve were taken, and one is on its way"
 
 
@@ -399,7 +399,7 @@ def test_a_job_that_is_put_off_holds_up_no_other(
     job_id = jobs.create(tenant.tenant_id, "test", {})
     other = jobs.create(service.tenant().tenant_id, "test", {})
     with pytest.raises(OperationalError):
-        runner.carry_on(job_id)
+        runner.run_slice(job_id)
     assert sent == [job_id, other]
 
 
@@ -408,13 +408,13 @@ def test_the_lane_counts_jobs_as_waiting(
 ) -> None:
     job_id = jobs.create(tenant.tenant_id, "test", {})
     service.rows("UPDATE jobs SET created_at = now() - interval '9 seconds'")
-    lane = stats.of_tenant(tenant.tenant_id).lanes["maintain"]
+    lane = stats.tenant_stats(tenant.tenant_id).lanes["maintain"]
     assert lane.depth == 1
     assert lane.oldest_age_seconds >= 9
-    assert stats.of_lanes()["maintain"].depth == 1
-    assert stats.of_tenant(service.tenant().tenant_id).lanes["maintain"].depth == 0
-    runner.carry_on(job_id)
-    assert stats.of_lanes()["maintain"].depth == 0
+    assert stats.lane_backlogs()["maintain"].depth == 1
+    assert stats.tenant_stats(service.tenant().tenant_id).lanes["maintain"].depth == 0
+    runner.run_slice(job_id)
+    assert stats.lane_backlogs()["maintain"].depth == 0
 
 
 # --- Cancelling ---
@@ -432,7 +432,7 @@ def test_a_job_is_cancelled_between_two_steps_and_cleans_up(
 
     define(step, lambda job: cleaned.append(job.done))
     job_id = jobs.create(tenant.tenant_id, "test", {})
-    runner.carry_on(job_id)
+    runner.run_slice(job_id)
     assert row(service, job_id, "status", "done", "error") == ("cancelled", 2, None)
     assert cleaned == [2]
     assert messages_of(service, job_id)[-1] == "cancelled"
@@ -446,10 +446,10 @@ def test_a_job_that_waits_is_cancelled_at_its_turn(
     define(fail(AWAY))
     job_id = jobs.create(tenant.tenant_id, "test", {})
     with pytest.raises(OperationalError):
-        runner.carry_on(job_id)
+        runner.run_slice(job_id)
     jobs.cancel(tenant.tenant_id, job_id)
     assert sent == [job_id, job_id], "it needn't wait for its delay"
-    runner.carry_on(job_id)
+    runner.run_slice(job_id)
     assert row(service, job_id, "status") == ("cancelled",)
 
 
@@ -460,11 +460,11 @@ def test_a_clean_up_that_fails_is_tried_again(
     job_id = jobs.create(tenant.tenant_id, "test", {})
     jobs.cancel(tenant.tenant_id, job_id)
     with pytest.raises(OperationalError):
-        runner.carry_on(job_id)
+        runner.run_slice(job_id)
     assert row(service, job_id, "status") == ("queued",)
     lapse(service)
     define(count_to(1), lambda _: None)
-    runner.carry_on(job_id)
+    runner.run_slice(job_id)
     assert row(service, job_id, "status", "done") == ("cancelled", 0)
 
 
@@ -486,7 +486,7 @@ def test_ended_jobs_are_deleted_when_nobody_asks_any_more(
     old, new = (jobs.create(tenant.tenant_id, "test", {}, lone=False) for _ in range(2))
     waits = jobs.create(tenant.tenant_id, "test", {})
     for job_id in (old, new):
-        runner.carry_on(job_id)
+        runner.run_slice(job_id)
     service.rows("UPDATE jobs SET created_at = now() - interval '1 year'")
     service.rows("UPDATE jobs SET finished_at = now() - interval '91 days' WHERE job_id = %s", old)
     assert purged(tenant.tenant_id)["jobs"] == 1

@@ -27,7 +27,7 @@ from tests.services.jobs.test_jobs_killed import count_to_three
 
 runner.KINDS["test"] = runner.Kind(count_to_three)
 what, *ids = sys.argv[1:]
-{"job": runner.carry_on, "replay": dead_letters.replay}[what](*map(UUID, ids))
+{"job": runner.run_slice, "replay": dead_letters.replay}[what](*map(UUID, ids))
 """
 
 
@@ -57,7 +57,7 @@ def test_a_job_goes_on_after_kill_9_once_its_lease_is_over(service: Service, mon
     assert schedule.tick([]) == 1
     assert sent == [waiting], "the other has waited longer"
     for turn in range(2):
-        runner.carry_on(sent[turn])
+        runner.run_slice(sent[turn])
     assert service.rows("SELECT status, done, counts FROM jobs") == [("done", 3, {"seen": 3})] * 2
 
 

@@ -288,7 +288,7 @@ def test_a_paused_schedule_runs_by_hand_alone(service: Service, tenant: Tenant) 
 def test_only_the_own_tenants_schedules_are_seen(service: Service, tenant: Tenant) -> None:
     schedule.run(tenant.tenant_id, "night")
     other = service.tenant().tenant_id
-    assert schedule.of_tenant(other) == []
+    assert schedule.list_schedules(other) == []
     for call in (
         lambda: schedule.run(other, "night"),
         lambda: schedule.pause(other, "night", paused=True),
@@ -297,14 +297,14 @@ def test_only_the_own_tenants_schedules_are_seen(service: Service, tenant: Tenan
     ):
         with pytest.raises(NotFound):
             call()
-    assert len(schedule.of_tenant(tenant.tenant_id)) == 1
+    assert len(schedule.list_schedules(tenant.tenant_id)) == 1
 
 
 def test_a_run_goes_as_its_job_does(service: Service, tenant: Tenant) -> None:
     run = schedule.run(tenant.tenant_id, "night")
     assert run.job_id is not None
     jobs.cancel(tenant.tenant_id, run.job_id)
-    runner.carry_on(run.job_id)
+    runner.run_slice(run.job_id)
     [found] = schedule.runs(tenant.tenant_id, "night", None, 10)
     assert (found.status, found.run_id, found.step) == ("cancelled", run.run_id, None)
     assert found.finished_at is not None

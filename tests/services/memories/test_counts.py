@@ -63,7 +63,7 @@ def test_what_comes_is_changed_and_deleted_is_counted(service: Service) -> None:
     assert kept(tenant_id) == counted(service, tenant_id)
     assert kept(tenant_id).active == 5
     assert counts.recount(tenant_id) == NONE
-    assert stats.of_tenant(tenant_id).memories == {"active": 5, "archived": 0, "cold": 0}
+    assert stats.tenant_stats(tenant_id).memories == {"active": 5, "archived": 0, "cold": 0}
 
 
 def test_what_is_stored_twice_is_counted_once(service: Service) -> None:
@@ -81,12 +81,12 @@ def test_moves_are_counted_and_audited_once_a_batch(service: Service, monkeypatc
     assert counts.recount(aged.tenant_id).active == 3  # they came by no way of the service's
     nights.swept(aged.tenant_id)
     with database.tenant(aged.tenant_id) as tx:
-        due = moves.take(tx, aged.tenant_id, "active", 10)
-        moves.note(tx, aged.tenant_id, due, "archived")
+        due = moves.claim_due(tx, aged.tenant_id, "active", 10)
+        moves.record(tx, aged.tenant_id, due, "archived")
     assert sorted(due.held.ids) == sorted(ids)
     with database.tenant(aged.tenant_id) as tx:
-        due = moves.take(tx, aged.tenant_id, "archived", 10)
-        moves.note(tx, aged.tenant_id, due, "cold", text_bytes=0)
+        due = moves.claim_due(tx, aged.tenant_id, "archived", 10)
+        moves.record(tx, aged.tenant_id, due, "cold", text_bytes=0)
     found = service.rows("SELECT actor, items, details FROM audit WHERE action = 'tier_moved' ORDER BY seq")
     assert found == [
         ("system", 3, {"to": "archived", "from_active": 3}),
@@ -142,7 +142,7 @@ def test_a_quota_is_told_and_nothing_is_refused(service: Service, quota_bytes: i
     ingest.drain()
     room = quota.watch(tenant_id)
     assert (room.text_bytes, room.vector_bytes, room.state) == (350, 0, state)
-    assert stats.of_tenant(tenant_id).room == room
+    assert stats.tenant_stats(tenant_id).room == room
     told = {name: metrics.counts()[name] for name in ("quota_near", "quota_over")}
     assert told == {"quota_near": int(state == "near"), "quota_over": int(state == "over")}
     service.send(tenant_id, "another")

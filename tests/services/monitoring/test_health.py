@@ -96,23 +96,23 @@ def test_numbers_follow_a_memory_through_every_stage(service: Service) -> None:
     tenant, other = service.tenant(), service.tenant()
     service.send(tenant.tenant_id, "one", "two", "three")
     service.send(other.tenant_id, "elsewhere")
-    seen = stats.of_tenant(tenant.tenant_id)
+    seen = stats.tenant_stats(tenant.tenant_id)
     assert seen.pending == {"ingest": 3, "index": 0, "embed": 0, "score": 0, "rate": 0}
     assert seen.memories == {"active": 0, "archived": 0, "cold": 0}
     assert seen.lanes["ingest"].depth == 3
     assert seen.lanes["ingest"].oldest_age_seconds >= 0
     ingest.drain()
-    seen = stats.of_tenant(tenant.tenant_id)
+    seen = stats.tenant_stats(tenant.tenant_id)
     assert seen.pending == {"ingest": 0, "index": 3, "embed": 3, "score": 3, "rate": 0}
     assert seen.memories["active"] == 3
-    assert stats.of_lanes()["embed"].depth == 4
+    assert stats.lane_backlogs()["embed"].depth == 4
     enrichment.index()
     enrichment.embed()
     enrichment.score()
-    seen = stats.of_tenant(tenant.tenant_id)
+    seen = stats.tenant_stats(tenant.tenant_id)
     assert set(seen.pending.values()) == {0}
     assert {lane.depth for lane in seen.lanes.values()} == {0}
     service.post(tenant.tenant_id, b"no JSON")
     ingest.drain()
-    assert stats.of_tenant(tenant.tenant_id).dead_letters == 1
-    assert stats.of_tenant(other.tenant_id).dead_letters == 0
+    assert stats.tenant_stats(tenant.tenant_id).dead_letters == 1
+    assert stats.tenant_stats(other.tenant_id).dead_letters == 0

@@ -99,7 +99,7 @@ def test_a_night_that_is_late_failed_or_was_cut_short(service: Service, tenant: 
 
 @pytest.mark.parametrize(("days", "state"), [(6.5, "attention"), (0.5, "trouble"), (-2, "trouble"), (8, "well")])
 def test_a_request_of_a_person_that_is_nearly_due(service: Service, tenant: Tenant, days: float, state: str) -> None:
-    entered = privacy_requests.enter(tenant.tenant_id, NewRequest("correction", "gdpr"))
+    entered = privacy_requests.create(tenant.tenant_id, NewRequest("correction", "gdpr"))
     service.rows("UPDATE privacy_requests SET due_at = now() + %s", timedelta(days=days))
     found = now(tenant)
     assert ({one.code for one in found.findings}, found.state) == ({"privacy_due"} if days < 7 else set(), state)
@@ -120,14 +120,14 @@ def test_a_budget_that_is_spent(service: Service) -> None:
 
 def test_what_the_figures_of_all_tenants_say(service: Service, tenant: Tenant) -> None:
     other = service.tenant()
-    privacy_requests.enter(other.tenant_id, NewRequest("correction", "gdpr"))
+    privacy_requests.create(other.tenant_id, NewRequest("correction", "gdpr"))
     service.rows("UPDATE privacy_requests SET due_at = now() + interval '2 days'")
-    figures.keep(thoroughly=True)
+    figures.refresh(thoroughly=True)
     assert codes(tenant) == set()
     assert codes(tenant, every=True) == codes(other) == {"privacy_due"}
     service.send(other.tenant_id, "x")
     service.redis.delete(stream_key(other.tenant_id))
-    figures.keep(thoroughly=True)
+    figures.refresh(thoroughly=True)
     assert codes(tenant, every=True) == {"privacy_due", "lost"}
 
 

@@ -38,7 +38,7 @@ from app.services.night import steps
 steps.STEPS.clear()
 for name in ("a", "b", "c"):
     steps.STEPS[name] = lambda tenant, as_of, state, until: Step(1, {"n": state.get("n", 0) + 1}, "n" in state)
-runner.carry_on(UUID(sys.argv[1]))
+runner.run_slice(UUID(sys.argv[1]))
 """
 
 
@@ -90,7 +90,7 @@ def lapse(service: Service) -> None:
 
 
 def test_steps_follow_each_other_as_of_one_moment(tenant: Tenant, seen: Seen) -> None:
-    runner.carry_on(begun(tenant))
+    runner.run_slice(begun(tenant))
     assert [(name, state) for name, _, state in seen] == [(name, state) for name in "abc" for state in ({}, {"n": 1})]
     run = last(tenant)
     assert {as_of for _, as_of, _ in seen} == {run.scheduled_for}
@@ -103,7 +103,7 @@ def test_the_steps_that_there_are_do_their_work(service: Service, tenant: Tenant
     service.send(tenant.tenant_id, "x", "y")
     service.work()
     job_id = begun(tenant)
-    runner.carry_on(job_id)
+    runner.run_slice(job_id)
     run = last(tenant)
     assert (run.status, run.failed, run.counts["sweep"]) == ("done", {}, 2)
     assert {name.partition(".")[0] for name in run.counts} == set(steps.STEPS)
@@ -116,7 +116,7 @@ def test_a_night_shows_where_it_is(service: Service, tenant: Tenant, seen: Seen)
     job_id = begun(tenant)
     shown = []
     for _ in range(6):
-        runner.carry_on(job_id)
+        runner.run_slice(job_id)
         run = last(tenant)
         shown.append((run.status, run.step, run.done))
     assert shown == [
@@ -135,13 +135,13 @@ def test_a_step_that_fails_is_named_and_the_others_are_done(
 
     define(monkeypatch, [], do)
     job_id = begun(tenant)
-    runner.carry_on(job_id)
+    runner.run_slice(job_id)
     run = last(tenant)
     assert (run.status, run.failed, run.counts) == ("failed", {"b": "ValueError"}, {"a": 1, "c": 1})
     job = jobs.get(tenant.tenant_id, job_id)
     assert (job.status, job.error) == ("failed", "b: ValueError")
     assert "memory" not in str(job.log)
-    told = stats.of_tenant(tenant.tenant_id).last_night
+    told = stats.tenant_stats(tenant.tenant_id).last_night
     assert told is not None
     assert (told.status, told.failed_steps) == ("failed", ["b"])
     assert stats.nights().failed == {"b": 1}
@@ -161,9 +161,9 @@ def test_what_passes_by_itself_is_waited_for(service: Service, tenant: Tenant, m
     job_id = begun(tenant)
     for _ in range(4):
         with pytest.raises(OperationalError):
-            runner.carry_on(job_id)
+            runner.run_slice(job_id)
         lapse(service)
-    runner.carry_on(job_id)
+    runner.run_slice(job_id)
     assert "".join(name for name, *_ in seen) == "abbbbbc"
     assert last(tenant).status == "done"
 
@@ -175,10 +175,10 @@ def test_a_night_that_is_killed_anywhere_goes_on_where_it_was(service: Service, 
     assert subprocess.run(command, cwd=ROOT, env=os.environ, check=False).returncode == -SIGKILL
     service.configure(failpoints="")
     assert (last(tenant).status, last(tenant).step, last(tenant).done) == ("running", "b", 3)
-    runner.carry_on(job_id)
+    runner.run_slice(job_id)
     assert seen == [], "its lease holds"
     lapse(service)
-    runner.carry_on(job_id)
+    runner.run_slice(job_id)
     assert [(name, state) for name, _, state in seen] == [("b", {"n": 1}), ("c", {}), ("c", {"n": 1})]
     assert (last(tenant).status, last(tenant).counts) == ("done", {"a": 2, "b": 2, "c": 2})
 
@@ -196,9 +196,9 @@ def test_a_night_whose_time_is_up_says_so_and_the_next_begins_there(
     service.configure(slice_seconds=1e-6)
     job_id = begun(tenant)
     for _ in range(2):
-        runner.carry_on(job_id)
+        runner.run_slice(job_id)
     service.rows("UPDATE jobs SET state = jsonb_set(state, '{ends_at}', '\"2020-01-01T00:00:00+00:00\"')")
-    runner.carry_on(job_id)
+    runner.run_slice(job_id)
     run = last(tenant)
     assert (run.status, run.step, run.done) == ("cut_short", "b", 2)
     log = jobs.get(tenant.tenant_id, job_id).log or []
@@ -207,21 +207,21 @@ def test_a_night_whose_time_is_up_says_so_and_the_next_begins_there(
     for remembered in (seen, long):
         remembered.clear()
     service.configure(slice_seconds=5)
-    runner.carry_on(begun(tenant))
+    runner.run_slice(begun(tenant))
     assert "".join(name for name, *_ in seen) == "bcabc"
     assert seen[0][1:] == (last(tenant).scheduled_for, {}), "as of its own moment"
     seen.clear()
-    runner.carry_on(begun(tenant))
+    runner.run_slice(begun(tenant))
     assert seen[0][0] == "a"
 
 
 def test_a_step_that_this_version_lacks_is_left_out(service: Service, tenant: Tenant, seen: Seen) -> None:
     service.configure(slice_seconds=1e-6)
     job_id = begun(tenant)
-    runner.carry_on(job_id)
+    runner.run_slice(job_id)
     service.rows("UPDATE jobs SET state = jsonb_set(state, '{left}', '[\"of tomorrow\", \"c\"]')")
     service.configure(slice_seconds=5)
-    runner.carry_on(job_id)
+    runner.run_slice(job_id)
     assert [name for name, *_ in seen] == ["a", "c", "c"]
     assert last(tenant).status == "done"
 
@@ -234,14 +234,14 @@ def test_a_job_waits_while_ingest_is_behind(service: Service, tenant: Tenant, se
     job_id = begun(tenant)
     service.send(tenant.tenant_id, "x")
     for _ in range(3):
-        runner.carry_on(job_id)
+        runner.run_slice(job_id)
         assert (seen, last(tenant).status) == ([], "queued")
         assert service.one("SELECT attempts FROM jobs") == 0
         assert schedule.tick([]) == 0, "not at once"
         lapse(service)
     assert [line["message"] for line in jobs.get(tenant.tenant_id, job_id).log or []] == ["gives way to ingest"]
     service.work()
-    runner.carry_on(job_id)
+    runner.run_slice(job_id)
     assert (len(seen), last(tenant).status) == (6, "done")
 
 
@@ -260,7 +260,7 @@ def test_it_stops_after_its_slice_when_ingest_falls_behind(
 
     define(monkeypatch, seen, do)
     service.configure(ingest_behind_seconds=0)
-    runner.carry_on(begun(tenant))
+    runner.run_slice(begun(tenant))
     assert "".join(name for name, *_ in seen) == "ab"
 
 
@@ -273,7 +273,7 @@ def test_it_waits_so_long_a_day_and_no_longer(service: Service, tenant: Tenant, 
         service.rows(
             "UPDATE jobs SET created_at = now() - make_interval(secs => %s), claimed_until = now()", hours * 3600
         )
-        runner.carry_on(job_id)
+        runner.run_slice(job_id)
         done.append(len(seen))
     assert done == [0, 0, 1, 2, 2, 3]
 
@@ -281,7 +281,7 @@ def test_it_waits_so_long_a_day_and_no_longer(service: Service, tenant: Tenant, 
 def test_a_night_cannot_be_spent_waiting(service: Service) -> None:
     service.configure(jobs_wait_hours=6, night_hours=6)
     with pytest.raises(ValueError, match="JOBS_WAIT_HOURS"):
-        precedence.has_ingest(0)
+        precedence.must_wait_for_ingest(0)
 
 
 def test_other_jobs_give_way_too(service: Service, tenant: Tenant, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -289,15 +289,15 @@ def test_other_jobs_give_way_too(service: Service, tenant: Tenant, monkeypatch: 
     service.configure(ingest_behind_seconds=0)
     service.send(tenant.tenant_id, "x")
     job_id = jobs.create(tenant.tenant_id, "test", {})
-    runner.carry_on(job_id)
+    runner.run_slice(job_id)
     assert jobs.get(tenant.tenant_id, job_id).done == 0
 
 
 def test_old_runs_are_deleted_when_nobody_asks_any_more(service: Service, tenant: Tenant) -> None:
     for days in (100, 10):
-        runner.carry_on(begun(tenant))
+        runner.run_slice(begun(tenant))
         aged = "UPDATE runs SET scheduled_for = now() - make_interval(days => %s) WHERE scheduled_for > %s"
         service.rows(aged, days, datetime.now(UTC) - timedelta(days=1))
-    runner.carry_on(begun(tenant))
+    runner.run_slice(begun(tenant))
     ages = [(datetime.now(UTC) - run.scheduled_for).days for run in schedule.runs(tenant.tenant_id, "night", None, 9)]
     assert ages == [0, 10]

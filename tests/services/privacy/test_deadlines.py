@@ -54,7 +54,7 @@ def report(chilled: Chilled, erasure_id: UUID) -> dict[str, Any]:
 def upkeep(chilled: Chilled) -> list[str]:
     """A job of it; lines of its log."""
     job_id = jobs.create(chilled.tenant_id, compaction.KIND, {}, lone=False)
-    runner.carry_on(job_id)
+    runner.run_slice(job_id)
     done = jobs.get(chilled.tenant_id, job_id)
     assert done.status == "done", done
     return [line["message"] for line in done.log or []]
@@ -136,7 +136,7 @@ def test_what_is_late_is_told_of(chilled: Chilled, monkeypatch: pytest.MonkeyPat
 
 
 def entered(service: Service, tenant_id: UUID, **fields: Any) -> UUID:
-    return privacy_requests.enter(tenant_id, NewRequest(**fields)).request_id
+    return privacy_requests.create(tenant_id, NewRequest(**fields)).request_id
 
 
 def test_a_request_with_less_than_a_week_left_is_told_of_each_night(service: Service) -> None:
@@ -158,7 +158,7 @@ def test_one_that_is_answered_or_far_off_is_not_told_of(service: Service) -> Non
     privacy_requests.answer(tenant_id, done, "done", None, "key")
     entered(service, tenant_id, nature="access", law="ccpa")
     with capture_logs() as logs:
-        deadlines.look_at_requests(tenant_id)
+        deadlines.warn_due_requests(tenant_id)
     assert logs == []
 
 

@@ -288,7 +288,7 @@ def test_a_crash_between_two_writes_leaves_neither_gap_nor_double(
     for _ in range(2):
         vault.service.rows("UPDATE jobs SET claim = gen_random_uuid(), claimed_until = now()")
         with pytest.raises(MemoryError):
-            runner.carry_on(asked.job_id)
+            runner.run_slice(asked.job_id)
     vault.work(asked.job_id)
     texts = [line["memory"]["text"] for line in vault.lines(exports.get(vault.tenant_id, asked.export_id), FILE)]
     assert texts == [f"memory {n}" for n in range(25)]

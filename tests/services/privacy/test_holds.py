@@ -104,7 +104,7 @@ def test_a_hold_counts_for_what_was_to_be_moved_already(aged: Aged) -> None:
     assert aged.tiers() == ["archived", "archived"]
     placed(aged, memory_ids=[held])
     with database.tenant(aged.tenant_id) as tx:
-        assert moves.take(tx, aged.tenant_id, "active", 10).held.ids == [other]
+        assert moves.claim_due(tx, aged.tenant_id, "active", 10).held.ids == [other]
 
 
 def test_of_two_holds_the_second_still_holds(aged: Aged) -> None:
@@ -230,7 +230,7 @@ def test_who_is_being_edited_is_passed_over_by_movers(aged: Aged) -> None:
     with database.tenant(aged.tenant_id) as editor:
         editor.execute(text("SELECT FROM memories WHERE memory_id = :id FOR UPDATE"), {"id": edited})
         with database.tenant(aged.tenant_id) as tx:
-            assert moves.take(tx, aged.tenant_id, "active", 10).held.ids == [other]
+            assert moves.claim_due(tx, aged.tenant_id, "active", 10).held.ids == [other]
             assert states.lock(editor, aged.tenant_id, [edited]).ids == [edited], "nobody has it"
 
 

@@ -54,7 +54,7 @@ def test_erasures_and_exports_are_entered_and_answered_by_themselves(vault: Vaul
 
 @pytest.mark.acceptance(19)
 def test_a_denial_keeps_its_basis_and_answers_once(vault: Vault) -> None:
-    made = privacy_requests.enter(vault.tenant_id, NewRequest("correction", "gdpr", "letter"))
+    made = privacy_requests.create(vault.tenant_id, NewRequest("correction", "gdpr", "letter"))
     denied = privacy_requests.answer(vault.tenant_id, made.request_id, "denied", "GDPR Art. 12(5)", "key")
     assert (denied.answer, denied.basis) == ("denied", "GDPR Art. 12(5)")
     with pytest.raises(Conflict, match="denied"):
@@ -71,7 +71,9 @@ def test_a_denial_keeps_its_basis_and_answers_once(vault: Vault) -> None:
 def test_counts_and_median_days_come_from_one_view(vault: Vault) -> None:
     now = datetime.now(UTC)
     for days, took in ((50, 1), (50, 2), (50, 48), (60, None)):
-        made = privacy_requests.enter(vault.tenant_id, NewRequest("access", "ccpa", "mail", now - timedelta(days=days)))
+        made = privacy_requests.create(
+            vault.tenant_id, NewRequest("access", "ccpa", "mail", now - timedelta(days=days))
+        )
         if took is not None:
             privacy_requests.answer(vault.tenant_id, made.request_id, "done", None, "key")
             vault.service.rows("UPDATE privacy_requests SET answered_at = received_at + make_interval(days => %s), "
@@ -86,7 +88,7 @@ def test_counts_and_median_days_come_from_one_view(vault: Vault) -> None:
 
 
 def test_a_confirmation_counts_the_first_time(vault: Vault) -> None:
-    made = privacy_requests.enter(vault.tenant_id, NewRequest("access", "ccpa"))
+    made = privacy_requests.create(vault.tenant_id, NewRequest("access", "ccpa"))
     first = privacy_requests.confirm(vault.tenant_id, made.request_id)
     again = privacy_requests.confirm(vault.tenant_id, made.request_id)
     assert first.confirmed_at == again.confirmed_at is not None
@@ -96,7 +98,7 @@ def test_a_confirmation_counts_the_first_time(vault: Vault) -> None:
 
 @pytest.mark.acceptance(19)
 def test_what_was_answered_24_months_ago_is_deleted_by_night(vault: Vault) -> None:
-    kept, gone, waits = (privacy_requests.enter(vault.tenant_id, NewRequest("access")).request_id for _ in range(3))
+    kept, gone, waits = (privacy_requests.create(vault.tenant_id, NewRequest("access")).request_id for _ in range(3))
     for request_id, months in ((kept, 23), (gone, 25)):
         privacy_requests.answer(vault.tenant_id, request_id, "done", None, "key")
         vault.service.rows("UPDATE privacy_requests SET received_at = now() - make_interval(months => %s), "
@@ -120,7 +122,7 @@ def test_the_log_says_nothing_of_anybody(vault: Vault) -> None:
 
 def test_what_comes_tomorrow_isnt_entered(service: Service) -> None:
     with pytest.raises(Invalid):
-        privacy_requests.enter(
+        privacy_requests.create(
             service.tenant().tenant_id, NewRequest("access", received_at=datetime.now(UTC) + timedelta(days=1))
         )
 

@@ -26,7 +26,7 @@ def enter(tenant_id: UUID, times: int = 1) -> Place:
     place = START
     for _ in range(times):
         with database.tenant(tenant_id) as tx:
-            place = audit.enter(tx, tenant_id, "tier_moved", ids=[uuid4(), uuid4()], details={"to": "cold"})
+            place = audit.append(tx, tenant_id, "tier_moved", ids=[uuid4(), uuid4()], details={"to": "cold"})
     return place
 
 
@@ -147,7 +147,7 @@ def test_writers_at_once_make_one_chain(service: Service, tenant_id: UUID) -> No
 def test_what_is_undone_was_never_entered(tenant_id: UUID) -> None:
     def fail() -> None:
         with database.tenant(tenant_id) as tx:
-            audit.enter(tx, tenant_id, "tier_moved")
+            audit.append(tx, tenant_id, "tier_moved")
             raise RuntimeError
 
     with pytest.raises(RuntimeError):
@@ -169,7 +169,7 @@ def test_what_is_undone_was_never_entered(tenant_id: UUID) -> None:
 )
 def test_what_could_be_content_is_refused(tenant_id: UUID, details: dict[str, object]) -> None:
     with pytest.raises(ValueError, match="of an audit entry"), database.tenant(tenant_id) as tx:
-        audit.enter(tx, tenant_id, "policy_set", details=details)  # type: ignore[arg-type]
+        audit.append(tx, tenant_id, "policy_set", details=details)  # type: ignore[arg-type]
 
 
 @pytest.mark.acceptance(17)
@@ -177,7 +177,7 @@ def test_a_subject_is_a_digest_that_is_the_tenants_own(service: Service, tenant_
     other = service.tenant().tenant_id
     for whose in (tenant_id, tenant_id, other):
         with database.tenant(whose) as tx:
-            audit.enter(tx, whose, "hold_placed", "k1", subject="ana")
+            audit.append(tx, whose, "hold_placed", "k1", subject="ana")
     [first, again, others] = [
         digest for (digest,) in service.rows("SELECT subject FROM audit WHERE subject IS NOT NULL ORDER BY at")
     ]

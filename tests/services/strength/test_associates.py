@@ -49,7 +49,7 @@ def use(tenant: Tenant, *requests: Mapping[UUID, float], on: float = 0) -> int:
         along = associates.reached(tx, tenant.tenant_id, era, list(ids))
         locked = states.lock(tx, tenant.tenant_id, list(ids.union(*along.values())))
         used = [{memory_id: now - ago * DAY_SECONDS for memory_id, ago in request.items()} for request in requests]
-        held = strengths.brought(locked, times, now)
+        held = strengths.advance_to_era(locked, times, now)
         after, stabler = associates.strengthen(tx, tenant.tenant_id, era, held, along, used=used, now=now)
         strengths.write_uses(tx, tenant.tenant_id, after.only(stabler), era, now)
         return len(stabler)
@@ -155,7 +155,7 @@ def test_a_use_that_does_not_count_leads_nowhere(service: Service) -> None:
         times = strengths.timeline(tx, tenant.tenant_id)
         along = associates.reached(tx, tenant.tenant_id, times.at(now), [ids[0], ids[2]])
         assert along == {ids[0]: [ids[1]], ids[2]: [ids[3]]}
-        given = strengths.brought(states.lock(tx, tenant.tenant_id, ids), times, now)
+        given = strengths.advance_to_era(states.lock(tx, tenant.tenant_id, ids), times, now)
         used = [{ids[0]: now}]
         _, stabler = associates.strengthen(tx, tenant.tenant_id, times.at(now), given, along, used=used, now=now)
     assert [ids[place] for place in stabler] == [ids[1]]

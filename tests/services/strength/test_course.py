@@ -126,11 +126,11 @@ def test_each_event_leaves_the_strength_that_its_history_tells(lived: Life) -> N
 def test_now_is_what_the_service_says_and_the_future_what_it_will(lived: Life) -> None:
     found = lived.drawn()
     tenant_id, stored = lived.tenant_id, lived.stored
-    numbers = live.look(tenant_id, [stored])[stored.memory_id].numbers
+    numbers = live.live_numbers(tenant_id, [stored])[stored.memory_id].numbers
     assert found.past[-1] == found.ahead[0]
     assert found.past[-1].strength == pytest.approx(numbers.strength, abs=1e-12)
     for point in found.ahead[::20]:
-        later = live.look(tenant_id, [stored], datetime.fromtimestamp(point.at, UTC))
+        later = live.live_numbers(tenant_id, [stored], datetime.fromtimestamp(point.at, UTC))
         assert later[stored.memory_id].numbers.strength == pytest.approx(point.strength, abs=1e-6)
 
 

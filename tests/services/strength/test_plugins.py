@@ -74,7 +74,7 @@ def strength_of(tenant_id: UUID, days: float) -> Any:
         times = strengths.timeline(tx, tenant_id)
         moment = database.now(tx).timestamp() + days * DAY_SECONDS
         held = states.page(tx, tenant_id, UUID(int=0), MEMORIES)
-    return times.at(moment).dynamics.strength(strengths.brought(held, times, moment).state, moment)
+    return times.at(moment).dynamics.strength(strengths.advance_to_era(held, times, moment).state, moment)
 
 
 def test_the_examples_project_names_what_the_tests_install() -> None:

@@ -37,7 +37,7 @@ def held_by(tenant_id: UUID) -> tuple[Held, Timeline]:
 
 
 def strength(held: Held, times: Timeline, moment: float) -> Floats:
-    return times.at(moment).dynamics.strength(strengths.brought(held, times, moment).state, moment)
+    return times.at(moment).dynamics.strength(strengths.advance_to_era(held, times, moment).state, moment)
 
 
 @pytest.mark.parametrize(("source", "target"), list(permutations(PROFILES, 2)))
@@ -72,7 +72,7 @@ def test_rows_that_were_moved_are_as_strong_as_rows_that_were_not(service: Servi
     with database.tenant(tenant.tenant_id) as tx:
         now = database.now(tx).timestamp()
         locked = states.lock(tx, tenant.tenant_id, held.ids)
-        states.write_anchors(tx, tenant.tenant_id, strengths.brought(locked, times, now), times.at(now).version)
+        states.write_anchors(tx, tenant.tenant_id, strengths.advance_to_era(locked, times, now), times.at(now).version)
     moved, _ = held_by(tenant.tenant_id)
     assert set(moved.versions.tolist()) == {2}
     for days in (0, 1, 45):

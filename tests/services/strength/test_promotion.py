@@ -46,7 +46,7 @@ def flag(tenant: Tenant, memory_id: UUID, uses: int) -> list[UUID]:
     with database.tenant(tenant.tenant_id) as tx:
         now = database.now(tx).timestamp()
         times = strengths.timeline(tx, tenant.tenant_id)
-        held = strengths.brought(states.lock(tx, tenant.tenant_id, [memory_id]), times, now)
+        held = strengths.advance_to_era(states.lock(tx, tenant.tenant_id, [memory_id]), times, now)
         used = replace(held, state=replace(held.state, access_count=np.array([float(uses)])))
         return promotion.flag(tx, tenant.tenant_id, used, times.at(now), now)
 

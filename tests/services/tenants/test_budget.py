@@ -102,10 +102,10 @@ def test_work_is_counted_for_metrics(tenant: Tenant) -> None:
 
 
 def test_requests_that_came_to_nothing_are_counted_by_why(tenant: Tenant, service: Service) -> None:
-    with pytest.raises(ProviderFailed), budget.on_account(tenant.tenant_id, "embed", "m"):
+    with pytest.raises(ProviderFailed), budget.book(tenant.tenant_id, "embed", "m"):
         raise ProviderFailed(Reason.TIMEOUT)
     service.configure(budget_tokens=0)
-    with pytest.raises(OverBudget), budget.on_account(service.tenant().tenant_id, "rerank", "m"):
+    with pytest.raises(OverBudget), budget.book(service.tenant().tenant_id, "rerank", "m"):
         raise AssertionError
     held = metrics.held()
     assert held.amount("llm_requests", ("embed", "failed")) == 1

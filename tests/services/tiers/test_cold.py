@@ -137,11 +137,11 @@ def test_a_store_that_is_away_or_full_changes_nothing_and_the_job_waits(
     assert chilled.tiers(*ids) == ["archived"] * 2
     job_id = jobs.create(chilled.tenant_id, cold.KIND, {})
     with pytest.raises(StoreFailed):
-        runner.carry_on(job_id)
+        runner.run_slice(job_id)
     assert jobs.get(chilled.tenant_id, job_id).status == "queued"
     monkeypatch.setattr(type(store), "put", put)
     chilled.service.rows("UPDATE jobs SET claimed_until = now()")
-    runner.carry_on(job_id)
+    runner.run_slice(job_id)
     done = jobs.get(chilled.tenant_id, job_id)
     assert (done.status, done.counts) == ("done", {"cold": 2})
     assert chilled.segments()[-1] == ("written", 2, 2)
@@ -175,7 +175,7 @@ def test_what_is_lost_or_damaged_is_named_and_the_rest_comes_back(chilled: Chill
     )
     ids = [each for segment in segments for each in segment]
     job_id = cold_restore.start(chilled.tenant_id, ids)
-    runner.carry_on(job_id)
+    runner.run_slice(job_id)
     done = jobs.get(chilled.tenant_id, job_id)
     assert (done.status, done.counts) == ("done", {"restored": 4, "failed": 6})
     told = dict(line["message"].split(": ", 1) for line in done.log or [])
@@ -249,7 +249,7 @@ def test_a_use_of_a_cold_memory_starts_its_restore(chilled: Chilled) -> None:
     started = chilled.service.rows("SELECT job_id, parameters FROM jobs WHERE kind = 'restore' ORDER BY created_at")
     assert [told for _, told in started] == [{"ids": [str(ids[0])]}, {"ids": [str(ids[1])]}]
     for job_id, _ in started:
-        runner.carry_on(job_id)
+        runner.run_slice(job_id)
         chilled.service.rows("UPDATE jobs SET claimed_until = now() WHERE status = 'queued'")
     assert chilled.tiers(*ids) == ["active", "active", "cold"]
 
@@ -300,7 +300,7 @@ def test_a_dry_run_names_what_a_job_then_moves_page_by_page(chilled: Chilled) ->
     assert {(move.before, move.after, move.rule) for move in first.moves} == {("archived", "cold", "decay")}
     assert rest.following is None
     job_id = jobs.create(chilled.tenant_id, cold.KIND, {})
-    runner.carry_on(job_id)
+    runner.run_slice(job_id)
     assert jobs.get(chilled.tenant_id, job_id).counts == {"cold": 3}
     assert chilled.tiers(*ids, *young) == ["cold"] * 3 + ["archived"]
 

@@ -21,7 +21,7 @@ __all__ = ["aged", "chilled", "s3"]
 def upkeep(chilled: Chilled) -> tuple[dict[str, int], list[str]]:
     """A job of it: counts, and lines of its log."""
     job_id = jobs.create(chilled.tenant_id, compaction.KIND, {})
-    runner.carry_on(job_id)
+    runner.run_slice(job_id)
     done = jobs.get(chilled.tenant_id, job_id)
     assert done.status == "done", done
     return done.counts, [line["message"] for line in done.log or []]

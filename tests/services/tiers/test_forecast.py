@@ -22,7 +22,7 @@ from app.errors import Invalid
 from app.services.memories import memories
 from app.services.strength import strengths
 from app.services.tiers import forecast
-from app.services.tiers.forecast import Outlook, Wish, of_tenant
+from app.services.tiers.forecast import Outlook, Wish, forecast_tiers
 from app.store.core import database
 from app.store.strength import states
 from tests.service import Service, Tenant
@@ -51,7 +51,7 @@ def remember(service: Service, tenant: Tenant, *ages_days: float, **given: Any) 
 
 
 def look(tenant: Tenant, days: int = 0, **given: Any) -> Outlook:
-    return of_tenant(tenant.tenant_id, Wish(days, **given))
+    return forecast_tiers(tenant.tenant_id, Wish(days, **given))
 
 
 def row(outlook: Outlook, day: int) -> dict[str, int]:
@@ -130,7 +130,7 @@ def test_memories_under_older_policies_are_brought_to_the_one_in_force(service: 
     now = found.as_of.timestamp()
     with database.tenant(tenant.tenant_id) as tx:
         times = strengths.timeline(tx, tenant.tenant_id)
-        held = strengths.brought(states.page(tx, tenant.tenant_id, UUID(int=0), 10), times, now)
+        held = strengths.advance_to_era(states.page(tx, tenant.tenant_id, UUID(int=0), 10), times, now)
     expected = np.bincount(tiers_at(times.at(now).policy, held.state, fresh(held.state.created_at), now), minlength=4)
     assert found.counts[0].tolist() == expected.tolist() == [0, 0, 3, 0]
 

@@ -39,7 +39,7 @@ ASKING = Policy(consolidation=Consolidation(rule="cohesion", merged_from=1.0, as
 
 def counted(tenant_id: UUID) -> dict[tuple[str, str], int]:
     """Of today, by move and rule."""
-    return {(one.move, one.rule): one.memories for one in ladder.of_tenant(tenant_id).moved}
+    return {(one.move, one.rule): one.memories for one in ladder.tier_report(tenant_id).moved}
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def test_what_fades_comes_back_by_a_use_an_edit_and_by_hand(faded: tuple[UUID, l
         ("restored", "edit"): 1,
         ("restored", "hand"): 1,
     }
-    held = ladder.of_tenant(tenant_id)
+    held = ladder.tier_report(tenant_id)
     assert held.counts[:3] == (3, 1, 0)
     assert {one.day for one in held.moved} == {datetime.now(UTC).date()}
     told = [(one.memory_id, one.kind, one.before, one.after) for one in ladder.latest(tenant_id, None, 3)]
@@ -192,7 +192,7 @@ def test_counters_are_kept_for_a_year(service: Service) -> None:
         service.rows(
             "INSERT INTO tier_moves VALUES (%s, %s, 'cold', 'decay', 1)", tenant_id, today - timedelta(days=days)
         )
-    assert [one.day for one in ladder.of_tenant(tenant_id).moved] == [today - timedelta(days=29), today]
+    assert [one.day for one in ladder.tier_report(tenant_id).moved] == [today - timedelta(days=29), today]
     assert nights.purged(tenant_id)["moves"] == 2
     assert service.one("SELECT min(day) FROM tier_moves") == today - timedelta(days=364)
 

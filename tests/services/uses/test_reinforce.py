@@ -338,7 +338,7 @@ def test_what_failed_is_a_dead_letter_and_its_replay_counts_at_its_time(
         shop.tell(cursed)
         shop.tell(other)
         [stored_with_it] = shop.service.send(shop.tenant_id, "stored all the same")
-        assert stats.of_tenant(shop.tenant_id).pending["ingest"] == 1
+        assert stats.tenant_stats(shop.tenant_id).pending["ingest"] == 1
         ingest.drain()
     assert shop.counts(cursed, other, stored_with_it) == [0, 1, 0]
     [letter] = dead_letters.page(shop.tenant_id, Wanted(), discarded=False, older_than=None, limit=9)[0]

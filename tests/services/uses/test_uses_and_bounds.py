@@ -58,7 +58,7 @@ def step_passed_unseen(aged: Aged, step: float, until_days: float) -> bool:
             held = states.read(tx, aged.tenant_id, [memory_id])
         if held.next_due_at[0] <= moment.timestamp():
             return False
-        if strengths.look(times.at(moment.timestamp()), held.state, moment.timestamp()).importance[0] < step:
+        if strengths.evaluate(times.at(moment.timestamp()), held.state, moment.timestamp()).importance[0] < step:
             return True
     raise AssertionError("it never falls so low")
 
@@ -123,7 +123,7 @@ def test_who_has_waited_for_a_row_goes_by_the_policy_that_came_meanwhile(
                 policies.add(other, shop.tenant_id, 2, policy("mnemex"))
             now = database.now(tx).timestamp()
             times = strengths.timeline(tx, shop.tenant_id)
-            strengths.settle(tx, shop.tenant_id, held, times, now)
+            strengths.settle_tiers(tx, shop.tenant_id, held, times, now)
         waiting.result()
     assert shop.row(memory_id).version == 2
     with database.tenant(shop.tenant_id) as tx:
@@ -149,7 +149,7 @@ def test_a_policy_that_comes_while_memories_are_read_is_known_with_them(
     [memory_id] = shop.stored("x", age_days=30)
     stored = memories.get(shop.tenant_id, memory_id)
     assert isinstance(stored, Stored)
-    before = live.look(shop.tenant_id, [stored])[memory_id].numbers.strength
+    before = live.live_numbers(shop.tenant_id, [stored])[memory_id].numbers.strength
     real_read = states.read
 
     def adopted_then_read(*given: Any) -> Held:
@@ -157,10 +157,10 @@ def test_a_policy_that_comes_while_memories_are_read_is_known_with_them(
             policies.add(tx, shop.tenant_id, 2, policy("mnemex"))
             held = states.lock(tx, shop.tenant_id, [memory_id])
             now = database.now(tx).timestamp()
-            strengths.settle(tx, shop.tenant_id, held, strengths.timeline(tx, shop.tenant_id), now)
+            strengths.settle_tiers(tx, shop.tenant_id, held, strengths.timeline(tx, shop.tenant_id), now)
         return real_read(*given)
 
     monkeypatch.setattr(states, "read", adopted_then_read)
-    after = live.look(shop.tenant_id, [stored])[memory_id].numbers.strength
+    after = live.live_numbers(shop.tenant_id, [stored])[memory_id].numbers.strength
     assert shop.row(memory_id).version == 2
     assert after == pytest.approx(before, abs=1e-4)

@@ -120,9 +120,9 @@ def test_a_tenant_that_shrinks_loses_the_index_of_its_windows(crowd: Crowd, monk
     probe = replace(crowd.probe(among=MANY), has_windows=True)
     [long] = some(crowd, tenant, 1)
     divide(crowd, tenant, long, towards(probe))
-    assert not graphs.is_wanting(tenant)
+    assert not graphs.needs_maintenance(tenant)
     monkeypatch.setattr(graphs, "TAIL_MAX", 1)
-    assert graphs.is_wanting(tenant)
+    assert graphs.needs_maintenance(tenant)
     crowd.see_to(tenant)
 
     def indexes() -> set[str]:

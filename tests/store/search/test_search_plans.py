@@ -265,17 +265,17 @@ def indexes_of(crowd: Crowd, tenant: UUID) -> int:
 
 def test_indexes_come_with_growth_move_with_the_space_and_go_with_shrinking(crowd: Crowd) -> None:
     tenant = crowd.tenant(LIMIT)
-    assert not graphs.is_wanting(tenant)
+    assert not graphs.needs_maintenance(tenant)
     crowd.owner.execute("UPDATE words SET documents = documents + 1")
-    assert graphs.is_wanting(tenant)
+    assert graphs.needs_maintenance(tenant)
     crowd.see_to(tenant)
-    assert (indexes_of(crowd, tenant), graphs.is_wanting(tenant)) == (5, False)
+    assert (indexes_of(crowd, tenant), graphs.needs_maintenance(tenant)) == (5, False)
     crowd.owner.execute("UPDATE words SET documents = %s", [LIMIT // 2 + 1])
-    assert not graphs.is_wanting(tenant)  # so that one about the limit doesn't come and go
+    assert not graphs.needs_maintenance(tenant)  # so that one about the limit doesn't come and go
     crowd.owner.execute("UPDATE words SET documents = %s", [LIMIT // 2])
-    assert graphs.is_wanting(tenant)
+    assert graphs.needs_maintenance(tenant)
     crowd.see_to(tenant)
-    assert (indexes_of(crowd, tenant), graphs.is_wanting(tenant)) == (0, False)
+    assert (indexes_of(crowd, tenant), graphs.needs_maintenance(tenant)) == (0, False)
     crowd.owner.execute("UPDATE words SET documents = %s", [2 * LIMIT])
     crowd.see_to(tenant)  # what is still marked is unmarked first
     tables, indexes, _ = read(tenant, crowd.probe("w7", among=LIMIT))

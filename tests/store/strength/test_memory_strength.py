@@ -74,8 +74,8 @@ def live_and_exact(tenant_id: UUID, times: Timeline, now: float) -> tuple[Held, 
     """The rows under the policy of the moment, strength and importance by SQL, and both by NumPy."""
     with database.tenant(tenant_id) as tx:
         found = by_sql(tx, tenant_id, times, now)
-        held = strengths.brought(states.page(tx, tenant_id, NOBODY, 1_000_000), times, now)
-    return held, found, np.stack(strengths.look(times.at(now), held.state, now))
+        held = strengths.advance_to_era(states.page(tx, tenant_id, NOBODY, 1_000_000), times, now)
+    return held, found, np.stack(strengths.evaluate(times.at(now), held.state, now))
 
 
 def assert_live_is_exact(tenant_id: UUID, times: Timeline, moments: Sequence[float]) -> None:
