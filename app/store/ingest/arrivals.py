@@ -85,7 +85,7 @@ INSERT INTO tenant_work (stage, tenant_id, memory_ids)
 SELECT stage, %(tenant)s, ids
 FROM (SELECT CAST(item AS uuid[]) AS ids FROM unnest(%(items)s::text[]) AS item OFFSET 0) AS items
 CROSS JOIN unnest(%(stages)s::text[]) AS stage
-"""  # noqa: S608 - put together of constants
+"""  # noqa: S608 - built from constants
 
 
 def _work_items(arrivals: Sequence[Arrival]) -> Iterator[str]:

@@ -130,7 +130,7 @@ _LETTER = f"""
 SELECT letter_id, stage, reason, attempts, memory_ids, memories, coalesce(octet_length(payload), 0) AS payload_bytes,
   entry_id, created_at, {_REPLAYABLE} AS replayable, discarded_at, discard_reason
 FROM dead_letters
-"""  # noqa: S608 - put together of constants
+"""  # noqa: S608 - built from constants
 _WANTED = """
 tenant_id = :tenant_id
   AND (CAST(:stage AS text) IS NULL OR stage = CAST(:stage AS text))
@@ -193,7 +193,7 @@ _REASONS = {
 SELECT stage, reason, count(*) AS letters FROM dead_letters
 WHERE {_WANTED} AND discarded_at IS {"NOT NULL" if discarded else "NULL"}
 GROUP BY stage, reason ORDER BY letters DESC, stage, reason LIMIT :limit
-""")  # noqa: S608 - put together of constants
+""")  # noqa: S608 - built from constants
     for discarded in (False, True)
 }
 
@@ -206,7 +206,7 @@ def count_replayable(tx: Connection, tenant_id: UUID, wanted: Wanted) -> int:
     return int(tx.execute(_COUNT_REPLAYABLE, _values(tenant_id, wanted)).scalar_one())
 
 
-_COUNT_REPLAYABLE = text(f"SELECT count(*) FROM dead_letters WHERE {_WAITING} AND {_REPLAYABLE}")  # noqa: S608 - put together of constants
+_COUNT_REPLAYABLE = text(f"SELECT count(*) FROM dead_letters WHERE {_WAITING} AND {_REPLAYABLE}")  # noqa: S608 - built from constants
 
 
 def of_drain(tx: Connection, tenant_id: UUID, letter_id: UUID) -> Unstored | None:
@@ -246,7 +246,7 @@ WITH oldest AS MATERIALIZED (
 WHERE tenant_id = :tenant_id
   AND letter_id IN (SELECT letter_id FROM chosen WHERE before = 0 OR before < :most_bytes)
 ORDER BY created_at, letter_id
-""")  # noqa: S608 - put together of constants
+""")  # noqa: S608 - built from constants
 
 
 def _unstored(row: Row[tuple[object, ...]]) -> Unstored:
@@ -273,7 +273,7 @@ _TAKE = text(f"""
 DELETE FROM dead_letters
 WHERE tenant_id = :tenant_id AND letter_id = :letter_id AND stage <> 'drain' AND {_REPLAYABLE}
 RETURNING stage, memory_ids
-""")  # noqa: S608 - put together of constants
+""")  # noqa: S608 - built from constants
 
 
 def take_some(tx: Connection, tenant_id: UUID, wanted: Wanted, limit: int) -> dict[UUID, tuple[str, list[UUID]]]:
@@ -291,7 +291,7 @@ WITH oldest AS MATERIALIZED (
 )
 DELETE FROM dead_letters WHERE tenant_id = :tenant_id AND letter_id IN (SELECT letter_id FROM oldest)
 RETURNING letter_id, stage, memory_ids
-""")  # noqa: S608 - put together of constants
+""")  # noqa: S608 - built from constants
 
 
 # --- Discard ---
@@ -323,7 +323,7 @@ WITH oldest AS MATERIALIZED (
 )
 {_EMPTY} AND letter_id IN (SELECT letter_id FROM oldest)
 RETURNING letter_id
-""")  # noqa: S608 - put together of constants
+""")  # noqa: S608 - built from constants
 
 
 def count_waiting(tx: Connection, tenant_id: UUID, wanted: Wanted) -> int:
@@ -331,7 +331,7 @@ def count_waiting(tx: Connection, tenant_id: UUID, wanted: Wanted) -> int:
     return int(tx.execute(_COUNT_WAITING, _values(tenant_id, wanted)).scalar_one())
 
 
-_COUNT_WAITING = text(f"SELECT count(*) FROM dead_letters WHERE {_WAITING}")  # noqa: S608 - put together of constants
+_COUNT_WAITING = text(f"SELECT count(*) FROM dead_letters WHERE {_WAITING}")  # noqa: S608 - built from constants
 
 
 def purge(tx: Connection, tenant_id: UUID, before: datetime, limit: int) -> int:

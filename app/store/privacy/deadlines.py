@@ -63,7 +63,7 @@ FROM (
   SELECT min(rewrite_by) AS first FROM asked WHERE asked.segment_id = segment.segment_id OFFSET 0
 ) AS promised
 ORDER BY promised.first NULLS LAST, segment.segment_id
-""")  # noqa: S608 - constants alone
+""")  # noqa: S608 - constants only
 
 
 def note_rewritten(tx: Connection, tenant_id: UUID, now: datetime) -> int:

@@ -62,7 +62,7 @@ def add(tx: Connection, tenant_id: UUID, new: Export) -> None:
 _ADD: Final = text(f"""
 INSERT INTO exports (tenant_id, status, {_GIVEN})
 VALUES (:tenant, 'running', {", ".join(f":{name}" for name in _GIVEN.split(", "))})
-""")  # noqa: S608 - constants alone
+""")  # noqa: S608 - constants only
 
 
 def get(tx: Connection, tenant_id: UUID, export_id: UUID, *, locked: bool = False) -> Export | None:
@@ -87,7 +87,7 @@ SELECT {_COLUMNS} FROM exports
 WHERE tenant_id = :tenant AND (CAST(:requested_at AS timestamptz) IS NULL OR
   (requested_at, export_id) < (:requested_at, CAST(:export_id AS uuid)))
 ORDER BY requested_at DESC, export_id DESC LIMIT :limit
-""")  # noqa: S608 - constants alone
+""")  # noqa: S608 - constants only
 
 
 def note(

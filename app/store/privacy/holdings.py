@@ -95,7 +95,7 @@ SELECT memory_id FROM memories AS memory
 WHERE tenant_id = %(tenant)s AND subject = %(subject)s AND memory_id > %(after)s
   AND (made_by = 'caller' OR NOT %(given)s) AND NOT {_GOING}
 ORDER BY memory_id LIMIT %(limit)s
-""".encode()  # noqa: S608 - constants alone
+""".encode()  # noqa: S608 - constants only
 
 
 def memories(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> list[Holding]:
@@ -126,7 +126,7 @@ LEFT JOIN LATERAL (
   SELECT tier FROM hidden_memories WHERE tenant_id = %(tenant)s AND memory_id = wanted.id OFFSET 0
 ) AS hidden ON true
 ORDER BY wanted.id
-""".encode()  # noqa: S608 - constants alone
+""".encode()  # noqa: S608 - constants only
 
 
 class Said(NamedTuple):
@@ -190,7 +190,7 @@ CROSS JOIN LATERAL (
 WHERE memory.tenant_id = %(tenant)s AND memory.subject = %(subject)s AND memory.memory_id >= %(memory_id)s
   AND NOT {_GOING}
 ORDER BY memory.memory_id, event.at, event.event_id LIMIT %(limit)s
-""".encode()  # noqa: S608 - constants alone
+""".encode()  # noqa: S608 - constants only
 
 
 def letters(tx: Connection, tenant_id: UUID, subject: str, after: UUID, limit: int) -> list[tuple[UUID, str]]:

@@ -100,7 +100,7 @@ INSERT INTO holds (tenant_id, hold_id, memory_ids, subject, thread, tags, catego
 VALUES (:tenant, :hold_id, CAST(:memory_ids AS uuid[]), :subject, :thread, CAST(:tags AS text[]),
   CAST(:categories AS text[]), CAST(:kinds AS text[]), :after, :before, :reason, clock_timestamp(), :placed_by)
 RETURNING {_COLUMNS}
-""")  # noqa: S608 - constants alone
+""")  # noqa: S608 - constants only
 
 
 def get(tx: Connection, tenant_id: UUID, hold_id: UUID) -> Hold | None:
@@ -134,7 +134,7 @@ SELECT {_COLUMNS} FROM holds
 WHERE tenant_id = :tenant AND (:released OR released_at IS NULL)
   AND (CAST(:placed_at AS timestamptz) IS NULL OR (placed_at, hold_id) < (:placed_at, CAST(:hold_id AS uuid)))
 ORDER BY placed_at DESC, hold_id DESC LIMIT :limit
-""")  # noqa: S608 - constants alone
+""")  # noqa: S608 - constants only
 
 
 def release(tx: Connection, tenant_id: UUID, hold_id: UUID, released_by: str) -> bool:
@@ -154,7 +154,7 @@ def counts(tx: Connection, tenant_id: UUID, meant: Meant) -> Counts:
     statement = text(f"""
 SELECT count(*) FILTER (WHERE deleted_at IS NULL), count(*) FILTER (WHERE deleted_at IS NOT NULL)
 FROM memories AS memory WHERE tenant_id = :tenant AND {conditions(meant)}
-""")  # noqa: S608 - constants alone
+""")  # noqa: S608 - constants only
     return Counts(*tx.execute(statement, {"tenant": tenant_id} | meant.given()).one())
 
 
@@ -178,7 +178,7 @@ WITH picked AS MATERIALIZED (
   WHERE tenant_id = :tenant AND memory_id = ANY (ARRAY(SELECT memory_id FROM locked))
 )
 SELECT count(*) AS looked_at, (SELECT memory_id FROM picked ORDER BY memory_id DESC LIMIT 1) AS last FROM picked
-""")  # noqa: S608 - constants alone
+""")  # noqa: S608 - constants only
     values = {"tenant": tenant_id, "later_than": after, "limit": limit} | meant.given()
     found = tx.execute(statement, values).one()
     return found.looked_at, found.last if found.looked_at == limit else None
@@ -198,7 +198,7 @@ FROM (
   SELECT * FROM memories WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s) OFFSET 0
 ) AS memory JOIN holds AS hold ON hold.tenant_id = %(tenant)s AND {HOLDS}
 ORDER BY hold.placed_at, hold.hold_id
-"""  # noqa: S608 - constants alone
+"""  # noqa: S608 - constants only
 
 
 def unname(tx: Connection, tenant_id: UUID, held: Sequence[UUID], given: Sequence[NewMemory]) -> list[UUID]:

@@ -24,7 +24,7 @@ _ADD: Final = text(f"""
 INSERT INTO privacy_requests (tenant_id, {_COLUMNS})
 VALUES (:tenant, :request_id, :nature, :law, :manner, :received_at, :confirm_by, :due_at, :confirmed_at, :answered_at,
   :answer, :basis)
-""")  # noqa: S608 - constants alone
+""")  # noqa: S608 - constants only
 
 
 def get(tx: Connection, tenant_id: UUID, request_id: UUID, *, locked: bool = False) -> Request | None:
@@ -51,7 +51,7 @@ SELECT {_COLUMNS} FROM privacy_requests
 WHERE tenant_id = :tenant AND (answer IS NULL OR NOT :is_open) AND (CAST(:received_at AS timestamptz) IS NULL OR
   (received_at, request_id) < (:received_at, CAST(:request_id AS uuid)))
 ORDER BY received_at DESC, request_id DESC LIMIT :limit
-""")  # noqa: S608 - constants alone
+""")  # noqa: S608 - constants only
 
 
 def answer(

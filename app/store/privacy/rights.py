@@ -25,7 +25,7 @@ _OPEN: Final = text(f"""
 SELECT {_REQUEST} FROM privacy_requests WHERE tenant_id = :tenant AND answer IS NULL
 ORDER BY least(CASE WHEN confirmed_at IS NULL THEN confirm_by END, due_at) NULLS LAST, received_at, request_id
 LIMIT :limit
-""")  # noqa: S608 - constants alone
+""")  # noqa: S608 - constants only
 
 
 def erasures_among(tx: Connection, tenant_id: UUID, request_ids: list[UUID]) -> set[UUID]:

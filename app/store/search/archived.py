@@ -50,7 +50,7 @@ def joined(active: str, probe: Probe, request: SearchRequest, values: dict[str, 
     SELECT memory_id, words, relevance FROM found
     UNION ALL
     SELECT memory_id, words, relevance FROM archived WHERE words > 0 OR relevance > 0
-  )"""  # noqa: S608 - the parts are made of constants and bound values
+  )"""  # noqa: S608 - built from constants and bound values
 
 
 def _relevance(probe: Probe, values: dict[str, Any]) -> str:

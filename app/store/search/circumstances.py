@@ -51,7 +51,7 @@ CLOCK: Final = "(SELECT CAST(extract(epoch FROM clock_timestamp()) AS float8))"
 MARK: Final = f"""(
   SELECT concat_ws(' ', {windows.ANY},
     (SELECT string_agg(concat_ws('.', version, xmin), ' ' ORDER BY version) FROM policies WHERE tenant_id = %(tenant)s),
-    (SELECT concat_ws('.', 'in', xmin) FROM tenant_spaces WHERE tenant_id = %(tenant)s)))"""  # noqa: S608 - put together of constants
+    (SELECT concat_ws('.', 'in', xmin) FROM tenant_spaces WHERE tenant_id = %(tenant)s)))"""  # noqa: S608 - built from constants
 """Column of `Circumstances.mark`, made of the transactions that wrote the rows; worked out once in a statement."""
 
 _READ: Final = f"""
@@ -60,4 +60,4 @@ FROM (VALUES (1)) AS one
 LEFT JOIN ({policies.VERSIONS}) AS policy ON true
 LEFT JOIN ({spaces.OF_TENANT}) AS there ON true
 ORDER BY version
-"""  # noqa: S608 - put together of constants
+"""  # noqa: S608 - built from constants

@@ -166,4 +166,4 @@ SELECT memory_id AS id, text, (
     WHERE tenant_id = :tenant AND status = 'active' AND supersessions.memory_id = memories.memory_id
   ) AS supersedes
 FROM memories WHERE tenant_id = :tenant AND memory_id = ANY (CAST(:ids AS uuid[])) AND deleted_at IS NULL
-""")  # noqa: S608 - constants alone
+""")  # noqa: S608 - constants only

@@ -107,7 +107,7 @@ def found(probe: Probe, request: SearchRequest, ranking: Ranking, values: dict[s
     UNION ALL
     SELECT memory_id, matching.score, by_vector.score FROM by_vector LEFT JOIN matching USING (memory_id)
     WHERE memory_id NOT IN (SELECT memory_id FROM by_words)
-  )"""  # noqa: S608 - the parts are made of constants and bound values
+  )"""  # noqa: S608 - built from constants and bound values
 
 
 NOTHING: Final = "SELECT CAST(NULL AS uuid) AS memory_id, CAST(NULL AS float8) AS score WHERE false"

@@ -134,7 +134,7 @@ def _compared(
     FROM by_words LEFT JOIN by_vector USING (memory_id)
     UNION ALL
     SELECT memory_id, NULL, score FROM nearest WHERE memory_id NOT IN (SELECT memory_id FROM by_words)
-  )"""  # noqa: S608 - the parts are made of constants and bound values
+  )"""  # noqa: S608 - built from constants and bound values
 
 
 def _words(
@@ -239,4 +239,4 @@ FROM top CROSS JOIN LATERAL (
   WHERE tenant_id = %(tenant)s AND memory_state.memory_id = top.memory_id OFFSET 0
 ) AS state
 ORDER BY top.score DESC, top.memory_id DESC
-"""  # noqa: S608 - the parts are made of constants and bound values
+"""  # noqa: S608 - built from constants and bound values
