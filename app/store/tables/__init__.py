@@ -1,4 +1,4 @@
-"""The tables as SQLAlchemy Core sees them. A test holds them equal to what the migrations make."""
+"""SQLAlchemy Core definitions of the tables. A test keeps them equal to the migrations' result."""
 
 from app.store.tables import cold as _cold  # noqa: F401 - registers its tables
 from app.store.tables import consolidation as _consolidation  # noqa: F401 - registers its tables
