@@ -1,1 +1,1 @@
-"""All SQL, one module a table family; functions take a connection and never commit."""
+"""Contain all SQL, one module per table family; functions take a connection and never commit."""

@@ -234,7 +234,7 @@ _COUNT_GIVEN = text("SELECT count(*) FROM embeddings WHERE tenant_id = :tenant A
 
 
 def forget(tx: Connection, tenant_id: UUID, space_id: int, memory_ids: Sequence[UUID]) -> None:
-    """Delete these memories' vectors in one space."""
+    """Delete the vectors of these memories in one space."""
     tx.execute(_FORGET, {"tenant": tenant_id, "space": space_id, "memory_ids": list(memory_ids)})
 
 

@@ -1,4 +1,4 @@
-"""What was found to be personal in memories' texts: kinds and how sure, never the pieces themselves."""
+"""Store which kinds of personal data were detected in memories' texts, with confidence; never the matches."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Final
 
 _FORMS: Final = r"[\uFB00-\uFB06\uFB50-\uFDFF\uFE70-\uFEFC\uFF00-\uFFEF]"
-# Thai and Lao, Burmese, Khmer, kana and bopomofo, Han, Hangul.
+# Thai and Lao, Burmese, Khmer, kana and bopomofo, Han, Hangul
 _SIGN: Final = (
     r"[\u0E00-\u0EFF\u1000-\u109F\u1780-\u17FF\u3005-\u3007\u3040-\u312F\u31F0-\u31FF\u3400-\u4DBF\u4E00-\u9FFF"
     r"\uAC00-\uD7AF\uF900-\uFAFF\U00020000-\U0003FFFF]"

@@ -32,7 +32,7 @@ ORDER BY was.placed_at, was.hold_id
 
 
 def place(tx: Connection, tenant_id: UUID, hold_id: UUID) -> None:
-    """Restore a hold, narrowed to memories that no pending ledger entry erased: those weren't held at the time.
+    """Restore a hold without the memories that pending ledger entries erase, because no hold covered those.
 
     The caller holds the holds' lock. `widen` restores the full scope once the entries are replayed.
     """

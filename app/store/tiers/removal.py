@@ -77,8 +77,7 @@ KEPT: Final = {
 def remove(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> None:
     """Remove memories with all their data, including their context in neighbouring turns of a thread.
 
-    Followers whose vectors contained the removed text are queued for embedding again. Segments are updated after the
-    word index.
+    Followers whose vectors contained the removed text are queued for embedding again.
 
     Args:
         tx: The tenant's transaction, which has locked the memories' rows and has verified that no hold covers them.
@@ -92,7 +91,7 @@ def remove(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> None:
     values: dict[str, Any] = {"tenant": tenant_id, "ids": Uuids(memory_ids), "stages": list(work.STAGES)}
     later = embeddings.remove(tx, tenant_id, memory_ids) - set(memory_ids)
     words.remove(tx, tenant_id, memory_ids)
-    key_store.remove_records(tx, tenant_id, cold.take_out(tx, tenant_id, memory_ids))  # after the words
+    key_store.remove_records(tx, tenant_id, cold.take_out(tx, tenant_id, memory_ids))  # lock order: words, segments
     supersessions.take_out(tx, tenant_id, memory_ids)
     named.forget_context(tx, tenant_id, memory_ids)
     searches.lock(tx, tenant_id)
