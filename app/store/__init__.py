@@ -1,1 +1,1 @@
-"""Contain all SQL, one module per table family; functions take a connection and never commit."""
+"""All SQL of the service, one module per table family; functions take a connection and never commit."""

@@ -1,6 +1,8 @@
-"""Store which memory supersedes which. Reads omit supersessions with a deleted memory at either end.
+"""Store which memory supersedes which.
 
-All changes within one tenant are serialized by an advisory lock until the transaction ends. Lock order: after the
+A deleted memory is at neither end of a supersession: deleting or hiding a memory removes its supersessions.
+
+All changes within one tenant are serialised by an advisory lock until the transaction ends. Lock order: after the
 words' lock, before the counts'.
 """
 

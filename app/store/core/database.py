@@ -34,7 +34,7 @@ _SIMULATED = "ebbing_simulated_now"
 
 _simulated: ContextVar[tuple[UUID, datetime] | None] = ContextVar("simulated", default=None)
 
-# SQLSTATE prefixes of transient errors: connection, resources, operator intervention, system, serialization, lock.
+# SQLSTATE prefixes of transient errors: connection, resources, operator intervention, system, serialisation, lock.
 _PASSING = ("08", "53", "57", "58", "25006", "40", "55P03")
 
 

@@ -5,7 +5,7 @@ A row of `memory_words` contains a memory's own words (date, speaker unless it o
 summaries. The table `words` counts, per tenant, in how many memories' own words each lexeme occurs; its empty word
 counts the memories.
 
-Changes to one tenant's words are serialized by an advisory lock until the transaction ends. Neighbours therefore always
+Changes to one tenant's words are serialised by an advisory lock until the transaction ends. Neighbours therefore always
 see each other, and the counts stay exact.
 """
 

@@ -87,9 +87,10 @@ class Hidden(NamedTuple):
 
 
 def share(tx: Connection, tenant_id: UUID) -> None:
-    """Take the tenant's erasure lock in shared mode until the transaction ends, so that no erasure can hide or cut.
+    """Take the tenant's erasure lock in shared mode until the transaction ends.
 
-    Lock order: only the holds' lock may be taken before this one.
+    No erasure can hide memories or set its watermark while it is held. Lock order: only the holds' lock may be taken
+    before this one.
     """
     tx.execute(_SHARE, {"name": f"ebbing erasures {tenant_id}"})
 

@@ -89,7 +89,7 @@ ORDER BY placed_at, hold_id
 
 
 def compare(tx: Connection, tenant_id: UUID) -> list[Hold]:
-    """Synchronize a tenant's backed-up holds with the data. Return the holds that only the data had in force.
+    """Synchronise a tenant's backed-up holds with the data. Return the holds that only the data had in force.
 
     An older copy of the data may contain holds that were released since; an older key store may contain holds that were
     released before.

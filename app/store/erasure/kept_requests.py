@@ -56,7 +56,7 @@ ORDER BY seq
 
 
 def compare(tx: Connection, tenant_id: UUID) -> list[tuple[UUID, int]]:
-    """Synchronize a tenant's backed-up requests with the data. Return those that only the data had, with hidden counts.
+    """Synchronise a tenant's backed-up requests with the data. Return those that only the data had, with hidden counts.
 
     An older copy of the data may contain requests that were cancelled since; an older key store may contain requests
     that have started since.

@@ -87,7 +87,7 @@ def enter_in_ledger(
         driver(tx).execute(MARK, values | {"erasure_ids": Uuids([erasure_id])})
 
 
-# Serialize ledger writes: otherwise a dump could contain the mark of a later entry without the work of an earlier,
+# Serialise ledger writes: otherwise a dump could contain the mark of a later entry without the work of an earlier,
 # still uncommitted one.
 LOCK_MARK: Final = "SELECT FROM ledger_mark FOR UPDATE"
 ENTERED_AGAIN: Final = """

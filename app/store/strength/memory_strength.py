@@ -24,8 +24,7 @@ _COLUMNS: Final = sql_columns("s")
 class _Chapter:
     """A forgetting model with the policy version and time at which it started; equality compares the model by identity.
 
-    Identity, because the key of the compilation cache must be hashable and a third-party model may contain unhashable
-    values.
+    Instances are keys of the compilation cache, and a third-party model may contain unhashable values.
     """
 
     version: int

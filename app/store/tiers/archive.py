@@ -155,7 +155,7 @@ def put_back(tx: Connection, tenant_id: UUID, space_id: int | None, memory_ids: 
     """Remove memories from the archive; full vectors of the current text version return to the index of their space.
 
     Args:
-        tx: The tenant's transaction, which has locked its spaces.
+        tx: The tenant's transaction, which holds its spaces in share mode.
         space_id: The space that the tenant is searched in.
 
     Returns:

@@ -149,7 +149,7 @@ ON CONFLICT DO NOTHING
 
 
 def place(tx: Connection, tenant_id: UUID, segment_id: UUID, entries: Sequence[Entry]) -> list[UUID]:
-    """Insert or replace the locations of memories whose rows are locked."""
+    """Insert or replace the locations of memories whose rows are locked. Return their ids."""
     values = {
         "tenant": tenant_id,
         "segment": segment_id,
