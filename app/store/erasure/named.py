@@ -138,7 +138,7 @@ WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s) ORDER BY segment_id
 
 
 def forget_context(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> int:
-    """Delete the archived vectors of turns whose context includes these memories. Return the number deleted.
+    """Delete the archived vectors of later turns whose context includes these memories. Return the number deleted.
 
     Until they are restored and embedded again, these turns are found only by their words. Callers' own vectors contain
     no context and are retained.
