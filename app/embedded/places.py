@@ -1,4 +1,4 @@
-"""Where a server's data lies: inside the home, or linked from there when its user can't reach the home."""
+"""Locate a server's data: in the home folder, or linked from there if the server's user can't reach it."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ SERVER_USERS = ("postgres", "nobody")
 
 
 def settle(home: Path, name: str, data_root: Path) -> tuple[Path, ServerUser | None]:
-    """Folder of server `name` of a home, made on first use, and the user to run it as.
+    """Return the folder of server `name`, created on first use, and the user to run it as.
 
-    An ordinary user keeps everything in the home and runs the server itself (user None). PostgreSQL refuses
-    to run as root, so root's servers run as a system user; where that user can't enter the home, the folder
-    lies under `data_root` and `home/name` links to it. The folder has mode 0700; no other mode is changed.
+    An ordinary user stores everything in the home folder and runs the server itself (user None). PostgreSQL refuses to
+    run as root, so root's servers run as a system user; if that user can't enter the home, the folder is created under
+    `data_root` and `home/name` links to it. The folder has mode 0700; no other mode is changed.
 
     Raises:
-        EmbeddedError: the folder can't be made or reached, or the link leads nowhere.
+        EmbeddedError: The folder can't be created or reached, or the link is dangling.
     """
     here = home / name
     if os.geteuid() != 0:
@@ -47,7 +47,7 @@ def settle(home: Path, name: str, data_root: Path) -> tuple[Path, ServerUser | N
 
 
 def secret(path: Path) -> str:
-    """Read the password kept in `path` (mode 0600); made on first use, 256 random bits."""
+    """Return the password stored in `path` (mode 0600), creating it from 256 random bits on first use."""
     with suppress(FileNotFoundError):
         return path.read_text(encoding="utf-8").strip()
     write_private(path, secrets.token_urlsafe(32))
@@ -55,7 +55,7 @@ def secret(path: Path) -> str:
 
 
 def write_private(path: Path, text: str, owner: ServerUser | None = None) -> None:
-    """Write a file of mode 0600, whole or not at all, and on disk before this returns."""
+    """Write a file of mode 0600 atomically and flush it to disk before returning."""
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
         file.write(text)
@@ -81,7 +81,7 @@ def _server_user() -> ServerUser:
 
 
 def _reopened(here: Path) -> tuple[Path, ServerUser]:
-    """Take the folder of an earlier start and its owner, even where a start of today would choose another."""
+    """Return the folder of an earlier start and its owner, even if a new start would choose another user."""
     folder = here.resolve()
     if not folder.is_dir():
         raise EmbeddedError(f"{here} leads to {folder}, which isn't there: put it back, or remove {here}")
@@ -100,7 +100,7 @@ def _reopened(here: Path) -> tuple[Path, ServerUser]:
 
 
 def _folder_elsewhere(home: Path, name: str, data_root: Path) -> Path:
-    """Make a new folder. One that is there already belongs to a home that was moved or removed."""
+    """Create a new folder under `data_root`; an existing one belongs to a home that was moved or removed."""
     digest = hashlib.blake2b(os.fsencode(home.resolve()), digest_size=8).hexdigest()
     try:
         data_root.mkdir(mode=0o755, parents=True, exist_ok=True)
@@ -113,11 +113,11 @@ def _folder_elsewhere(home: Path, name: str, data_root: Path) -> Path:
                 return group / name
     except OSError as error:
         raise EmbeddedError(f"no place for the data of {name}: {error}; {_WAY_OUT}") from error
-    raise AssertionError  # the numbers don't end
+    raise AssertionError  # unreachable: `count` is endless
 
 
 def _may(user: ServerUser, question: str, path: Path) -> bool:
-    """Ask the system, which knows access lists and mounts as well as modes."""
+    """Test access by running `test` as the user, which accounts for access lists and mounts as well as modes."""
     program = shutil.which("test", path=PLAIN_ENVIRONMENT["PATH"]) or "/usr/bin/test"
     code, _ = run(Program([program, question, str(path)], PLAIN_ENVIRONMENT, user))
     return code == 0

@@ -1,4 +1,4 @@
-"""PostgreSQL 18 with pgvector as a child process."""
+"""Run PostgreSQL 18 with pgvector as a child process."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ PREDECESSOR_SECONDS = 60.0
 
 SETTINGS = {
     "listen_addresses": "127.0.0.1",
-    "unix_socket_directories": "",  # TCP with a password is the only way in
+    "unix_socket_directories": "",  # only TCP with a password is allowed
     "timezone": "UTC",
     "log_timezone": "UTC",
     "max_connections": "100",
     "shared_buffers": "256MB",
     "max_wal_size": "2GB",
     "wal_compression": "pglz",  # the build has no lz4
-    "jit": "off",  # compiling costs more than it saves on short statements
+    "jit": "off",  # compilation costs more than it saves on short statements
     # Memories are private: neither statements nor values may reach the log. A message of level ERROR can
     # quote a value, so only LOG (starting, stopping, checkpoints), FATAL and PANIC are written.
     "log_min_messages": "log",
@@ -46,26 +46,26 @@ TEST_SETTINGS = {
     "fsync": "off",
     "full_page_writes": "off",
     "synchronous_commit": "off",
-    "max_wal_size": "256MB",  # it lies in memory
+    "max_wal_size": "256MB",  # the data is in memory
     "wal_level": "minimal",
     "max_wal_senders": "0",
 }
 
 
 class Postgres(Server):
-    """PostgreSQL of one home: superuser `postgres`, scram on 127.0.0.1, no socket file."""
+    """The PostgreSQL server of a home: superuser `postgres`, SCRAM authentication on 127.0.0.1, no socket file."""
 
     name = "postgres"
-    stop_signal = signal.SIGINT  # "fast": clients are cut off, everything is written
+    stop_signal = signal.SIGINT  # "fast" shutdown: clients are disconnected and all data is written
     ready_timeout_seconds: ClassVar[float] = 120
     stop_timeout_seconds: ClassVar[float] = 60
 
     @cached_property
     def password(self) -> str:
-        """The superuser's password, which the data knows too: a lost one isn't made anew.
+        """The superuser's password; it is never regenerated for existing data, which requires the original one.
 
         Raises:
-            EmbeddedError: there is data, but no password.
+            EmbeddedError: Data exists, but its password file is missing.
         """
         kept = self.home / f"{self.name}-password"
         if self.data.exists() and not kept.exists():
@@ -74,11 +74,11 @@ class Postgres(Server):
 
     @property
     def url(self) -> str:
-        """`postgresql://` of the superuser on the database `postgres`."""
+        """The superuser's `postgresql://` URL of the database `postgres`."""
         return self.database_url("postgres")
 
     def database_url(self, database: str, role: str = "postgres", password: str | None = None) -> str:
-        """Give the URL of another database of this server, or of another role."""
+        """Return the URL of another database of this server or for another role."""
         return f"postgresql://{role}:{password or self.password}@127.0.0.1:{self.port}/{database}"
 
     @property
@@ -87,11 +87,11 @@ class Postgres(Server):
         return self.folder / "data"
 
     def prepare(self) -> None:
-        """Make the database cluster on first use, and wait until an earlier server on it has gone.
+        """Initialise the database cluster on first use, and wait until an earlier server on it has exited.
 
         Raises:
-            EmbeddedError: initdb failed, the data is of another version, or another server still
-                holds it after a minute.
+            EmbeddedError: initdb failed, the data has another major version, or another server still uses it after a
+                minute.
         """
         if not self.data.exists():
             self._initialise()
@@ -105,13 +105,13 @@ class Postgres(Server):
         self._await_predecessor()
 
     def command(self) -> list[str]:
-        """Give `postgres` with all of its settings."""
+        """Return `postgres` with all of its settings."""
         settings = SETTINGS | {"port": str(self.port)} | ({} if self.options.durable else TEST_SETTINGS)
         options = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
         return [str(self._programs / "postgres"), "-D", str(self.data), *options]
 
     def ready(self, process: subprocess.Popen[bytes]) -> bool:
-        """Whether `process` has said so in its pid file; one left by a crash names another process."""
+        """Return True if the pid file reports `process` as ready; one left by a crash names another process."""
         lines = self._pid_file_lines()
         return len(lines) > 7 and lines[0] == str(process.pid) and lines[7].strip() == "ready"
 
@@ -120,11 +120,11 @@ class Postgres(Server):
         return postgres_programs(self.user, self.options.cache_root)
 
     def _initialise(self) -> None:
-        """Run initdb in a folder that gets its name only when it is whole."""
+        """Run initdb in a draft folder that is renamed once it is complete."""
         draft = self.folder / "data.new"
         shutil.rmtree(draft, ignore_errors=True)
         password_file = self.folder / "initdb-password"
-        write_private(password_file, self.password, self.user)  # root's own file would be unreadable to it
+        write_private(password_file, self.password, self.user)  # the server's user couldn't read a file owned by root
         command = [
             str(self._programs / "initdb"),
             "--pgdata",
@@ -133,7 +133,7 @@ class Postgres(Server):
             f"--pwfile={password_file}",
             "--auth=scram-sha-256",
             "--encoding=UTF8",
-            "--locale-provider=builtin",  # sorts by code point, alike on every machine; the build has no ICU
+            "--locale-provider=builtin",  # sorts by code point on every machine; the build has no ICU
             "--locale=C.UTF-8",
             "--no-instructions",
             *([] if self.options.durable else ["--no-sync"]),
@@ -147,10 +147,10 @@ class Postgres(Server):
         draft.rename(self.data)
 
     def _await_predecessor(self) -> None:
-        """Wait for the server of a supervisor that was killed: it still writes out its data.
+        """Wait for the server of a killed supervisor, which is still writing its data.
 
-        A pid file left by a crash may name a process that has nothing to do with PostgreSQL by now (usual
-        in containers, where numbers are small); `postgres` would refuse to start, so the file is removed.
+        A pid file left by a crash may name an unrelated process by now (common in containers, where pids are small).
+        `postgres` would refuse to start, so the file is removed.
         """
         deadline = time.monotonic() + PREDECESSOR_SECONDS
         while (lines := self._pid_file_lines()) and Path("/proc", lines[0]).exists():
@@ -165,7 +165,7 @@ class Postgres(Server):
             time.sleep(0.02)
 
     def _serves_our_data(self, pid: str) -> bool:
-        with suppress(OSError):  # it ended just now, or belongs to another user, so isn't ours
+        with suppress(OSError):  # it has just ended, or belongs to another user and so isn't ours
             return Path("/proc", pid, "cwd").resolve(strict=True) == self.data
         return False
 

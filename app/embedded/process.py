@@ -1,4 +1,4 @@
-"""Child processes that end with their parent: the one way in which every child is started."""
+"""Start child processes that end with their parent; every child is started through this module."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
 LOG_MAX_BYTES = 10 * 1024 * 1024
-PORTS = range(20_000, 32_000)  # below the range from which Linux takes ports of outgoing connections
+PORTS = range(20_000, 32_000)  # below Linux's ephemeral port range
 PORT_TRIES = 200
 _PR_SET_PDEATHSIG = 1
 
@@ -30,12 +30,12 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class EmbeddedError(Misconfigured):
-    """A server or child that can't be run here; the message names the thing and the way out."""
+    """A server or child process can't be run here; the message names the cause and the remedy."""
 
 
 @dataclass(frozen=True)
 class ServerUser:
-    """A system user that a child of root runs as."""
+    """A system user that root's child processes run as."""
 
     name: str
     uid: int
@@ -44,7 +44,7 @@ class ServerUser:
 
 @dataclass(frozen=True)
 class Program:
-    """What to execute: arguments, the whole environment, the user (for root only) and the folder to be in."""
+    """A program to execute: arguments, the whole environment, the user (for root only) and the working directory."""
 
     command: Sequence[str]
     environment: Mapping[str, str] = field(repr=False)  # may hold passwords
@@ -55,22 +55,21 @@ class Program:
 def spawn(program: Program, *, log: Path, death_signal: signal.Signals) -> subprocess.Popen[bytes]:
     """Start a program in its own session; the kernel sends it `death_signal` when this process ends.
 
-    Its input is empty and its output is appended to `log`, which is moved to `<log>.1` first when it is
-    over 10 MiB. To be called from the main thread: the kernel sends the signal when the *thread* that
-    started the child ends.
+    Its input is empty. Its output is appended to `log`, which is first renamed to `<log>.1` if it exceeds 10 MiB. Call
+    it from the main thread: the kernel sends the signal when the *thread* that started the child ends.
 
     Raises:
-        EmbeddedError: not the main thread, or the program can't be executed.
+        EmbeddedError: Not the main thread, or the program can't be executed.
     """
     with _open_log(log) as output:
         return _popen(program, output, death_signal)
 
 
 def run(program: Program, timeout_seconds: float = 120) -> tuple[int, str]:
-    """Run a short program to its end. Returns its exit code and what it wrote (both streams).
+    """Run a short program to its end. Return its exit code and output (both streams).
 
     Raises:
-        EmbeddedError: the program can't be executed, or was still running after `timeout_seconds`.
+        EmbeddedError: The program can't be executed, or was still running after `timeout_seconds`.
     """
     with _popen(program, subprocess.PIPE, signal.SIGKILL) as process:
         try:
@@ -83,9 +82,9 @@ def run(program: Program, timeout_seconds: float = 120) -> tuple[int, str]:
 
 
 def kill_session(process: subprocess.Popen[bytes]) -> None:
-    """Kill a child and all that it started in its session. Nothing happens when the child has been reaped.
+    """Kill a child and its whole session; no effect if the child has been reaped.
 
-    A child that has ended but hasn't been reaped still holds its number, so no stranger can be hit.
+    An ended child that hasn't been reaped still owns its pid, so no unrelated process can be killed.
     """
     if process.returncode is None:
         with suppress(ProcessLookupError):
@@ -93,7 +92,7 @@ def kill_session(process: subprocess.Popen[bytes]) -> None:
 
 
 def has_ended(process: subprocess.Popen[bytes]) -> bool:
-    """Whether a child has ended. It isn't reaped, so that its session can still be killed by number."""
+    """Return True if a child has ended, without reaping it, so that its session can still be killed by pid."""
     if process.returncode is not None:
         return True
     try:
@@ -103,16 +102,16 @@ def has_ended(process: subprocess.Popen[bytes]) -> bool:
 
 
 def free_ports(count: int) -> list[int]:
-    """Take `count` different TCP ports that nothing listens on at 127.0.0.1.
+    """Return `count` different TCP ports on 127.0.0.1 that nothing listens on.
 
-    They lie outside the range of outgoing connections: a child that is started again finds its port free.
+    They are outside the range of outgoing connections, so a restarted child finds its port free.
 
     Raises:
-        EmbeddedError: no free port was found.
+        EmbeddedError: Not enough free ports were found.
     """
     found: list[int] = []
-    with ExitStack() as held:  # held until all are found, so that none is given twice
-        for port in random.SystemRandom().sample(PORTS, PORT_TRIES):  # not of a seed that processes share
+    with ExitStack() as held:  # bound until all are found, so that none is returned twice
+        for port in random.SystemRandom().sample(PORTS, PORT_TRIES):  # independent of a seed shared by processes
             if len(found) == count:
                 break
             probe = held.enter_context(socket.socket())
@@ -127,7 +126,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def log_tail(log: Path, lines: int = 8) -> str:
-    """Return the last lines of a log, at most 4 KiB of it; empty when there is none."""
+    """Return the last lines of a log, at most 4 KiB; empty if it doesn't exist."""
     try:
         with log.open("rb") as file:
             file.seek(max(0, log.stat().st_size - 4096))
@@ -160,7 +159,7 @@ def _popen(program: Program, output: BinaryIO | int, death_signal: signal.Signal
             user=user.uid if user else None,
             group=user.gid if user else None,
             extra_groups=[] if user else None,
-            # The kernel forgets the death signal when the user changes; this runs after that change.
+            # The kernel clears the death signal when the user changes; this runs after that change.
             preexec_fn=_bind_to_parent(os.getpid(), death_signal),  # noqa: PLW1509
         )
     except (OSError, subprocess.SubprocessError) as error:
@@ -174,7 +173,7 @@ def _bind_to_parent(parent: int, death_signal: signal.Signals) -> Callable[[], N
         if sys.platform == "linux":
             if _libc.prctl(_PR_SET_PDEATHSIG, int(death_signal), 0, 0, 0) != 0:
                 raise OSError(ctypes.get_errno() or errno.EINVAL, "prctl")
-            if os.getppid() != parent:  # it ended before the line above
+            if os.getppid() != parent:  # the parent ended before prctl
                 os._exit(1)
 
     return in_child

@@ -1,4 +1,4 @@
-"""Redis as a child process."""
+"""Run Redis as a child process."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ crash-log-enabled no
 
 
 class Redis(Server):
-    """Redis of one home: password on 127.0.0.1, never evicts, an append-only file in the home."""
+    """The Redis server of a home: password on 127.0.0.1, no eviction, an append-only file in the home folder."""
 
     name = "redis"
     stop_signal = signal.SIGTERM
@@ -54,10 +54,10 @@ class Redis(Server):
         appendfsync: Literal["everysec", "always"] = "everysec",
         maxmemory_bytes: int = DEFAULT_MAXMEMORY_BYTES,
     ) -> None:
-        """Settle the folder of this server in `home`, which exists.
+        """Create or find this server's folder in `home`, which exists.
 
         Raises:
-            EmbeddedError: the folder can't be made or reached.
+            EmbeddedError: The folder can't be created or reached.
         """
         super().__init__(home, port, options)
         self.appendfsync = appendfsync
@@ -65,11 +65,11 @@ class Redis(Server):
 
     @property
     def url(self) -> str:
-        """`redis://` of database 0."""
+        """The `redis://` URL of database 0."""
         return f"redis://:{self.password}@127.0.0.1:{self.port}/0"
 
     def prepare(self) -> None:
-        """Write the configuration, readable by the server only: it holds the password."""
+        """Write the configuration, which contains the password, readable only by the server."""
         text = CONFIGURATION.format(
             port=self.port,
             password=self.password,
@@ -81,11 +81,11 @@ class Redis(Server):
         write_private(self._configuration, text, self.user)
 
     def command(self) -> list[str]:
-        """Give `redis-server` with its configuration file."""
+        """Return `redis-server` with its configuration file."""
         return [str(self._program), str(self._configuration)]
 
-    def ready(self, process: subprocess.Popen[bytes]) -> bool:  # noqa: ARG002  # the password tells whose it is
-        """Whether our password is accepted and the data is loaded."""
+    def ready(self, process: subprocess.Popen[bytes]) -> bool:  # noqa: ARG002  # the password identifies the server
+        """Return True if the server accepts our password and has loaded its data."""
         try:
             with socket.create_connection(("127.0.0.1", self.port), timeout=0.5) as connection:
                 connection.sendall(f"AUTH {self.password}\r\nPING\r\n".encode())

@@ -1,4 +1,4 @@
-"""What the two embedded servers share: a home, a folder, a port, a password, a start and a stop."""
+"""Provide the common parts of the embedded servers: home, folder, port, password, start and stop."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ READY_POLL_SECONDS = 0.01
 
 @dataclass(frozen=True)
 class ServerOptions:
-    """How the servers run. `durable=False` is for tests: nothing is flushed, a crash may lose all.
+    """Options of the servers. `durable=False` is for tests: nothing is flushed, and a crash may lose all data.
 
-    `data_root` and `cache_root` are used by root only: for data of homes that the servers' user can't
-    enter, and for copies of programs that it can't reach.
+    Only root uses `data_root` (data of homes that the servers' user can't enter) and `cache_root` (copies of programs
+    that it can't reach).
     """
 
     durable: bool = True
@@ -35,21 +35,21 @@ DURABLE = ServerOptions()
 
 
 class Server(ABC):
-    """A server of one home. Call `prepare`, then spawn `program`; or `start`, which does both.
+    """A server of a home. Call `prepare` and spawn `program`, or call `start`, which does both.
 
-    The caller holds the home's lock: two processes must not use one home at the same time.
+    The caller holds the home's lock: two processes must not use a home at the same time.
     """
 
     name: ClassVar[str]
-    stop_signal: ClassVar[signal.Signals]  # a clean stop; also its death signal
-    ready_timeout_seconds: ClassVar[float]  # long enough for the recovery after a crash
+    stop_signal: ClassVar[signal.Signals]  # requests a clean stop; also the death signal
+    ready_timeout_seconds: ClassVar[float]  # long enough for crash recovery
     stop_timeout_seconds: ClassVar[float]
 
     def __init__(self, home: Path, port: int, options: ServerOptions = DURABLE) -> None:
-        """Settle the folder of this server in `home`, which exists.
+        """Create or find this server's folder in `home`, which exists.
 
         Raises:
-            EmbeddedError: the folder can't be made or reached.
+            EmbeddedError: The folder can't be created or reached.
         """
         self.home = home.resolve()
         self.port = port
@@ -58,48 +58,48 @@ class Server(ABC):
 
     @property
     def log(self) -> Path:
-        """Where the server's output goes."""
+        """The file that receives the server's output."""
         return self.home / "logs" / f"{self.name}.log"
 
     @cached_property
     def password(self) -> str:
-        """The home's password of this server, from a file of mode 0600; made on first use."""
+        """The server's password, from a file of mode 0600 that is created on first use."""
         return secret(self.home / f"{self.name}-password")
 
     @property
     @abstractmethod
     def url(self) -> str:
-        """Where clients connect to, with the password."""
+        """The URL for clients, including the password."""
 
     @abstractmethod
     def prepare(self) -> None:
-        """Make whatever the server needs to start. Safe to call before every start.
+        """Create everything that the server needs to start; safe to call before every start.
 
         Raises:
-            EmbeddedError: with the reason and the way out.
+            EmbeddedError: With the cause and the remedy.
         """
 
     @abstractmethod
     def command(self) -> list[str]:
-        """Give the program and its arguments, none of which is a secret.
+        """Return the program and its arguments, none of which is secret.
 
         Raises:
-            EmbeddedError: there is no such program here, or `user` can't run it.
+            EmbeddedError: There is no such program, or `user` can't run it.
         """
 
     def program(self) -> Program:
-        """Give all that `spawn` needs; raises as `command` does."""
+        """Return the argument for `spawn`; raises as `command` does."""
         return Program(self.command(), PLAIN_ENVIRONMENT, self.user, self.folder)
 
     @abstractmethod
     def ready(self, process: subprocess.Popen[bytes]) -> bool:
-        """Whether this very process accepts clients. Doesn't block for longer than a second."""
+        """Return True if this process accepts clients; doesn't block for longer than a second."""
 
     def start(self) -> subprocess.Popen[bytes]:
-        """Prepare, start and wait until ready.
+        """Prepare and start the server, and wait until it is ready.
 
         Raises:
-            EmbeddedError: the server ended or wasn't ready in time, with the last lines of its log.
+            EmbeddedError: The server ended or wasn't ready in time; includes the last lines of its log.
         """
         self.prepare()
         process = spawn(self.program(), log=self.log, death_signal=self.stop_signal)
@@ -107,10 +107,10 @@ class Server(ABC):
         return process
 
     def wait_ready(self, process: subprocess.Popen[bytes], timeout_seconds: float) -> None:
-        """Wait until the server accepts clients; it is killed if it doesn't in time.
+        """Wait until the server accepts clients; kill it on timeout.
 
         Raises:
-            EmbeddedError: it ended, or wasn't ready in time; with the last lines of its log.
+            EmbeddedError: It ended or wasn't ready in time; includes the last lines of its log.
         """
         deadline = time.monotonic() + timeout_seconds
         reason = f"wasn't ready after {timeout_seconds:g} s"
@@ -126,7 +126,7 @@ class Server(ABC):
         raise EmbeddedError(f"{self.name} {reason}; the end of {self.log}:\n{log_tail(self.log)}")
 
     def stop(self, process: subprocess.Popen[bytes]) -> int:
-        """Stop cleanly, by force after `stop_timeout_seconds`. Returns the exit code."""
+        """Stop the server cleanly, or kill it after `stop_timeout_seconds`. Return the exit code."""
         process.send_signal(self.stop_signal)
         try:
             return process.wait(self.stop_timeout_seconds)

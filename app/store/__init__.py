@@ -1,1 +1,1 @@
-"""All SQL, one module a table family; functions take a connection and never commit."""
+"""All SQL of the service, one module per table family; functions take a connection and never commit."""

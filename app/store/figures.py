@@ -1,4 +1,4 @@
-"""Figures of all tenants together. What is read for them is under row-level security, so the drain's role reads it."""
+"""Read totals over all tenants. The tables have row-level security, so the drain's role reads them."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from sqlalchemy import Connection, text
 from app.domain.evaluation.self_tests import EMPTY_SHARE, EMPTY_TESTS_MIN
 
 COUNTED_MOST: Final = 100_000
-"""Dead letters that are counted: above, more would say no more."""
+"""Maximum number of dead letters that are counted; a higher exact number would not be more useful."""
 
 
 @dataclass(frozen=True, slots=True)
 class Whole:
-    """What all tenants have.
+    """Totals over all tenants.
 
     Attributes:
-        dead_letters: That wait for a person, `COUNTED_MOST` at most.
+        dead_letters: Dead letters that await a decision; at most `COUNTED_MOST`.
     """
 
     active: int
@@ -28,11 +28,7 @@ class Whole:
 
 
 def whole(tx: Connection) -> Whole:
-    """What all tenants have, by sums over few rows and one index.
-
-    Args:
-        tx: A transaction of the drain's.
-    """
+    """Return totals over all tenants from the count slots and one index; `tx` must be a drain transaction."""
     return Whole(*tx.execute(_WHOLE, {"most": COUNTED_MOST}).one())
 
 
@@ -45,11 +41,7 @@ FROM tenant_counts
 
 
 def provisional(tx: Connection) -> int:
-    """Memories that only the rules have judged, counted on an index.
-
-    Args:
-        tx: A transaction of the drain's.
-    """
+    """Count memories that only the rules have scored, using an index; `tx` must be a drain transaction."""
     return int(tx.execute(_PROVISIONAL).scalar_one())
 
 
@@ -57,10 +49,10 @@ _PROVISIONAL = text("SELECT count(*) FROM scores WHERE scorer = 'heuristic'")
 
 
 def empty_recalls(tx: Connection) -> int:
-    """Return the number of tenants whose last run of self-tests with recalls found recall nearly always empty.
+    """Return the number of tenants whose last self-test run with recalls found recall nearly always empty.
 
     Args:
-        tx: A transaction of the drain's.
+        tx: A drain transaction.
     """
     return int(tx.execute(_EMPTY_RECALLS, {"share": EMPTY_SHARE, "least": EMPTY_TESTS_MIN}).scalar_one())
 
@@ -77,10 +69,9 @@ SELECT count(*) FROM (
 
 
 def last_success(tx: Connection, task: str) -> float | None:
-    """When a scheduled task last ended well, of the tenant for which that is the longest ago: seconds since 1970.
+    """Return the oldest last success of a scheduled task over all tenants, in seconds since 1970.
 
-    A tenant for which it never has counts from when it came; schedules that are paused don't count. None where there
-    is no schedule.
+    A tenant without any success counts from its creation. Paused schedules are ignored. None if there is no schedule.
     """
     found: float | None = tx.execute(_LAST_SUCCESS, {"task": task}).scalar()
     return found

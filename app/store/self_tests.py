@@ -1,4 +1,4 @@
-"""Self-tests as they are kept: runs, and what came of each memory in them. Neither questions nor answers are."""
+"""Store self-test runs and the outcome of each test. Neither questions nor answers are stored."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from app.store.memories.roles import ASIDE
 
 
 class Asked(NamedTuple):
-    """A test: of a memory; `other_id` is the one from which a connection leads to it."""
+    """A test of a memory; `other_id` is the memory from which a link leads to it."""
 
     kind: Kind
     memory_id: UUID
@@ -24,14 +24,14 @@ class Asked(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What came of a test.
+    """The outcome of a test.
 
     Attributes:
-        place: Among the results, from 1 on; None where it wasn't found, or nothing was searched for.
-        share: Of the key points that a summary says.
-        milliseconds: How long the search took, where that is measured.
-        by_model: Whether a model has made the question.
-        brought: Memories that a recall brought up; None for other tests.
+        place: Rank in the results, starting at 1; None if it wasn't found or no search was made.
+        share: Share of the key points that a summary contains.
+        milliseconds: Duration of the search, where measured.
+        by_model: A model wrote the question.
+        brought: Number of memories returned by a recall; None for other tests.
     """
 
     memory_id: UUID
@@ -44,7 +44,7 @@ class Outcome(NamedTuple):
 
 
 class NewRun(NamedTuple):
-    """A run to be entered; attributes as `Run`'s."""
+    """A run to be inserted; attributes as in `Run`."""
 
     run_id: UUID
     as_of: datetime
@@ -54,15 +54,15 @@ class NewRun(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A run of a tenant's.
+    """A self-test run of a tenant.
 
     Attributes:
-        as_of: Of which moment its sample is.
-        seed: What the sample was drawn by.
-        target_ms: How long 19 of 20 searches should take at most.
-        p50_ms: How long half of them took at most; None where nothing was searched for.
-        p95_ms: How long 19 of 20 took at most.
-        results: By kind, how many have `passed` and `failed`; of `recall` also how many were `empty`.
+        as_of: Time for which the sample was drawn.
+        seed: Seed of the sample.
+        target_ms: Target for the 95th percentile of search durations.
+        p50_ms: Median search duration; None if no search was made.
+        p95_ms: 95th percentile of search durations.
+        results: By kind, the numbers `passed` and `failed`; for `recall` also `empty`.
     """
 
     run_id: UUID
@@ -77,13 +77,13 @@ class Run:
 
 
 class Summary(NamedTuple):
-    """A memory that was made of others.
+    """A summary with its sources.
 
     Attributes:
-        memory_id: Its own id.
-        text: What it says.
-        key_points: What it was made to keep.
-        sources: What those of its sources say that are neither gone nor in cold storage.
+        memory_id: The summary's id.
+        text: The summary's text.
+        key_points: The points that it must contain.
+        sources: Texts of those sources that are neither deleted nor in cold storage.
     """
 
     memory_id: UUID
@@ -94,27 +94,24 @@ class Summary(NamedTuple):
 
 _RUN: Final = "run_id, as_of, seed, target_ms, p50_ms, p95_ms, results, started_at, finished_at"
 
-# Each row's place in an order that depends on nothing but its id and the seed.
+# Sort key that depends only on the id and the seed.
 _DRAWN: Final = "uuid_hash_extended({id}, CAST(:seed AS bigint))"
-# No search finds superseded memories, nor unasked those of the roles system and tool.
+# Searches never return superseded memories, nor those with the roles system and tool unless requested.
 _CURRENT: Final = f"""{{id}} NOT IN (
   SELECT superseded_id FROM supersessions WHERE tenant_id = :tenant AND status = 'active'
-  UNION ALL SELECT memory_id FROM memories WHERE tenant_id = :tenant AND {ASIDE})"""  # noqa: S608 - constants alone
+  UNION ALL SELECT memory_id FROM memories WHERE tenant_id = :tenant AND {ASIDE})"""  # noqa: S608 - constants only
 _TESTABLE: Final = f"""EXISTS (
   SELECT FROM memory_state AS state WHERE state.tenant_id = :tenant AND state.memory_id = {{id}}
     AND tier = 'active' AND anchored_at <= :as_of AND policy_version <= :version) AND {_CURRENT}"""
 
 
 def drawn(tx: Connection, tenant_id: UUID, as_of: datetime, version: int, seed: int, limit: int) -> list[UUID]:
-    """Active memories that hold, in an order drawn by the seed, without what was used, or changed, after the moment.
+    """Draw active, current memories in an order given by the seed, without those used or changed after `as_of`.
 
     Args:
-        tx: The tenant's transaction.
-        tenant_id: The tenant.
-        as_of: The moment.
-        version: Of the policy that holds then.
-        seed: By which they are drawn.
-        limit: Most of them.
+        as_of: Time of the sample.
+        version: The policy version in force at that time.
+        seed: Determines the order.
     """
     values = {"tenant": tenant_id, "as_of": as_of, "version": version, "seed": seed, "limit": limit}
     return list(tx.execute(_SAMPLE, values).scalars())
@@ -125,13 +122,13 @@ SELECT memory_id FROM memory_state
 WHERE tenant_id = :tenant AND tier = 'active' AND anchored_at <= :as_of AND policy_version <= :version
   AND {_CURRENT.format(id="memory_id")}
 ORDER BY {_DRAWN.format(id="memory_id")}, memory_id LIMIT :limit
-""")  # noqa: S608 - constants alone
+""")  # noqa: S608 - constants only
 
 
 def drawn_links(
     tx: Connection, tenant_id: UUID, as_of: datetime, version: int, seed: int, limit: int
 ) -> list[tuple[UUID, UUID]]:
-    """Links from one such memory to another, one for each that is led to; arguments as `drawn`'s."""
+    """Draw links between such memories, at most one per target; arguments as in `drawn`."""
     values = {"tenant": tenant_id, "as_of": as_of, "version": version, "seed": seed, "limit": limit}
     return [(row.memory_id, row.other_id) for row in tx.execute(_LINKS, values)]
 
@@ -145,13 +142,13 @@ SELECT memory_id, other_id FROM (
 ) AS link
 WHERE {_TESTABLE.format(id="link.memory_id")} AND {_TESTABLE.format(id="link.other_id")}
 ORDER BY {_DRAWN.format(id="other_id")}, other_id
-""")  # noqa: S608 - constants alone
+""")  # noqa: S608 - constants only
 
 
 def drawn_summaries(
     tx: Connection, tenant_id: UUID, as_of: datetime, version: int, seed: int, limit: int
 ) -> list[UUID]:
-    """Such memories that consolidation has made, of sources that say what they did; arguments as `drawn`'s."""
+    """Draw such memories that consolidation created and whose sources are unchanged; arguments as in `drawn`."""
     values = {"tenant": tenant_id, "as_of": as_of, "version": version, "seed": seed, "limit": limit}
     return list(tx.execute(_DRAWN_SUMMARIES, values).scalars())
 
@@ -162,16 +159,16 @@ SELECT summary_id FROM (
   WHERE tenant_id = :tenant AND status = 'done' AND summary_id IS NOT NULL AND NOT is_stale
   ORDER BY {_DRAWN.format(id="summary_id")}, summary_id LIMIT :limit
 ) AS made WHERE {_TESTABLE.format(id="made.summary_id")} ORDER BY {_DRAWN.format(id="summary_id")}, summary_id
-""")  # noqa: S608 - constants alone
+""")  # noqa: S608 - constants only
 
 
 def summaries(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> list[Summary]:
-    """Those of these summaries that are there as they were made, in the order of their ids."""
+    """Return those of these summaries whose generated text is unchanged, in id order."""
     found = tx.execute(_SUMMARIES, {"tenant": tenant_id, "ids": list(memory_ids)})
     return [Summary(*row) for row in found]
 
 
-# A text in cold storage is cut down: what it says isn't known here.
+# Texts in cold storage are truncated, so their content isn't known here.
 _SUMMARIES: Final = text("""
 SELECT summary_id, memory.text, key_points, ARRAY(
   SELECT source.text FROM lineage CROSS JOIN LATERAL (
@@ -188,7 +185,7 @@ ORDER BY summary_id
 
 
 def texts(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> dict[UUID, str]:
-    """What those of the memories say that can be found by their words by now; the deleted ones are left out."""
+    """Return the texts of those memories that are in the full-text index; deleted ones are omitted."""
     return dict(map(tuple, tx.execute(_TEXTS, {"tenant": tenant_id, "ids": list(memory_ids)})))
 
 
@@ -201,7 +198,7 @@ WHERE EXISTS (SELECT FROM memory_words WHERE tenant_id = :tenant AND memory_word
 
 
 def begin(tx: Connection, tenant_id: UUID, run: NewRun, asked: Sequence[Asked]) -> bool:
-    """Enter a run with all that it asks. False where another is unfinished."""
+    """Insert a run with all of its tests. Return False if another run is unfinished."""
     if tx.execute(_BEGIN, {"tenant": tenant_id, **run._asdict()}).rowcount == 0:
         return False
     tx.execute(
@@ -230,13 +227,13 @@ FROM unnest(CAST(:kinds AS text[]), CAST(:ids AS uuid[]), CAST(:others AS uuid[]
 
 
 def last(tx: Connection, tenant_id: UUID) -> Run | None:
-    """The tenant's last run, finished or not."""
+    """Return the tenant's latest run, finished or not."""
     found = page(tx, tenant_id, None, 1)
     return found[0] if found else None
 
 
 def page(tx: Connection, tenant_id: UUID, older_than: tuple[datetime, UUID] | None, limit: int) -> list[Run]:
-    """Runs, those begun last first, after the one given by when it was begun and its id."""
+    """Return a page of runs, latest first, starting after the given start time and id."""
     started_at, run_id = older_than or (None, None)
     values = {"tenant": tenant_id, "started_at": started_at, "run_id": run_id, "limit": limit}
     return [Run(*row) for row in tx.execute(_PAGE, values)]
@@ -247,7 +244,7 @@ SELECT {_RUN} FROM self_test_runs
 WHERE tenant_id = :tenant
   AND (CAST(:started_at AS timestamptz) IS NULL OR (started_at, run_id) < (:started_at, CAST(:run_id AS uuid)))
 ORDER BY started_at DESC, run_id DESC LIMIT :limit
-""")  # noqa: S608 - constants alone
+""")  # noqa: S608 - constants only
 
 
 def last_with_recalls(tx: Connection, tenant_id: UUID) -> Run | None:
@@ -260,11 +257,11 @@ _LAST_WITH_RECALLS: Final = text(f"""
 SELECT {_RUN} FROM self_test_runs
 WHERE tenant_id = :tenant AND finished_at IS NOT NULL AND results -> 'recall' IS NOT NULL
 ORDER BY started_at DESC, run_id DESC LIMIT 1
-""")  # noqa: S608 - constants alone
+""")  # noqa: S608 - constants only
 
 
 def get(tx: Connection, tenant_id: UUID, run_id: UUID) -> Run | None:
-    """A run; None where there is none."""
+    """Return a run, or None if it doesn't exist."""
     row = tx.execute(_GET, {"tenant": tenant_id, "run_id": run_id}).one_or_none()
     return None if row is None else Run(*row)
 
@@ -273,7 +270,7 @@ _GET: Final = text(f"SELECT {_RUN} FROM self_test_runs WHERE tenant_id = :tenant
 
 
 def waiting(tx: Connection, tenant_id: UUID, run_id: UUID, kind: Kind, limit: int) -> list[Asked]:
-    """Tests of this kind that a run hasn't done yet."""
+    """Return tests of this kind that the run hasn't done yet."""
     values = {"tenant": tenant_id, "run_id": run_id, "kind": kind, "limit": limit}
     return [Asked(kind, row.memory_id, row.other_id) for row in tx.execute(_WAITING, values)]
 
@@ -285,7 +282,7 @@ WHERE tenant_id = :tenant AND run_id = :run_id AND kind = :kind AND passed IS NU
 
 
 def enter(tx: Connection, tenant_id: UUID, run_id: UUID, kind: Kind, outcomes: Sequence[Outcome]) -> set[UUID]:
-    """Write what came of tests. Returns the memories of those whose outcome wasn't known yet."""
+    """Store outcomes of tests. Return the memories whose outcome wasn't stored before."""
     values: dict[str, Any] = {"tenant": tenant_id, "run_id": run_id, "kind": kind}
     columns = {name: [getattr(one, name) for one in outcomes] for name in Outcome._fields}
     return set(tx.execute(_ENTER, values | columns).scalars())
@@ -304,7 +301,7 @@ RETURNING test.memory_id
 
 
 def drop(tx: Connection, tenant_id: UUID, run_id: UUID, kind: Kind, memory_ids: Sequence[UUID]) -> None:
-    """Take tests out of a run that can't be done: their memories were deleted, or changed, meanwhile."""
+    """Remove pending tests from a run because their memories were deleted or changed in between."""
     tx.execute(_DROP, {"tenant": tenant_id, "run_id": run_id, "kind": kind, "ids": list(memory_ids)})
 
 
@@ -316,7 +313,7 @@ WHERE tenant_id = :tenant AND run_id = :run_id AND kind = :kind AND memory_id = 
 
 
 def passed(tx: Connection, tenant_id: UUID, run_id: UUID, besides: Kind) -> set[UUID]:
-    """Return the memories that have passed a test of another kind in a run, of the kinds that strengthen."""
+    """Return the memories that passed a test of another strengthening kind in a run."""
     kinds = [kind for kind in FLAGGING if kind != besides]
     values = {"tenant": tenant_id, "run_id": run_id, "kinds": kinds}
     return set(tx.execute(_PASSED, values).scalars())
@@ -329,7 +326,7 @@ WHERE tenant_id = :tenant AND run_id = :run_id AND kind = ANY (CAST(:kinds AS te
 
 
 def took(tx: Connection, tenant_id: UUID, run_id: UUID) -> tuple[dict[str, dict[str, int]], list[float]]:
-    """What a run has come to so far: by kind, how many have passed and failed; and how many ms its searches took."""
+    """Return a run's results so far: passed and failed per kind, and the durations of its searches in milliseconds."""
     results: dict[str, dict[str, int]] = {}
     times: list[float] = []
     for kind, well, failed, empty, milliseconds in tx.execute(_TOOK, {"tenant": tenant_id, "run_id": run_id}):
@@ -353,7 +350,7 @@ def finish(
     p50_ms: float | None,
     p95_ms: float | None,
 ) -> bool:
-    """Enter what a run has come to, without what it hasn't asked. False where that was done."""
+    """Store a run's results and delete its pending tests. Return False if it was finished before."""
     values = {"tenant": tenant_id, "run_id": run_id, "results": results, "p50_ms": p50_ms, "p95_ms": p95_ms}
     return tx.execute(_FINISH, values).rowcount == 1
 
@@ -368,7 +365,7 @@ WHERE tenant_id = :tenant AND run_id = :run_id AND finished_at IS NULL
 
 
 def purge(tx: Connection, tenant_id: UUID, before: datetime, limit: int) -> int:
-    """Delete runs that were begun before this moment. Returns how many; call again until fewer than the limit."""
+    """Delete up to `limit` runs started before this time. Return the number deleted; repeat until below the limit."""
     return tx.execute(_PURGE, {"tenant": tenant_id, "before": before, "limit": limit}).rowcount
 
 

@@ -1,8 +1,9 @@
-"""One process that runs the others: starts them in order, starts again what dies, stops all.
+"""Supervise the service's processes: start them in order, restart those that die, and stop all.
 
-with lock_home(settings.home) as home:
-    service = service_children(settings, home, LANES)
-    code = Supervisor(service.children, on_event=show).run()
+Example:
+    with lock_home(settings.home) as home:
+        service = service_children(settings, home, LANES)
+        code = Supervisor(service.children, on_event=show).run()
 """
 
 from app.supervisor.children import Child, Event, RestartPolicy, What

@@ -1,4 +1,4 @@
-"""PostgreSQL and Redis for one process alone: no workers, no API, nothing of another service's settings."""
+"""Run PostgreSQL and Redis for a single process, without workers or API and without settings of another service."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _REDIS_BYTES: Final = 256 << 20
 
 @contextmanager
 def alone(home: Path) -> Iterator[None]:
-    """Servers in a home, whose lock the caller holds, with an empty database; meanwhile they are this process's.
+    """Start servers with an empty database in a home whose lock the caller holds, and configure this process for them.
 
-    Every other setting has its default. Nothing is flushed to disk before it must be.
+    All other settings have their defaults. Nothing is flushed to disk before it must be.
 
     Raises:
         EmbeddedError: A server can't be run here.
@@ -57,7 +57,7 @@ def alone(home: Path) -> Iterator[None]:
 
 @contextmanager
 def _environment(given: Mapping[str, str]) -> Iterator[None]:
-    """These settings and no others."""
+    """Replace all service settings in the environment within the block."""
     before = {name: value for name, value in os.environ.items() if name.startswith(_PREFIX)}
     _set(before.keys(), given)
     try:

@@ -1,4 +1,4 @@
-"""What a supervisor runs and what it tells about it."""
+"""Define the supervised processes, the restart policy and the events reported about them."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Child:
-    """One process to run.
+    """A process to supervise.
 
-    `prepare` is called before each start. `ready` tells whether the process serves; it must neither block
-    for longer than a second nor raise; without it a child counts as ready at once. A `one_shot` child runs
-    to its end, with exit code 0, before the next one starts. Neighbours of one `stage` are stopped together.
+    `prepare` is called before each start. `ready` returns whether the process serves requests; it must neither block
+    for longer than a second nor raise. Without it, a child counts as ready at once. A `one_shot` child must exit with
+    code 0 before the next child starts. Adjacent children with the same `stage` are stopped together.
     """
 
     name: str
@@ -39,7 +39,7 @@ class Child:
 
 @dataclass(frozen=True)
 class RestartPolicy:
-    """When a child that died is started again, and when it has died too often."""
+    """Delays before a dead child is restarted, and the number of deaths after which the supervisor gives up."""
 
     first_seconds: float = 0.2
     longest_seconds: float = 5.0
@@ -47,21 +47,21 @@ class RestartPolicy:
     window_seconds: float = 60.0
 
     def delay_seconds(self, deaths: int) -> float:
-        """Wait before the start that follows death number `deaths` (1, 2, …) of the window."""
+        """Return the delay before the restart that follows death number `deaths` (1, 2, …) of the window."""
         return float(min(self.longest_seconds, self.first_seconds * 2 ** (deaths - 1)))
 
 
 class What(StrEnum):
-    """What happened. `UP`, `FAILED` and `DOWN` are about all children together."""
+    """The kind of an event. `UP`, `FAILED` and `DOWN` concern all children together."""
 
     STARTED = "started"
     READY = "ready"
-    COMPLETED = "completed"  # a one-shot child ended well
+    COMPLETED = "completed"  # a one-shot child exited with code 0
     DIED = "died"
     RESTARTED = "restarted"
-    OVERDUE = "overdue"  # a restarted child isn't ready in its time; it is left to try
+    OVERDUE = "overdue"  # a restarted child wasn't ready in time; it may continue
     STOPPING = "stopping"
-    KILLED = "killed"  # it didn't stop in its time, or a second signal came
+    KILLED = "killed"  # it didn't stop in time, or a second signal arrived
     STOPPED = "stopped"
     UP = "up"
     FAILED = "failed"
@@ -70,9 +70,10 @@ class What(StrEnum):
 
 @dataclass(frozen=True)
 class Event:
-    """Something that happened to `child` (empty: to all). `seconds` since its start, or since the stop began.
+    """An event about `child` (empty: about all).
 
-    `exit_code` is negative for a signal, as in `subprocess`. `message` is for people, complete sentences.
+    `seconds` counts from its start, or from the start of the shutdown. `exit_code` is negative for a signal, as in
+    `subprocess`. `message` consists of complete sentences for people.
     """
 
     what: What

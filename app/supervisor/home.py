@@ -1,4 +1,4 @@
-"""The folder that holds all of one service: made private, used by one process at a time."""
+"""Lock the home folder, which contains all data of one service, for one process at a time."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 @contextmanager
 def lock_home(home: Path) -> Iterator[Path]:
-    """Hold a home, made with mode 0700 where it lacks. Yields its absolute path.
+    """Lock a home, creating it with mode 0700 if necessary, and yield its absolute path.
 
-    The kernel lets go of it when this process ends, however it ends.
+    The kernel releases the lock when this process ends, however it ends.
 
     Raises:
-        EmbeddedError: another process holds it (the message names which), or it can't be made.
+        EmbeddedError: Another process has locked it (the message names which), or it can't be created.
     """
     try:
         home.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -21,14 +21,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from types import FrameType
 
-BUSY_SECONDS = 0.02  # between looks while something is about to become ready, start or stop
-QUIET_SECONDS = 1.0  # otherwise; the death of a child wakes us at once
-# Ctrl-C and service managers signal a whole group, and make passes its own on: the same wish arrives twice.
+BUSY_SECONDS = 0.02  # polling interval while a child is starting or stopping
+QUIET_SECONDS = 1.0  # polling interval otherwise; the death of a child interrupts it
+# Ctrl-C and service managers signal a whole process group, and make forwards its own signal, so one stop request may
+# arrive twice.
 SAME_WISH_SECONDS = 0.5
 
 
 class _GaveUpError(Exception):
-    """All must stop; the message says why."""
+    """All children must stop; the message says why."""
 
 
 @dataclass
@@ -45,10 +46,10 @@ class _Running:
 
 
 class Supervisor:
-    """Runs children in order: each is ready before the next starts; all stop in reverse order.
+    """Run children in order: each must be ready before the next starts; they stop in reverse order.
 
-    A child that dies is started again after 0.2 s, doubling up to 5 s; with the fifth death in a minute, or
-    when a first start fails, all stop. SIGINT, SIGTERM and SIGHUP stop all; a second one kills at once.
+    A child that dies is restarted after 0.2 s, doubling up to 5 s. After the fifth death in a minute, or if a first
+    start fails, all stop. SIGINT, SIGTERM and SIGHUP stop all; a second signal kills them at once.
     """
 
     def __init__(
@@ -66,9 +67,9 @@ class Supervisor:
         self._wake_out, self._wake_in = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
 
     def run(self) -> int:
-        """Run until a signal or `request_stop`. Returns 0, or 1 when something failed (see `What.FAILED`).
+        """Run until a signal or `request_stop`. Return 0, or 1 if something failed (see `What.FAILED`).
 
-        To be called once, from the main thread.
+        Call it once, from the main thread.
         """
         code = 0
         with self._signals():
@@ -83,12 +84,12 @@ class Supervisor:
         return code
 
     def request_stop(self) -> None:
-        """Stop all, as SIGTERM does. Any thread may call it."""
+        """Request a stop of all children, as SIGTERM does; callable from any thread."""
         now = time.monotonic()
         if not self._wishes or now - self._wished_at > SAME_WISH_SECONDS:
             self._wishes += 1
             self._wished_at = now
-        with suppress(BlockingIOError):  # full: it wakes anyway
+        with suppress(BlockingIOError):  # a full pipe wakes the loop anyway
             os.write(self._wake_in, b"!")
 
     def _start_all(self) -> None:
@@ -142,12 +143,12 @@ class Supervisor:
             late = f"{child.name} isn't ready after {child.ready_timeout_seconds:g} s"
             if running.starts == 1:
                 raise _GaveUpError(f"{late}{_log_end(child)}")
-            running.overdue = True  # others may need what it does do; what it waits for may come back
+            running.overdue = True  # others may depend on its partial service, and its own dependencies may recover
             self._tell(running, What.OVERDUE, message=f"{late}.")
 
     def _bury(self, running: _Running, process: subprocess.Popen[bytes]) -> None:
         child = running.child
-        kill_session(process)  # what it has left behind
+        kill_session(process)  # kill processes that it left behind
         code = process.wait()
         if child.one_shot:
             if code != 0:
@@ -215,7 +216,7 @@ class Supervisor:
         self._on_event(Event(what, running.child.name, pid, exit_code, seconds, message))
 
     def _pause(self, seconds: float) -> None:
-        """Wait, but not past a signal or the death of a child."""
+        """Wait until the timeout, a signal or the death of a child."""
         select.select([self._wake_out], [], [], seconds)
         with suppress(BlockingIOError):
             while os.read(self._wake_out, 512):
@@ -227,11 +228,11 @@ class Supervisor:
             self.request_stop()
 
         def wake(_number: int, _frame: FrameType | None) -> None:
-            """Nothing: the wake-up pipe has it."""
+            """Do nothing: the wake-up pipe receives the signal."""
 
         before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
         before[signal.SIGCHLD] = signal.signal(signal.SIGCHLD, wake)
-        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # else under nohup
+        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # SIGHUP is ignored under nohup
             before[signal.SIGHUP] = signal.signal(signal.SIGHUP, stop)
         pipe = signal.set_wakeup_fd(self._wake_in, warn_on_full_buffer=False)
         try:

@@ -1,4 +1,4 @@
-"""The children of `ebbing run`: servers where no URL is given, migrations, workers, beat and the API."""
+"""Define the children of `ebbing run`: servers without a configured URL, migrations, workers, beat and the API."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ DATABASE: Final = "ebbing"
 ROLE: Final = "ebbing_service"
 OWNER_URL: Final = "EBBING_OWNER_DATABASE_URL"
 READY_TIMEOUT_SECONDS = 0.5
-WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}  # noqa: S104  # looked up, not bound
+WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}  # noqa: S104  # for lookups, not bound
 
 
 @dataclass(frozen=True)
 class Service:
-    """What to run, and where it will be reached."""
+    """The processes to run and their URLs."""
 
     children: tuple[Child, ...]
     api_url: str
@@ -48,14 +48,13 @@ def service_children(
     lanes: Sequence[str],
     options: ServerOptions | None = None,
 ) -> Service:
-    """Lay out the whole service in `home`, whose lock the caller holds; nothing is started yet.
+    """Define the children of a service in `home`, whose lock the caller holds, without starting them.
 
-    PostgreSQL and Redis are left out where `settings` has a URL of them. The API comes last, so that all
-    is there when it answers, and is stopped first. Ports are taken here and kept for good: a child that is
-    started again comes back to its own.
+    PostgreSQL and Redis are omitted if `settings` has their URLs. The API starts last, so everything is available once
+    it answers, and stops first. Ports are chosen here for the service's lifetime: a restarted child reuses its own.
 
     Raises:
-        EmbeddedError: a server can't be run here, or the API's port is taken.
+        EmbeddedError: A server can't be run here, or the API's port is taken.
     """
     options = options or ServerOptions()
     home = home.resolve()
@@ -103,14 +102,14 @@ def service_children(
     api_url = _api_url(settings.host, api_port)
 
     def ebbing(name: str, *arguments: str, **more: str) -> Child:
-        # -P: never from the current folder, where somebody's own `app` may lie.
+        # -P: don't import from the current directory, which may contain an unrelated `app`.
         command = [sys.executable, "-P", "-m", "app.cli", *arguments]
         return Child(name, Program(command, environment | more, folder=Path.cwd()), home / "logs" / f"{name}.log")
 
     migrate = ebbing("migrate", "migrate", **{OWNER_URL: owner_url})
     children.append(replace(migrate, prepare=prepare_migration, one_shot=True))
     for lane in lanes:
-        # Celery hands its unfinished tasks back on SIGQUIT; its own answer to SIGTERM waits for them.
+        # On SIGQUIT Celery requeues its unfinished tasks; on SIGTERM it would wait for them.
         worker = ebbing(f"worker-{lane}", "worker", "--lane", lane, REMAP_SIGTERM="SIGQUIT")
         children.append(replace(worker, stage="workers", stop_timeout_seconds=settings.shutdown_seconds + 5))
     children.append(ebbing("beat", "beat"))
@@ -139,9 +138,9 @@ def _server(server: Server) -> Child:
 
 
 def _answers(url: str, _process: subprocess.Popen[bytes]) -> bool:
-    """Whether a GET gives 200. Ours is the only process that can: the port was free before."""
+    """Return True if a GET returns 200. Only our process can answer, because the port was free before."""
     try:
-        # Straight to the loopback: a proxy of the environment is for others.
+        # Connect directly to the loopback interface, ignoring proxy settings.
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         with opener.open(url, timeout=READY_TIMEOUT_SECONDS) as answer:
             return bool(answer.status == http.HTTPStatus.OK)
@@ -155,7 +154,7 @@ def _api_url(host: str, port: int) -> str:
 
 
 def _check_port(host: str, port: int) -> None:
-    """Find out now, with a plain sentence, rather than after five deaths of the API."""
+    """Fail early with a clear message instead of after five deaths of the API."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
             host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -170,10 +169,10 @@ def _check_port(host: str, port: int) -> None:
 
 
 def running_database(home: Path) -> str | None:
-    """URL of the database that a running service has in its home, with the service's own login; None where none runs.
+    """Return the database URL of a service running in this home, with the service's own login, or None.
 
     Raises:
-        OSError: The home may not be read.
+        OSError: The home isn't readable.
     """
     try:
         lines = (home / "postgres" / "data" / "postmaster.pid").read_text(encoding="utf-8").splitlines()

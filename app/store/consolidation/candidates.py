@@ -1,6 +1,6 @@
-"""Memories that may be consolidated: which are new to it, what they are compared with, and how far it has come.
+"""Select memories to consolidate, the memories to compare them with, and each tenant's progress marks.
 
-An id says when its memory was accepted, so that what has come of age since a run is a range of ids.
+Ids are ordered by acceptance time, so memories that reached an age since the last run form a range of ids.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from app.store.enrichment.work import NIL
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """How far a tenant's memories have been compared.
+    """Progress marks of a tenant: the memories that have already been compared.
 
     Attributes:
-        settled: None at or below this id is new any more for having come of age.
-        old: None at or below this is new for having become old; None before the first run.
-        edited_at: None that was edited before this moment is new for that; None before the first run.
-        edited_id: Nor is one edited at it whose id isn't above this.
+        settled: Ids up to this one were already processed when they reached the minimum age.
+        old: Ids up to this one were already processed as old; None before the first run.
+        edited_at: Edits before this time were already processed; None before the first run.
+        edited_id: At exactly `edited_at`, edits up to this id were already processed.
     """
 
     settled: UUID = NIL
@@ -39,7 +39,7 @@ class Marks:
 
 
 def read_marks(tx: Connection, tenant_id: UUID) -> Marks:
-    """How far the tenant's have been compared."""
+    """Return the tenant's progress marks."""
     ids: dict[str, UUID] = {}
     edited_at = None
     for row in tx.execute(_READ, {"tenant": tenant_id}):
@@ -55,7 +55,7 @@ WHERE tenant_id = :tenant
 
 
 def write_marks(tx: Connection, tenant_id: UUID, marks: Marks) -> None:
-    """Note how far they have been compared now, in the transaction that writes what came of it; never less far."""
+    """Advance the progress marks, in the transaction that writes the results; marks never move back."""
     given: list[dict[str, Any]] = [{"age": "settled", "id": marks.settled, "at": None}]
     if marks.old is not None:
         given.append({"age": "old", "id": marks.old, "at": None})
@@ -71,7 +71,7 @@ ON CONFLICT (tenant_id, age) DO UPDATE SET after_id = excluded.after_id, after_a
 WHERE (mark.after_at, mark.after_id) < (excluded.after_at, excluded.after_id)
 """)
 
-# Looked up row by row: a planner without statistics would read all that the tenant has.
+# One lookup per row: without statistics the planner would read all of the tenant's rows.
 _ELIGIBLE: Final = "tenant_id = %(tenant)s AND deleted_at IS NULL AND made_by = 'caller'"
 _EMBEDDED: Final = """CROSS JOIN LATERAL (
   SELECT FROM embeddings
@@ -80,7 +80,7 @@ _EMBEDDED: Final = """CROSS JOIN LATERAL (
 
 
 def accepted(tx: Connection, tenant_id: UUID, space_id: int, *, after: UUID, before: UUID, limit: int) -> list[UUID]:
-    """Memories of callers with a vector in this space, their ids between these two, in their order."""
+    """Return callers' memories with a vector in this space and an id between these two, in id order."""
     values = {"tenant": tenant_id, "space": space_id, "after": after, "before": before, "limit": limit}
     return [memory_id for (memory_id,) in driver(tx).execute(_ACCEPTED, values, binary=True)]
 
@@ -90,13 +90,16 @@ SELECT memory_id FROM (
   SELECT memory_id FROM memories
   WHERE {_ELIGIBLE} AND memory_id > %(after)s AND memory_id < %(before)s ORDER BY memory_id OFFSET 0
 ) AS aged {_EMBEDDED} LIMIT %(limit)s
-"""  # noqa: S608 - constants alone
+"""  # noqa: S608 - constants only
 
 
 def edited(
     tx: Connection, tenant_id: UUID, space_id: int, marks: Marks, *, until: datetime, before: UUID, limit: int
 ) -> list[tuple[UUID, datetime]]:
-    """The like that were edited since these marks, until a moment, in the order of their edits, with their moments."""
+    """Return callers' memories with a vector in this space that were edited after the marks and up to `until`.
+
+    Each comes with the time of its edit; the order is that of the edits.
+    """
     values = {
         "tenant": tenant_id,
         "space": space_id,
@@ -121,7 +124,7 @@ SELECT memory_id, updated_at FROM (
 def beside(
     tx: Connection, tenant_id: UUID, subjects: Sequence[str | None], *, before: UUID
 ) -> list[tuple[str | None, Ids]]:
-    """Ids below one of the callers' memories about each of these subjects, or about nobody; in ascending order."""
+    """Return the ids below `before` of callers' memories for each of these subjects (None: no subject), ascending."""
     named = [subject for subject in subjects if subject is not None]
     statements = [*([_BESIDE] if named else []), *([_BESIDE_NOBODY] if None in subjects else [])]
     values = {"tenant": tenant_id, "subjects": named, "before": before}
@@ -142,7 +145,7 @@ WHERE {_ELIGIBLE} AND subject IS NULL AND memory_id < %(before)s HAVING count(*)
 
 
 def read_vectors(tx: Connection, tenant_id: UUID, space_id: int, ids: Ids) -> tuple[Ids, NDArray[np.float32]]:
-    """Those of these memories that have a vector in this space, in ascending order, with it: (n,), (n, dimensions)."""
+    """Return those of these memories that have a vector in this space, ascending, with it: (n,), (n, dimensions)."""
     values = {"tenant": tenant_id, "space": space_id, "ids": Uuids(ids.tobytes())}
     row = driver(tx).execute(_VECTORS, values, binary=True).fetchone()
     found, sent = row or (None, None)
@@ -158,16 +161,13 @@ SELECT string_agg(uuid_send(memory_id), ''), string_agg(halfvec_send(embedding),
 
 
 def read(tx: Connection, tenant_id: UUID, space_id: int, ids: Sequence[UUID] | Ids, new: Sequence[UUID]) -> Memories:
-    """What is compared of these memories: of those that are active, a caller's, and have a vector in this space.
+    """Read the data for comparison of those memories that are active, a caller's, and have a vector in this space.
 
-    Entities are the caller's and those that were found in the text.
+    Entities are both the caller's and those found in the text.
 
     Args:
-        tx: The tenant's transaction.
-        tenant_id: The tenant.
-        space_id: The embedding space.
-        ids: Each once.
-        new: Those of them whose nearest are looked for.
+        ids: Without duplicates.
+        new: The memories among them whose nearest neighbours are searched.
     """
     given = Uuids(ids.tobytes() if isinstance(ids, np.ndarray) else ids)
     values = {"tenant": tenant_id, "space": space_id, "ids": given}

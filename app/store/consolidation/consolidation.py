@@ -1,4 +1,4 @@
-"""Merging memories: what of them decides about it, and the rows that it leaves."""
+"""Read the facts that decide how memories are merged, and write the resulting rows."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from app.store.core.packed import Uuids, driver
 
 
 class Day(NamedTuple):
-    """A local date of a subject, in days since 1970."""
+    """A subject's local date, in days since 1970."""
 
     subject: str | None
     number: int
@@ -24,11 +24,11 @@ class Day(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """What a caller said in and of an active memory.
+    """Facts that a caller supplied with an active memory.
 
     Attributes:
-        said_at: In seconds since 1970: as its caller said, else when it was accepted.
-        day: Its local date then.
+        said_at: `occurred_at`, or the acceptance time if absent, in seconds since 1970.
+        day: The local date of `said_at`.
     """
 
     memory_id: UUID
@@ -48,14 +48,14 @@ class Fact:
 
 
 def facts(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID], time_zone: str) -> dict[UUID, Fact]:
-    """Those of these memories that are active and come from a caller, by their ids in ascending order."""
+    """Return facts for those of these memories that are active and from a caller, in ascending id order."""
     values = {"tenant": tenant_id, "ids": Uuids(memory_ids), "zone": time_zone}
     return {row[0]: Fact(*row) for row in driver(tx).execute(_FACTS, values)}
 
 
 _SAID_AT: Final = "coalesce(occurred_at, created_at)"
 _SPEAKER: Final = "coalesce(speaker, role) AS speaker"
-"""Who said it: without a name, the role tells the sides of a conversation apart."""
+"""The speaker's name or, without one, the role, which distinguishes the sides of a conversation."""
 _DAY: Final = f"(CAST({_SAID_AT} AT TIME ZONE %(zone)s AS date) - date '1970-01-01')"
 _FACTS: Final = f"""
 SELECT memory.* FROM unnest(%(ids)s) AS id
@@ -67,11 +67,11 @@ CROSS JOIN LATERAL (
     AND (SELECT tier FROM memory_state AS state
       WHERE state.tenant_id = %(tenant)s AND state.memory_id = memories.memory_id) = 'active' OFFSET 0
 ) AS memory ORDER BY memory_id
-"""  # noqa: S608 - constants alone
+"""  # noqa: S608 - constants only
 
 
 def on_days(tx: Connection, tenant_id: UUID, days: Collection[Day], time_zone: str) -> dict[Day, int]:
-    """How many active memories from callers each of these days has."""
+    """Count the active memories from callers on each of these days."""
     counted = dict.fromkeys(days, 0)
     for subjects, statement in (
         ([day.subject for day in counted if day.subject is not None], _ON_DAYS),
@@ -84,7 +84,7 @@ def on_days(tx: Connection, tenant_id: UUID, days: Collection[Day], time_zone: s
                 "zone": time_zone,
                 "days": numbers,
                 "subjects": sorted({subject for subject in subjects if subject is not None}),
-                # A day more at each end, so that no time zone matters.
+                # One extra day at each end covers every time zone.
                 "first": numbers[0] - 1,
                 "last": numbers[-1] + 2,
             }
@@ -104,23 +104,21 @@ WHERE day = ANY (%(days)s) AND (
   SELECT tier FROM memory_state AS state
   WHERE state.tenant_id = %(tenant)s AND state.memory_id = said.memory_id) = 'active'
 GROUP BY subject, day
-"""  # noqa: S608 - constants alone
+"""  # noqa: S608 - constants only
 _ON_DAYS: Final = _ON.format(whose="subject = ANY (%(subjects)s)")
 _ON_DAYS_OF_NOBODY: Final = _ON.format(whose="subject IS NULL")
 
 
 def known(tx: Connection, tenant_id: UUID, groups: Sequence[Mapping[UUID, int]]) -> dict[int, set[bool]]:
-    """Which groups an earlier merge has dealt with: it had all of their memories, saying what they say now.
+    """Return which groups an earlier merge has covered: it contained all of their memories at their current versions.
 
-    One that was rejected or undone counts, one whose summary is gone doesn't.
+    Rejected and undone merges count; a merge whose summary is gone doesn't.
 
     Args:
-        tx: The tenant's transaction.
-        tenant_id: The tenant.
-        groups: Versions of texts by memory.
+        groups: Text versions by memory.
 
     Returns:
-        By place of the group: whether such merges linked.
+        By index of the group: whether the covering merges were links.
     """
     rows = [(n, memory_id, version) for n, group in enumerate(groups) for memory_id, version in group.items()]
     values = {
@@ -157,7 +155,7 @@ WHERE covered = members
 
 @dataclass(frozen=True, slots=True)
 class NewSummary:
-    """A summary on its way into the tables, as a memory that fades from its making on."""
+    """A summary to be inserted as a memory that decays from its creation."""
 
     memory_id: UUID
     seq: int
@@ -178,7 +176,7 @@ class NewSummary:
 
 
 def add_summaries(tx: Connection, tenant_id: UUID, summaries: Sequence[NewSummary]) -> None:
-    """Insert summaries, with their states."""
+    """Insert summaries with their states."""
     rows = msgspec.json.encode(summaries).decode()
     tx.execute(_ADD_SUMMARIES, {"tenant": tenant_id, "rows": rows})
 
@@ -204,7 +202,7 @@ FROM given
 
 
 def put_away(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> None:
-    """Enter that memories are archived, of rows that are locked; what decay asks for further down stays asked."""
+    """Archive memories whose rows are locked; a wanted tier below the archive remains."""
     driver(tx).execute(_PUT_AWAY, {"tenant": tenant_id, "ids": Uuids(memory_ids)})
 
 
@@ -216,7 +214,7 @@ WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s)
 
 
 def put_back(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> None:
-    """Enter that memories are active again as they were, of rows that are locked: the next sweep looks at them."""
+    """Make memories active again as they were and due for the next sweep; their rows are locked."""
     driver(tx).execute(_PUT_BACK, {"tenant": tenant_id, "ids": Uuids(memory_ids)})
 
 
@@ -227,7 +225,7 @@ WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s)
 
 
 class NewLink(NamedTuple):
-    """A link on its way into the tables."""
+    """A link to be inserted."""
 
     memory_id: UUID
     other_id: UUID
@@ -236,7 +234,7 @@ class NewLink(NamedTuple):
 
 
 def add_links(tx: Connection, tenant_id: UUID, links: Iterable[NewLink]) -> None:
-    """Insert links of consolidation; one that is there stays as it is."""
+    """Insert links made by consolidation; existing links remain unchanged."""
     ordered = sorted(links)
     values = {
         "tenant": tenant_id,
@@ -258,7 +256,7 @@ ON CONFLICT DO NOTHING
 
 
 def remove_links(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> None:
-    """Delete the links that consolidation has made among these memories."""
+    """Delete the links among these memories that consolidation made."""
     driver(tx).execute(_REMOVE_LINKS, {"tenant": tenant_id, "ids": Uuids(memory_ids)})
 
 
@@ -269,7 +267,7 @@ DELETE FROM links WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s) AND
 
 
 def lock(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> None:
-    """Lock memories' rows in id order, deleted ones too."""
+    """Lock memories' rows in id order, including deleted ones."""
     driver(tx).execute(_LOCK, {"tenant": tenant_id, "ids": Uuids(memory_ids)})
 
 
@@ -280,7 +278,7 @@ SELECT FROM memories WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s) 
 
 @dataclass(frozen=True, slots=True)
 class Present:
-    """A memory that isn't deleted, in whichever tier; of one in cold storage, the text is what is kept of it here."""
+    """A memory of any tier that isn't deleted; in cold storage, its text is the truncated one in the database."""
 
     memory_id: UUID
     text: str = field(repr=False)
@@ -293,7 +291,7 @@ class Present:
 
 
 def present(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> list[Present]:
-    """Those of these memories that aren't deleted, in id order."""
+    """Return those of these memories that aren't deleted, in id order."""
     found = driver(tx).execute(_PRESENT, {"tenant": tenant_id, "ids": Uuids(memory_ids)})
     return [Present(*row) for row in found]
 
@@ -307,13 +305,13 @@ FROM unnest(%(ids)s) AS id CROSS JOIN LATERAL (
   FROM memories
   WHERE tenant_id = %(tenant)s AND memory_id = id AND deleted_at IS NULL OFFSET 0
 ) AS memory ORDER BY memory_id
-"""  # noqa: S608 - constants alone
+"""  # noqa: S608 - constants only
 
 
 def hidden(tx: Connection, tenant_id: UUID, summary_id: UUID) -> list[Present]:
-    """A summary that an open erasure has hidden; its tier is `hidden` where it was active, else that where it was.
+    """Return a summary hidden by an open erasure, with tier `hidden` if it was active, otherwise its former tier.
 
-    One that is only hidden until it is made again is `aside`.
+    A summary that is only hidden until it is refreshed has the tier `aside`.
     """
     found = driver(tx).execute(_HIDDEN, {"tenant": tenant_id, "id": summary_id, "aside": SET_ASIDE})
     return [Present(*row) for row in found]
@@ -324,15 +322,15 @@ SELECT memory_id, text, text_version, speaker, subject, categories, CAST(extract
   CASE WHEN erasure_id = %(aside)s THEN 'aside' WHEN tier = 'active' THEN 'hidden' ELSE tier END
 FROM memories JOIN hidden_memories AS hidden USING (tenant_id, memory_id)
 WHERE tenant_id = %(tenant)s AND memory_id = %(id)s
-"""  # noqa: S608 - constants alone
+"""  # noqa: S608 - constants only
 
 
 SET_ASIDE: Final = UUID(int=0)
-"""What hides a summary, in place of an erasure, until it is made again of those of its sources that remain."""
+"""Placeholder erasure id that hides a summary until it is refreshed from its remaining sources."""
 
 
 def with_sources(tx: Connection, tenant_id: UUID, summary_ids: Sequence[UUID], without: Sequence[UUID]) -> list[UUID]:
-    """Those of some summaries that are active and have a source besides these memories, in id order."""
+    """Return those of these summaries that are active and have an existing source not in `without`, in id order."""
     values = {"tenant": tenant_id, "ids": Uuids(summary_ids), "without": Uuids(without)}
     return [memory_id for (memory_id,) in driver(tx).execute(_WITH_SOURCES, values).fetchall()]
 
@@ -354,7 +352,7 @@ ORDER BY memory_id
 
 
 def summaries(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> set[UUID]:
-    """Those of these memories that consolidation has made."""
+    """Return those of these memories that consolidation created."""
     found = driver(tx).execute(_SUMMARIES, {"tenant": tenant_id, "ids": Uuids(memory_ids)})
     return {memory_id for (memory_id,) in found}
 

@@ -1,4 +1,4 @@
-"""Runs of consolidation: what each has done, and how far a tenant's memories have been compared."""
+"""Record consolidation runs and their results."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ Trigger = Literal["night", "count", "quota", "hand"]
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A run as it stands.
+    """A consolidation run with its progress.
 
     Attributes:
-        looked_at: Memories that were new or changed.
-        clusters: Groups that they belong to.
-        linked: Groups that were linked.
-        merged: Memories that went into summaries.
-        summaries: How many were made, those made again included.
-        by_model: Of them by a model.
-        waiting: Groups that wait for somebody's yes.
-        characters_before: Of the texts that went into summaries.
-        characters_after: Of the summaries.
+        looked_at: Number of new or changed memories.
+        clusters: Number of groups that contain them.
+        linked: Number of groups that were linked.
+        merged: Number of memories merged into summaries.
+        summaries: Number of summaries written, including refreshed ones.
+        by_model: Number of those written by a model.
+        waiting: Number of groups that await approval.
+        characters_before: Total length of the summarised texts.
+        characters_after: Total length of the summaries.
     """
 
     run_id: UUID
@@ -47,7 +47,7 @@ class Run:
 
     @property
     def reduction(self) -> float | None:
-        """By which share the texts became shorter; None where none was summarised."""
+        """Share by which the texts became shorter; None if none was summarised."""
         return 1 - self.characters_after / self.characters_before if self.characters_before else None
 
 
@@ -56,7 +56,7 @@ _COUNTS: Final = _NAMES[6:]
 
 
 def begin(tx: Connection, tenant_id: UUID, run_id: UUID, started_by: Trigger, level: str, as_of: datetime) -> UUID:
-    """Enter a run, unless the same was begun and left. Returns its id."""
+    """Insert a run, or resume an identical unfinished one. Return its id."""
     values = {"tenant": tenant_id, "run_id": run_id, "started_by": started_by, "level": level, "as_of": as_of}
     found: UUID = tx.execute(_BEGIN, values).scalar_one()
     return found
@@ -77,7 +77,7 @@ SELECT run_id FROM left_off UNION ALL SELECT run_id FROM begun
 
 
 def count(tx: Connection, tenant_id: UUID, run_id: UUID, counts: Mapping[str, int]) -> None:
-    """Add to what a run has done."""
+    """Add to a run's counts."""
     added = {name: counts[name] for name in _COUNTS if counts.get(name)}
     if added:
         assignments = ", ".join(f"{name} = {name} + :{name}" for name in added)
@@ -86,7 +86,7 @@ def count(tx: Connection, tenant_id: UUID, run_id: UUID, counts: Mapping[str, in
 
 
 def finish(tx: Connection, tenant_id: UUID, run_id: UUID) -> None:
-    """Enter that a run has ended."""
+    """Mark a run as finished."""
     tx.execute(_FINISH, {"tenant": tenant_id, "run_id": run_id})
 
 
@@ -97,7 +97,7 @@ WHERE tenant_id = :tenant AND run_id = :run_id AND finished_at IS NULL
 
 
 def page(tx: Connection, tenant_id: UUID, older_than: tuple[datetime, UUID] | None, limit: int) -> list[Run]:
-    """Runs, the newest first, after the one given by when it was started and its id."""
+    """Return a page of runs, newest first, starting after the given start time and id."""
     started_at, run_id = older_than or (None, None)
     values: dict[str, Any] = {"tenant": tenant_id, "at": started_at, "run_id": run_id, "limit": limit}
     return [Run(*row) for row in tx.execute(_PAGE, values)]
@@ -108,13 +108,13 @@ SELECT {", ".join(_NAMES)} FROM consolidation_runs
 WHERE tenant_id = :tenant AND (CAST(:at AS timestamptz) IS NULL OR started_at < :at
   OR (started_at = :at AND run_id > CAST(:run_id AS uuid)))
 ORDER BY started_at DESC, run_id LIMIT :limit
-""")  # noqa: S608 - constants alone
+""")  # noqa: S608 - constants only
 
 
 def purge(tx: Connection, tenant_id: UUID, before: datetime, limit: int) -> int:
-    """Delete runs that were begun before this moment. Returns how many; call again until fewer than the limit.
+    """Delete up to `limit` runs started before this time. Return the number deleted; repeat until below the limit.
 
-    Merges outlast the run that made them.
+    Merges are retained longer than the run that made them.
     """
     return tx.execute(_PURGE, {"tenant": tenant_id, "before": before, "limit": limit}).rowcount
 

@@ -1,4 +1,4 @@
-"""New memories with the earlier ones near them, and up to when a tenant's were looked at."""
+"""Select new memories with earlier similar ones for the contradiction check, and store each tenant's watermark."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from app.domain.consolidation.contradiction import COSINE_MIN, NEIGHBOURS_MAX, Q
 from app.store.core.packed import driver
 
 AMONG: Final = 2000
-"""How many earlier memories of the same subject a new one is compared with: the latest."""
+"""Number of earlier memories of the same subject, the latest, with which a new one is compared."""
 
 
 def watermark(tx: Connection, tenant_id: UUID) -> datetime | None:
-    """Up to when the memories accepted were looked at; None before the first time."""
+    """Return the acceptance time up to which memories were checked, or None before the first check."""
     found: datetime | None = tx.execute(_WATERMARK, {"tenant": tenant_id}).scalar()
     return found
 
@@ -25,7 +25,7 @@ _WATERMARK: Final = text("SELECT accepted_until FROM contradiction_watermarks WH
 
 
 def move_watermark(tx: Connection, tenant_id: UUID, accepted_until: datetime) -> None:
-    """Note that memories accepted by a moment were looked at."""
+    """Advance the watermark: memories accepted up to this time were checked."""
     tx.execute(_MOVE, {"tenant": tenant_id, "until": accepted_until})
 
 
@@ -36,7 +36,7 @@ ON CONFLICT (tenant_id) DO UPDATE SET accepted_until = greatest(known.accepted_u
 
 
 def new(tx: Connection, tenant_id: UUID, after: UUID, until: datetime, limit: int) -> list[tuple[UUID, datetime]]:
-    """Current memories after this id and accepted by a moment, with when each was accepted, in the order of ids."""
+    """Return current memories after this id and accepted by this time, with their acceptance times, in id order."""
     values = {"tenant": tenant_id, "after": after, "until": until, "limit": limit}
     return [(row.memory_id, row.created_at) for row in tx.execute(_NEW, values)]
 
@@ -49,13 +49,13 @@ _NEW: Final = text(f"""
 SELECT memory_id, created_at FROM memories
 WHERE tenant_id = :tenant AND memory_id > :after AND created_at <= :until AND {_CURRENT.format(tenant=":tenant")}
 ORDER BY memory_id LIMIT :limit
-""")  # noqa: S608 - constants alone
+""")  # noqa: S608 - constants only
 
 
 def questions(tx: Connection, tenant_id: UUID, space_id: int, memory_ids: list[UUID]) -> list[Question]:
-    """These memories with the nearest earlier ones of the same subject; those without any are left out.
+    """Return these memories with their nearest earlier memories of the same subject; memories without any are omitted.
 
-    What is superseded, or was decided about beside the new one before, isn't asked about.
+    Superseded memories, and pairs that were decided before, are excluded.
     """
     values = {"tenant": tenant_id, "space": space_id, "ids": memory_ids, "among": AMONG}
     values |= {"cosine_min": COSINE_MIN, "most": NEIGHBOURS_MAX}
@@ -74,9 +74,9 @@ _EARLIER: Final = f"""
         SELECT FROM supersessions AS decided WHERE decided.tenant_id = %(tenant)s
           AND decided.memory_id = given.id AND decided.superseded_id = memories.memory_id)
     ORDER BY memory_id DESC LIMIT %(among)s
-"""  # noqa: S608 - constants alone
+"""  # noqa: S608 - constants only
 
-# Row by row, as everywhere: without statistics, a join would read all that the tenant has.
+# One lookup per row: for a tenant without statistics a join would read all of its rows.
 _QUESTIONS: Final = f"""
 SELECT new.memory_id, new.text, near.memory_id, near.text
 FROM unnest(%(ids)s::uuid[]) AS given (id)
@@ -101,4 +101,4 @@ CROSS JOIN LATERAL (
   ORDER BY cosine DESC, latest.memory_id DESC LIMIT %(most)s
 ) AS near
 ORDER BY new.memory_id, near.cosine DESC, near.memory_id DESC
-"""  # noqa: S608 - constants alone
+"""  # noqa: S608 - constants only

@@ -1,6 +1,6 @@
-"""What memories superseded, and were superseded by, when an erasure hid them: kept until it can't be cancelled.
+"""Save the supersessions of memories hidden by an erasure until it can no longer be cancelled.
 
-Everything here takes the lock of supersessions first.
+`hide` and the `show_again` functions take the supersessions' lock before anything else.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ from app.store.core.packed import Uuids, driver
 
 
 def hide(tx: Connection, tenant_id: UUID, erasure_id: UUID, memory_ids: Sequence[UUID]) -> None:
-    """Let memories that an erasure hides supersede nothing, and be superseded by nothing, until it is cancelled.
+    """Remove the supersessions of memories hidden by an erasure, saving them for its cancellation.
 
-    What was superseded through them alone, by others, still is; what nothing else supersedes is current again.
+    Indirect supersessions through these memories become direct ones between the others; memories that no other
+    supersedes become current again.
     """
     supersessions.lock(tx, tenant_id)
     values = {"tenant": tenant_id, "ids": Uuids(memory_ids), "erasure": erasure_id}
@@ -32,7 +33,7 @@ _CLOSE: Final = f"""
 WITH added AS ({supersessions.CLOSE} RETURNING supersession_id, memory_id, superseded_id)
 INSERT INTO hidden_supersessions {_COLUMNS}
 SELECT %(tenant)s, supersession_id, true, %(erasure)s, memory_id, superseded_id, '{{}}' FROM added
-"""  # noqa: S608 - constants alone
+"""  # noqa: S608 - constants only
 _KEEP: Final = f"""
 INSERT INTO hidden_supersessions {_COLUMNS}
 SELECT tenant_id, supersession_id, false, %(erasure)s, memory_id, superseded_id, to_jsonb(known)
@@ -41,12 +42,12 @@ SELECT tenant_id, supersession_id, false, %(erasure)s, memory_id, superseded_id,
 
 
 def show_again(tx: Connection, tenant_id: UUID, erasure_id: UUID) -> list[Pair]:
-    """Let all hold again that an erasure has hidden, its memories being there again.
+    """Restore all supersessions saved for an erasure whose memories are visible again.
 
-    What still has a hidden end is from now on of the erasure that hides it.
+    A supersession with an end that is still hidden is reassigned to the erasure hiding that end.
 
     Returns:
-        The pairs that are active by this: whether they may be is the caller's to judge.
+        The pairs that became active; the caller must check whether they are still valid.
     """
     supersessions.lock(tx, tenant_id)
     values = {"tenant": tenant_id, "erasure": erasure_id}
@@ -58,9 +59,9 @@ def show_again(tx: Connection, tenant_id: UUID, erasure_id: UUID) -> list[Pair]:
 
 
 def show_again_of(tx: Connection, tenant_id: UUID, memory_id: UUID) -> list[Pair]:
-    """Let hold again what a memory superseded, and what superseded it, as far as the others are there; see above.
+    """Restore the saved supersessions of one memory whose other ends exist; the caller must check the returned pairs.
 
-    What was closed over it meanwhile stays: it is true as well.
+    Direct supersessions that were closed over it in between remain, because they hold as well.
     """
     supersessions.lock(tx, tenant_id)
     return _back(tx, _SHOW_AGAIN_OF, {"tenant": tenant_id, "memory": memory_id})
@@ -71,7 +72,8 @@ def _back(tx: Connection, statement: str, values: dict[str, Any]) -> list[Pair]:
     return [Pair(*row[:2]) for row in found if row[2] == "active"]
 
 
-# What a person has decided since stays; what another erasure has hidden since doesn't come back with that one.
+# Manual decisions made since are retained; supersessions that another erasure has hidden since don't return with this
+# one.
 _OPEN: Final = """
 WITH added AS (
   DELETE FROM hidden_supersessions WHERE tenant_id = %(tenant)s AND erasure_id = %(erasure)s AND is_added
@@ -95,10 +97,10 @@ WITH back AS (
 )
 INSERT INTO supersessions SELECT (jsonb_populate_record(NULL::supersessions, body)).* FROM back
 ON CONFLICT DO NOTHING RETURNING memory_id, superseded_id, status
-"""  # noqa: S608 - constants alone
+"""  # noqa: S608 - constants only
 _SHOW_AGAIN: Final = _BACK.format(which="erasure_id = %(erasure)s")
 _SHOW_AGAIN_OF: Final = _BACK.format(which="NOT is_added AND %(memory)s IN (memory_id, superseded_id)")
-# One that is being erased doesn't come back.
+# Only erasures in their grace period: memories that are being erased don't return.
 _HAND_OVER: Final = """
 UPDATE hidden_supersessions AS kept SET erasure_id = hides.erasure_id
 FROM (
@@ -111,7 +113,7 @@ WHERE kept.tenant_id = %(tenant)s AND kept.erasure_id = %(erasure)s
 
 
 def let_go(tx: Connection, tenant_id: UUID, erasure_ids: Sequence[UUID]) -> None:
-    """Forget what is kept for erasures: they can't be cancelled any more."""
+    """Delete the supersessions saved for erasures that can no longer be cancelled."""
     driver(tx).execute(_LET_GO, {"tenant": tenant_id, "erasures": Uuids(erasure_ids)})
 
 
@@ -119,7 +121,7 @@ _LET_GO: Final = "DELETE FROM hidden_supersessions WHERE tenant_id = %(tenant)s 
 
 
 def refuse(tx: Connection, tenant_id: UUID, pairs: Sequence[Pair], reason: str) -> None:
-    """Let pairs be rejected that held when they were hidden, and can't hold any more."""
+    """Reject restored pairs that are no longer valid."""
     values = {"tenant": tenant_id, "reason": reason}
     values |= {"newer": Uuids([pair.memory_id for pair in pairs]), "older": Uuids([p.superseded_id for p in pairs])}
     driver(tx).execute(_REFUSE, values)

@@ -1,4 +1,4 @@
-"""Merges: what was made of which memories, by which run, and which of it must be made again."""
+"""Store merges: the summary or links made from a group, their lineage, and which summaries are stale."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ Part = Literal["source", "kept", "linked"]
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """A group of memories, and what became of it.
+    """A group of memories and the outcome of merging it.
 
     Attributes:
-        sources: How many memories were taken: into the summary, or linked.
-        summary_version: Version of the summary's text as it was made; another one was written by hand.
-        is_stale: Whether a source has changed since, or is gone.
-        characters_before: Of the sources' texts.
-        characters_after: Of the summary.
-        decided_by: Id of the key of who agreed, refused or undid.
+        sources: Number of memories that were summarised or linked.
+        summary_version: Text version of the summary as generated; a different version was edited manually.
+        is_stale: A source has changed or was removed since.
+        characters_before: Total length of the sources' texts.
+        characters_after: Length of the summary.
+        decided_by: Id of the key that approved, rejected or undid it.
     """
 
     merge_id: UUID
@@ -52,7 +52,7 @@ class Merge:
 
 
 class Ancestor(NamedTuple):
-    """A memory that a merge took, and as what."""
+    """A memory in a merge, with its role there."""
 
     merge_id: UUID
     memory_id: UUID
@@ -65,7 +65,7 @@ _COLUMNS: Final = ", ".join(_NAMES)
 
 
 def add(tx: Connection, tenant_id: UUID, merges: Sequence[Merge], lineage: Sequence[Ancestor]) -> None:
-    """Insert merges, with the memories that they took."""
+    """Insert merges with their lineage."""
     rows = [{name: getattr(merge, name) for name in _NAMES} | {"tenant": tenant_id} for merge in merges]
     if rows:
         tx.execute(_ADD, rows)
@@ -73,14 +73,14 @@ def add(tx: Connection, tenant_id: UUID, merges: Sequence[Merge], lineage: Seque
 
 
 def add_lineage(tx: Connection, tenant_id: UUID, lineage: Sequence[Ancestor]) -> None:
-    """Enter which memories merges took, and at what versions of their texts."""
+    """Insert or update the memories of merges, with their text versions."""
     values = {name: [getattr(each, name) for each in lineage] for name in Ancestor._fields}
     driver(tx).execute(_ADD_LINEAGE, {"tenant": tenant_id} | values)
 
 
 _ADD: Final = text(f"""
 INSERT INTO merges (tenant_id, {_COLUMNS}) VALUES (:tenant, {", ".join(f":{name}" for name in _NAMES)})
-""")  # noqa: S608 - constants alone
+""")  # noqa: S608 - constants only
 _ADD_LINEAGE: Final = """
 INSERT INTO lineage (tenant_id, merge_id, memory_id, text_version, part)
 SELECT %(tenant)s, merge_id, memory_id, text_version, part
@@ -92,7 +92,7 @@ SET text_version = excluded.text_version, part = excluded.part
 
 
 def get(tx: Connection, tenant_id: UUID, merge_id: UUID, *, lock: bool = False) -> Merge | None:
-    """A merge by its id, locked if wanted; None where there is none."""
+    """Return a merge by its id, optionally locked, or None if it doesn't exist."""
     values = {"tenant": tenant_id, "merge_id": merge_id}
     found = tx.execute(_LOCK if lock else _GET, values).one_or_none()
     return None if found is None else _merge(found)
@@ -105,7 +105,7 @@ _LOCK: Final = text(f"{_GET.text} FOR UPDATE")
 def page(
     tx: Connection, tenant_id: UUID, status: Status | None, older_than: tuple[datetime, UUID] | None, limit: int
 ) -> list[Merge]:
-    """Merges, the newest first, after the one given by when it was made and its id."""
+    """Return a page of merges, newest first, starting after the given creation time and id."""
     created_at, merge_id = older_than or (None, None)
     values = {"tenant": tenant_id, "status": status, "at": created_at, "merge_id": merge_id, "limit": limit}
     return [_merge(row) for row in tx.execute(_PAGE, values)]
@@ -117,11 +117,11 @@ WHERE tenant_id = :tenant AND (CAST(:status AS text) IS NULL OR status = :status
   AND (CAST(:at AS timestamptz) IS NULL OR created_at < :at
     OR (created_at = :at AND merge_id > CAST(:merge_id AS uuid)))
 ORDER BY created_at DESC, merge_id LIMIT :limit
-""")  # noqa: S608 - constants alone
+""")  # noqa: S608 - constants only
 
 
 def of_memory(tx: Connection, tenant_id: UUID, memory_id: UUID) -> list[Merge]:
-    """The merges that made a memory, or that took it; newest first."""
+    """Return the merges that made a memory or used it, newest first."""
     return [_merge(row) for row in tx.execute(_OF_MEMORY, {"tenant": tenant_id, "memory_id": memory_id})]
 
 
@@ -130,11 +130,11 @@ SELECT {_COLUMNS} FROM merges
 WHERE tenant_id = :tenant AND (summary_id = :memory_id OR merge_id = ANY (ARRAY(
   SELECT merge_id FROM lineage WHERE tenant_id = :tenant AND memory_id = :memory_id)))
 ORDER BY created_at DESC, merge_id
-""")  # noqa: S608 - constants alone
+""")  # noqa: S608 - constants only
 
 
 def ancestors(tx: Connection, tenant_id: UUID, merge_ids: Sequence[UUID]) -> list[Ancestor]:
-    """The memories that these merges took, in the order of both ids."""
+    """Return the lineage of these merges, ordered by both ids."""
     found = driver(tx).execute(_ANCESTORS, {"tenant": tenant_id, "ids": Uuids(merge_ids)})
     return [Ancestor(*row) for row in found]
 
@@ -146,7 +146,7 @@ WHERE tenant_id = %(tenant)s AND merge_id = ANY (%(ids)s) ORDER BY merge_id, mem
 
 
 class Kin(NamedTuple):
-    """A summary that is there, and a memory that it was made of, or that was kept beside it."""
+    """An existing summary and a memory in its lineage."""
 
     summary_id: UUID
     memory_id: UUID
@@ -154,7 +154,7 @@ class Kin(NamedTuple):
 
 
 def kin(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID], limit: int) -> list[Kin]:
-    """What these memories were made of, and what was made of them, one step each; of merges that stand."""
+    """Return the direct ancestors of these memories and the summaries made from them, from merges in force."""
     found = driver(tx).execute(_KIN, {"tenant": tenant_id, "ids": Uuids(memory_ids), "limit": limit})
     return [Kin(*row) for row in found]
 
@@ -179,7 +179,7 @@ ORDER BY merge.created_at, merge.merge_id, ancestor.memory_id LIMIT %(limit)s
 
 
 def summaries_of(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> list[UUID]:
-    """The summaries that any of these memories went into, in id order; not those that they were kept beside."""
+    """Return the summaries that include any of these memories as a source, in id order."""
     found = driver(tx).execute(_SUMMARIES_OF, {"tenant": tenant_id, "ids": Uuids(memory_ids)}).fetchall()
     return [memory_id for (memory_id,) in found]
 
@@ -193,7 +193,7 @@ ORDER BY summary_id
 
 
 def sources_of(tx: Connection, tenant_id: UUID, summary_ids: Sequence[UUID]) -> dict[UUID, list[UUID]]:
-    """What each of these summaries was made of, as far as it is there; by the summary's id."""
+    """Return the sources of each of these summaries, by the summary's id."""
     found = driver(tx).execute(_SOURCES_OF, {"tenant": tenant_id, "ids": Uuids(summary_ids)}).fetchall()
     return {summary_id: list(sources) for summary_id, sources in found}
 
@@ -208,7 +208,7 @@ WHERE tenant_id = %(tenant)s AND summary_id = ANY (%(ids)s) GROUP BY summary_id
 
 
 def forget(tx: Connection, tenant_id: UUID, merge_id: UUID, memory_ids: Sequence[UUID]) -> None:
-    """Let a merge no longer name memories that are deleted."""
+    """Remove deleted memories from a merge's lineage."""
     driver(tx).execute(_FORGET, {"tenant": tenant_id, "merge_id": merge_id, "ids": Uuids(memory_ids)})
 
 
@@ -218,14 +218,14 @@ DELETE FROM lineage WHERE tenant_id = %(tenant)s AND merge_id = %(merge_id)s AND
 
 
 def change(tx: Connection, tenant_id: UUID, merge_id: UUID, columns: Mapping[str, Any]) -> None:
-    """Change columns of a merge that is locked."""
+    """Update columns of a merge whose row is locked."""
     assignments = ", ".join(f"{name} = :{name}" for name in columns if name in _NAMES)
     statement = text(f"UPDATE merges SET {assignments} WHERE tenant_id = :tenant AND merge_id = :merge")  # noqa: S608
     tx.execute(statement, {**columns, "tenant": tenant_id, "merge": merge_id})
 
 
 def make_stale(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> bool:
-    """Note that sources of summaries say something else now, or are gone. Whether there are any such summaries."""
+    """Mark summaries as stale because sources changed or were removed. Return True if there are any."""
     values = {"tenant": tenant_id, "ids": Uuids(memory_ids)}
     return driver(tx).execute(_MAKE_STALE, values).rowcount > 0
 
@@ -239,7 +239,7 @@ WHERE tenant_id = %(tenant)s AND status = 'done' AND summary_id IS NOT NULL AND 
 
 
 def stale(tx: Connection, tenant_id: UUID, after: UUID, limit: int) -> list[UUID]:
-    """Merges whose summaries must be made again, in pages by id."""
+    """Return a page of merges whose summaries must be refreshed, by id."""
     found = driver(tx).execute(_STALE, {"tenant": tenant_id, "after": after, "limit": limit})
     return [merge_id for (merge_id,) in found]
 
@@ -251,7 +251,7 @@ ORDER BY merge_id LIMIT %(limit)s
 
 
 def stale_of(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> list[UUID]:
-    """Those of which any of these memories is a source, in id order."""
+    """Return stale merges that have any of these memories as a source, in id order."""
     found = driver(tx).execute(_STALE_OF, {"tenant": tenant_id, "ids": Uuids(memory_ids)})
     return [merge_id for (merge_id,) in found]
 
@@ -264,4 +264,4 @@ ORDER BY merge_id
 
 
 def _merge(row: Row[Any]) -> Merge:
-    return Merge(*row)  # type: ignore[call-arg]  # a row has as many columns
+    return Merge(*row)  # type: ignore[call-arg]  # the row has exactly these columns

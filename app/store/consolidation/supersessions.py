@@ -1,7 +1,9 @@
-"""Which memory supersedes which. What was deleted is at neither end of what is read here.
+"""Store which memory supersedes which.
 
-All changes of one tenant's run one after the other, under an advisory lock until the transaction ends: after the
-words', before the counts'.
+A deleted memory is at neither end of a supersession: deleting or hiding a memory removes its supersessions.
+
+All changes within one tenant are serialised by an advisory lock until the transaction ends. Lock order: after the
+words' lock, before the counts'.
 """
 
 from __future__ import annotations
@@ -20,16 +22,16 @@ from app.store.core.packed import Uuids, driver
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """A supersession as it stands.
+    """A stored supersession with the texts of both ends.
 
     Attributes:
-        memory_id: The newer one.
-        superseded_id: The older one; None while it is `waiting`.
-        named: What the caller has named, while it is `waiting`.
-        reason: Why it is `rejected`.
-        since: When the older one ceased to be current.
-        text: What the newer one says.
-        superseded_text: What the older one says.
+        memory_id: The newer memory.
+        superseded_id: The older memory; None while the status is `waiting`.
+        named: The name given by the caller, while the status is `waiting`.
+        reason: The reason for the status `rejected`.
+        since: When the older memory ceased to be current.
+        text: The newer memory's text.
+        superseded_text: The older memory's text.
     """
 
     supersession_id: UUID
@@ -49,7 +51,7 @@ class Relation:
 
 @dataclass(frozen=True, slots=True)
 class Around:
-    """What a memory supersedes, what supersedes it, and since when it isn't current; all direct."""
+    """The direct supersessions of a memory in both directions, and the time at which it ceased to be current."""
 
     supersedes: list[UUID] = field(default_factory=list)
     superseded_by: list[UUID] = field(default_factory=list)
@@ -57,7 +59,7 @@ class Around:
 
 
 class Said(NamedTuple):
-    """A supersession as somebody has stated it, with its status."""
+    """A supersession as stated, with its status."""
 
     memory_id: UUID
     superseded_id: UUID | None
@@ -69,7 +71,7 @@ class Said(NamedTuple):
 
 
 class Waiting(NamedTuple):
-    """A name that a memory has for one that it supersedes, and since when it waits for it."""
+    """A memory's unresolved name for a memory that it supersedes, and since when it is waiting."""
 
     memory_id: UUID
     named: str
@@ -77,7 +79,7 @@ class Waiting(NamedTuple):
 
 
 def lock(tx: Connection, tenant_id: UUID) -> None:
-    """Let nobody else change the tenant's supersessions until the transaction ends."""
+    """Take the tenant's supersession lock until the transaction ends."""
     tx.execute(_LOCK, {"name": f"ebbing supersessions {tenant_id}"})
 
 
@@ -85,7 +87,7 @@ _LOCK: Final = text("SELECT pg_advisory_xact_lock(hashtextextended(:name, 0))")
 
 
 def meant(tx: Connection, tenant_id: UUID, names: Iterable[str]) -> dict[str, End]:
-    """The memories that are named: by an id, by one that stands for it, or else by the caller's own id."""
+    """Resolve names to memories: as an id or alias first, otherwise as the caller's external id."""
     given = {name: _id(name) for name in names}
     values = {"tenant": tenant_id, "names": list(given), "ids": list(given.values())}
     return {name: End(*rest) for name, *rest in tx.execute(_MEANT, values)} if given else {}
@@ -115,7 +117,7 @@ CROSS JOIN LATERAL (
 
 
 def above(tx: Connection, tenant_id: UUID, memory_ids: Iterable[UUID]) -> set[Pair]:
-    """All that supersedes these memories, and what supersedes that, and so on."""
+    """Return all direct and indirect supersessions above these memories."""
     found = driver(tx).execute(_ABOVE, {"tenant": tenant_id, "ids": Uuids(list(memory_ids))}, binary=True)
     return {Pair(*row) for row in found}
 
@@ -135,12 +137,12 @@ SELECT memory_id, superseded_id FROM above
 
 
 def put(tx: Connection, tenant_id: UUID, judged: Sequence[Judged], status: Status, source: Source) -> list[Pair]:
-    """Enter pairs, the lock being held: with this status, or as rejected where something speaks against them.
+    """Insert pairs with this status, or as rejected if a reason is given; the caller holds the lock.
 
-    What is known of a pair already gives way to what a caller or a person says; a model is told nothing new.
+    A caller's or a person's statement replaces an existing one with another status; a model's doesn't.
 
     Returns:
-        Those that have this status now, and hadn't before.
+        The pairs that have this status now and hadn't before.
     """
     values = {
         "tenant": tenant_id,
@@ -167,7 +169,7 @@ RETURNING memory_id, superseded_id, status
 
 
 def wait(tx: Connection, tenant_id: UUID, waiting: Sequence[Waiting]) -> None:
-    """Keep names whose memories aren't stored yet."""
+    """Store names whose memories don't exist yet."""
     if waiting:
         columns = {
             f"{name}s": list(values) for name, values in zip(Waiting._fields, zip(*waiting, strict=True), strict=True)
@@ -185,7 +187,7 @@ ON CONFLICT DO NOTHING
 
 
 def take_waiting(tx: Connection, tenant_id: UUID, limit: int) -> list[Waiting]:
-    """Names that wait, the oldest first; they wait no longer."""
+    """Remove and return up to `limit` waiting names, oldest first."""
     return [Waiting(*row) for row in tx.execute(_TAKE_WAITING, {"tenant": tenant_id, "limit": limit})]
 
 
@@ -198,7 +200,7 @@ RETURNING memory_id, named, made_at
 
 
 def around(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> dict[UUID, Around]:
-    """What these memories supersede, and what supersedes them, by id; those with neither are left out."""
+    """Return the direct supersessions of these memories in both directions, by id; memories without any are omitted."""
     values = {"tenant": tenant_id, "ids": Uuids(memory_ids)}
     found: dict[UUID, Around] = {}
     for newer, older, since in driver(tx).execute(_AROUND, values, binary=True):
@@ -220,7 +222,7 @@ ORDER BY since, memory_id, superseded_id
 
 
 def said_of(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> list[Said]:
-    """Return what was said that these memories supersede, whatever has become of it, the first said first."""
+    """Return every statement that these memories supersede others, in any status, oldest first per memory."""
     values = {"tenant": tenant_id, "ids": Uuids(memory_ids)}
     return [Said(*row) for row in driver(tx).execute(_SAID_OF, values)]
 
@@ -232,16 +234,17 @@ WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s) ORDER BY memory_id, m
 
 
 def take_out(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> None:
-    """Forget all that memories supersede and are superseded by: they are deleted, their rows still there or not.
+    """Delete all supersessions of deleted memories, whether or not their rows still exist.
 
-    What was superseded through them alone, by others, still is; what nothing else supersedes is current again.
+    Indirect supersessions through these memories become direct ones between the others; memories that no other
+    supersedes become current again.
     """
     lock(tx, tenant_id)
     for statement in (CLOSE, FORGET, _FORGET_HIDDEN):
         driver(tx).execute(statement.encode(), {"tenant": tenant_id, "ids": Uuids(memory_ids)})
 
 
-# Both ends are there, the lock being held: of who is deleted, all has been forgotten.
+# Both ends exist: deleting a memory removes its supersessions under the same lock.
 CLOSE: Final = """
 WITH RECURSIVE through (memory_id, between, source) AS (
   SELECT memory_id, superseded_id, source FROM supersessions
@@ -274,7 +277,7 @@ WHERE tenant_id = %(tenant)s AND (memory_id = ANY (%(ids)s) OR superseded_id = A
 
 
 def part(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> None:
-    """Reject what holds between memories that are about different subjects now, one of them having been edited."""
+    """Reject supersessions whose ends have different subjects now, after one of these memories was edited."""
     if memory_ids:
         lock(tx, tenant_id)
         driver(tx).execute(_PART, {"tenant": tenant_id, "ids": Uuids(memory_ids)})
@@ -286,7 +289,7 @@ UPDATE supersessions AS known SET status = 'rejected', reason = 'subject'
 WHERE tenant_id = %(tenant)s AND status IN ('active', 'proposed')
   AND (memory_id = ANY (%(ids)s) OR superseded_id = ANY (%(ids)s))
   AND {_SUBJECT.format("memory_id")} IS DISTINCT FROM {_SUBJECT.format("superseded_id")}
-"""  # noqa: S608 - constants alone
+"""  # noqa: S608 - constants only
 
 _RELATIONS: Final = """
 SELECT supersession_id, known.memory_id, superseded_id, named, status, source, reason, since, made_at, decided_at,
@@ -308,15 +311,12 @@ def page(
     before: tuple[datetime, UUID] | None,
     limit: int,
 ) -> list[Relation]:
-    """Supersessions, those made last first, after the one given by when it was made and its id.
+    """Return a page of supersessions, latest first, starting after the given creation time and id.
 
     Args:
-        tx: The tenant's transaction.
-        tenant_id: The tenant.
-        status: Only those that have it.
-        memory_id: Only those of this memory, at either end.
-        before: Where the page before has ended.
-        limit: Most rows.
+        status: Only supersessions with this status.
+        memory_id: Only supersessions with this memory at either end.
+        before: Creation time and id of the previous page's last entry.
     """
     made_at, supersession_id = before or (None, None)
     values: dict[str, Any] = {"tenant": tenant_id, "status": status, "memory_id": memory_id, "limit": limit}
@@ -333,7 +333,7 @@ ORDER BY made_at DESC, supersession_id DESC LIMIT :limit
 
 
 def get(tx: Connection, tenant_id: UUID, supersession_id: UUID) -> Relation | None:
-    """One supersession; None where there is none."""
+    """Return a supersession by its id, or None if it doesn't exist."""
     row = tx.execute(_GET, {"tenant": tenant_id, "id": supersession_id}).one_or_none()
     return None if row is None else Relation(*row)
 
@@ -342,7 +342,7 @@ _GET: Final = text(f"{_RELATIONS} AND supersession_id = :id")
 
 
 def get_relation(tx: Connection, tenant_id: UUID, pair: Pair) -> Relation:
-    """The supersession of two memories, which is there."""
+    """Return the supersession of two memories, which must exist."""
     return Relation(*tx.execute(_OF, {"tenant": tenant_id, **pair._asdict()}).one())
 
 
@@ -352,7 +352,7 @@ _OF: Final = text(f"{_RELATIONS} AND known.memory_id = :memory_id AND superseded
 def decide(
     tx: Connection, tenant_id: UUID, supersession_id: UUID, status: Status, reason: str | None, decided_by: str
 ) -> None:
-    """Give a pair another status, the lock being held."""
+    """Change a supersession's status manually; the caller holds the lock."""
     values = {"tenant": tenant_id, "id": supersession_id, "status": status, "reason": reason, "by": decided_by}
     tx.execute(_DECIDE, values)
 
@@ -364,7 +364,7 @@ WHERE tenant_id = :tenant AND supersession_id = :id
 
 
 def drop(tx: Connection, tenant_id: UUID, supersession_id: UUID) -> None:
-    """Delete a name that waits."""
+    """Delete a waiting name."""
     tx.execute(_DROP, {"tenant": tenant_id, "id": supersession_id})
 
 
@@ -372,7 +372,7 @@ _DROP: Final = text("DELETE FROM supersessions WHERE tenant_id = :tenant AND sup
 
 
 def ends(tx: Connection, tenant_id: UUID, memory_ids: Iterable[UUID]) -> dict[UUID, End]:
-    """These memories as far as they matter here, by their ids."""
+    """Return subject and acceptance time of these memories, by id; deleted ones are omitted."""
     found = driver(tx).execute(_ENDS, {"tenant": tenant_id, "ids": Uuids(list(memory_ids))}, binary=True)
     return {row[0]: End(*row) for row in found}
 
@@ -384,7 +384,7 @@ WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s) AND deleted_at IS NUL
 
 
 def purge(tx: Connection, tenant_id: UUID, before: datetime, limit: int) -> int:
-    """Delete names that wait since before this moment. Returns how many; again until fewer than the limit."""
+    """Delete up to `limit` names waiting since before this time. Return the number; repeat until below the limit."""
     return tx.execute(_PURGE, {"tenant": tenant_id, "before": before, "limit": limit}).rowcount
 
 

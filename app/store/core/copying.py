@@ -1,7 +1,7 @@
-"""Rows of `memories` and `memory_state` in PostgreSQL's binary COPY format, packed by hand.
+"""Encode rows of `memories` and `memory_state` in PostgreSQL's binary COPY format.
 
-Every column of a row is a 32-bit length and its bytes, -1 for NULL. Packing by hand is about twice as fast as
-a driver's row writer, and this is the busiest code of the drain.
+Each field is a 32-bit length followed by its bytes; length -1 means NULL. Encoding by hand is about twice as fast as
+the driver's row writer, and this is the hottest code of the drain.
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ _ROLES: dict[Role | None, bytes] = {None: _NULL} | {role: _INT.pack(len(role)) +
 
 
 class Arrival(msgspec.Struct, frozen=True, gc=False):
-    """An envelope's memories, checked and ready to be stored.
+    """The validated memories of one envelope, ready to be stored.
 
     Attributes:
-        entry_id: Its place in the stream.
-        base: First id, 16 bytes.
-        accepted_ms: When Redis took it, milliseconds since 1970.
+        entry_id: The envelope's id in the stream.
+        base: The first memory id, 16 bytes.
+        accepted_ms: Time at which Redis accepted the envelope, in milliseconds since 1970.
     """
 
     entry_id: str
@@ -67,11 +67,11 @@ class Arrival(msgspec.Struct, frozen=True, gc=False):
 
 
 class Terms(msgspec.Struct, frozen=True, gc=False):
-    """What a tenant's policy says of new memories.
+    """Policy settings that apply to new memories.
 
     Attributes:
-        version: The policy's.
-        from_occurred: Whether they fade from when they happened, not from when they were accepted.
+        version: The policy version.
+        from_occurred: Decay starts at `occurred_at` instead of the acceptance time.
     """
 
     version: int = 0
@@ -79,16 +79,14 @@ class Terms(msgspec.Struct, frozen=True, gc=False):
 
 
 def pack(tenant_id: UUID, arrivals: Iterable[Arrival], now_ms: int, terms: Terms) -> Iterator[tuple[bytes, bytes, int]]:
-    """Pieces of the COPY streams of `memories` and of `memory_state` for these arrivals, and the bytes of their texts.
+    """Yield chunks of the `memories` and `memory_state` COPY streams, each with the size of its texts in bytes.
 
-    In pieces, so that PostgreSQL works on one while the next is packed. `HEADER` comes before the first piece
-    and `TRAILER` after the last.
+    Chunks let PostgreSQL process one while the next is encoded. The caller sends `HEADER` before the first chunk and
+    `TRAILER` after the last.
 
     Args:
-        tenant_id: Whose memories they are.
-        arrivals: What to store.
-        now_ms: The database's now: no memory is created later than that, whatever Redis's clock says.
-        terms: What the tenant's policy says of new memories.
+        now_ms: The database's current time in milliseconds since 1970. It caps `created_at`, whatever Redis's clock
+            says.
     """
     memories_start = _ROW_START.pack(_MEMORIES_COLUMNS, 16, tenant_id.bytes, 16)
     state_start = _ROW_START.pack(_STATE_COLUMNS, 16, tenant_id.bytes, 16)
@@ -160,7 +158,7 @@ def _json(value: object) -> bytes:
 
 
 def _moment(value: datetime) -> bytes:
-    """In whole numbers: a float of seconds loses microseconds some centuries away."""
+    """Encode a timestamp in integer arithmetic; float seconds lose microseconds for dates centuries away."""
     since = value - _POSTGRES_EPOCH
     return _LENGTH_AND_LONG.pack(8, (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds)
 

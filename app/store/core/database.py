@@ -1,6 +1,6 @@
-"""Connections and transactions: one engine a role, each transaction bound to its tenant.
+"""Open connections and transactions: one engine per role, each transaction bound to one tenant.
 
-Pools are opened on first use and dropped in forked children, so that no socket is shared between processes.
+Pools are opened on first use and dropped in forked children, so processes never share a socket.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ _SIMULATED = "ebbing_simulated_now"
 
 _simulated: ContextVar[tuple[UUID, datetime] | None] = ContextVar("simulated", default=None)
 
-# States of PostgreSQL that say "not now" rather than "not this": connection, resources, operator, system, a lock.
+# SQLSTATE prefixes of transient errors: connection, resources, operator intervention, system, serialisation, lock.
 _PASSING = ("08", "53", "57", "58", "25006", "40", "55P03")
 
 
-# For services, which know no driver.
+# Aliases for the services, which don't import the driver.
 DatabaseError = SQLAlchemyError
 Transaction = Connection
 
 
 @contextmanager
 def tenant(tenant_id: UUID) -> Iterator[Connection]:
-    """A transaction that sees this tenant's rows alone; commits at the end, rolls back on an error."""
+    """Open a transaction that sees only this tenant's rows; commit at the end, roll back on an error."""
     with pools.begun(engine("ebbing_app")) as tx:
         tx.execute(_BIND, {"tenant": str(tenant_id)})
         held = _simulated.get()
@@ -56,10 +56,10 @@ def tenant(tenant_id: UUID) -> Iterator[Connection]:
 
 @contextmanager
 def at(tenant_id: UUID, moment: datetime) -> Iterator[None]:
-    """Within this, in this thread, `now` is this moment in the transactions of a simulated tenant.
+    """Override `now` within this block and thread for transactions of a simulated tenant.
 
     Raises:
-        ValueError: The tenant's time is real.
+        ValueError: The tenant isn't simulated.
     """
     with shared() as tx:
         if not tx.execute(_IS_SIMULATED, {"tenant": tenant_id}).scalar():
@@ -76,54 +76,61 @@ _IS_SIMULATED = text("SELECT simulated FROM tenants WHERE tenant_id = :tenant")
 
 @contextmanager
 def shared() -> Iterator[Connection]:
-    """A transaction over the tables without row-level security; sees no tenant's memories."""
+    """Open a transaction on the tables without row-level security; it sees no tenant's memories."""
     with pools.begun(engine("ebbing_app")) as tx:
         yield tx
 
 
 @contextmanager
 def drain() -> Iterator[Connection]:
-    """A transaction of `ebbing_drain`, which sees every tenant's ledger and may COPY."""
+    """Open a transaction of the role `ebbing_drain`, which sees every tenant's ledger and may COPY."""
     with pools.begun(engine("ebbing_drain")) as tx:
         yield tx
 
 
 def engine(role: Role) -> Engine:
-    """The process's engine for a role."""
+    """Return this process's engine for a role."""
     if role not in _engines:
         _engines[role] = _open(role)
     return _engines[role]
 
 
 def pool() -> Pool:
-    """How this process uses its connections; what was the most begins anew."""
+    """Return this process's connection pool usage and reset its peaks."""
     return pools.state(list(_engines.values()))
 
 
 def opened() -> int:
-    """Grows with each connection that this process opens: what was known of the database may be of another one now."""
+    """Return a number that grows with each connection opened by this process.
+
+    A caller that caches facts about the database must discard them when the number changes: the new connection may lead
+    to a different database.
+    """
     return _opened
 
 
 def _note_opened(*_: object) -> None:
-    global _opened  # noqa: PLW0603 - a number of the process
+    global _opened  # noqa: PLW0603 - process-wide state
     _opened = next(_numbers)
 
 
 def now(tx: Connection) -> datetime:
-    """The database's clock, the one that decides: as it stands, so that what waited for a lock isn't of before it."""
+    """Return the database's current time, which is authoritative.
+
+    It uses `clock_timestamp()`, so time spent waiting for locks is included.
+    """
     moment: datetime = simulated_now(tx) or tx.execute(text("SELECT clock_timestamp()")).scalar_one()
     return moment
 
 
 def simulated_now(tx: Connection) -> datetime | None:
-    """The moment that it is taken to be in this transaction of a simulated tenant; else None."""
+    """Return the simulated time of this transaction, or None if its tenant isn't simulated."""
     moment: datetime | None = tx.get_execution_options().get(_SIMULATED)
     return moment
 
 
 def bypasses_row_security() -> bool:
-    """Whether the service's role could see every tenant's rows, which it must not."""
+    """Return True if the service's role bypasses row-level security, which would expose every tenant's rows."""
     with shared() as tx:
         return bool(tx.execute(_BYPASSES).scalar_one())
 
@@ -132,7 +139,7 @@ _BYPASSES = text("SELECT rolsuper OR rolbypassrls FROM pg_roles WHERE rolname = 
 
 
 def is_passing(error: BaseException) -> bool:
-    """Whether the error is the infrastructure's, so that the same work may succeed later as it is."""
+    """Return True if the error is transient: a retry of the unchanged operation may succeed."""
     if isinstance(error, DBAPIError):
         if error.connection_invalidated or isinstance(error, InterfaceError):
             return True
@@ -144,13 +151,13 @@ def is_passing(error: BaseException) -> bool:
 
 
 def is_too_slow(error: BaseException) -> bool:
-    """Whether PostgreSQL ended a statement since it took longer than `STATEMENT_TIMEOUT_SECONDS`."""
+    """Return True if PostgreSQL cancelled the statement because it exceeded `STATEMENT_TIMEOUT_SECONDS`."""
     cause = error.orig if isinstance(error, DBAPIError) else error
     return isinstance(cause, psycopg.errors.QueryCanceled)
 
 
 def database_url() -> str:
-    """The service's PostgreSQL.
+    """Return the URL of the service's PostgreSQL.
 
     Raises:
         Misconfigured: No URL is set.
@@ -163,12 +170,12 @@ def database_url() -> str:
 
 
 def driver_url(url: str) -> str:
-    """The same URL with psycopg 3 as SQLAlchemy's driver."""
+    """Return the URL with psycopg 3 as SQLAlchemy's driver."""
     return make_url(url).set(drivername="postgresql+psycopg").render_as_string(hide_password=False)
 
 
 def close() -> None:
-    """Close all pools: at shutdown, and between tests."""
+    """Close all pools, at shutdown and between tests."""
     for opened in _engines.values():
         opened.dispose()
     _engines.clear()
@@ -177,7 +184,7 @@ def close() -> None:
 def _open(role: Role) -> Engine:
     config = settings()
     milliseconds = int(config.statement_timeout_seconds * 1000)
-    # A plan kept from when a table was empty is ruinous once it isn't, so plans are made for each call.
+    # A plan cached while a table was empty is ruinously slow once it has grown, so each call is planned afresh.
     options = (
         f"-c role={role} -c jit=off -c plan_cache_mode=force_custom_plan -c statement_timeout={milliseconds} "
         f"-c idle_in_transaction_session_timeout={milliseconds} -c timezone=UTC"

@@ -1,4 +1,4 @@
-"""What a PostgreSQL server is and has: asked by `ebbing migrate` and `ebbing doctor`."""
+"""Read a PostgreSQL server's versions and schema revision for `ebbing migrate` and `ebbing doctor`."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ __all__ = ["Server", "UnknownRevision", "revision", "server"]
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """Versions of PostgreSQL and of pgvector, None where that isn't installed in the database."""
+    """Versions of PostgreSQL and pgvector; `pgvector` is None if the extension isn't installed in the database."""
 
     version: str
     pgvector: str | None
 
 
 def server(tx: Connection) -> Server:
-    """Ask for the versions."""
+    """Read the server's versions."""
     version, pgvector = tx.execute(_VERSIONS).one()
     return Server(version, pgvector)
 
@@ -31,7 +31,7 @@ SELECT current_setting('server_version'), (SELECT extversion FROM pg_extension W
 
 
 def revision(url: str) -> str | None:
-    """The schema's revision, None where the database has never been migrated."""
+    """Return the schema's revision, or None if the database was never migrated."""
     with psycopg.connect(url, connect_timeout=10) as connection:
         known = connection.execute("SELECT to_regclass('alembic_version') IS NOT NULL").fetchone()
         if known is None or not known[0]:

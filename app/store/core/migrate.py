@@ -1,4 +1,4 @@
-"""Bring a database to the schema of this version, and ask which it has."""
+"""Migrate a database to the schema of this version, and read its current revision."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from app.store.core.database import driver_url
 
 MIGRATIONS = Path(__file__).resolve().parents[3] / "migrations"
 
-# Two migrations at once would trip over each other's roles and version row.
+# Key of the advisory lock: concurrent migrations would conflict on roles and the version row.
 _LOCK = 0x6562_6269
 
 
 def upgrade(owner_url: str, revision: str = "head") -> None:
-    """Run what is missing up to `revision`, one migration at a time on a server.
+    """Run the pending migrations up to `revision`, one process at a time per database.
 
     Args:
         owner_url: A login that may create roles and extensions in the database.
 
     Raises:
-        Misconfigured: The login's rights don't suffice; says which are needed.
+        Misconfigured: The login lacks privileges; the message says which are needed.
     """
     with psycopg.connect(owner_url, autocommit=True) as connection:
         connection.execute("SELECT pg_advisory_lock(%s)", (_LOCK,))
@@ -44,12 +44,12 @@ def upgrade(owner_url: str, revision: str = "head") -> None:
 
 
 def downgrade(owner_url: str, revision: str) -> None:
-    """Take migrations back down to `revision`; loses what their tables hold."""
+    """Revert migrations down to `revision`; the data in their tables is lost."""
     command.downgrade(_config(owner_url), revision)
 
 
 def head() -> str:
-    """The newest revision that this version of the code knows."""
+    """Return the newest revision that this version of the code includes."""
     revision = ScriptDirectory(str(MIGRATIONS)).get_current_head()
     if revision is None:
         message = f"no migrations were found in {MIGRATIONS}: the installation isn't complete"
@@ -58,13 +58,13 @@ def head() -> str:
 
 
 def knows(revision: str) -> bool:
-    """Whether this version of the code has the revision; a newer version's it hasn't."""
+    """Return True if this version of the code includes the revision; False means that a newer version created it."""
     script = ScriptDirectory(str(MIGRATIONS))
     return revision in {step.revision for step in script.walk_revisions()}
 
 
 def current(tx: Connection) -> str | None:
-    """The revision of the database, None where it has never been migrated."""
+    """Return the database's revision, or None if it was never migrated."""
     return MigrationContext.configure(tx).get_current_revision()
 
 

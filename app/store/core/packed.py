@@ -1,4 +1,4 @@
-"""Columns as NumPy arrays, to and from PostgreSQL in its binary form, with no Python number in between."""
+"""Convert columns between NumPy arrays and PostgreSQL's binary format without creating a Python object per number."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from sqlalchemy import Connection
 _ARRAY_START: Final = Struct(">iiiii")
 _POSTGRES_EPOCH_SECONDS: Final = 946_684_800
 _FAR: Final = np.iinfo(np.int64).max
-"""`infinity` of PostgreSQL; its `-infinity` is the least number."""
+"""PostgreSQL's `infinity`; its `-infinity` is the smallest int64."""
 
 
 class Packed:
-    """An array on its way to PostgreSQL; one class a type of element, so that each says its own."""
+    """A one-dimensional array in PostgreSQL's binary format; each element type has its own subclass with its OID."""
 
     oid = 0
 
     def __init__(self, element_oid: int, size: int, values: npt.NDArray[Any]) -> None:
-        """Pack values, big-endian and of one size, one after another."""
+        """Pack big-endian values of one size."""
         rows = np.empty(len(values), np.dtype([("length", ">i4"), ("value", values.dtype)]))
         rows["length"], rows["value"] = size, values
         self.data = _ARRAY_START.pack(1, 0, element_oid, len(values), 1) + rows.tobytes()
@@ -38,7 +38,7 @@ class Uuids(Packed):
     oid = 2951
 
     def __init__(self, ids: Sequence[UUID] | bytes) -> None:
-        """Take ids in any order, as they are or as 16 bytes each."""
+        """Pack ids in the given order, as UUIDs or as a concatenation of 16-byte values."""
         held = ids if isinstance(ids, bytes) else b"".join(each.bytes for each in ids)
         super().__init__(2950, 16, np.frombuffer(held, "V16"))
 
@@ -49,7 +49,7 @@ class Doubles(Packed):
     oid = 1022
 
     def __init__(self, values: npt.ArrayLike) -> None:
-        """Take numbers, shape (n,)."""
+        """Pack float64 values, shape (n,)."""
         super().__init__(701, 8, np.asarray(values, ">f8"))
 
 
@@ -59,7 +59,7 @@ class Integers(Packed):
     oid = 1007
 
     def __init__(self, values: npt.ArrayLike) -> None:
-        """Take whole numbers of 32 bits, shape (n,)."""
+        """Pack 32-bit integers, shape (n,)."""
         super().__init__(23, 4, np.asarray(values, ">i4"))
 
 
@@ -69,7 +69,7 @@ class Longs(Packed):
     oid = 1016
 
     def __init__(self, values: npt.ArrayLike) -> None:
-        """Take whole numbers of 64 bits, shape (n,)."""
+        """Pack 64-bit integers, shape (n,)."""
         super().__init__(20, 8, np.asarray(values, ">i8"))
 
 
@@ -79,7 +79,7 @@ class Moments(Packed):
     oid = 1185
 
     def __init__(self, seconds: npt.ArrayLike) -> None:
-        """Take seconds since 1970, infinite ones too, shape (n,)."""
+        """Pack seconds since 1970, including infinities, shape (n,)."""
         given = np.asarray(seconds, np.float64)
         finite = np.isfinite(given)
         microseconds = np.rint((np.where(finite, given, 0) - _POSTGRES_EPOCH_SECONDS) * 1e6).astype(np.int64)
@@ -88,10 +88,10 @@ class Moments(Packed):
 
 
 class Halfvecs:
-    """A `halfvec[]` for a statement that casts it, made for a whole batch at once: no text, no object each."""
+    """A `halfvec[]` parameter, which the statement must cast; a whole batch is encoded without an object per vector."""
 
     def __init__(self, vectors: npt.NDArray[np.float32]) -> None:
-        """Take vectors within the range of half precision (±65,504), shape (n, dimensions)."""
+        """Pack vectors within the range of half precision (±65,504), shape (n, dimensions)."""
         count, dimensions = vectors.shape
         rows = np.empty(
             count,
@@ -101,7 +101,7 @@ class Halfvecs:
         rows["dimensions"] = dimensions
         rows["unused"] = 0
         rows["values"] = vectors
-        # element type left to the server's cast
+        # element type 0: the server's cast determines it
         self.data = _ARRAY_START.pack(1, 0, 0, count, 1) + rows.tobytes()
 
 
@@ -119,10 +119,10 @@ psycopg.adapters.register_dumper(Halfvecs, _PackedDumper)
 
 
 def driver(tx: Connection) -> psycopg.Connection[Any]:
-    """The driver's connection of a transaction.
+    """Return the driver's connection of a transaction.
 
     Raises:
-        TypeError: It isn't psycopg's.
+        TypeError: It isn't a psycopg connection.
     """
     connection = tx.connection.driver_connection
     if not isinstance(connection, psycopg.Connection):
@@ -131,31 +131,31 @@ def driver(tx: Connection) -> psycopg.Connection[Any]:
 
 
 def moments(sent: bytes | None) -> npt.NDArray[np.float64]:
-    """Seconds since 1970 of moments that `timestamptz_send` gave, one after another."""
+    """Decode concatenated `timestamptz_send` values into seconds since 1970."""
     microseconds = np.frombuffer(sent or b"", ">i8").astype(np.int64)
     seconds = microseconds / 1e6 + _POSTGRES_EPOCH_SECONDS
     return np.where(microseconds == _FAR, np.inf, np.where(microseconds == -_FAR - 1, -np.inf, seconds))
 
 
 def kept(seconds: npt.ArrayLike) -> npt.NDArray[np.float64]:
-    """Finite moments as PostgreSQL keeps them, in whole microseconds: the very doubles that `moments` reads back."""
+    """Round finite times to whole microseconds as PostgreSQL does: the exact doubles that `moments` reads back."""
     microseconds = np.rint((np.asarray(seconds, np.float64) - _POSTGRES_EPOCH_SECONDS) * 1e6)
     found: npt.NDArray[np.float64] = microseconds / 1e6 + _POSTGRES_EPOCH_SECONDS
     return found
 
 
 def numbers(sent: bytes | None, form: str) -> npt.NDArray[np.float64]:
-    """Numbers that a `…send` function gave, one after another, as doubles.
+    """Decode concatenated `…send` values as doubles.
 
     Args:
-        sent: What came.
+        sent: The bytes received.
         form: NumPy's name of the big-endian type, such as `>f4`.
     """
     return np.frombuffer(sent or b"", form).astype(np.float64)
 
 
 def vectors(sent: bytes | None) -> npt.NDArray[np.float32]:
-    """Vectors of one size that `halfvec_send` gave, one after another, shape (n, dimensions); (0, 0) for none."""
+    """Decode concatenated `halfvec_send` values of one size, shape (n, dimensions); (0, 0) for no input."""
     if not sent:
         return np.empty((0, 0), np.float32)
     dimensions = int.from_bytes(sent[:2])
@@ -164,16 +164,16 @@ def vectors(sent: bytes | None) -> npt.NDArray[np.float32]:
 
 
 def uuids(sent: bytes | None) -> list[UUID]:
-    """Ids that `uuid_send` gave, one after another."""
+    """Decode concatenated `uuid_send` values."""
     held = sent or b""
     return [_uuid(int.from_bytes(held[start : start + 16])) for start in range(0, len(held), 16)]
 
 
-_UNKNOWN: Final = SafeUUID.unknown  # to ask the enumeration for it takes longer than all the rest
+_UNKNOWN: Final = SafeUUID.unknown  # the enum lookup would take longer than the rest of `_uuid`
 
 
 def _uuid(number: int) -> UUID:
-    """As `UUID(int=number)` without its checks, which would take a tenth of a rebase."""
+    """Equivalent of `UUID(int=number)` without its checks, which would take a tenth of a rebase."""
     made = object.__new__(UUID)
     object.__setattr__(made, "int", number)
     object.__setattr__(made, "is_safe", _UNKNOWN)

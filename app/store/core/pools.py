@@ -1,4 +1,4 @@
-"""How a process uses its connections to PostgreSQL: how many there are, are in use, and are waited for."""
+"""Measure this process's use of PostgreSQL connections: open, in use, and waited for."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from sqlalchemy import Connection, Engine, event
 from sqlalchemy.pool import QueuePool
 
 OVERFLOW: Final = 2
-"""Connections beyond the pool's size that may be opened for a while."""
+"""Connections that may be opened temporarily beyond the pool's size."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """A process's connections.
+    """Connection pool usage of a process.
 
     Attributes:
-        limit: The most there may be.
-        open: Those there are.
-        in_use: The most in use at once since it was last asked about.
-        waiting: The most threads at once that waited for one, likewise.
+        limit: Maximum number of connections.
+        open: Connections currently open.
+        in_use: Peak number of connections in use since the previous reading.
+        waiting: Peak number of threads waiting for a connection since the previous reading.
     """
 
     limit: int = 0
@@ -34,7 +34,7 @@ class Pool:
 
 @dataclass
 class _Use:
-    """Numbers of this process, and their most since they were last asked for."""
+    """Current counts of this process, and their peaks since the previous reading."""
 
     lock: Lock = field(default_factory=Lock)
     in_use: int = 0
@@ -47,14 +47,14 @@ _use = _Use()
 
 
 def watch(engine: Engine) -> None:
-    """Count what is taken from an engine's pool and given back."""
+    """Count checkouts and check-ins of an engine's pool."""
     event.listen(engine, "checkout", _taken)
     event.listen(engine, "checkin", _given_back)
 
 
 @contextmanager
 def begun(engine: Engine) -> Iterator[Connection]:
-    """A transaction on a connection of an engine's, which may have to be waited for."""
+    """Open a transaction on one of the engine's connections, waiting for a connection if the pool is exhausted."""
     with _waited(wanted=_is_spent(engine)):
         connection = engine.connect()
     with connection, connection.begin():
@@ -62,7 +62,7 @@ def begun(engine: Engine) -> Iterator[Connection]:
 
 
 def state(engines: Iterable[Engine]) -> Pool:
-    """How these engines' pools are used; what was the most begins anew."""
+    """Return the usage of these engines' pools and reset its peaks."""
     limit = there = 0
     for engine in engines:
         if isinstance(engine.pool, QueuePool):
@@ -75,8 +75,8 @@ def state(engines: Iterable[Engine]) -> Pool:
 
 
 def forget() -> None:
-    """Begin anew, in a child that has inherited numbers that aren't its own."""
-    global _use  # noqa: PLW0603 - numbers of the process
+    """Reset the counts in a forked child, which inherited its parent's."""
+    global _use  # noqa: PLW0603 - process-wide state
     _use = _Use()
 
 

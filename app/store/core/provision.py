@@ -1,4 +1,4 @@
-"""The service's own database and login on a PostgreSQL that only it uses (`ebbing run`)."""
+"""Create the service's database and login on a PostgreSQL server that no other application uses (`ebbing run`)."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ CONNECT_TIMEOUT_SECONDS = 10
 
 
 def create_database(superuser_url: str, database: str, role: str, role_password: str) -> None:
-    """Make `database` and the login role `role`, which can't pass by row-level security.
+    """Create `database` and the login role `role`, which can't bypass row-level security.
 
-    Safe to run again: what is there stays, and the role gets the password given. Its rights come from
-    the migrations.
+    Idempotent: an existing database and role are retained, and the role's password is set to `role_password`. The
+    migrations grant the role its privileges.
 
     Raises:
-        Misconfigured: the server refused.
+        Misconfigured: The server refused.
     """
     try:
         with psycopg.connect(superuser_url, autocommit=True, connect_timeout=CONNECT_TIMEOUT_SECONDS) as connection:
-            # Hashed here, so that the server never sees the password itself.
+            # Hashed on the client, so the server never sees the password itself.
             hashed = connection.pgconn.encrypt_password(role_password.encode(), role.encode(), b"scram-sha-256")
             if not connection.execute("select 1 from pg_roles where rolname = %s", [role]).fetchone():
                 connection.execute(sql.SQL("create role {}").format(sql.Identifier(role)))

@@ -1,4 +1,4 @@
-"""Vectors of memories: what is to be embedded, and writing the vectors."""
+"""Read the texts to embed with their context, and write, check and delete vectors."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from app.store.core.packed import Halfvecs
 from app.store.embedding import spaces, windows
 from app.store.embedding.windows import Windows
 
-# One pass over the turns from just before each thread's first wanted memory to just after its last. The wanted are
-# read by their ids and membership is tested by `= ANY`, not by a join: a planner without statistics would read all
-# that the tenant has, or loop over all pairs.
+# One pass over the turns from just before each thread's first requested memory to just after its last. The requested
+# ones are read by id, and membership is tested by `= ANY` instead of a join: without statistics the planner would read
+# all of the tenant's rows or loop over all pairs.
 _READ = text(
     """
 WITH
@@ -64,7 +64,7 @@ ORDER BY thread, place, memory_id
 """
 )
 
-# Followers that came after the texts were read: embedding those writes this memory's vector again.
+# Memories with followers added after the texts were read: embedding the followers writes these vectors again.
 _FOLLOWED = text("""
 SELECT memory_id FROM unnest(CAST(:ids AS uuid[]), CAST(:counts AS integer[])) AS read (memory_id, known)
 WHERE known < (
@@ -157,11 +157,11 @@ WHERE tenant_id = :tenant AND space_id = ANY (ARRAY(SELECT space_id FROM embeddi
 
 @dataclass(frozen=True, slots=True)
 class Texts:
-    """Memories to embed: `ids[i]` at `versions[i]` says `memories[i]`.
+    """Memories to embed: `memories[i]` is the text of `ids[i]` at `versions[i]`.
 
     Attributes:
-        context: `context[i]` are the turns in its context, and at what versions they were read; may be left empty.
-        after: `after[i]` are those of them that follow it, the nearest first; may be left empty.
+        context: `context[i]` maps the turns in its context to the text versions read; may be empty.
+        after: `after[i]` are those of these turns that follow it, nearest first; may be empty.
     """
 
     ids: list[UUID]
@@ -172,15 +172,13 @@ class Texts:
 
 
 def read_texts(tx: Connection, tenant_id: UUID, ids: Sequence[UUID], *, ahead: bool) -> Texts:
-    """Return the texts of these memories, each with the turns before it; deleted memories are left out.
+    """Return the texts of these memories, each with the turns before it; deleted memories are omitted.
 
-    Speakers that only name a role are left out.
+    Speakers that only name a role are omitted.
 
     Args:
-        tx: The tenant's transaction.
-        tenant_id: The tenant.
-        ids: Memories.
-        ahead: Read the turns after each memory as well; whoever embeds those must embed this one again.
+        ids: The memories.
+        ahead: Also read the turns after each memory; embedding one of those then requires embedding this memory again.
     """
     values = {"tenant": tenant_id, "ids": list(ids), "turns": CONTEXT_TURNS, "ahead": CONTEXT_TURNS * ahead}
     rows = tx.execute(_READ, values).all()
@@ -190,7 +188,7 @@ def read_texts(tx: Connection, tenant_id: UUID, ids: Sequence[UUID], *, ahead: b
         for n, (memory_id, _, place, is_wanted, version, said, speaker, occurred_at) in enumerate(run):
             if not is_wanted:
                 continue
-            # Runs of turns that aren't next to one another follow each other: only places tell them apart.
+            # Separate runs of turns are adjacent in the result; only `place` shows the gap.
             near = [turn for turn in run[max(n - CONTEXT_TURNS, 0) : n + CONTEXT_TURNS + 1] if thread is not None]
             before = [turn for turn in reversed(near) if place - CONTEXT_TURNS <= turn[2] < place]
             after = [turn for turn in near if ahead and place < turn[2] <= place + CONTEXT_TURNS]
@@ -205,7 +203,7 @@ def read_texts(tx: Connection, tenant_id: UUID, ids: Sequence[UUID], *, ahead: b
 
 
 def find_preceding(tx: Connection, tenant_id: UUID, ids: Sequence[UUID]) -> list[UUID]:
-    """Return the turns before these memories, up to `CONTEXT_TURNS` each: their vectors hold what follows them."""
+    """Return up to `CONTEXT_TURNS` turns before each of these memories: their vectors include what follows them."""
     values = {"tenant": tenant_id, "ids": list(ids), "turns": CONTEXT_TURNS}
     return list(tx.execute(_PRECEDING, values).scalars())
 
@@ -221,24 +219,22 @@ def write(
     by_caller: bool = False,
     fill: bool = False,
 ) -> int:
-    """Write the memories' vectors where their texts, and those in their contexts, are still the ones read.
+    """Write the vectors of memories whose texts, and those in their contexts, are unchanged since they were read.
 
-    What an edit or a delete has overtaken is left out: whoever did that has queued it again. So is what has left the
-    active tier. The tenant's spaces must be held, so that no `remove` runs beside it. A caller's own vector stays
-    until its memory's text changes, or the caller gives another.
+    Memories that were edited or deleted since are skipped, because that change has queued them again; so are memories
+    that left the active tier. The caller must hold the tenant's spaces in share mode, so that no `remove` runs
+    concurrently. A caller's own vector remains until its memory's text changes or the caller supplies another.
 
     Args:
-        tx: The tenant's transaction.
-        tenant_id: The tenant.
         space_id: The vectors' embedding space.
-        texts: What was read.
+        texts: The texts that were read.
         vectors: shape (len(texts.ids), dimensions), within the range of half precision (±65,504).
-        long: Windows of the long ones among them; without any, they lose those they had.
-        by_caller: Whether they are the caller's own.
-        fill: Only where there is none of the text yet; one that is there may have been made with newer context.
+        long: Windows of the long memories among them; memories not included lose their windows.
+        by_caller: The caller supplied the vectors.
+        fill: Only write vectors for texts that have none; an existing one may have been computed with newer context.
 
     Returns:
-        How many were written.
+        The number of vectors written.
     """
     current = _current(tx, tenant_id, texts)
     if not current:
@@ -258,7 +254,7 @@ def write(
 
 
 def _current(tx: Connection, tenant_id: UUID, texts: Texts) -> list[int]:
-    """Return the places of those whose texts and contexts are still the ones read."""
+    """Return the indexes of memories whose texts and contexts are unchanged since they were read."""
     read = dict(zip(texts.ids, texts.versions, strict=True))
     for turns in texts.context:
         read |= turns
@@ -278,14 +274,14 @@ def _current(tx: Connection, tenant_id: UUID, texts: Texts) -> list[int]:
 
 
 def remove(tx: Connection, tenant_id: UUID, ids: Sequence[UUID]) -> set[UUID]:
-    """Delete, in every space and sample, these memories' vectors and those of turns that have them in their context.
+    """Delete the vectors of these memories, and of turns with them in their context, in every space and sample.
 
-    A caller's own vector of such a turn stays, as it holds no context. The tenant's spaces are locked, so that no
-    vector is written beside it. Call it while the memories are where they were, and once more after they have moved
-    to another thread.
+    A caller's own vector of such a turn remains, because it contains no context. The tenant's spaces are locked
+    exclusively, so that no vector is written concurrently. Call it before memories move to another thread, and once
+    more afterwards.
 
     Returns:
-        The turns that are to be embedded again.
+        The turns that must be embedded again.
     """
     if not ids:
         return set()

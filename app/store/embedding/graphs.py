@@ -1,8 +1,8 @@
-"""Indexes of a large tenant's own: making and dropping them, and grafting its vectors into the graph.
+"""Create and drop a large tenant's dedicated vector indexes, and add its vectors to their graphs.
 
-`tenant_spaces.graph_space_id` says which space a tenant has them for; `embeddings.grafted` which vectors are in the
-graph. A vector that is written again leaves the graph, so that writing costs no more than before. Windows of long
-memories have a graph of their own, by `memory_windows.grafted`.
+`tenant_spaces.graph_space_id` names the space for which a tenant has them, and `embeddings.grafted` marks the vectors
+in the graph. A rewritten vector leaves the graph, so that writing costs no more than without one. Windows of long
+memories have a graph of their own, marked by `memory_windows.grafted`.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from uuid import UUID
 from sqlalchemy import Connection, text
 
 DIMENSIONS_MAX = 4000
-"""Of vectors in half precision that a graph can be made of."""
+"""Maximum dimensions of half-precision vectors in a graph."""
 
-# Searches and writers queue behind whoever waits for a table, so nobody waits for long.
+# Searches and writers queue behind a transaction that waits for a table lock, so this wait is kept short.
 _PATIENCE = text("SELECT set_config('lock_timeout', '1s', true), set_config('statement_timeout', '10min', true)")
 
 
 def make(tx: Connection, tenant_id: UUID, space_id: int) -> None:
-    """Make the tenant's indexes for a space in which none of its vectors is grafted yet; an empty graph.
+    """Create the tenant's indexes, initially empty graphs, for a space in which none of its vectors is grafted yet.
 
-    Reads both tables once, and their writers wait as long.
+    Reads both tables once; writers to them wait that long.
 
     Raises:
-        sqlalchemy.exc.OperationalError: Others had a table for more than a second; nothing is changed.
+        sqlalchemy.exc.OperationalError: Others held a table for more than a second; nothing was changed.
     """
     tx.execute(_PATIENCE)
     tx.execute(text("SELECT make_graph(CAST(:space AS smallint))"), {"space": space_id})
@@ -33,7 +33,7 @@ def make(tx: Connection, tenant_id: UUID, space_id: int) -> None:
 
 
 def drop(tx: Connection, tenant_id: UUID, space_id: int) -> None:
-    """Drop the tenant's indexes for a space; raises as `make`. Vectors stay marked until they are `ungraft`ed."""
+    """Drop the tenant's indexes for a space; raises as `make`. Vectors stay marked as grafted until `ungraft`."""
     tx.execute(_PATIENCE)
     tx.execute(text("SELECT drop_graph(CAST(:space AS smallint))"), {"space": space_id})
     tx.execute(text("SELECT drop_window_graph(CAST(:space AS smallint))"), {"space": space_id})
@@ -44,13 +44,13 @@ _NOTE = text("UPDATE tenant_spaces SET graph_space_id = CAST(:space AS smallint)
 
 
 def graft(tx: Connection, tenant_id: UUID, space_id: int, limit: int) -> int:
-    """Put some vectors and windows that aren't in a graph yet into theirs. Returns how many; call again until 0."""
+    """Add up to `limit` vectors and windows each to their graphs. Return the number added; repeat until 0."""
     values = {"tenant": tenant_id, "space": space_id, "limit": limit}
     return sum(tx.execute(statement, values).rowcount for statement in _GRAFT)
 
 
 def ungraft(tx: Connection, tenant_id: UUID, space_id: int, limit: int) -> int:
-    """Unmark some vectors and windows, of graphs that are gone. Returns how many; call again until 0."""
+    """Unmark up to `limit` vectors and windows each of dropped graphs. Return the number; repeat until 0."""
     values = {"tenant": tenant_id, "space": space_id, "limit": limit}
     return sum(tx.execute(statement, values).rowcount for statement in _UNGRAFT)
 
@@ -69,7 +69,7 @@ _UNGRAFT = [text(_MARK.format(table=table, which="grafted")) for table in _TABLE
 
 
 def count_tail(tx: Connection, tenant_id: UUID, space_id: int, most: int) -> int:
-    """Return how many vectors or windows in a space aren't in a graph, whichever are more, counted up to `most`."""
+    """Count the vectors or windows of a space that aren't in a graph, whichever are more, up to `most`."""
     values = {"tenant": tenant_id, "space": space_id, "most": most}
     return int(tx.execute(_COUNT_TAIL, values).scalar_one())
 
@@ -86,7 +86,7 @@ SELECT greatest((
 
 
 def count_memories(tx: Connection, tenant_id: UUID) -> int:
-    """How many memories of the tenant are found by words."""
+    """Return the number of the tenant's memories in the full-text index."""
     return int(tx.execute(_COUNT_MEMORIES, {"tenant": tenant_id}).scalar() or 0)
 
 

@@ -1,8 +1,8 @@
-"""Embedding spaces: whose vectors can be compared, which one a tenant is searched in, and moving to another.
+"""Manage embedding spaces: which vectors are comparable, which space a tenant is searched in, and moves between them.
 
-`tenant_spaces` has no content and no row-level security. Whoever writes vectors holds the tenant's row (`FOR
-SHARE`) until the commit, and whoever changes it waits for them: no vector is written for a space that the tenant
-has left meanwhile.
+`tenant_spaces` has no content and no row-level security. Writers of vectors lock the tenant's row in share mode (`FOR
+SHARE`) until their commit, and a change of the row waits for them, so no vector is written to a space that the tenant
+has left.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ class Space:
     """An embedding space.
 
     Attributes:
-        model: Name of the model, with whatever else makes its vectors incomparable to others.
+        model: The model's name, with every other property that makes its vectors incomparable to others.
         dimensions: Length of a vector.
-        embedder: Which kind of embedder makes them, a value of the setting `EMBEDDER`.
+        embedder: The kind of embedder, a value of the setting `EMBEDDER`.
     """
 
     space_id: int
@@ -38,9 +38,9 @@ class TenantSpaces:
     """A tenant's spaces.
 
     Attributes:
-        searched: The one that it is searched in.
-        target: The one that it is being moved to, if any.
-        graph_space_id: The one that it has indexes of its own for, if any.
+        searched: The space used for its searches.
+        target: The space that it is being moved to, if any.
+        graph_space_id: The space for which it has dedicated indexes, if any.
     """
 
     searched: Space
@@ -49,13 +49,13 @@ class TenantSpaces:
 
 
 def find(tx: Connection, model: str, dimensions: int) -> Space | None:
-    """A model's space; None if nothing has been embedded in it yet."""
+    """Return a model's space, or None if nothing was embedded in it yet."""
     row = tx.execute(_FIND, {"model": model, "dimensions": dimensions}).one_or_none()
     return None if row is None else Space(*row)
 
 
 def models(tx: Connection, space_ids: Sequence[int]) -> dict[int, str]:
-    """The spaces' models by id."""
+    """Return the spaces' models by id."""
     return {row.space_id: row.model for row in tx.execute(_MODELS, {"ids": list(space_ids)})}
 
 
@@ -63,7 +63,7 @@ _MODELS = text("SELECT space_id, model FROM embedding_spaces WHERE space_id = AN
 
 
 def named(tx: Connection, space_id: int) -> Space | None:
-    """A space by its id."""
+    """Return a space by its id."""
     row = tx.execute(_NAMED, {"space": space_id}).one_or_none()
     return None if row is None else Space(*row)
 
@@ -72,7 +72,7 @@ _NAMED = text("SELECT space_id, model, dimensions, embedder FROM embedding_space
 
 
 def ensure(tx: Connection, model: str, dimensions: int, embedder: str) -> Space:
-    """A model's space, made if need be; its vectors have length 1 (or 0)."""
+    """Return a model's space, creating it if necessary; its vectors have length 1 (or 0)."""
     space = find(tx, model, dimensions)
     if space is not None:
         return space
@@ -94,22 +94,22 @@ ON CONFLICT (model, dimensions) DO NOTHING
 
 
 def of_tenant(tx: Connection, tenant_id: UUID) -> TenantSpaces | None:
-    """A tenant's spaces now; None while nothing of it has been embedded."""
+    """Return a tenant's current spaces, or None if none of its memories has been embedded."""
     return _spaces(tx, OF_TENANT, tenant_id)
 
 
 def hold(tx: Connection, tenant_id: UUID) -> TenantSpaces | None:
-    """The same, and it stays so until the transaction ends."""
+    """Return a tenant's spaces with its row locked in share mode (`FOR SHARE`) until the transaction ends."""
     return _spaces(tx, _HOLD, tenant_id)
 
 
 def lock(tx: Connection, tenant_id: UUID) -> TenantSpaces | None:
-    """The same, once nobody holds it any more; nobody else may until the transaction ends."""
+    """Return a tenant's spaces with its row locked exclusively (`FOR UPDATE`) until the transaction ends."""
     return _spaces(tx, _LOCK, tenant_id)
 
 
 def of_row(row: Sequence[Any]) -> TenantSpaces | None:
-    """A tenant's spaces of what `OF_TENANT` gives, or of as many nulls."""
+    """Build a tenant's spaces from a row of `OF_TENANT`; a row of NULLs yields None."""
     if row[0] is None:
         return None
     return TenantSpaces(Space(*row[:4]), None if row[4] is None else Space(*row[4:8]), row[8])
@@ -133,7 +133,7 @@ _LOCK: Final = f"{OF_TENANT} FOR UPDATE OF tenant_spaces"
 
 
 def adopt(tx: Connection, tenant_id: UUID, space_id: int) -> None:
-    """Let a tenant be searched in this space, if it has none."""
+    """Assign this space to a tenant that has none."""
     tx.execute(_ADOPT, {"tenant": tenant_id, "space": space_id})
 
 
@@ -141,7 +141,7 @@ _ADOPT = text("INSERT INTO tenant_spaces (tenant_id, space_id) VALUES (:tenant, 
 
 
 def aim(tx: Connection, tenant_id: UUID, space_id: int) -> None:
-    """Begin a tenant's move to this space; none where it is there already."""
+    """Start a tenant's move to this space; if it is there already, end any move."""
     tx.execute(_AIM, {"tenant": tenant_id, "space": space_id})
 
 
@@ -149,7 +149,7 @@ _AIM = text("UPDATE tenant_spaces SET target_space_id = nullif(:space, space_id)
 
 
 def switch(tx: Connection, tenant_id: UUID, space_id: int) -> bool:
-    """Let a tenant be searched in the space that it was being moved to. False where it was none such."""
+    """Complete a tenant's move: search it in this space. Return False if it wasn't being moved there."""
     return tx.execute(_SWITCH, {"tenant": tenant_id, "space": space_id}).rowcount == 1
 
 
@@ -160,7 +160,7 @@ WHERE tenant_id = :tenant AND target_space_id = :space
 
 
 def call_off(tx: Connection, tenant_id: UUID, space_id: int) -> None:
-    """End a tenant's move to this space without having moved."""
+    """Cancel a tenant's move to this space."""
     tx.execute(_CALL_OFF, {"tenant": tenant_id, "space": space_id})
 
 
@@ -170,7 +170,7 @@ _CALL_OFF = text(
 
 
 def tenants_elsewhere(tx: Connection, model: str, dimensions: int) -> list[UUID]:
-    """The tenants that aren't searched in this model's space, in order."""
+    """Return the tenants whose searches use another space than this model's, in id order."""
     return list(tx.execute(_ELSEWHERE, {"model": model, "dimensions": dimensions}).scalars())
 
 
@@ -180,9 +180,9 @@ WHERE (model, dimensions) <> (:model, :dimensions) ORDER BY tenant_id
 """)
 
 
-# A memory is lacking in a space when its text as it is now has a vector in another one and none there. What was
-# never embedded at all still waits for the embedder, or was set aside. Spaces are named, since the index begins
-# with them.
+# A memory is lacking in a space if its current text has a vector in another space and none in this one. A memory that
+# was never embedded still awaits the embedder or was set aside. Space ids are given explicitly, because the index
+# starts with them.
 _LACKING = """
 memory.tenant_id = :tenant AND memory.deleted_at IS NULL AND EXISTS (
   SELECT FROM embeddings AS known
@@ -199,15 +199,13 @@ memory.tenant_id = :tenant AND memory.deleted_at IS NULL AND EXISTS (
 def lacking(
     tx: Connection, tenant_id: UUID, space_id: int, *, after: UUID, limit: int, but: Sequence[UUID] = ()
 ) -> list[UUID]:
-    """Memories that have a vector of what they say now, but none in this space; in id order.
+    """Return memories whose current text has a vector in another space but none in this one, in id order.
 
     Args:
-        tx: The tenant's transaction.
-        tenant_id: The tenant.
-        space_id: Where they have none.
+        space_id: The space without their vectors.
         after: Only ids above this one.
-        limit: At most so many.
-        but: Without these.
+        limit: Maximum number of ids.
+        but: Ids to exclude.
     """
     values = {"tenant": tenant_id, "space": space_id, "after": after, "limit": limit, "but": list(but)}
     return list(tx.execute(_LACKING_IDS, values).scalars())
@@ -220,7 +218,7 @@ _LACKING_IDS = text(
 
 
 def count_lacking(tx: Connection, tenant_id: UUID, space_id: int) -> int:
-    """How many memories have a vector of what they say now, but none in this space."""
+    """Count the memories whose current text has a vector in another space but none in this one."""
     return int(tx.execute(_COUNT_LACKING, {"tenant": tenant_id, "space": space_id}).scalar_one())
 
 
@@ -228,7 +226,7 @@ _COUNT_LACKING = text(f"SELECT count(*) FROM memories AS memory WHERE {_LACKING}
 
 
 def count_given(tx: Connection, tenant_id: UUID, but_space_id: int) -> int:
-    """How many vectors callers have given of their own, in spaces other than this."""
+    """Count the vectors supplied by callers in spaces other than this one."""
     return int(tx.execute(_COUNT_GIVEN, {"tenant": tenant_id, "space": but_space_id}).scalar_one())
 
 
@@ -236,7 +234,7 @@ _COUNT_GIVEN = text("SELECT count(*) FROM embeddings WHERE tenant_id = :tenant A
 
 
 def forget(tx: Connection, tenant_id: UUID, space_id: int, memory_ids: Sequence[UUID]) -> None:
-    """Delete these memories' vectors in one space."""
+    """Delete the vectors of these memories in one space."""
     tx.execute(_FORGET, {"tenant": tenant_id, "space": space_id, "memory_ids": list(memory_ids)})
 
 
@@ -249,10 +247,10 @@ WHERE tenant_id = :tenant AND space_id = :space AND memory_id = ANY (CAST(:memor
 def clear(tx: Connection, tenant_id: UUID, limit: int) -> int:
     """Delete a tenant's vectors in spaces that it is neither searched in nor moving to.
 
-    Spared is the vector of a memory that isn't in the searched space yet: it may be all there is of its meaning.
+    The vector of a memory that isn't in the searched space yet is retained: it may be the only one.
 
     Returns:
-        How many were deleted, at most `limit`; call again until 0.
+        The number deleted, at most `limit`; repeat until 0.
     """
     there = hold(tx, tenant_id)
     if there is None:

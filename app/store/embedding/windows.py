@@ -1,7 +1,7 @@
-"""Vectors of the windows of long memories: writing them, and comparing them with a query.
+"""Store the vectors of the windows of long memories, and compare them with a query.
 
 A window's row refers to the row of its memory's vector and is deleted with it: by an edit, a move to another tier or
-space, a removal.
+space, or a removal.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ class Windows:
     """Windows of memories in one space; row i of every array is a window of `ids[i]`.
 
     Attributes:
-        spans: Place in the memory, first character, and the one after the last, shape (n, 3).
+        spans: Index within the memory, first character, and the character after the last, shape (n, 3).
         vectors: Shape (n, dimensions), of length 1 or 0.
-        current: Memories whose windows exist already, and stay.
+        current: Memories whose existing windows remain.
     """
 
     ids: list[UUID]
@@ -36,7 +36,7 @@ class Windows:
 
 
 def find_divided(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> set[tuple[int, UUID]]:
-    """Return the spaces in which these memories' present texts have windows, as pairs of space and memory."""
+    """Return the spaces in which these memories' current texts have windows, as pairs of space and memory."""
     rows = driver(tx).execute(_DIVIDED, {"tenant": tenant_id, "ids": Uuids(memory_ids)}, binary=True)
     return {(space_id, memory_id) for space_id, memory_id in rows}
 
@@ -55,11 +55,9 @@ def replace(
     """Replace the windows of memories whose vectors have just been written in this space.
 
     Args:
-        tx: The tenant's transaction.
-        tenant_id: The tenant.
         space_id: The vectors' embedding space.
         memory_ids: The memories.
-        windows: Their windows; those of other memories are left out. None where they have none.
+        windows: Their windows; windows of other memories are ignored. None if they have none.
     """
     current = windows.current if windows else frozenset[UUID]()
     stale = [memory_id for memory_id in memory_ids if memory_id not in current]
@@ -96,14 +94,14 @@ _REMOVE: Final = (
 
 
 ANY: Final = "(SELECT EXISTS (SELECT FROM memory_windows WHERE tenant_id = %(tenant)s))"
-"""Column that tells whether the tenant has any window; worked out once in a statement."""
+"""SQL that yields whether the tenant has any window; evaluated once per statement."""
 
 _WORTH: Final = f"{WINDOW_SHARE} * -(embedding <#> CAST(%(vector)s AS halfvec))"
 _OF_SPACE: Final = "FROM memory_windows WHERE tenant_id = %(tenant)s AND space_id = %(space)s"
 
 
 def lift(vectors: str) -> str:
-    """Return SQL of scored memories in which a memory counts by its best window where that has the larger cosine.
+    """Return SQL in which each scored memory gets the score of its best window if that is higher than its own.
 
     Args:
         vectors: A SELECT of `memory_id` and `score`, the cosine of a memory's own vector.
@@ -115,7 +113,7 @@ def lift(vectors: str) -> str:
 
 
 def lift_one(score: str, memory_id: str) -> str:
-    """Return SQL of one memory's score, looked up by its id: for a few of very many.
+    """Return SQL for a single memory's lifted score, looked up by id: for a few memories among very many.
 
     Args:
         score: The cosine of its own vector.
@@ -126,12 +124,12 @@ def lift_one(score: str, memory_id: str) -> str:
 
 
 def nearest(size: int, shown: str, tail_shown: str) -> str:
-    """Return SQL of the memories of the nearest windows, by the tenant's graph and by what isn't in it yet.
+    """Return SQL for the memories with the nearest windows, from the tenant's graph and from windows not in it yet.
 
     Args:
-        size: Dimensions.
-        shown: Condition that a memory may be found, on `memory_windows.memory_id`.
-        tail_shown: The same on `tail.memory_id`.
+        size: Number of dimensions.
+        shown: The condition that a memory may be returned, on `memory_windows.memory_id`.
+        tail_shown: The same condition on `tail.memory_id`.
     """
     distance = f"CAST(embedding AS halfvec({size})) <#> CAST(%(vector)s AS halfvec({size}))"
     return f"""

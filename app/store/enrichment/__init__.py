@@ -1,1 +1,1 @@
-"""SQL for the work queue, words, scores, ratings and what scans find."""
+"""SQL for the work queue, words, scores, ratings and privacy findings."""

@@ -1,4 +1,4 @@
-"""SQL of corrections: links from a memory to the earlier one that it corrects, and the memories to compare."""
+"""Store corrections, links from a memory to the earlier one that it corrects, and select memories to compare."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from app.store.search.probe import quoted
 KIND: Final = "corrects"
 SOURCE: Final = "correction"
 WEIGHT: Final = 0.0
-"""Along links of this weight nothing spreads: to use what is right now doesn't strengthen what was before."""
+"""Activation doesn't spread along links of this weight: using the current fact doesn't strengthen the outdated one."""
 LATER_MAX: Final = 50
-"""Later memories that are looked at again where an earlier one comes late."""
+"""Number of later memories that are checked again when an earlier one arrives late."""
 
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """A memory that a caller has given, as far as a correction needs it.
+    """The part of a caller's memory that is needed to detect corrections.
 
     Attributes:
-        moment: When it happened, or was accepted where that is unknown.
-        seq: Its place in the order of speaking.
-        role: The speaker's effective role; None where it is unknown.
+        moment: When it happened, or its acceptance time if unknown.
+        seq: Its position in the order of speaking.
+        role: The speaker's effective role; None if unknown.
     """
 
     memory_id: UUID
@@ -44,11 +44,11 @@ class Said:
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """A later memory and the words by which earlier ones are looked up.
+    """A later memory with the words used to look up earlier ones.
 
     Attributes:
         said: The later memory.
-        lexemes: Any of which an earlier one must have.
+        lexemes: Earlier memories must contain at least one of these.
     """
 
     said: Said
@@ -61,18 +61,18 @@ _GIVEN: Final = """deleted_at IS NULL AND made_by = 'caller' AND NOT EXISTS (
 
 
 def read(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> list[Said]:
-    """Return these memories; those that are deleted, in cold storage or made here left out."""
+    """Return these memories without deleted, cold and generated ones."""
     rows = driver(tx).execute(_READ, {"tenant": tenant_id, "ids": Uuids(memory_ids)}).fetchall()
     return [Said(*row) for row in rows]
 
 
 _READ: Final = f"""
 SELECT {_COLUMNS} FROM memories WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s) AND {_GIVEN}
-"""  # noqa: S608 - constants alone
+"""  # noqa: S608 - constants only
 
 
 def mark(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID], saying: Sequence[UUID]) -> None:
-    """Note which of these memories say that something has changed."""
+    """Set the flag `says_change` on those of these memories that state a change, and clear it on the others."""
     values = {"tenant": tenant_id, "ids": Uuids(memory_ids), "saying": Uuids(saying)}
     driver(tx).execute(_MARK, values)
 
@@ -86,13 +86,11 @@ WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s) AND says_change <> (m
 def concerned(
     tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID], since: Mapping[str | None, datetime]
 ) -> list[UUID]:
-    """Return later memories whose corrections may be others now: those that correct one of these, or may do so.
+    """Return later memories whose corrections may have changed: they correct one of these memories, or might.
 
     Args:
-        tx: The tenant's transaction.
-        tenant_id: The tenant.
-        memory_ids: Memories that are new or have changed.
-        since: The earliest moment of these by subject.
+        memory_ids: New or changed memories.
+        since: The earliest time of these memories by subject.
     """
     values = {
         "tenant": tenant_id,
@@ -116,7 +114,7 @@ CROSS JOIN LATERAL (
     AND memory_id <> ALL (%(ids)s)
   ORDER BY coalesce(occurred_at, created_at) LIMIT %(most)s
 ) AS later
-"""  # noqa: S608 - constants alone
+"""  # noqa: S608 - constants only
 
 
 def earlier(
@@ -128,15 +126,13 @@ def earlier(
     window: int,
     most: int,
 ) -> list[tuple[UUID, Said]]:
-    """Return earlier memories of the same subject that share a word with a later one, the latest first.
+    """Return earlier memories of the same subject that share a word with a later one, latest first.
 
     Args:
-        tx: The tenant's transaction.
-        tenant_id: The tenant.
-        probes: The later ones, with their words.
-        beside: Memories that are looked at wherever they stand.
-        window: How many of each subject's memories are looked at, from the newest of the later ones back.
-        most: Most earlier memories of each.
+        probes: The later memories with their words.
+        beside: Memories that are checked regardless of the window.
+        window: Number of memories checked per subject, counted back from the newest of the later ones.
+        most: Maximum number of earlier memories for each later one.
 
     Returns:
         Pairs of a later memory's id and an earlier memory.
@@ -155,8 +151,8 @@ def earlier(
     return [(row[0], Said(*row[1:])) for row in driver(tx).execute(_EARLIER, values).fetchall()]
 
 
-# One window for each subject, not one for each memory; what a correction links already stays in sight. The ids are
-# asked for apart from the order: with both, the planner goes through all of the tenant's memories to the limit.
+# One window per subject, not per memory; targets of existing corrections stay included. Ids and order are queried
+# separately: combined, the planner would scan all of the tenant's memories up to the limit.
 _EARLIER: Final = f"""
 WITH probes AS MATERIALIZED (
   SELECT * FROM unnest(%(ids)s, %(subjects)s::text[], %(moments)s::timestamptz[], %(seqs)s::bigint[],
@@ -206,7 +202,7 @@ SELECT later_id, one.* FROM (
   SELECT found.memory_id, found.text, found.subject, found.speaker, found.moment, found.seq, found.role
 ) AS one
 WHERE place <= %(most)s ORDER BY later_id, moment DESC, seq DESC
-"""  # noqa: S608 - constants alone
+"""  # noqa: S608 - constants only
 
 
 def put(
@@ -216,14 +212,12 @@ def put(
     later_ids: Sequence[UUID],
     pairs: Sequence[tuple[UUID, UUID]],
 ) -> None:
-    """Let the corrections of memories be these; what a caller has linked stays.
+    """Replace the detected corrections of memories by these pairs; callers' links remain.
 
     Args:
-        tx: The tenant's transaction.
-        tenant_id: The tenant.
-        memory_ids: Memories that are new or have changed: no other correction leads to or from them.
-        later_ids: Memories from which no other correction leads.
-        pairs: A later memory's id, and that of the one it corrects.
+        memory_ids: New or changed memories: their other corrections, in either direction, are deleted.
+        later_ids: Memories whose other outgoing corrections are deleted.
+        pairs: Ids of a later memory and of the earlier one that it corrects.
     """
     values = {
         "tenant": tenant_id,
@@ -243,19 +237,19 @@ DELETE FROM links
 WHERE tenant_id = %(tenant)s AND source = '{SOURCE}'
   AND (memory_id = ANY (%(ids)s) OR other_id = ANY (%(ids)s) OR memory_id = ANY (%(later)s))
   AND (memory_id, other_id) NOT IN (SELECT * FROM unnest(%(from_ids)s, %(to_ids)s))
-"""  # noqa: S608 - constants alone
+"""  # noqa: S608 - constants only
 _PUT: Final = f"""
 INSERT INTO links (tenant_id, memory_id, other_id, kind, weight, source)
 SELECT %(tenant)s, memory_id, other_id, '{KIND}', %(weight)s, '{SOURCE}'
 FROM unnest(%(from_ids)s, %(to_ids)s) AS given (memory_id, other_id) ORDER BY memory_id, other_id
 ON CONFLICT DO NOTHING
-"""  # noqa: S608 - constants alone
+"""  # noqa: S608 - constants only
 
 
 def among(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> list[tuple[UUID, UUID]]:
-    """Return the corrections between memories that are all among these, as pairs of the later and the earlier.
+    """Return the corrections between these memories as pairs of the later and the earlier one.
 
-    A link of this kind that a caller has made counts as one.
+    Callers' links of this kind are included.
     """
     rows = driver(tx).execute(_AMONG, {"tenant": tenant_id, "ids": Uuids(memory_ids)}).fetchall()
     return [(later, older) for later, older in rows]
@@ -265,15 +259,15 @@ _AMONG: Final = f"""
 SELECT memory_id, other_id FROM links
 WHERE tenant_id = %(tenant)s AND kind = '{KIND}' AND other_id = ANY (%(ids)s) AND memory_id = ANY (%(ids)s)
 ORDER BY memory_id, other_id
-"""  # noqa: S608 - constants alone
+"""  # noqa: S608 - constants only
 
 
 ANY: Final = f"(SELECT EXISTS (SELECT FROM links WHERE tenant_id = %(tenant)s AND kind = '{KIND}'))"  # noqa: S608
-"""Column that tells whether the tenant has any correction; worked out once in a statement."""
+"""SQL that yields whether the tenant has any correction; evaluated once per statement."""
 
 
 def around(tx: Connection, tenant_id: UUID, memory_id: UUID) -> tuple[list[UUID], list[UUID]]:
-    """Return what a memory corrects, and what corrects it; of what is deleted neither."""
+    """Return the memories that a memory corrects and those that correct it, without deleted ones."""
     rows = driver(tx).execute(_AROUND, {"tenant": tenant_id, "memory_id": memory_id}).fetchall()
     corrects = [older for later, older in rows if later == memory_id]
     return corrects, [later for later, older in rows if older == memory_id]
@@ -285,4 +279,4 @@ WHERE tenant_id = %(tenant)s AND kind = '{KIND}' AND (memory_id = %(memory_id)s 
   AND (SELECT count(*) FROM memories WHERE memories.tenant_id = %(tenant)s
     AND memories.memory_id IN (link.memory_id, link.other_id) AND deleted_at IS NULL) = 2
 ORDER BY link.memory_id, link.other_id
-"""  # noqa: S608 - constants alone
+"""  # noqa: S608 - constants only

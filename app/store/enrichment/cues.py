@@ -1,6 +1,7 @@
-"""Cues of memories in the rows of their ratings: written with a rating, found by the lexemes of messages.
+"""Store cues in the rating rows of memories, and find memories whose cues match the lexemes of messages.
 
-`inferred_cues` has a cue as the model named it. `cue_stems` has its lexemes, sorted, with blanks between.
+`inferred_cues` contains each cue as the model named it. `cue_stems` contains its lexemes, sorted and separated by
+spaces.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from app.store.enrichment.scores import Assessment
 from app.store.search.probe import allowed_one, filters
 
 HOLDERS_MAX: Final = 1_000
-"""Most memories, in any tier, of a cue that says something."""
+"""Maximum number of memories, in any tier, that may hold a cue; a more common cue isn't informative."""
 
 
 def write(tx: Connection, tenant_id: UUID, rated: Sequence[Assessment], language: str) -> None:
@@ -29,9 +30,8 @@ def write(tx: Connection, tenant_id: UUID, rated: Sequence[Assessment], language
 
     Args:
         tx: The transaction of the ratings.
-        tenant_id: The tenant.
-        rated: Ratings; those that were not written, since their text has changed, are passed over.
-        language: Text search configuration, which makes the lexemes.
+        rated: Ratings; those that weren't written because their text has changed are skipped.
+        language: Text search configuration that produces the lexemes.
     """
     rows = [
         {
@@ -59,12 +59,12 @@ FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS given (
   memory_id uuid, text_version integer, version text, cues text[], contents text[])
 WHERE scores.tenant_id = :tenant AND scores.memory_id = given.memory_id AND scores.scorer = 'llm'
   AND scores.text_version = given.text_version AND scores.version = given.version
-"""  # noqa: S608 - put together of constants
+"""  # noqa: S608 - built from constants
 )
 
 
 def delete_outdated(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> None:
-    """Delete the cues that were named for former texts of these memories, whose states the caller has locked."""
+    """Delete cues that belong to former texts of these memories; the caller has locked their states."""
     tx.execute(_DELETE_OUTDATED, {"tenant": tenant_id, "ids": list(memory_ids)})
 
 
@@ -80,16 +80,14 @@ WHERE tenant_id = :tenant AND memory_id = ANY (CAST(:ids AS uuid[])) AND inferre
 def holders(
     tx: Connection, tenant_id: UUID, asked: Sequence[str], request: SearchRequest, most: int
 ) -> dict[str, Holders]:
-    """Return the active memories that hold a cue of these lexemes alone, by the cue's stem.
+    """Return, by cue stem, the active memories with a cue whose lexemes all occur in `asked`.
 
-    A cue of more than `HOLDERS_MAX` memories says nothing, and is left out.
+    Cues held by more than `HOLDERS_MAX` memories are omitted.
 
     Args:
-        tx: The tenant's transaction.
-        tenant_id: The tenant.
         asked: Lexemes of a conversation.
-        request: Its filters; it searches the active tier alone.
-        most: Most memories of all cues together; those of the rarest cues come first.
+        request: Supplies the filters; only the active tier is searched.
+        most: Maximum number of memories over all cues, those of the rarest cues first.
     """
     values: dict[str, Any] = {"tenant": tenant_id, "asked": list(asked), "most": most, "holders": HOLDERS_MAX}
     filters(request, values)
@@ -97,7 +95,7 @@ def holders(
     return {stem: Holders(*found) for stem, *found in driver(tx).execute(statement, values, binary=True)}
 
 
-# Looked up one by one, in order, so that the filters are asked about no more memories than it takes.
+# One lookup per memory, in order, so that the filters are evaluated for no more memories than needed.
 _HOLDERS: Final = """
 WITH
   found AS MATERIALIZED (SELECT memory_id, cue FROM cues_held(%(asked)s::text[])),

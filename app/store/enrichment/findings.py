@@ -1,4 +1,4 @@
-"""What was found to be personal in memories' texts: kinds and how sure, never the pieces themselves."""
+"""Store which kinds of personal data were detected in memories' texts, with confidence; never the matches."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from app.store.core.packed import Uuids, driver
 
 
 class Text(NamedTuple):
-    """A text to be looked through, and which version of the memory's it is."""
+    """A text to scan, with its version."""
 
     memory_id: UUID
     text_version: int
@@ -23,15 +23,15 @@ class Text(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What was found in a text.
+    """Personal data detected in a text.
 
     Attributes:
-        memory_id: Whose text.
-        text_version: Which version of it.
-        kinds: Of `detection.KINDS`, in their order.
-        categories: Theirs.
-        pii: The surest one's confidence, 0 to 1.
-        sensitivity: Of the most sensitive category, 0 to 1.
+        memory_id: The memory.
+        text_version: The scanned version of its text.
+        kinds: Kinds from `detection.KINDS`, in their order.
+        categories: The categories of these kinds.
+        pii: Confidence of the most certain finding, 0 to 1.
+        sensitivity: Sensitivity of the most sensitive category, 0 to 1.
     """
 
     memory_id: UUID
@@ -43,7 +43,7 @@ class Found:
 
 
 def texts(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> list[Text]:
-    """The texts of these memories; those in cold storage, of which the database has a part only, left out."""
+    """Return the texts of these memories, without cold ones, of which the database has only a part."""
     rows = driver(tx).execute(_TEXTS, {"tenant": tenant_id, "ids": Uuids(memory_ids)}).fetchall()
     return [Text(*row) for row in rows]
 
@@ -57,7 +57,7 @@ WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s) AND deleted_at IS NUL
 
 
 def get(tx: Connection, tenant_id: UUID, memory_id: UUID) -> Found | None:
-    """What was found in a memory's text; None for nothing."""
+    """Return the findings in a memory's text, or None if there are none."""
     row = driver(tx).execute(_OF, {"tenant": tenant_id, "memory_id": memory_id}).fetchone()
     return None if row is None else Found(*row)
 
@@ -69,15 +69,13 @@ WHERE tenant_id = %(tenant)s AND memory_id = %(memory_id)s
 
 
 def write(tx: Connection, tenant_id: UUID, looked_at: Sequence[Text], found: Sequence[Found]) -> None:
-    """Enter what was found in texts, and strike out what is no longer in them; an edit since then is left alone.
+    """Store the findings of scanned texts and delete findings that are gone; texts edited since are left alone.
 
-    The next sweep looks at the memories for which that changes anything. Call it before words are locked.
+    Memories whose findings change become due for the next sweep. Call it before the words are locked.
 
     Args:
-        tx: The tenant's transaction.
-        tenant_id: The tenant.
-        looked_at: All that was looked through.
-        found: Of them, those in which there was something.
+        looked_at: All scanned texts.
+        found: The findings in those that have any.
     """
     if not looked_at:
         return
@@ -97,7 +95,7 @@ def write(tx: Connection, tenant_id: UUID, looked_at: Sequence[Text], found: Seq
 _KNOWN: Final = """
 SELECT EXISTS (SELECT FROM privacy_findings WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s))
 """
-# The memories' rows are locked first, so that none is removed between the look and the write.
+# The memories' rows are locked first, so that none is removed between the check and the write.
 _WRITE: Final = """
 WITH given AS (
   SELECT * FROM jsonb_to_recordset(%(found)s::jsonb)

@@ -1,10 +1,10 @@
-"""What PostgreSQL's parser is given of a text, a memory's or a query's: the text, and what it wouldn't see in it.
+"""Build the SQL that prepares a memory's text or a query for PostgreSQL's full-text parser.
 
-Text in ASCII is given as it is. Else it is composed (NFC), and full-width letters, ligatures and the like become plain
-ones (NFKC). Scripts without blanks between words (Chinese, Japanese, Thai), and Korean with its endings, are given by
-single characters and by pairs of them: a query of two characters finds them within a sentence, and best where they
-stand together. What has accents is given without them too, so that the same spelling counts for more than a similar
-one. Parts of paths, addresses and names in code are given beside the whole: nginx of `/etc/nginx.conf`, user of
+ASCII text is passed unchanged. Other text is composed (NFC), and full-width letters, ligatures and similar forms become
+plain ones (NFKC). Scripts without spaces between words (Chinese, Japanese, Thai), and Korean with its endings, are
+passed as single characters and as pairs: a query of two characters finds them within a sentence, and matches best where
+they are adjacent. Accented text is also passed without accents, so that the exact spelling ranks above a similar one.
+Parts of paths, addresses and code identifiers are passed in addition to the whole: nginx of `/etc/nginx.conf`, user of
 `getUserName`.
 """
 
@@ -13,18 +13,18 @@ from __future__ import annotations
 from typing import Final
 
 _FORMS: Final = r"[\uFB00-\uFB06\uFB50-\uFDFF\uFE70-\uFEFC\uFF00-\uFFEF]"
-# Thai and Lao, Burmese, Khmer, kana and bopomofo, Han, Hangul.
+# Thai and Lao, Burmese, Khmer, kana and bopomofo, Han, Hangul
 _SIGN: Final = (
     r"[\u0E00-\u0EFF\u1000-\u109F\u1780-\u17FF\u3005-\u3007\u3040-\u312F\u31F0-\u31FF\u3400-\u4DBF\u4E00-\u9FFF"
     r"\uAC00-\uD7AF\uF900-\uFAFF\U00020000-\U0003FFFF]"
 )
-# Latin and Greek; of Cyrillic the e alone, as its short i is a letter of its own.
+# Latin and Greek. Of Cyrillic only the e, because short i is a letter of its own.
 _ACCENTED: Final = r"[\u00C0-\u024F\u1E00-\u1EFF\u0386-\u03CE\u1F00-\u1FFF\u0401\u0451]"
 _BARE: Final = r"[A-Za-z\u0391-\u03C9\u0415\u0435]"
 _JOINED: Final = r"[/.@][A-Za-z]\w|[a-z][A-Z]"
 _JOINT: Final = r"[/.@](?=[A-Za-z]\w)|(?<=[a-z])(?=[A-Z])"
 
-# Each step is a subquery that stays one (OFFSET 0), so that what the next ones use is worked out once.
+# OFFSET 0 keeps each step a separate subquery, so that its result is computed once.
 _LEXEMES: Final = rf"""(
   SELECT to_tsvector(CAST(:language AS regconfig), concat_ws(' ', spaced,
     CASE WHEN spaced <> letters THEN concat_ws(' ',
@@ -46,11 +46,11 @@ _LEXEMES: Final = rf"""(
   CROSS JOIN LATERAL (
     SELECT CASE WHEN exotic THEN regexp_replace(letters, '({_SIGN})', ' \1 ', 'g') ELSE letters END AS spaced OFFSET 0
   ) AS apart
-)"""  # noqa: S608 - put together of constants
+)"""  # noqa: S608 - built from constants
 
 
 def lexemes(text: str) -> str:
-    """SQL for the words of a text, a tsvector; `:language` is the text search configuration.
+    """Return SQL for the lexemes of a text as a tsvector; `:language` is the text search configuration.
 
     Args:
         text: SQL for the text, not null.

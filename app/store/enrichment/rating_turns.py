@@ -1,6 +1,6 @@
-"""Which tenants have memories that only the rules have scored: one row each, claimed with a lease.
+"""Queue the tenants whose memories only the rules have scored: one row per tenant, claimed with a lease.
 
-Like `tenant_work` it has no content and no row-level security.
+Like `tenant_work`, the table has no content and no row-level security.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from app.store.enrichment.work import NIL
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """A tenant whose memories are ours to rate until the lease ends.
+    """A tenant whose memories this worker may rate until the lease ends.
 
     Attributes:
-        wanted: How often the rules had scored when it was claimed.
+        wanted: Value of the row's request counter when it was claimed; scoring by rules increments it.
     """
 
     claim_id: UUID
@@ -27,7 +27,7 @@ class Turn:
 
 
 def add(tx: Connection, tenant_id: UUID) -> None:
-    """Say that there is something to rate, in the transaction that scored it; of simulated tenants there never is."""
+    """Queue a tenant for rating, in the transaction that scored its memories; simulated tenants are never queued."""
     tx.execute(_ADD, {"tenant": tenant_id})
 
 
@@ -39,18 +39,18 @@ ON CONFLICT (tenant_id) DO UPDATE SET wanted = rating_turns.wanted + 1
 
 
 def claim(tx: Connection, *, claim_id: UUID, after: UUID, lease_seconds: float) -> Turn | None:
-    """Claim the turn of the next tenant after `after`, round and round, so that none starves.
+    """Claim the turn of the next tenant after `after`, in rotation, so that no tenant starves.
 
-    While one is claimed there is no other: a model that is stuck holds one worker process, and the rules have
-    the rest of the lane.
+    Only one turn can be claimed at a time: a stuck model then blocks one worker process, and scoring by rules has the
+    rest of the lane.
 
     Args:
-        claim_id: A new id, the proof of the claim.
+        claim_id: A new id that proves the claim.
         after: The tenant of the last turn; `NIL` at first.
-        lease_seconds: For how long the claim holds.
+        lease_seconds: Duration of the claim.
 
     Returns:
-        The turn, or None when there is none, or another is claimed.
+        The turn, or None if no tenant is free or another turn is claimed.
     """
     values = {"claim": claim_id, "after": after, "lease": lease_seconds}
     row = tx.execute(_CLAIM, values).one_or_none()
@@ -73,7 +73,7 @@ RETURNING turn.tenant_id, turn.wanted
 
 
 def give_back(tx: Connection, turn: Turn, delay_seconds: float = 0) -> None:
-    """Free the turn for whoever is next, not before `delay_seconds` are over."""
+    """Release the turn; it can be claimed again after `delay_seconds`."""
     tx.execute(_GIVE_BACK, _key(turn) | {"delay": delay_seconds})
 
 
@@ -84,7 +84,7 @@ WHERE tenant_id = :tenant AND claim = :claim
 
 
 def finish(tx: Connection, turn: Turn) -> None:
-    """Take the turn off the list; where the rules have scored since it was claimed, give it back instead."""
+    """Delete the turn, or release it if the rules have scored more memories since it was claimed."""
     if not tx.execute(_FINISH, _key(turn) | {"wanted": turn.wanted}).rowcount:
         give_back(tx, turn)
 

@@ -1,4 +1,4 @@
-"""Memories that only the rules have scored, on their way to a model: taking them, and what is known already."""
+"""Select memories that only the rules have scored for rating by a model, and look up earlier ratings."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ STAGE: Final = "rate"
 
 @dataclass(frozen=True, slots=True)
 class Unrated:
-    """A memory that a model is to rate.
+    """A memory to be rated by a model.
 
     Attributes:
-        asks: How often it has been taken, this time included, and not given back.
+        asks: Number of times that it was taken and not given back, including this one.
     """
 
     memory_id: UUID
@@ -29,7 +29,7 @@ class Unrated:
     asks: int
 
 
-# What may be rated: the rules have scored it as it is now, the caller hasn't, and this version hasn't refused it.
+# Eligible: scored by the rules at its current text version, not by the caller, and not refused by this version.
 _OPEN = """
   FROM scores AS score
   JOIN memories AS memory ON memory.tenant_id = :tenant AND memory.memory_id = score.memory_id
@@ -41,16 +41,15 @@ _OPEN = """
 
 
 def take(tx: Connection, tenant_id: UUID, version: str, limit: int) -> list[Unrated]:
-    """Take what the rules are least certain of, and note on each that it was asked about.
+    """Take the memories whose rule-based scores are least certain, and count an attempt on each.
 
-    What was taken before and never given back, since its worker died, comes last and alone, so that one that
-    can't be done doesn't drag others along.
+    Memories taken before and never given back, because their worker died, come last and one at a time, so that one that
+    can't succeed doesn't affect others. Rows locked by another transaction are skipped.
 
     Args:
-        tx: The tenant's transaction, to be committed before anybody is asked.
-        tenant_id: The tenant.
-        version: Who is to rate; what that version has refused isn't taken.
-        limit: Most memories, 1 or more.
+        tx: The tenant's transaction, to be committed before the model is called.
+        version: The rating version (model and prompt); memories that it refused are skipped.
+        limit: Maximum number of memories, 1 or more.
     """
     values = {"tenant": tenant_id, "version": version}
     rows = tx.execute(_LOCK, values | {"tried": False, "limit": limit}).all()
@@ -73,7 +72,7 @@ UPDATE scores SET asks = asks + 1 WHERE tenant_id = :tenant AND memory_id = ANY 
 
 
 def count_unrated(tx: Connection, tenant_id: UUID, version: str) -> int:
-    """How many memories of a tenant wait for a model's rating by this version."""
+    """Count a tenant's memories that await a rating by this version."""
     return int(tx.execute(_COUNT, {"tenant": tenant_id, "version": version}).scalar_one())
 
 
@@ -81,7 +80,7 @@ _COUNT = text(f"SELECT count(*) {_OPEN}")
 
 
 def known(tx: Connection, tenant_id: UUID, version: str, digests: Sequence[bytes]) -> dict[bytes, Score]:
-    """What this version has said already of texts of this tenant, by their digests."""
+    """Return this version's earlier ratings of texts of this tenant, by digest."""
     values = {"tenant": tenant_id, "version": version, "digests": list(digests)}
     return {
         row.digest: Score(
@@ -110,7 +109,7 @@ ORDER BY digest
 
 
 def forgive(tx: Connection, tenant_id: UUID, memories: Sequence[Unrated]) -> None:
-    """Let it be as if these hadn't been taken, since nobody could be asked about them."""
+    """Undo the attempt on these memories, because the model couldn't be called."""
     tx.execute(_FORGIVE, _still_so(tenant_id, memories))
 
 
@@ -123,7 +122,7 @@ WHERE score.tenant_id = :tenant AND score.memory_id = taken.memory_id AND score.
 
 
 def refuse(tx: Connection, tenant_id: UUID, memories: Sequence[Unrated], version: str) -> None:
-    """Leave these to the rules for as long as this version rates, or until their text changes."""
+    """Exclude these memories from rating by this version until their text changes."""
     tx.execute(_REFUSE, _still_so(tenant_id, memories) | {"version": version})
 
 
@@ -136,7 +135,7 @@ WHERE score.tenant_id = :tenant AND score.memory_id = taken.memory_id AND score.
 
 
 def ask_again(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> None:
-    """Let a model be asked about these once more, as if it never had been."""
+    """Reset these memories so that a model may rate them again."""
     tx.execute(_ASK_AGAIN, {"tenant": tenant_id, "memory_ids": list(memory_ids)})
 
 

@@ -1,6 +1,6 @@
-"""Flags of memories that a conversation can ask for without sharing a word with them: `memory_state.reminders`.
+"""Store the flags of memories that a conversation can ask for without sharing a word: `memory_state.reminders`.
 
-The flags are `bridges.read_flags` of a memory's text. NULL stands for none, or for a text that isn't indexed yet.
+The flags are `bridges.read_flags` of a memory's text. NULL means no flags, or a text that isn't indexed yet.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from app.store.search.probe import allowed, allowed_one, filters
 
 
 class Reminders(NamedTuple):
-    """The flags of a version of a memory's text."""
+    """The flags of one version of a memory's text."""
 
     memory_id: UUID
     text_version: int
@@ -25,14 +25,14 @@ class Reminders(NamedTuple):
 
 
 def write(tx: Connection, tenant_id: UUID, found: Sequence[Reminders]) -> None:
-    """Set the flags of memories whose text is still the one that was read."""
+    """Set the flags of memories whose text is unchanged since it was read."""
     values = {
         "tenant": tenant_id,
         "ids": Uuids([each.memory_id for each in found]),
         "versions": [each.text_version for each in found],
         "flags": [each.flags for each in found],
     }
-    # Two statements: an edit that holds a row commits before the second looks at the version.
+    # Two statements: a concurrent edit that holds a row's lock commits before the second one checks the version.
     if driver(tx).execute(_LOCK, values).fetchall():
         driver(tx).execute(_WRITE, values)
 
@@ -54,11 +54,11 @@ WHERE state.tenant_id = %(tenant)s AND state.memory_id = ANY (%(ids)s) AND state
 
 
 class Holders(NamedTuple):
-    """The active memories that hold a flag.
+    """The active memories that have a flag.
 
     Attributes:
-        memories: How many there are.
-        newest: Those that pass the request's filters, the newest first.
+        memories: Their total number.
+        newest: Those that pass the request's filters, newest first.
     """
 
     memories: int
@@ -71,19 +71,17 @@ def holders(
     """Return the holders of each of these flags.
 
     Args:
-        tx: The tenant's transaction.
-        tenant_id: The tenant.
-        flags: Each a single flag.
-        request: Its filters; it searches the active tier alone.
-        most: Most memories of one flag.
+        flags: Single-bit flags.
+        request: Supplies the filters; only the active tier is searched.
+        most: Maximum number of memories per flag.
     """
     values: dict[str, Any] = {"tenant": tenant_id, "flags": list(flags), "most": most}
     connection = driver(tx)
     if not filters(request, values):  # nearly all pass: the newest are looked up one by one
         statement = _HOLDERS.format(allowed=allowed_one("state.memory_id", request, values))
         return {flag: Holders(*found) for flag, *found in connection.execute(statement, values, binary=True)}
-    # A filter may pass a few of many holders: what it passes is read once, and hashed. Without statistics of a tenant,
-    # the planner would loop over all pairs.
+    # A filter may pass few of many holders: its matches are read once and hashed. For a tenant without statistics the
+    # planner would loop over all pairs.
     statement = _HOLDERS.format(allowed=f"state.memory_id {allowed(request, values)}")
     connection.execute("SET LOCAL enable_nestloop = off")
     rows = connection.execute(statement, values, binary=True).fetchall()
@@ -91,7 +89,7 @@ def holders(
     return {flag: Holders(*found) for flag, *found in rows}
 
 
-# The conditions on the tier and on `reminders > 0` are the index's own. Ids go by time.
+# The conditions on the tier and on `reminders > 0` match the partial index. Ids are ordered by time.
 _HOLDERS: Final = """
 SELECT flag, (
     SELECT count(*) FROM memory_state

@@ -1,6 +1,6 @@
-"""What memories are worth: what the rules and the model are given, and writing what they found.
+"""Store the scores of memories by rules or a model, and read the data to score.
 
-A row says what its scorer found, whatever the caller said of the memory: who reads it prefers the caller's word.
+A row contains its scorer's result regardless of the caller's values; readers must prefer the caller's values.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ LLM: Final = "llm"
 
 @dataclass(frozen=True, slots=True)
 class Unjudged:
-    """A memory that the rules are to judge.
+    """A memory to be scored by the rules.
 
     Attributes:
-        categories: The caller's, or else those that a model found in this text.
-        is_open: Whether the caller left its salience to us.
-        rarity: Mean rarity of its own words among the tenant's memories, 0 (everywhere) to 1 (nowhere else);
-            None while it isn't indexed.
+        categories: The caller's, otherwise those that a model inferred from this text.
+        is_open: The caller gave no salience.
+        rarity: Mean rarity of its own words among the tenant's memories, 0 (in every memory) to 1 (in no other); None
+            until it is indexed.
     """
 
     memory_id: UUID
@@ -46,12 +46,12 @@ class Unjudged:
 
 
 class Assessment(msgspec.Struct, frozen=True, kw_only=True):
-    """What a scorer found in a memory: the criteria are 0 to 10, uncertainty and sensitivity 0 to 1.
+    """A scorer's result for a memory: criteria from 0 to 10, uncertainty and sensitivity from 0 to 1.
 
     Attributes:
-        inferred_cues: What should bring the memory to mind; `cues.write` writes it.
-        version: The model and its prompt; None of the rules.
-        digest: Stands for what the model was shown; None of the rules.
+        inferred_cues: Cues that should recall the memory; written by `cues.write`.
+        version: The model and its prompt; None for the rules.
+        digest: Digest of the model's input; None for the rules.
     """
 
     memory_id: UUID
@@ -72,12 +72,12 @@ class Assessment(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID], *, closed: bool) -> list[Unjudged]:
-    """These memories without the deleted ones; those that the caller has scored only if asked for. In id order."""
+    """Return these memories without deleted ones in id order, those scored by the caller only if `closed` is set."""
     values = {"tenant": tenant_id, "memory_ids": list(memory_ids), "closed": closed}
     return [Unjudged(*row) for row in tx.execute(_READ, values)]
 
 
-# Looked up row by row: a planner without statistics of a new tenant would loop over all pairs of a join.
+# One lookup per row: without statistics of a new tenant the planner would loop over all pairs of a join.
 _READ = text("""
 WITH total AS MATERIALIZED (
   SELECT ln(coalesce(max(documents), 0) + 1) AS log_memories FROM words WHERE tenant_id = :tenant AND word = ''
@@ -117,17 +117,15 @@ ORDER BY given.memory_id
 def vectors(
     tx: Connection, tenant_id: UUID, space_id: int, memory_ids: Sequence[UUID], before: int
 ) -> tuple[list[UUID], NDArray[np.float32]]:
-    """Vectors of these memories and of the last `before` ones that came earlier, in id order.
+    """Return the vectors of these memories and of the last `before` memories preceding all of them, in id order.
 
     Args:
-        tx: The tenant's transaction.
-        tenant_id: The tenant.
         space_id: The embedding space.
         memory_ids: At least one.
-        before: Most earlier memories.
+        before: Maximum number of earlier memories.
 
     Returns:
-        The ids, and their vectors: shape (n, dimensions). Memories without a vector yet are left out.
+        The ids and their vectors, shape (n, dimensions). Memories without a vector are omitted.
     """
     values = {
         "tenant": tenant_id,
@@ -139,7 +137,7 @@ def vectors(
     rows = tx.execute(_VECTORS, values).all()
     if not rows:
         return [], np.empty((0, 0), dtype=np.float32)
-    # The binary form: dimensions and an unused field of 16 bits each, then the values; no Python number in between.
+    # Binary form: dimensions and an unused field of 16 bits each, then the values; no Python object per number.
     packed = np.frombuffer(b"".join(row.embedding for row in rows), dtype=">f2").reshape(len(rows), -1)
     return [row.memory_id for row in rows], packed[:, 2:].astype(np.float32)
 
@@ -161,15 +159,16 @@ SELECT memory_id, halfvec_send(embedding) AS embedding FROM (
 
 
 def write(tx: Connection, tenant_id: UUID, scorer: Literal["heuristic", "llm"], found: Sequence[Assessment]) -> int:
-    """Write what was found of memories whose text is still the one read and which the caller hasn't scored since.
+    """Write scores of memories whose text is unchanged since it was read and that the caller hasn't scored since.
 
-    Where a model has rated that text already, the rules' word isn't written; either way the memory's salience is
-    then what its row says: the sum of the criteria over 40, and of the kind found where the caller named none. A
-    memory with another text by now is left as it is: that text has been scored, or will be.
-    What is written takes the place of an earlier rating with its cues.
+    A score by the rules isn't written if a model has rated this text already. In either case the memory's salience is
+    set from its row: the sum of the criteria divided by 40, and the inferred kind if the caller gave none. A memory
+    whose text has changed is left alone: its new text has been scored or will be.
+
+    A new score replaces an earlier one together with its cues.
 
     Returns:
-        How many were written.
+        The number of scores written.
     """
     if not found:
         return 0
@@ -183,7 +182,7 @@ def write(tx: Connection, tenant_id: UUID, scorer: Literal["heuristic", "llm"], 
     return written
 
 
-# Looked up by subqueries, not by joins: a planner without statistics would loop over all pairs.
+# Subqueries instead of joins: without statistics the planner would loop over all pairs.
 _WRITE = text("""
 WITH found AS MATERIALIZED (
   SELECT * FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS found (
@@ -219,7 +218,7 @@ WHERE excluded.scorer = 'llm' OR known.scorer = 'heuristic' OR known.text_versio
 RETURNING memory_id
 """)
 
-# A statement of its own: it sees the rows that are there by now, whoever has written them.
+# A separate statement, so that it sees rows that other transactions have committed by now.
 _SET_SALIENCE = text("""
 WITH same AS (
   SELECT memory_id
@@ -249,7 +248,7 @@ WHERE state.tenant_id = :tenant AND state.memory_id = ANY (ARRAY(SELECT memory_i
 
 
 def remove(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> None:
-    """Delete what was found of these memories."""
+    """Delete the scores of these memories."""
     tx.execute(_REMOVE, {"tenant": tenant_id, "memory_ids": list(memory_ids)})
 
 

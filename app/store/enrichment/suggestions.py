@@ -1,4 +1,4 @@
-"""What a profile suggests for memories, written into their states: never over what the caller said."""
+"""Write a profile's suggestions into the states of memories, without overriding the caller's values."""
 
 from __future__ import annotations
 
@@ -13,16 +13,14 @@ from app.domain.strength.suggestions import Suggested
 
 
 def write(tx: Connection, tenant_id: UUID, texts: Sequence[tuple[UUID, int]], suggested: Sequence[Suggested]) -> None:
-    """Write what is suggested for memories whose text is still the one looked at; their states are locked.
+    """Write suggestions for memories whose text is unchanged since it was read; their states are locked.
 
-    A kind is written where the caller gave none, a salience over the one by rules. A multiplier is written where it
-    is 1 or was suggested: any other is the caller's, or was raised by uses.
+    A kind is written if the caller gave none, a salience if the current one is by rules. A multiplier is written if the
+    current one is 1 or was suggested: any other value is the caller's or was raised by uses.
 
     Args:
-        tx: The tenant's transaction.
-        tenant_id: The tenant.
-        texts: Memories with the version of the text.
-        suggested: For each of them; nothing at all where it is empty.
+        texts: Memories with their text versions.
+        suggested: One suggestion for each of them; if it is empty, nothing is written.
     """
     if not suggested:
         return

@@ -1,11 +1,12 @@
-"""Words of memories for full-text search, their context in the thread, and how many memories have each word.
+"""Maintain the full-text index: each memory's words, its context in the thread, and document frequencies.
 
-A row of `memory_words` holds a memory's own words (date, speaker unless it only names a role, text) and, in `words`,
-those of its neighbours as well: the two turns before and after it in its thread, of which a summary is none. `words`
-(the table) counts, by tenant, in how many memories' own words each lexeme is; its empty word counts the memories.
+A row of `memory_words` contains a memory's own words (date, speaker unless it only names a role, text). Its column
+`words` also contains those of the neighbouring turns: up to two before and two after it in its thread, excluding
+summaries. The table `words` counts, per tenant, in how many memories' own words each lexeme occurs; its empty word
+counts the memories.
 
-Changes of one tenant's words run one after the other, under an advisory lock until the transaction ends:
-neighbours then always see each other, and counts stay exact.
+Changes to one tenant's words are serialised by an advisory lock until the transaction ends. Neighbours therefore always
+see each other, and the counts stay exact.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ from app.store.enrichment.lexemes import lexemes
 from app.store.memories.roles import NAME
 
 LONG_LEXEMES: Final = 24
-"""Distinct words up to which a memory is taken to say each of them once."""
+"""Number of distinct lexemes up to which each is assumed to occur once in the memory."""
 
 _LOCK = text("SELECT pg_advisory_xact_lock(hashtextextended(:name, 0))")
 
-# Reads the fresh memories' turns and up to four turns around them (neighbours of neighbours), and writes the
-# rows within two turns of a fresh one. The fresh ones are read by their ids, and nothing is joined to anything but
-# by primary key: a planner without statistics would read all that the tenant has, or loop over all pairs.
+# Reads the turns of the fresh memories and up to four turns around them (neighbours of neighbours), and writes the rows
+# within two turns of a fresh one. Fresh memories are read by id, and every join uses a primary key: without statistics
+# the planner would read all of the tenant's rows or loop over all pairs.
 _SEW = """
   wanted AS MATERIALIZED (
     SELECT memory_id, CASE WHEN made_by = 'caller' THEN thread END AS thread, seq, text_version, speaker, text,
@@ -118,14 +119,14 @@ _SEW = """
 _SAID = f"""concat_ws(' ',
   to_char(coalesce(occurred_at, created_at) AT TIME ZONE :time_zone, 'FMDD FMMonth YYYY'), {NAME}, text)"""
 
-# How often a long text says a word counts in a search, so its lexemes keep their positions.
+# Term frequency in long texts counts in ranking, so their lexemes keep their positions.
 _OWN = f"""(
   SELECT CASE WHEN length(said) > {LONG_LEXEMES} THEN said ELSE strip(said) END
-  FROM (SELECT {lexemes(_SAID)} AS said OFFSET 0) AS parsed)"""  # noqa: S608 - put together of constants
+  FROM (SELECT {lexemes(_SAID)} AS said OFFSET 0) AS parsed)"""  # noqa: S608 - built from constants
 
-# Words of a fresh memory are made anew; those of the turns around it are taken from their rows.
+# Parse the words of fresh memories; take those of the turns around them from their rows.
 _INDEX = text(
-    "WITH"  # noqa: S608 - put together of constants
+    "WITH"  # noqa: S608 - built from constants
     + _SEW.format(
         own=f"CASE WHEN is_fresh THEN {_OWN} ELSE known.own END",
         version="CASE WHEN is_fresh THEN text_version ELSE known.version END",
@@ -139,13 +140,13 @@ _INDEX = text(
     + "SELECT count(*) FROM turns WHERE is_fresh"
 )
 
-# Here the fresh ones are the neighbours of what goes: their words stay, their context is made anew.
+# Here the fresh memories are the neighbours of the removed ones: their own words remain, their context is rebuilt.
 _REMOVE = text(
     """WITH
   removed AS (
     DELETE FROM memory_words
     WHERE tenant_id = :tenant AND memory_id = ANY (CAST(:gone AS uuid[])) RETURNING own
-  ),"""  # noqa: S608 - put together of constants
+  ),"""  # noqa: S608 - built from constants
     + _SEW.format(
         own="known.own",
         version="known.version",
@@ -156,14 +157,14 @@ _REMOVE = text(
     + "SELECT count(*) FROM removed"
 )
 
-# Whoever leaves the active tier keeps its place in the thread, without words: else long runs of archived turns would be
-# read through whenever a turn is added after them.
+# A memory that leaves the active tier keeps its position in the thread, without words. Otherwise, long runs of archived
+# turns would be scanned whenever a turn is added after them.
 _TAKE_OUT = text(
     """WITH
   removed AS (
     DELETE FROM memory_words
     WHERE tenant_id = :tenant AND memory_id = ANY (CAST(:out AS uuid[])) RETURNING own
-  ),"""  # noqa: S608 - put together of constants
+  ),"""  # noqa: S608 - built from constants
     + _SEW.format(
         own="CASE WHEN marked.memory_id <> ALL (CAST(:out AS uuid[])) THEN known.own END",
         version="known.version",
@@ -213,7 +214,7 @@ ORDER BY turn.memory_id
 """
 )
 
-# Spellings are told by their numbers: one may be long and have thousands of lexemes.
+# Spellings are identified by number: one may be long and have thousands of lexemes.
 _TERMS = text(
     f"""
 WITH asked AS (
@@ -227,7 +228,7 @@ WITH asked AS (
 SELECT asked.lexeme, coalesce(words.documents, 0), number
 FROM asked LEFT JOIN words ON words.tenant_id = :tenant AND words.word = asked.lexeme
 WHERE number IS NOT NULL OR documents IS NOT NULL OR :every
-"""  # noqa: S608 - put together of constants
+"""  # noqa: S608 - built from constants
 )
 
 _SAID_WORDS = text(
@@ -247,20 +248,18 @@ FROM (
 
 
 def index(tx: Connection, tenant_id: UUID, ids: Sequence[UUID], language: str, time_zone: str) -> int:
-    """Write the words of these memories and of the neighbours whose context they change; count the words.
+    """Write the words of these memories and of the neighbours whose context changes, and update the counts.
 
-    Deleted memories, and those that aren't active, are passed over. To be called again for the same memory does no
-    harm. After a memory has moved to another thread, give its former `neighbours` too.
+    Deleted and inactive memories are skipped. The call is idempotent. After a memory has moved to another thread, also
+    pass its former `neighbours`.
 
     Args:
-        tx: The tenant's transaction.
-        tenant_id: The tenant.
-        ids: Memories, new or edited.
+        ids: New or edited memories.
         language: Text search configuration.
-        time_zone: IANA name; says on which day a memory happened.
+        time_zone: IANA name; determines the date on which a memory happened.
 
     Returns:
-        How many of the memories are there.
+        The number of these memories that were indexed.
     """
     _lock(tx, tenant_id)
     values = {"tenant": tenant_id, "ids": list(ids), "gone": [], "language": language, "time_zone": time_zone}
@@ -268,12 +267,12 @@ def index(tx: Connection, tenant_id: UUID, ids: Sequence[UUID], language: str, t
 
 
 def remove(tx: Connection, tenant_id: UUID, ids: Sequence[UUID]) -> int:
-    """Take these memories' words out: their own rows, their neighbours' context, and the counts.
+    """Remove these memories' words: their own rows, their neighbours' context, and the counts.
 
-    Call it in the transaction that deletes the memories, while their rows in `memories` are still there.
+    Call it in the transaction that deletes the memories, while their rows in `memories` still exist.
 
     Returns:
-        How many of them had words.
+        The number of memories that had words.
     """
     _lock(tx, tenant_id)
     values = {"tenant": tenant_id, "gone": list(ids), "ids": neighbours(tx, tenant_id, ids)}
@@ -281,10 +280,10 @@ def remove(tx: Connection, tenant_id: UUID, ids: Sequence[UUID]) -> int:
 
 
 def take_out(tx: Connection, tenant_id: UUID, ids: Sequence[UUID]) -> int:
-    """The same for memories that leave the active tier: they keep their places in their threads, without words.
+    """Remove the words of memories that leave the active tier; they keep their positions in their threads.
 
     Returns:
-        How many of them had words.
+        The number of memories that had words.
     """
     _lock(tx, tenant_id)
     beside = list(tx.execute(_BESIDE, {"tenant": tenant_id, "ids": list(ids)}).scalars())
@@ -293,16 +292,16 @@ def take_out(tx: Connection, tenant_id: UUID, ids: Sequence[UUID]) -> int:
 
 
 def neighbours(tx: Connection, tenant_id: UUID, ids: Sequence[UUID]) -> list[UUID]:
-    """The memories within two turns of these in their threads, themselves left out, in id order."""
+    """Return the memories within two turns of these in their threads, excluding these, in id order."""
     return list(tx.execute(_NEIGHBOURS, {"tenant": tenant_id, "ids": list(ids)}).scalars())
 
 
 def terms(
     tx: Connection, tenant_id: UUID, query: str, spellings: Sequence[str], language: str, *, every: bool = False
 ) -> tuple[list[Term], int]:
-    """The lexemes of a query and of its words one by one, with their counts; and the number of active memories.
+    """Return the lexemes of a query and of its single words with their counts, and the number of active memories.
 
-    A lexeme of the query as a whole that none of them has is left out, unless `every` one is wanted.
+    Lexemes of the whole query that occur in no memory are omitted unless `every` is set.
     """
     values = {"tenant": tenant_id, "query": query, "spellings": list(spellings), "language": language, "every": every}
     rows = tx.execute(_TERMS, values).all()
@@ -316,7 +315,7 @@ def terms(
 def said(
     tx: Connection, tenant_id: UUID, ids: Sequence[UUID], lexemes: Sequence[str]
 ) -> dict[UUID, tuple[frozenset[str], frozenset[str]]]:
-    """Which of these lexemes are in the memories' own words, and which in those of their neighbours alone."""
+    """Return which of these lexemes occur in each memory's own words, and which only in those of its neighbours."""
     rows = tx.execute(_SAID_WORDS, {"tenant": tenant_id, "ids": list(ids), "lexemes": list(lexemes)})
     return {memory_id: (frozenset(own), frozenset(every) - frozenset(own)) for memory_id, own, every in rows}
 

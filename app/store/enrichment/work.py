@@ -1,6 +1,6 @@
-"""Which memories wait for which stage of enrichment, claimed in batches with leases that expire.
+"""Queue memories for the stages of enrichment, claimed in batches under leases.
 
-`tenant_work` has no content and no row-level security: any worker may look for work there, and then does it in
+`tenant_work` has no content and no row-level security: any worker may look for work there, and then does the work in
 the tenant's own transaction.
 """
 
@@ -17,7 +17,7 @@ INDEX: Final = "index"
 EMBED: Final = "embed"
 SCORE: Final = "score"
 STAGES: Final = (INDEX, EMBED, SCORE)
-# After these a memory is found by everything that search has.
+# After these stages a memory is fully searchable.
 SEARCHED_BY: Final = (INDEX, EMBED)
 
 NIL = UUID(int=0)
@@ -26,11 +26,11 @@ _ITEMS_LOOKED_AT = 64
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Work of one tenant that is ours until the lease ends.
+    """Work of one tenant that this worker holds until the lease ends.
 
     Attributes:
         memory_ids: All ids of the claimed items.
-        attempts: How often its most tried item has been claimed, this time included.
+        attempts: Highest number of claims of any of its items, including this one.
     """
 
     claim_id: UUID
@@ -42,7 +42,7 @@ class Claim:
 
 
 def add(tx: Connection, stages: Sequence[str], tenant_id: UUID, memory_ids: Sequence[UUID]) -> None:
-    """Queue memories of a tenant for stages, as one item each."""
+    """Queue memories of a tenant for stages, as one item per stage."""
     if memory_ids:
         tx.execute(_ADD, {"stages": list(stages), "tenant_id": tenant_id, "memory_ids": list(memory_ids)})
 
@@ -54,18 +54,18 @@ SELECT stage, :tenant_id, CAST(:memory_ids AS uuid[]) FROM unnest(CAST(:stages A
 
 
 def claim(tx: Connection, stage: str, *, claim_id: UUID, after: UUID, limit: int, lease_seconds: float) -> Claim | None:
-    """Claim the oldest items of the next tenant after `after`, round and round, so that none starves.
+    """Claim the oldest items of the next tenant after `after`, in rotation, so that no tenant starves.
 
-    Items that failed before come alone, so that one that can't be done doesn't drag others along.
+    Items that failed before are claimed alone, so that one that can't succeed doesn't affect others.
 
     Args:
-        claim_id: A new id, the proof of the claim.
+        claim_id: A new id that proves the claim.
         after: The tenant of the last turn; `NIL` at first.
-        limit: Most memories, unless the first item alone has more.
-        lease_seconds: For how long the claim holds.
+        limit: Maximum number of memories, unless the first item alone has more.
+        lease_seconds: Duration of the claim.
 
     Returns:
-        The claim, or None when no tenant has free work of this stage.
+        The claim, or None if no tenant has unclaimed work of this stage.
     """
     values = {
         "stage": stage,
@@ -111,7 +111,7 @@ RETURNING work.tenant_id, work.work_id, work.memory_ids, work.attempts
 
 
 def finish(tx: Connection, done: Claim) -> None:
-    """Remove the claimed items, in the transaction that wrote their outcome."""
+    """Delete the claimed items, in the transaction that wrote their results."""
     tx.execute(_FINISH, _key(done))
 
 
@@ -122,11 +122,11 @@ WHERE stage = :stage AND tenant_id = :tenant_id AND work_id = ANY(:work_ids) AND
 
 
 def give_back(tx: Connection, unfinished: Claim, *, forgive: bool, delay_seconds: float = 0) -> None:
-    """Free the claimed items for another try.
+    """Release the claimed items for another attempt.
 
     Args:
-        forgive: Whether the try doesn't count, since it failed for no fault of the work's.
-        delay_seconds: Not before this.
+        forgive: Don't count this attempt, because the work didn't cause the failure.
+        delay_seconds: Earliest time of the next attempt.
     """
     tx.execute(_GIVE_BACK, _key(unfinished) | {"forgiven": int(forgive), "delay": delay_seconds})
 
@@ -139,7 +139,7 @@ WHERE stage = :stage AND tenant_id = :tenant_id AND work_id = ANY(:work_ids) AND
 
 
 def put_off(tx: Connection, stage: str, tenant_id: UUID, seconds: float) -> None:
-    """Let all free work of a tenant at this stage wait so long."""
+    """Postpone all unclaimed work of a tenant at this stage."""
     tx.execute(_PUT_OFF, {"stage": stage, "tenant_id": tenant_id, "seconds": seconds})
 
 
@@ -150,7 +150,7 @@ WHERE stage = :stage AND tenant_id = :tenant_id AND claimed_until < now()
 
 
 def divide(tx: Connection, large: Claim, limit: int) -> None:
-    """Replace the claimed items by free ones of at most `limit` memories each; the claim doesn't count as a try."""
+    """Replace the claimed items by unclaimed ones of at most `limit` memories each, without counting an attempt."""
     tx.execute(_DIVIDE, _key(large) | {"limit": limit})
 
 
@@ -168,9 +168,9 @@ ORDER BY first
 
 
 def split(tx: Connection, failed: Claim) -> None:
-    """Replace the claimed items by two with half of the memories each, to corner the one that can't be done.
+    """Replace the claimed items by two with half of the memories each, to isolate the memory that can't be processed.
 
-    The halves keep one failed try, so that each comes alone.
+    The halves start with one failed attempt, so that each is claimed alone.
     """
     middle = len(failed.memory_ids) // 2
     finish(tx, failed)
@@ -195,14 +195,14 @@ def _key(held: Claim) -> dict[str, object]:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """What waits in a stage: memories, and the seconds since the oldest item was queued."""
+    """The backlog of a stage: number of memories, and age of the oldest item in seconds."""
 
     memories: int
     oldest_age_seconds: float
 
 
 def waiting(tx: Connection, tenant_id: UUID | None = None) -> dict[str, Waiting]:
-    """What waits by stage, of a tenant or of all; every stage is named."""
+    """Return the backlog of every stage, for one tenant or all."""
     rows = tx.execute(_WAITING, {"tenant_id": tenant_id}).all()
     found = {row.stage: Waiting(row.memories, row.age) for row in rows}
     return {stage: found.get(stage, Waiting(0, 0.0)) for stage in STAGES}
@@ -218,7 +218,7 @@ GROUP BY stage
 
 
 def oldest_age_seconds(tx: Connection, stage: str) -> float:
-    """The seconds since the oldest item of a stage was queued, of all tenants; 0 where none waits."""
+    """Return the age in seconds of a stage's oldest item over all tenants; 0 without a backlog."""
     return float(tx.execute(_OLDEST, {"stage": stage}).scalar_one())
 
 
@@ -228,7 +228,7 @@ SELECT coalesce(greatest(extract(epoch FROM now() - min(created_at)), 0), 0) FRO
 
 
 def any_waiting(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> bool:
-    """Whether any of these memories, given by their ids or aliases, still waits for a stage that search needs."""
+    """Return True if any of these memories (ids or aliases) still awaits a stage that search needs."""
     values = {"tenant_id": tenant_id, "memory_ids": list(memory_ids), "stages": list(SEARCHED_BY)}
     return bool(tx.execute(_ANY_WAITING, values).scalar())
 

@@ -1,1 +1,1 @@
-"""SQL for erasures, hidden memories, the ledger, and what a restore repeats."""
+"""SQL for erasures, hidden memories, the ledger, and replay after a restore."""

@@ -1,7 +1,8 @@
-"""Erasures: what was asked for, hiding what it is of, and how far it is.
+"""Store erasure requests and their progress, and hide the memories in their scope.
 
-What stores, moves or changes memories takes the shared lock before it reads what is hidden or erased, and keeps it
-until it commits; hiding and the cut take the exclusive one. So nothing of somebody comes in beside them unseen.
+Every transaction that stores, moves or changes memories takes the shared lock before it reads hidden or erased state,
+and holds it until its commit; hiding and setting the watermark (`cut`) take the exclusive lock. This prevents
+concurrent writes for a subject from escaping its erasure.
 """
 
 from __future__ import annotations
@@ -32,21 +33,21 @@ COLUMNS: Final = """erasure_id, kind, status, scope, reason, requested_at, reque
 @prepared
 @dataclass(frozen=True, slots=True)
 class Erasure:
-    """An erasure as it stands.
+    """An erasure request with its progress.
 
     Attributes:
-        kind: What it was asked under.
-        scope: What it is of; without conditions once it is over.
-        requested_by: Id of the caller's key.
-        due_at: By when the law wants it done; None where none does.
-        erase_after: When its grace is over.
-        hidden: How many memories it has hidden at once.
-        cut: The last place in the stream that it covers; None until it runs.
-        plan: What each step found to do, written before anything was erased.
-        executed: The steps that are done, with what they did.
-        report: What is told of it; None until it is verified.
-        rewrite_by: By when the segments that it has touched are rewritten; None where it has touched none.
-        rewritten_at: When they were.
+        kind: The law under which it was requested.
+        scope: The conditions that select its memories; empty once the erasure is finished.
+        requested_by: Id of the caller's API key.
+        due_at: The legal deadline; None if there is none.
+        erase_after: End of the grace period.
+        hidden: Number of memories hidden at the time of the request.
+        cut: The stream watermark: the last entry that it covers; None until it runs.
+        plan: The work planned for each step, written before any data is erased.
+        executed: The finished steps with their results.
+        report: The report for the requester; None until the erasure is verified.
+        rewrite_by: Deadline for rewriting the affected segments; None if none is affected.
+        rewritten_at: When they were rewritten.
     """
 
     erasure_id: UUID
@@ -72,21 +73,25 @@ class Erasure:
 
 
 class Matching(NamedTuple):
-    """How many memories a scope is of; `held` of them are under a legal hold."""
+    """Number of memories in a scope; `held` of them are under a legal hold."""
 
     memories: int
     held: int
 
 
 class Hidden(NamedTuple):
-    """What was hidden, or came back: the memories in id order, and what they come to in the tenant's numbers."""
+    """Memories that were hidden or shown again, in id order, with their contribution to the tenant's counts."""
 
     ids: list[UUID]
     counts: Counts
 
 
 def share(tx: Connection, tenant_id: UUID) -> None:
-    """Let no erasure hide or cut until the transaction ends. Before any lock but the holds'."""
+    """Take the tenant's erasure lock in shared mode until the transaction ends.
+
+    No erasure can hide memories or set its watermark while it is held. Lock order: only the holds' lock may be taken
+    before this one.
+    """
     tx.execute(_SHARE, {"name": f"ebbing erasures {tenant_id}"})
 
 
@@ -95,12 +100,12 @@ _LOCK: Final = text("SELECT pg_advisory_xact_lock(hashtextextended(:name, 0))")
 
 
 def lock(tx: Connection, tenant_id: UUID) -> None:
-    """Wait until those that are about to write are done, and let nobody else begin."""
+    """Take the tenant's erasure lock exclusively: wait for current writers and block new ones."""
     tx.execute(_LOCK, {"name": f"ebbing erasures {tenant_id}"})
 
 
 def add(tx: Connection, tenant_id: UUID, new: Erasure) -> None:
-    """Enter an erasure in its grace."""
+    """Insert an erasure in its grace period."""
     values = {name: getattr(new, name) for name in new.__slots__} | {"scope": scope_as_json(new.scope).decode()}
     tx.execute(_ADD, {"tenant": tenant_id} | values)
 
@@ -114,7 +119,7 @@ VALUES (:tenant, :erasure_id, :kind, :status, CAST(:scope AS jsonb), :reason, :r
 
 
 def get(tx: Connection, tenant_id: UUID, erasure_id: UUID, *, locked: bool = False) -> Erasure | None:
-    """An erasure by its id; None where there is none."""
+    """Return an erasure by its id, optionally with its row locked, or None if it doesn't exist."""
     statement = _GET_LOCKED if locked else _GET
     row = tx.execute(statement, {"tenant": tenant_id, "erasure_id": erasure_id}).one_or_none()
     return None if row is None else as_erasure(row)
@@ -127,7 +132,7 @@ _GET_LOCKED: Final = text(f"{_GET.text} FOR UPDATE")
 def page(
     tx: Connection, tenant_id: UUID, status: str | None, older_than: tuple[datetime, UUID] | None, limit: int
 ) -> list[Erasure]:
-    """Erasures, those requested last first, after the one given by when it was requested and its id."""
+    """Return a page of erasures, latest request first, starting after the given request time and id."""
     requested_at, erasure_id = older_than or (None, None)
     values = {
         "tenant": tenant_id,
@@ -145,16 +150,20 @@ WHERE tenant_id = :tenant AND (CAST(:status AS text) IS NULL OR status = :status
   AND (CAST(:requested_at AS timestamptz) IS NULL OR
     (requested_at, erasure_id) < (:requested_at, CAST(:erasure_id AS uuid)))
 ORDER BY requested_at DESC, erasure_id DESC LIMIT :limit
-""")  # noqa: S608 - constants alone
+""")  # noqa: S608 - constants only
 
 
 def open_scopes(tx: Connection, tenant_id: UUID) -> list[Erasure]:
-    """The erasures that aren't over, the first requested first."""
+    """Return the unfinished erasures, oldest request first."""
     return [as_erasure(row) for row in tx.execute(_OPEN, {"tenant": tenant_id})]
 
 
 def adopt(tx: Connection, tenant_id: UUID, erasure_id: UUID, limit: int) -> tuple[list[UUID], datetime | None]:
-    """Let an erasure have memories that were deleted without one. Returns them, and when the last was deleted."""
+    """Assign up to `limit` memories that were deleted without an erasure to this one.
+
+    Returns:
+        Their ids, and the time of the latest deletion.
+    """
     values = {"tenant": tenant_id, "erasure_id": erasure_id, "limit": limit}
     row = tx.execute(_ADOPT, values).one()
     return list(row.ids), row.last
@@ -175,9 +184,9 @@ SELECT coalesce(array_agg(memory_id ORDER BY memory_id), '{}') AS ids, max(delet
 
 
 def due(tx: Connection, tenant_id: UUID, as_of: datetime, failed: Sequence[UUID] = ()) -> UUID | None:
-    """The erasure whose grace was over first by a moment, but those that a job is to carry out, and those that failed.
+    """Return the erasure whose grace period ended first, skipping failed ones and those with an unfinished job.
 
-    One that waits for a hold isn't due: the hold's release makes a job of it.
+    An erasure that waits for a hold isn't due: releasing the hold creates a job for it.
     """
     found: UUID | None = tx.execute(_DUE, {"tenant": tenant_id, "as_of": as_of, "failed": list(failed)}).scalar()
     return found
@@ -197,11 +206,11 @@ ORDER BY erase_after, erasure_id LIMIT 1
 _OPEN: Final = text(f"""
 SELECT {COLUMNS} FROM erasures WHERE tenant_id = :tenant AND status IN ('grace', 'running', 'held')
 ORDER BY requested_at, erasure_id
-""")  # noqa: S608 - constants alone
+""")  # noqa: S608 - constants only
 
 
 def coming(tx: Connection, tenant_id: UUID) -> Coming:
-    """What to look out for among arrivals. The transaction shares the lock."""
+    """Return the open scopes and watermarks to check arriving data against; the caller holds the shared lock."""
     rows = tx.execute(_COMING, {"tenant": tenant_id}).all()
     there = [row for row in rows if row.erasure_id is not None]
     scopes = {row.erasure_id: scope_from_json(row.scope) for row in there}
@@ -217,53 +226,51 @@ ORDER BY requested_at, erasure_id
 
 
 def set_fields(tx: Connection, tenant_id: UUID, erasure_id: UUID, **fields: object) -> None:
-    """Enter how far an erasure is; its row is locked."""
+    """Update columns of an erasure; the caller has locked its row."""
     given = ", ".join(f"{name} = {_AS.get(name, ':' + name)}" for name in fields)
     values = {
         name: msgspec.json.encode(value).decode() if name in _AS and value is not None else value
         for name, value in fields.items()
     }
-    statement = text(f"UPDATE erasures SET {given} WHERE tenant_id = :tenant AND erasure_id = :erasure_id")  # noqa: S608 - names are ours
+    statement = text(f"UPDATE erasures SET {given} WHERE tenant_id = :tenant AND erasure_id = :erasure_id")  # noqa: S608 - names from code
     tx.execute(statement, {"tenant": tenant_id, "erasure_id": erasure_id} | values)
 
 
 _AS: Final = {name: f"CAST(:{name} AS jsonb)" for name in ("scope", "plan", "executed", "report")}
 
 
-# --- What it is of ---
+# --- Memories in its scope ---
 
 
 def count(tx: Connection, tenant_id: UUID, scope: Meant) -> Matching:
-    """How many memories meet a scope, those that are hidden or were deleted included."""
+    """Count the memories in a scope, including hidden and deleted ones."""
     statement = text(f"""
 SELECT count(*), count(*) FILTER (WHERE EXISTS (
   SELECT FROM holds AS hold WHERE hold.tenant_id = :tenant AND {HOLDS}))
 FROM memories AS memory WHERE tenant_id = :tenant AND {conditions(scope)}
-""")  # noqa: S608 - constants alone
+""")  # noqa: S608 - constants only
     return Matching(*tx.execute(statement, {"tenant": tenant_id} | scope.given()).one())
 
 
 def ids(tx: Connection, tenant_id: UUID, erasure: Erasure, *, held: bool = False) -> list[UUID]:
-    """The memories that an erasure is of, hidden and deleted ones included, up to its cut; in id order.
+    """Return the memories in an erasure's scope up to its watermark, including hidden and deleted ones, in id order.
 
     Args:
-        tx: The tenant's transaction.
-        tenant_id: The tenant.
-        erasure: Which has a cut.
-        held: Those alone that a legal hold is on; else those alone that none is.
+        erasure: An erasure with a watermark.
+        held: Return only memories under a legal hold; False returns only those without one.
     """
     statement = text(f"""
 SELECT memory_id FROM memories AS memory
 WHERE tenant_id = :tenant AND {conditions(erasure.scope)} AND seq <= :last_seq AND :held = EXISTS (
   SELECT FROM holds AS hold WHERE hold.tenant_id = :tenant AND {HOLDS})
 ORDER BY memory_id
-""")  # noqa: S608 - constants alone
+""")  # noqa: S608 - constants only
     values = {"tenant": tenant_id, "held": held, "last_seq": last_seq(erasure.cut or "0-0")}
     return list(tx.execute(statement, values | erasure.scope.given()).scalars())
 
 
 def lock_rows(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> list[UUID]:
-    """Lock the rows of memories, hidden and deleted ones too, in id order. Returns those that are still there."""
+    """Lock the rows of memories, including hidden and deleted ones, in id order. Return the ids that exist."""
     found = driver(tx).execute(_LOCK_ROWS, {"tenant": tenant_id, "ids": Uuids(memory_ids)}).fetchall()
     return [memory_id for (memory_id,) in found]
 
@@ -291,20 +298,18 @@ def hide(
     among: Sequence[UUID] | None = None,
     cut: str | None = None,
 ) -> Hidden:
-    """Hide the memories that meet a scope: no read finds them any more. They keep all that they have.
+    """Hide the memories in a scope from every read; all their data is retained.
 
-    Locks their rows in `memories`, then their states, in id order.
+    Locks their rows in `memories`, then their states, each in id order.
 
     Args:
-        tx: The tenant's transaction.
-        tenant_id: The tenant.
-        erasure_id: Which hides them.
-        scope: What it is of.
-        among: Of these memories alone; of all where left out.
-        cut: Of those alone that came up to this place in the stream.
+        erasure_id: The erasure that hides them.
+        scope: Its conditions.
+        among: Restrict to these memories; None means all.
+        cut: Restrict to memories up to this stream position.
 
     Returns:
-        Those that were hidden by this.
+        The memories hidden by this call.
     """
     statement = text(f"""
 WITH picked AS MATERIALIZED (
@@ -328,7 +333,7 @@ WITH picked AS MATERIALIZED (
   WHERE tenant_id = :tenant AND memory_id = ANY (ARRAY(SELECT memory_id FROM stood))
 )
 SELECT {_NUMBERS.replace("{rows}", "stood")} FROM stood
-""")  # noqa: S608 - constants alone
+""")  # noqa: S608 - constants only
     values: dict[str, Any] = {"tenant": tenant_id, "erasure_id": erasure_id, "among": list(among or ())}
     values |= scope.given() | ({} if cut is None else {"last_seq": last_seq(cut)})
     return _hidden(tx.execute(statement, values).one())
@@ -344,12 +349,13 @@ def _hidden(row: Row[Any]) -> Hidden:
 def show_again(
     tx: Connection, tenant_id: UUID, erasure_id: UUID | None = None, among: Sequence[UUID] | None = None
 ) -> Hidden:
-    """Let what an erasure has hidden, or these memories, be found again, each in the tier where it was.
+    """Unhide the memories hidden by an erasure, or the given ones, each in its former tier.
 
-    A memory whose external id another has by now comes back without it; of several that come back, the last has it.
+    A memory loses its external id if another memory uses it by now; of several returning memories with one external id,
+    the latest keeps it.
 
     Returns:
-        Those that came back; what search finds them by is the caller's to see to.
+        The memories shown again; the caller must restore their index entries.
     """
     return _hidden(
         tx.execute(_SHOW_AGAIN, {"tenant": tenant_id, "erasure_id": erasure_id, "among": list(among or ())}).one()
@@ -379,10 +385,10 @@ WITH locked AS MATERIALIZED (
   FROM back WHERE state.tenant_id = :tenant AND state.memory_id = back.memory_id
 )
 SELECT {_NUMBERS.replace("{rows}", "back")} FROM back
-""")  # noqa: S608 - constants alone
+""")  # noqa: S608 - constants only
 
 
 def as_erasure(row: Row[Any]) -> Erasure:
-    """An erasure of a row with `COLUMNS`."""
+    """Build an erasure from a row with `COLUMNS`."""
     fields = {name: getattr(row, name) for name in Erasure.__slots__}
     return Erasure(**fields | {"scope": scope_from_json(row.scope)})

@@ -1,4 +1,4 @@
-"""Deletions of single memories that are due, many at once: which they are, and how far they are."""
+"""Select due deletions of single memories, and store their progress many at a time."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ _SINGLES: Final = "SELECT erasure_id, CAST(scope->'memory_ids'->>0 AS uuid) FROM
 
 
 def due(tx: Connection, tenant_id: UUID, as_of: datetime, apart: Sequence[UUID], limit: int) -> list[Single]:
-    """Deletions of one memory each whose grace is over by a moment, but some; those with a job of their own left out.
+    """Return single-memory deletions whose grace period has ended, skipping `apart` and those with an unfinished job.
 
-    No two of them are of the same memory.
+    No two of the results are for the same memory.
     """
     values = {"tenant": tenant_id, "as_of": as_of, "apart": Uuids(apart), "limit": limit}
     found = [Single(*row) for row in driver(tx).execute(_DUE, values).fetchall()]
@@ -51,10 +51,10 @@ ORDER BY erase_after, erasure_id LIMIT %(limit)s
 
 
 def lock(tx: Connection, tenant_id: UUID, singles: Sequence[Single], *, executed: Sequence[str] | None) -> list[Single]:
-    """Lock their rows, those alone that are still where we believe them to be.
+    """Lock the rows of these deletions, in id order, and return those that are still in the expected state.
 
     Args:
-        executed: The steps that are done; None where their grace isn't ended yet.
+        executed: The steps that must be done; None if the grace period hasn't been ended yet.
     """
     ids = Uuids([each.erasure_id for each in singles])
     if executed is None:
@@ -69,7 +69,7 @@ def lock(tx: Connection, tenant_id: UUID, singles: Sequence[Single], *, executed
 
 
 def of_summaries(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> set[UUID]:
-    """Those of some memories that a summary is still made of."""
+    """Return those of these memories that existing summaries were made from."""
     rows = driver(tx).execute(_OF_SUMMARIES, {"tenant": tenant_id, "ids": Uuids(memory_ids)}).fetchall()
     return {memory_id for (memory_id,) in rows}
 
@@ -85,7 +85,7 @@ CROSS JOIN LATERAL (
 
 
 def segments(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> dict[UUID, UUID]:
-    """By cold memory, the segment that its record lies in."""
+    """Return the segment of each cold memory."""
     rows = driver(tx).execute(_SEGMENTS, {"tenant": tenant_id, "ids": Uuids(memory_ids)}).fetchall()
     return dict(rows)
 
@@ -96,7 +96,7 @@ SELECT memory_id, segment_id FROM cold_memories WHERE tenant_id = %(tenant)s AND
 
 
 def rows_of(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> dict[UUID, dict[str, int]]:
-    """By memory, how many rows of each table have something of it, as `residue.by_id` counts them for all."""
+    """Count, per memory, the rows of each table that refer to it; the tables are those of `residue.by_id`."""
     values = {"tenant": tenant_id, "ids": Uuids(memory_ids)}
     found: dict[UUID, dict[str, int]] = {memory_id: dict.fromkeys(_ROWS_OF, 0) for memory_id in memory_ids}
     for table, statement in _ROWS_OF.items():
@@ -108,11 +108,11 @@ def rows_of(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> dict
 def _each(table: str, members: str, more: str = "") -> str:
     return f"""
 SELECT id, count(*) FROM {table} CROSS JOIN LATERAL (SELECT DISTINCT id FROM unnest({members}) AS id) AS member
-WHERE tenant_id = %(tenant)s AND {more or f"{members} && %(ids)s"} AND id = ANY (%(ids)s) GROUP BY id"""  # noqa: S608 - constants alone
+WHERE tenant_id = %(tenant)s AND {more or f"{members} && %(ids)s"} AND id = ANY (%(ids)s) GROUP BY id"""  # noqa: S608 - constants only
 
 
 _ROWS_OF: Final = {
-    table: f"SELECT memory_id, count(*) FROM {table} "  # noqa: S608 - constants alone
+    table: f"SELECT memory_id, count(*) FROM {table} "  # noqa: S608 - constants only
     "WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s) GROUP BY memory_id"
     for table in (*removal.OWN, *removal.BY_OTHERS)
 } | {
@@ -128,10 +128,10 @@ _ROWS_OF: Final = {
 def start(
     tx: Connection, tenant_id: UUID, singles: Sequence[Single], there: Sequence[UUID], cut: str, now: datetime
 ) -> None:
-    """Let them run up to a cut from now on, and enter each in the ledger; their rows are locked.
+    """Start these deletions with a watermark and record each in the ledger; their rows are locked.
 
     Args:
-        there: Those of the memories that are still there: of the others there is nothing to be erased.
+        there: The memories that still exist; the others need no erasure.
     """
     left = set(there)
     values: dict[str, Any] = {
@@ -152,7 +152,7 @@ INSERT INTO ebbing_keys.erasure_ledger AS known (tenant_id, erasure_id, memory_i
 SELECT %(tenant)s, id, CAST(memories AS uuid[]), %(cut)s
 FROM unnest(%(ids)s, %(memories)s::text[]) AS given (id, memories)
 {ENTERED_AGAIN}
-"""  # noqa: S608 - constants alone
+"""  # noqa: S608 - constants only
 _START: Final = """
 UPDATE erasures SET status = 'running', cut = %(cut)s, started_at = coalesce(started_at, %(now)s)
 WHERE tenant_id = %(tenant)s AND erasure_id = ANY (%(ids)s)
@@ -160,7 +160,7 @@ WHERE tenant_id = %(tenant)s AND erasure_id = ANY (%(ids)s)
 
 
 def plan(tx: Connection, tenant_id: UUID, plans: Mapping[UUID, list[dict[str, Any]]]) -> list[UUID]:
-    """Write the plan of each that has none yet. Returns which those were."""
+    """Store the plan of each deletion that has none yet. Return the ids of those."""
     values = _given(tenant_id, plans)
     return [erasure_id for (erasure_id,) in driver(tx).execute(_PLAN, values).fetchall()]
 
@@ -175,7 +175,7 @@ RETURNING erasure_id
 
 
 def note(tx: Connection, tenant_id: UUID, done: Mapping[UUID, list[dict[str, Any]]]) -> None:
-    """Add steps to those that are executed, of each; their rows are locked."""
+    """Append finished steps to each deletion; their rows are locked."""
     driver(tx).execute(_NOTE, _given(tenant_id, done))
 
 
@@ -187,23 +187,23 @@ WHERE tenant_id = %(tenant)s AND erasure_id = ANY (%(ids)s) AND erasure_id = giv
 
 
 def several(tx: Connection, tenant_id: UUID, erasure_ids: Sequence[UUID]) -> list[Erasure]:
-    """Erasures by their ids, in that order."""
+    """Return erasures by their ids, in id order."""
     return [as_erasure(row) for row in tx.execute(_SEVERAL, {"tenant": tenant_id, "ids": list(erasure_ids)})]
 
 
 _SEVERAL: Final = text(f"""
 SELECT {COLUMNS} FROM erasures WHERE tenant_id = :tenant AND erasure_id = ANY (CAST(:ids AS uuid[]))
 ORDER BY erasure_id
-""")  # noqa: S608 - constants alone
+""")  # noqa: S608 - constants only
 
 
 def finish(
     tx: Connection, tenant_id: UUID, reports: Mapping[UUID, dict[str, Any]], now: datetime, rewrite_by: datetime | None
 ) -> None:
-    """Let each be verified, with its report; their rows are locked.
+    """Mark each deletion as verified and store its report; their rows are locked.
 
     Args:
-        rewrite_by: By when the segments that some of them have touched are rewritten; None where none has.
+        rewrite_by: Deadline for rewriting the affected segments; None if none is affected.
     """
     driver(tx).execute(_FINISH, _given(tenant_id, reports) | {"now": now, "rewrite_by": rewrite_by})
 

@@ -1,4 +1,4 @@
-"""What open erasures hide, whenever it comes to meet them; it leaves the indexes until they are cancelled or done."""
+"""Hide memories that start matching an open erasure; they leave the indexes until it is cancelled or finished."""
 
 from __future__ import annotations
 
@@ -20,16 +20,15 @@ from app.store.memories.tenant_counts import Counts
 def by_open(
     tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID], *, also_by_id: bool
 ) -> tuple[dict[UUID, list[UUID]], Counts]:
-    """Let open erasures hide those of these memories that meet them: they came, changed or came back meanwhile.
+    """Hide those of these memories that match an open erasure because they were added, changed or restored since.
 
     Args:
         tx: The tenant's transaction, which has locked the memories.
-        tenant_id: The tenant.
-        memory_ids: Memories that are to be seen, unless an erasure is of them.
-        also_by_id: Whether erasures that name memories by their ids matter.
+        memory_ids: Memories about to become visible.
+        also_by_id: Include erasures whose scope lists memory ids.
 
     Returns:
-        What is hidden by this, by the erasure; and what it comes to in the tenant's numbers.
+        The memories hidden by this call, by erasure, and their contribution to the tenant's counts.
     """
     found: dict[UUID, list[UUID]] = {}
     gone = tenant_counts.NONE
@@ -55,11 +54,11 @@ WHERE tenant_id = :tenant AND status IN ('grace', 'running', 'held') AND (NOT sc
   SELECT FROM jsonb_array_elements_text(scope->'memory_ids') AS id
   WHERE id IN (SELECT unnest(CAST(:named AS text[])))))
 ORDER BY requested_at, erasure_id
-""")  # noqa: S608 - constants alone
+""")  # noqa: S608 - constants only
 
 
 def indexed(tx: Connection, tenant_id: UUID, erasure_id: UUID, after: UUID, limit: int) -> list[UUID]:
-    """Memories that an erasure has hidden, in pages by id, locked."""
+    """Return a page of the memories hidden by an erasure by id, with their rows in `hidden_memories` locked."""
     values = {"tenant": tenant_id, "erasure_id": erasure_id, "after": after, "limit": limit}
     return [memory_id for (memory_id,) in driver(tx).execute(_INDEXED, values).fetchall()]
 
@@ -72,7 +71,7 @@ ORDER BY memory_id LIMIT %(limit)s FOR UPDATE
 
 
 def all_of(tx: Connection, tenant_id: UUID, erasure_id: UUID) -> list[UUID]:
-    """All memories that an erasure has hidden."""
+    """Return all memories hidden by an erasure."""
     found = driver(tx).execute(_ALL_OF, {"tenant": tenant_id, "erasure_id": erasure_id}).fetchall()
     return [memory_id for (memory_id,) in found]
 
@@ -81,7 +80,7 @@ _ALL_OF: Final = "SELECT memory_id FROM hidden_memories WHERE tenant_id = %(tena
 
 
 def take_over(tx: Connection, tenant_id: UUID, erasure_id: UUID, memory_ids: Sequence[UUID]) -> None:
-    """Let an erasure that can't be cancelled any more have hidden these memories, whichever has."""
+    """Reassign these hidden memories to a running erasure, and hide those that aren't hidden."""
     erasures.hide(tx, tenant_id, erasure_id, Meant(memory_ids=list(memory_ids)))
     driver(tx).execute(_TAKE_OVER, {"tenant": tenant_id, "erasure_id": erasure_id, "ids": Uuids(memory_ids)})
 
@@ -92,7 +91,7 @@ UPDATE hidden_memories SET erasure_id = %(erasure_id)s WHERE tenant_id = %(tenan
 
 
 def keep_vectors(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> None:
-    """Keep callers' own vectors of memories whose others are about to be removed: nobody could make them again."""
+    """Save callers' own vectors, which can't be computed again, before all vectors of these memories are removed."""
     driver(tx).execute(_KEEP, {"tenant": tenant_id, "ids": Uuids(memory_ids)})
 
 
@@ -106,7 +105,7 @@ ON CONFLICT DO NOTHING
 
 
 def put_back_vectors(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> None:
-    """Let callers' own vectors be searched again, those of memories that are active."""
+    """Move callers' own vectors of active memories back into the index; the others are dropped."""
     driver(tx).execute(_PUT_BACK, {"tenant": tenant_id, "ids": Uuids(memory_ids)})
 
 
@@ -125,7 +124,7 @@ ORDER BY memory_id ON CONFLICT DO NOTHING
 
 
 def active_among(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> list[UUID]:
-    """Those of these memories that are active, in id order."""
+    """Return those of these memories that are active, in id order."""
     found = driver(tx).execute(_ACTIVE, {"tenant": tenant_id, "ids": Uuids(memory_ids)}).fetchall()
     return [memory_id for (memory_id,) in found]
 

@@ -1,6 +1,6 @@
-"""Legal holds in force, as they are kept beside the keys, where a restore of the data doesn't reach.
+"""Back up legal holds in force next to the keys, where a restore of the data doesn't overwrite them.
 
-A trigger (migration 0025) enters and removes them at the commits of the data's own rows, and counts these.
+A trigger (migration 0025) inserts and removes the copies at the commits of the original rows, and counts these changes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _WAS: Final = "ebbing_keys.kept_holds AS kept CROSS JOIN LATERAL jsonb_populate_
 
 
 def unknown(tx: Connection, tenant_id: UUID) -> list[Hold]:
-    """A tenant's holds that the data doesn't know, the one placed first first."""
+    """Return a tenant's backed-up holds that the data lacks, in order of placement."""
     return [holds.as_hold(row) for row in tx.execute(_UNKNOWN, {"tenant": tenant_id})]
 
 
@@ -28,13 +28,13 @@ SELECT was.* FROM {_WAS}
 WHERE kept.tenant_id = :tenant AND NOT EXISTS (
   SELECT FROM holds AS known WHERE known.tenant_id = :tenant AND known.hold_id = kept.hold_id)
 ORDER BY was.placed_at, was.hold_id
-""")  # noqa: S608 - constants alone
+""")  # noqa: S608 - constants only
 
 
 def place(tx: Connection, tenant_id: UUID, hold_id: UUID) -> None:
-    """Place a hold again, on what the ledger's entries that wait have not erased: nothing held that.
+    """Restore a hold without the memories that pending ledger entries erase, because no hold covered those.
 
-    The holds' lock is held; `widen` follows when the entries are replayed.
+    The caller holds the holds' lock. `widen` restores the full scope once the entries are replayed.
     """
     values = {"tenant": tenant_id, "hold_id": hold_id}
     tx.execute(_PLACE, values)
@@ -44,7 +44,7 @@ def place(tx: Connection, tenant_id: UUID, hold_id: UUID) -> None:
 _PLACE: Final = text(f"""
 INSERT INTO holds SELECT was.* FROM {_WAS} WHERE kept.tenant_id = :tenant AND kept.hold_id = :hold_id
 ON CONFLICT DO NOTHING
-""")  # noqa: S608 - constants alone
+""")  # noqa: S608 - constants only
 _NARROW: Final = text(f"""
 WITH met AS MATERIALIZED (
   SELECT memory.memory_id, memory.memory_id IN (
@@ -58,11 +58,11 @@ UPDATE holds SET ({_CONDITIONS}) = ROW (
   coalesce((SELECT array_agg(memory_id) FROM met WHERE NOT was_erased), ARRAY[:nobody]::uuid[])
   {", NULL" * (len(Meant.__slots__) - 1)})
 WHERE tenant_id = :tenant AND hold_id = :hold_id AND EXISTS (SELECT FROM met WHERE was_erased)
-""").bindparams(nobody=str(UUID(int=0)))  # noqa: S608 - constants alone
+""").bindparams(nobody=str(UUID(int=0)))  # noqa: S608 - constants only
 
 
 def widen(tx: Connection, tenant_id: UUID) -> None:
-    """Let holds that were placed again be on what they were on."""
+    """Restore the original scope of holds that were placed again."""
     tx.execute(_WIDEN, {"tenant": tenant_id})
 
 
@@ -72,11 +72,11 @@ UPDATE holds AS hold SET ({_CONDITIONS}) = ROW (
 FROM {_WAS}
 WHERE hold.tenant_id = :tenant AND kept.tenant_id = :tenant AND kept.hold_id = hold.hold_id
   AND hold.memory_ids IS DISTINCT FROM was.memory_ids
-""")  # noqa: S608 - constants alone
+""")  # noqa: S608 - constants only
 
 
 def alone(tx: Connection, tenant_id: UUID) -> list[Hold]:
-    """What is in force in the data, and isn't kept."""
+    """Return holds in force in the data that have no backup."""
     return [holds.as_hold(row) for row in tx.execute(_ALONE, {"tenant": tenant_id})]
 
 
@@ -89,9 +89,10 @@ ORDER BY placed_at, hold_id
 
 
 def compare(tx: Connection, tenant_id: UUID) -> list[Hold]:
-    """Let what is kept of a tenant be what is in force in the data. Returns what was in force there alone.
+    """Synchronise a tenant's backed-up holds with the data. Return the holds that only the data had in force.
 
-    An older copy of the data brings back what was released since; an older key store has what was released before.
+    An older copy of the data may contain holds that were released since; an older key store may contain holds that were
+    released before.
     """
     tx.execute(_REMOVE, {"tenant": tenant_id})
     found = alone(tx, tenant_id)
@@ -105,7 +106,7 @@ WHERE tenant_id = :tenant AND EXISTS (
   SELECT FROM holds AS known
   WHERE known.tenant_id = :tenant AND known.hold_id = kept.hold_id AND known.released_at IS NOT NULL)
 """)
-# The trigger does it, as if they were placed now.
+# A no-op update fires the trigger as if the holds were placed now.
 _KEEP: Final = text("""
 UPDATE holds SET released_at = released_at WHERE tenant_id = :tenant AND hold_id = ANY (CAST(:ids AS uuid[]))
 """)

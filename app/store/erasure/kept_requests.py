@@ -1,6 +1,6 @@
-"""Requests of erasures in their grace, as they are kept beside the keys, where a restore of the data doesn't reach.
+"""Back up erasure requests in their grace period next to the keys, where a restore of the data doesn't overwrite them.
 
-A trigger (migration 0024) enters and removes them at the commits of the data's own rows, and counts these.
+A trigger (migration 0024) inserts and removes the copies at the commits of the original rows, and counts these changes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from app.store.erasure.erasures import Erasure
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """A request, with its entry in the log of requests where it has one."""
+    """A backed-up request with its entry in the request log, if it has one."""
 
     seq: int
     erasure: Erasure
@@ -26,7 +26,7 @@ class Kept:
 
 
 def tenant_ids(tx: Connection) -> list[UUID]:
-    """Every tenant that the data knows."""
+    """Return every tenant in the data."""
     return list(tx.execute(_TENANTS).scalars())
 
 
@@ -34,11 +34,12 @@ _TENANTS: Final = text("SELECT tenant_id FROM tenants ORDER BY tenant_id")
 
 
 def unknown(tx: Connection, tenant_id: UUID) -> list[Kept]:
-    """A tenant's requests that the data doesn't know, the first first."""
+    """Return a tenant's backed-up requests that the data lacks, in order of their sequence numbers."""
     return [
         Kept(
             row.seq,
-            # What has its cut and isn't in the ledger has erased nothing: its grace is over, and it begins anew.
+            # A request with a watermark but without a ledger entry has erased nothing: it restarts after its grace
+            # period.
             replace(msgspec.convert(row.asked, Erasure), status="grace", cut=None, started_at=None),
             None if row.logged is None else msgspec.convert(row.logged, Request),
         )
@@ -55,9 +56,10 @@ ORDER BY seq
 
 
 def compare(tx: Connection, tenant_id: UUID) -> list[tuple[UUID, int]]:
-    """Let what is kept of a tenant be what is open in the data. Returns what was open there alone, with what it hides.
+    """Synchronise a tenant's backed-up requests with the data. Return those that only the data had, with hidden counts.
 
-    An older copy of the data brings back what was cancelled since; an older key store what has begun since.
+    An older copy of the data may contain requests that were cancelled since; an older key store may contain requests
+    that have started since.
     """
     tx.execute(_REMOVE, {"tenant": tenant_id})
     found = alone(tx, tenant_id)
@@ -76,14 +78,14 @@ WHERE tenant_id = :tenant AND (
     SELECT FROM ebbing_keys.erasure_ledger AS begun
     WHERE begun.tenant_id = :tenant AND begun.erasure_id = kept.erasure_id))
 """)
-# The trigger does it, as if they were asked for now.
+# A no-op update fires the trigger as if the requests were made now.
 _KEEP: Final = text("""
 UPDATE erasures SET status = status WHERE tenant_id = :tenant AND erasure_id = ANY (CAST(:ids AS uuid[]))
 """)
 
 
 def alone(tx: Connection, tenant_id: UUID) -> list[tuple[UUID, int]]:
-    """What is in its grace in the data, and isn't kept; with how many memories each hides."""
+    """Return requests in their grace period in the data that have no backup, with the number of memories each hides."""
     return [(row.erasure_id, row.hidden) for row in tx.execute(_ALONE, {"tenant": tenant_id})]
 
 
@@ -97,7 +99,7 @@ ORDER BY requested_at, erasure_id
 
 
 def advance(tx: Connection) -> None:
-    """Note that the data knows every request; whoever enters one meanwhile is waited for."""
+    """Record that the data has every request, waiting for transactions that are about to add one."""
     newest = tx.execute(_NEWEST).scalar_one()
     tx.execute(_ADVANCE, {"newest": newest})
 

@@ -1,7 +1,8 @@
-"""The ledger of erasures against this database: which of its entries an older copy of the data has yet to follow.
+"""Compare the erasure ledger with this database: which entries does a restored backup still have to replay?
 
-Entries lie in the key store's schema, apart from dumps of the data; the data's mark says up to which it has done what
-they say. Marks and entries grow in the order of commits, so a dump has a mark that is true of it.
+Ledger entries are stored in the key store's schema, which dumps of the data don't include; the data's mark names the
+last entry that it has followed. Marks and entries grow in commit order, so the mark in any dump is correct for that
+dump.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ PAGE: Final = 5000
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """How far the data has followed the ledger.
+    """Replay status of the data against the ledger.
 
     Attributes:
-        mark: Up to which entry it has.
-        newest: The ledger's last entry; 0 where there is none.
-        waiting: Entries after the mark.
-        requests: How many requests of erasures, legal holds, and ends of either it doesn't know; less than 0 where it
-            knows of more.
+        mark: The last entry that the data has followed.
+        newest: The ledger's last entry; 0 if it is empty.
+        waiting: Number of entries after the mark.
+        requests: Number of changes to requests and legal holds that the data lacks; negative if it has more than the
+            key store.
     """
 
     mark: int
@@ -38,17 +39,17 @@ class Standing:
 
     @property
     def is_behind(self) -> bool:
-        """Whether there is something to replay."""
+        """True if there is anything to replay."""
         return self.waiting > 0 or self.requests > 0
 
 
 @dataclass(frozen=True, slots=True)
 class Entered:
-    """What was to be erased, and up to which place of the stream.
+    """A ledger entry: the data to be erased and the stream watermark.
 
     Attributes:
-        digests: Of the subject or the thread, where it was of all of one.
-        memory_ids: What was found then.
+        digests: Digest of the subject or thread, if the erasure covered all of it.
+        memory_ids: The memories found at the time.
     """
 
     seq: int
@@ -60,7 +61,7 @@ class Entered:
 
 
 def standing(tx: Connection) -> Standing | None:
-    """How far the data has followed the ledger; None where either isn't there."""
+    """Return the data's replay status, or None if the ledger or the mark doesn't exist."""
     if not tx.execute(_ARE_THERE).scalar():
         return None
     return Standing(*tx.execute(_STANDING).one())
@@ -80,7 +81,7 @@ GROUP BY mark.seq
 
 
 def following(tx: Connection, seq: int) -> Entered | None:
-    """The first entry after one."""
+    """Return the first entry after the given one."""
     row = tx.execute(_FOLLOWING, {"seq": seq}).one_or_none()
     if row is None:
         return None
@@ -96,7 +97,7 @@ WHERE seq > :seq ORDER BY seq LIMIT 1
 
 
 def advance(tx: Connection, seq: int) -> None:
-    """Note that what an entry says is done, and all before it."""
+    """Record that the data has followed the ledger up to this entry."""
     tx.execute(_ADVANCE, {"seq": seq})
 
 
@@ -104,7 +105,7 @@ _ADVANCE: Final = text("UPDATE ledger_mark SET seq = greatest(seq, :seq)")
 
 
 def set_back(tx: Connection) -> None:
-    """Let the marks be at the end of ledger and requests, where these are older than the data knows."""
+    """Lower the marks to the end of the ledger and of the requests if these are older than the data."""
     tx.execute(_SET_BACK)
 
 
@@ -115,7 +116,7 @@ UPDATE ledger_mark SET seq = least(seq, (SELECT coalesce(max(seq), 0) FROM ebbin
 
 
 def digest_key(tx: Connection, tenant_id: UUID) -> bytes | None:
-    """The key of a tenant's digests; None where the key store has none."""
+    """Return the key of a tenant's digests, or None if the key store has none."""
     key = tx.execute(_KEY, {"tenant": tenant_id}).scalar()
     return None if key is None else bytes(key)
 
@@ -124,7 +125,7 @@ _KEY: Final = text("SELECT key FROM ebbing_keys.digest_keys WHERE tenant_id = :t
 
 
 def names(tx: Connection, tenant_id: UUID, what: Named) -> Iterator[str]:
-    """Return every subject, or thread, of a tenant's recorded searches and memories, hidden and deleted ones too."""
+    """Yield every subject or thread of a tenant's recorded searches and memories, including hidden and deleted ones."""
     after: str | None = None
     while True:
         found = tx.execute(_NAMES[what], {"tenant": tenant_id, "after": after, "limit": PAGE}).scalars().all()
@@ -135,7 +136,7 @@ def names(tx: Connection, tenant_id: UUID, what: Named) -> Iterator[str]:
 
 
 def _names(*sources: str) -> TextClause:
-    """Return SQL for the names in these columns, each `table.column`, in pages."""
+    """Return SQL for a page of the names in these columns, each given as `table.column`."""
     pages = " UNION ".join(
         f"(SELECT DISTINCT {column} FROM {table} WHERE tenant_id = :tenant AND {column} IS NOT NULL "  # noqa: S608
         f"AND (CAST(:after AS text) IS NULL OR {column} > :after) ORDER BY {column} LIMIT :limit)"
@@ -151,7 +152,7 @@ _NAMES: Final[dict[Named, TextClause]] = {
 
 
 def letters(tx: Connection, tenant_id: UUID) -> Iterator[bytes]:
-    """What came in and could not be stored, one by one: each may have some megabytes."""
+    """Yield the payloads of a tenant's dead letters one at a time, since each may have several megabytes."""
     letter_ids = tx.execute(_LETTERS, {"tenant": tenant_id}).scalars().all()
     for letter_id in letter_ids:
         yield bytes(tx.execute(_LETTER, {"tenant": tenant_id, "letter_id": letter_id}).scalar() or b"")
@@ -162,7 +163,7 @@ _LETTER: Final = text("SELECT payload FROM dead_letters WHERE tenant_id = :tenan
 
 
 def still_there(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> list[UUID]:
-    """Those of these memories that the data has, in id order."""
+    """Return those of these memories that exist in the data, in id order."""
     found = driver(tx).execute(_STILL_THERE, {"tenant": tenant_id, "ids": Uuids(memory_ids)}).fetchall()
     return [memory_id for (memory_id,) in found]
 

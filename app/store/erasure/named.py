@@ -1,4 +1,4 @@
-"""Where an erasure finds what it is of besides the memories: dead letters, records that name them, segments."""
+"""Find references to an erasure's scope outside `memories`: dead letters, records naming the subject, segments."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from app.store.core.packed import Uuids, driver
 from app.store.search import searches
 
 LETTERS: Final = 10
-"""Of the drain, in a page: each may have some megabytes."""
+"""Page size for dead letters of the drain; each may have several megabytes."""
 
 
 class Held(NamedTuple):
-    """What a dead letter of the drain holds; `position` is the place that its entry had first."""
+    """The content of a dead letter of the drain; `position` is its entry's original stream position."""
 
     letter_id: UUID
     position: str
@@ -27,7 +27,7 @@ class Held(NamedTuple):
 
 
 def letters(tx: Connection, tenant_id: UUID, after: UUID) -> list[Held]:
-    """Dead letters with content, in pages by id, locked."""
+    """Return a page of dead letters with content by id, with their rows locked."""
     values = {"tenant": tenant_id, "later_than": after, "limit": LETTERS}
     rows = tx.execute(_LETTERS, values)
     return [Held(row.letter_id, row.entry_id or "0-0", bytes(row.header or b""), bytes(row.payload)) for row in rows]
@@ -41,7 +41,7 @@ ORDER BY letter_id LIMIT :limit FOR UPDATE
 
 
 def rewrite(tx: Connection, tenant_id: UUID, letter_id: UUID, payload: bytes | None) -> None:
-    """Let a letter hold this; without anything left, it is deleted."""
+    """Replace a dead letter's payload, or delete the letter if no payload is left."""
     values = {"tenant": tenant_id, "letter_id": letter_id, "payload": payload}
     tx.execute(_DELETE if payload is None else _REWRITE, values)
 
@@ -63,7 +63,7 @@ FROM holds WHERE tenant_id = %(tenant)s AND released_at IS NOT NULL
 def count_records(
     tx: Connection, tenant_id: UUID, names: Mapping[Named, str], memory_ids: Sequence[UUID]
 ) -> dict[str, int]:
-    """Return how many ended jobs, released holds and recorded searches name them; arguments as `clear_records`'s."""
+    """Count finished jobs, released holds and recorded searches that name them; arguments as in `clear_records`."""
     values = _values(tenant_id, names, memory_ids)
     found = {}
     for table, rows in (("jobs", _JOBS), ("holds", _HOLDS), ("recorded_searches", searches.NAMED)):
@@ -73,15 +73,16 @@ def count_records(
 
 
 def clear_records(tx: Connection, tenant_id: UUID, names: Mapping[Named, str], memory_ids: Sequence[UUID]) -> int:
-    """Remove names from ended jobs and released holds, and delete searches that were limited to them.
+    """Redact names in finished jobs and released holds, and delete recorded searches limited to them.
 
-    A hold keeps its dates, and ids of memories that no longer exist. Returns how many rows had a name.
+    A hold retains its dates and the ids of memories that no longer exist.
 
     Args:
-        tx: The tenant's transaction.
-        tenant_id: The tenant.
-        names: By `subject` or `thread`, whom, or which thread, all of which is erased; empty where it is less.
-        memory_ids: What is erased.
+        names: The completely erased subject or thread, by `subject` or `thread`; empty if the erasure covers less.
+        memory_ids: The erased memories.
+
+    Returns:
+        The number of rows that contained a name.
     """
     values = _values(tenant_id, names, memory_ids)
     searches.lock(tx, tenant_id)
@@ -91,12 +92,12 @@ def clear_records(tx: Connection, tenant_id: UUID, names: Mapping[Named, str], m
 
 _CLEAR_JOBS: Final = f"""
 UPDATE jobs SET parameters = '{{}}', state = '{{}}' WHERE job_id IN (SELECT job_id {_JOBS})
-"""  # noqa: S608 - constants alone
+"""  # noqa: S608 - constants only
 _CLEAR_HOLDS: Final = f"""
 UPDATE holds SET subject = CASE WHEN subject IS NULL THEN NULL ELSE 'erased' END,
   thread = CASE WHEN thread IS NULL THEN NULL ELSE 'erased' END, reason = 'erased'
 WHERE tenant_id = %(tenant)s AND hold_id IN (SELECT hold_id {_HOLDS})
-"""  # noqa: S608 - constants alone
+"""  # noqa: S608 - constants only
 
 _CLEAR_SEARCHES: Final = f"DELETE {searches.NAMED}"
 
@@ -111,7 +112,7 @@ def _values(tenant_id: UUID, names: Mapping[Named, str], memory_ids: Sequence[UU
 
 
 def is_cold(tx: Connection, tenant_id: UUID, subject: str) -> bool:
-    """Whether anything of a subject is in cold storage."""
+    """Return True if any of a subject's memories is in cold storage."""
     return bool(tx.execute(_IS_COLD, {"tenant": tenant_id, "subject": subject}).scalar_one())
 
 
@@ -125,7 +126,7 @@ SELECT EXISTS (
 
 
 def segments_with(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> list[UUID]:
-    """The segments of cold storage that records of these memories lie in."""
+    """Return the cold storage segments that contain records of these memories."""
     rows = driver(tx).execute(_SEGMENTS_WITH, {"tenant": tenant_id, "ids": Uuids(memory_ids)}).fetchall()
     return [segment_id for (segment_id,) in rows]
 
@@ -137,16 +138,18 @@ WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s) ORDER BY segment_id
 
 
 def forget_context(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> int:
-    """Delete the archived vectors of turns that have these memories in their context. Returns how many.
+    """Delete the archived vectors of later turns whose context includes these memories. Return the number deleted.
 
-    They are found by their words until they are restored, and embedded again then. A caller's own holds no context.
+    Until they are restored and embedded again, these turns are found only by their words. Callers' own vectors contain
+    no context and are retained.
     """
     values = {"tenant": tenant_id, "ids": Uuids(memory_ids), "turns": CONTEXT_TURNS, "near": _NEAR}
     return driver(tx).execute(_FORGET_CONTEXT, values).rowcount
 
 
 _NEAR: Final = 50
-# Turns that are hidden now may have been between, and turns that are hidden now may come back with their vectors.
+# Hidden turns may have been in between when a vector was computed, and may themselves return with their vectors; so
+# `between` counts only visible turns, and hidden turns are matched too.
 _FORGET_CONTEXT: Final = """
 UPDATE archived_memories SET vector = NULL, space_id = NULL, basis_id = NULL
 WHERE tenant_id = %(tenant)s AND vector IS NOT NULL AND NOT by_caller AND memory_id = ANY (ARRAY(

@@ -1,4 +1,4 @@
-"""What a report of an erasure tells besides: who was sent a tenant's memories, what holds them, which versions ran."""
+"""Read additional facts for an erasure report: recipients of the tenant's memories, legal holds, and versions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from app.store.privacy.holds import HOLDS
 
 
 class Recipient(NamedTuple):
-    """A host that was called for a tenant: for what, how often, and on which days first and last."""
+    """A host that was called for a tenant, with purposes, number of calls, and first and last day."""
 
     host: str
     purposes: list[str]
@@ -24,7 +24,7 @@ class Recipient(NamedTuple):
 
 
 class Holding(NamedTuple):
-    """A hold that is on some memories."""
+    """A legal hold and the number of the given memories that it covers."""
 
     hold_id: UUID
     placed_at: datetime
@@ -32,7 +32,7 @@ class Holding(NamedTuple):
 
 
 def hosts(tx: Connection, tenant_id: UUID) -> list[Recipient]:
-    """Every host that was ever called for a tenant."""
+    """Return every host that was ever called for a tenant."""
     return [Recipient(*row) for row in tx.execute(_HOSTS, {"tenant": tenant_id})]
 
 
@@ -43,7 +43,7 @@ WHERE tenant_id = :tenant AND calls > 0 AND host <> '' GROUP BY host ORDER BY ho
 
 
 def holds_on(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> list[Holding]:
-    """The holds that are on these memories, the first placed first."""
+    """Return the holds on these memories, in order of placement."""
     rows = driver(tx).execute(_HOLDS_ON, {"tenant": tenant_id, "ids": Uuids(memory_ids)}).fetchall()
     return [Holding(*row) for row in rows]
 
@@ -54,11 +54,11 @@ FROM (
   SELECT * FROM memories WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s) OFFSET 0
 ) AS memory JOIN holds AS hold ON hold.tenant_id = %(tenant)s AND {HOLDS}
 GROUP BY hold.hold_id, hold.placed_at ORDER BY hold.placed_at, hold.hold_id
-"""  # noqa: S608 - constants alone
+"""  # noqa: S608 - constants only
 
 
 def schema(tx: Connection) -> str:
-    """The revision of the database's schema."""
+    """Return the revision of the database's schema."""
     return str(tx.execute(_SCHEMA).scalar_one())
 
 
@@ -66,7 +66,7 @@ _SCHEMA: Final = text("SELECT version_num FROM alembic_version")
 
 
 def policy(tx: Connection, tenant_id: UUID) -> int:
-    """The version of the policy in force; 0 for the defaults."""
+    """Return the version of the policy in force; 0 for the default policy."""
     return int(tx.execute(_POLICY, {"tenant": tenant_id}).scalar_one())
 
 

@@ -1,4 +1,4 @@
-"""What is left of what was erased: asked of every table once more, apart from whatever erased it."""
+"""Count the residue of an erasure: query every table again, independently of the code that erased."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SELECT count(*) FROM recorded_searches WHERE tenant_id = %(tenant)s AND {searche
     "merges": "SELECT count(*) FROM merges WHERE tenant_id = %(tenant)s AND summary_id = ANY (%(ids)s)",
 }
 
-# What could hold a name or words of somebody without the id of a memory.
+# Rows that may contain a name or words of the subject without a memory id.
 _BY_NAME: Final = {
     "requests kept beside the keys": """
 SELECT count(*) FROM ebbing_keys.erasure_requests WHERE tenant_id = %(tenant)s AND erasure_id = %(erasure)s""",
@@ -51,7 +51,7 @@ SELECT count(*) FROM archived_memories AS archived WHERE tenant_id = %(tenant)s 
 
 
 def by_id(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> dict[str, int]:
-    """How many rows of each table have something of these memories."""
+    """Count the rows of each table that refer to these memories."""
     values: dict[str, Any] = {"tenant": tenant_id, "ids": Uuids(memory_ids)}
     return {table: _count(tx, statement, values) for table, statement in _BY_ID.items()}
 
@@ -59,13 +59,11 @@ def by_id(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> dict[s
 def counts(
     tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID], erasure: Erasure, shared: Sequence[int] = ()
 ) -> dict[str, int]:
-    """How many rows of each table still have something of memories that were erased, or meet what was to be erased.
+    """Count the rows of each table that still refer to erased memories or match the erasure's scope.
 
     Args:
-        tx: The tenant's transaction.
-        tenant_id: The tenant.
-        memory_ids: What was erased.
-        erasure: What was to be erased; what a legal hold is on may be left, and what came after its cut.
+        memory_ids: The erased memories.
+        erasure: The erasure; data under a legal hold or after its watermark may remain.
         shared: The bases that every tenant may use.
     """
     left = by_id(tx, tenant_id, memory_ids)

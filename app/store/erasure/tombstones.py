@@ -1,7 +1,7 @@
-"""Tombstones, by which what comes late about somebody who was erased is known; and the ledger of erasures.
+"""Store tombstones, which identify late data about erased subjects, and the ledger of erasures.
 
-The ledger and the key of the digests lie in the key store's schema, apart from dumps of the data: an older copy of the
-data that is restored finds there what it must not bring back.
+The ledger and the digest key are stored in the key store's schema, which dumps of the data don't include: a restored
+backup finds there which data must not return.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from app.store.core.packed import Uuids, driver
 
 
 def digest_key(tx: Connection, tenant_id: UUID, fresh: bytes) -> bytes:
-    """The key of the tenant's digests of subjects and threads; `fresh` where it has none yet."""
+    """Return the key for a tenant's digests of subjects and threads; store `fresh` as the key if there is none."""
     values = {"tenant": tenant_id, "key": fresh}
     tx.execute(_ADD_KEY, values)
     return bytes(tx.execute(_KEY, values).scalar_one())
@@ -30,7 +30,7 @@ _KEY: Final = text("SELECT key FROM ebbing_keys.digest_keys WHERE tenant_id = :t
 
 
 def bury(tx: Connection, tenant_id: UUID, erasure_id: UUID, names: Mapping[str, bytes], cut: str) -> None:
-    """Put up tombstones: what came in up to a place of the stream about these is dropped from now on."""
+    """Add tombstones: from now on, data about these names up to the stream position is dropped."""
     for what, digest in names.items():
         values = {
             "tenant": tenant_id,
@@ -53,7 +53,7 @@ WHERE known.cut_ms <= excluded.cut_ms
 
 
 def since(tx: Connection, tenant_id: UUID, accepted_ms: int) -> list[Grave]:
-    """Those of a tenant that what was accepted at a moment, in milliseconds since 1970, or later may lie in."""
+    """Return tombstones that may cover data accepted at this time (milliseconds since 1970) or later."""
     found = tx.execute(_SINCE, {"tenant": tenant_id, "since": accepted_ms})
     return [Grave(row.what, bytes(row.digest), row.cut) for row in found]
 
@@ -69,10 +69,10 @@ def enter_in_ledger(
     memory_ids: Sequence[UUID],
     cut: str,
 ) -> None:
-    """Enter what is about to be erased where a restore of the data doesn't reach, and that this database knows it.
+    """Record a planned erasure in the ledger, which a restore of the data doesn't reach, and advance the data's mark.
 
-    Entered again, what is new of it is added, such as what a hold kept until then, and the entry becomes the newest:
-    a copy of the data made between the two has to follow it again.
+    Recording it again adds new memories, such as those that a hold protected until then, and moves the entry to the
+    end: a backup made between the two has to replay it again.
     """
     values: dict[str, Any] = {
         "tenant": tenant_id,
@@ -87,7 +87,8 @@ def enter_in_ledger(
         driver(tx).execute(MARK, values | {"erasure_ids": Uuids([erasure_id])})
 
 
-# Else a dump could see the mark of a later entry and not the work of an earlier one, which is yet to commit.
+# Serialise ledger writes: otherwise a dump could contain the mark of a later entry without the work of an earlier,
+# still uncommitted one.
 LOCK_MARK: Final = "SELECT FROM ledger_mark FOR UPDATE"
 ENTERED_AGAIN: Final = """
 ON CONFLICT (tenant_id, erasure_id) DO UPDATE
@@ -95,7 +96,7 @@ SET seq = DEFAULT,
   memory_ids = ARRAY(SELECT DISTINCT id FROM unnest(known.memory_ids || excluded.memory_ids) AS id ORDER BY id)
 WHERE NOT known.memory_ids @> excluded.memory_ids
 """
-# What came before them and waits to be replayed isn't done by this.
+# Don't advance the mark past earlier entries that still have to be replayed.
 MARK: Final = """
 UPDATE ledger_mark AS mark SET seq = greatest(mark.seq, own.seq)
 FROM (
@@ -111,11 +112,11 @@ _LEDGER: Final = f"""
 INSERT INTO ebbing_keys.erasure_ledger AS known (tenant_id, erasure_id, subject, thread, memory_ids, cut)
 VALUES (%(tenant)s, %(erasure_id)s, %(subject)s, %(thread)s, %(ids)s, %(cut)s)
 {ENTERED_AGAIN}
-"""  # noqa: S608 - constants alone
+"""  # noqa: S608 - constants only
 
 
 def erased_ids(tx: Connection, tenant_id: UUID, erasure_id: UUID) -> list[UUID]:
-    """The memories that an erasure has set out to erase, as its entry in the ledger names them."""
+    """Return the memories that an erasure set out to erase, according to its ledger entry."""
     found = tx.execute(_ERASED_IDS, {"tenant": tenant_id, "erasure_id": erasure_id}).scalar()
     return list(found or ())
 
@@ -126,7 +127,7 @@ SELECT memory_ids FROM ebbing_keys.erasure_ledger WHERE tenant_id = :tenant AND 
 
 
 def names_of(tx: Connection, tenant_id: UUID, erasure_id: UUID) -> dict[str, bytes]:
-    """The digests of whom an erasure is of, or of which thread, as its entry in the ledger has them."""
+    """Return the digests of an erasure's subject or thread, according to its ledger entry."""
     row = tx.execute(_NAMES_OF, {"tenant": tenant_id, "erasure_id": erasure_id}).one_or_none()
     given = {} if row is None else {"subject": row.subject, "thread": row.thread}
     return {what: bytes(digest) for what, digest in given.items() if digest is not None}

@@ -1,7 +1,7 @@
-"""Storing what arrived: the ledger, and bulk COPY as the role that may.
+"""Store arriving envelopes: the ledger, and bulk COPY under the role that may use it.
 
-The ledger has a row an envelope, written in the transaction that stores its memories: an envelope that comes
-again is simply not fresh, so nothing needs a staging table. The primary key of `memories` is the second guard.
+The ledger has one row per envelope, written in the transaction that stores its memories. A redelivered envelope
+conflicts with its row, so no staging table is needed. The primary key of `memories` is the second safeguard.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from app.store.core.copying import HEADER, MEMORIES_COPY, STATE_COPY, TRAILER, A
 from app.store.enrichment.work import STAGES
 from app.store.memories.tenant_counts import ADD, Counts
 
-# Memories in one item of enrichment work: small enough to be one batch of an embedder.
+# Number of memories per item of enrichment work: small enough for one batch of an embedder.
 WORK_ITEM_MEMORIES = 1000
 
 
 def copy_fresh(tx: Connection, tenant_id: UUID, arrivals: Sequence[Arrival]) -> int:
-    """Store those arrivals that the ledger doesn't have, and queue their enrichment. Returns the memories stored.
+    """Store envelopes that the ledger doesn't have and queue their enrichment. Return the number of memories stored.
 
     Args:
         tx: A transaction of `ebbing_drain`; COPY isn't allowed under row-level security.
@@ -62,7 +62,7 @@ def copy_fresh(tx: Connection, tenant_id: UUID, arrivals: Sequence[Arrival]) -> 
     return stored
 
 
-# Bases are told only where some weren't fresh: as a rule all are, and a thousand UUIDs take a while to read.
+# Bases are returned only if some weren't fresh: usually all are, and decoding a thousand UUIDs takes a while.
 _LEDGER = """
 WITH fresh AS (
   INSERT INTO envelopes (tenant_id, base, memories)
@@ -78,18 +78,18 @@ SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000 AS bigint),
 FROM fresh
 """
 
-# Together, to spare a way to the server and back.
+# One statement saves a round trip to the server.
 _END = f"""
 WITH counted AS ({ADD})
 INSERT INTO tenant_work (stage, tenant_id, memory_ids)
 SELECT stage, %(tenant)s, ids
 FROM (SELECT CAST(item AS uuid[]) AS ids FROM unnest(%(items)s::text[]) AS item OFFSET 0) AS items
 CROSS JOIN unnest(%(stages)s::text[]) AS stage
-"""  # noqa: S608 - put together of constants
+"""  # noqa: S608 - built from constants
 
 
 def _work_items(arrivals: Sequence[Arrival]) -> Iterator[str]:
-    """The ids of all arrivals in order, as array literals of at most `WORK_ITEM_MEMORIES`."""
+    """Yield the ids of all envelopes in order, as array literals of at most `WORK_ITEM_MEMORIES`."""
     ids: list[str] = []
     for arrival in arrivals:
         ids += memory_uuids(arrival.base, len(arrival.memories))
@@ -98,12 +98,10 @@ def _work_items(arrivals: Sequence[Arrival]) -> Iterator[str]:
 
 
 def note_fresh(tx: Connection, tenant_id: UUID, envelopes: Mapping[bytes, int]) -> set[bytes]:
-    """Enter envelopes into the ledger. Returns the bases of those that it didn't have.
+    """Insert envelopes into the ledger. Return the bases of those that weren't there.
 
     Args:
-        tx: The tenant's transaction.
-        tenant_id: The tenant.
-        envelopes: How many memories each holds, by its base.
+        envelopes: Number of memories by base.
     """
     values = {
         "tenant_id": tenant_id,
@@ -122,7 +120,7 @@ ON CONFLICT DO NOTHING RETURNING base
 
 
 def is_stored(tx: Connection, tenant_id: UUID, base: bytes) -> bool:
-    """Whether the ledger has the envelope with this base."""
+    """Return True if the ledger has the envelope with this base."""
     return bool(tx.execute(_IS_STORED, {"tenant_id": tenant_id, "base": UUID(bytes=base)}).scalar())
 
 
@@ -130,16 +128,14 @@ _IS_STORED = text("SELECT EXISTS (SELECT FROM envelopes WHERE tenant_id = :tenan
 
 
 def purge(tx: Connection, tenant_id: UUID, before: datetime, limit: int) -> int:
-    """Delete ledger rows of envelopes accepted before this moment. Returns how many; again until fewer than the limit.
+    """Delete up to `limit` ledger rows of envelopes accepted before this time. Return the number deleted.
 
-    A base begins with its moment, so the primary key finds the old ones. What a dead letter still holds stays,
-    however old: it may have been stored before it was set aside, and its replay must find that out.
+    A base begins with its timestamp, so the primary key finds the old rows. Repeat until the number is below the limit.
+    Envelopes referenced by a dead letter are retained regardless of age: they may have been stored before the letter
+    was written, and its replay must detect that.
 
     Args:
-        tx: The tenant's transaction.
-        tenant_id: The tenant.
-        before: The moment, to the millisecond.
-        limit: Most rows.
+        before: Time, to the millisecond.
     """
     before_ms = int(before.timestamp() * 1000)
     boundary = UUID(bytes=before_ms.to_bytes(6, "big") + bytes(10))

@@ -1,4 +1,4 @@
-"""Dead letters: what could not be done, with its reason, kept until a person replays or discards it."""
+"""Store dead letters: failed work with its reason, retained until an operator replays or discards it."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ REASONS_SHOWN: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class Unstored:
-    """An entry of the stream that could not be stored.
+    """A stream entry that could not be stored.
 
     Attributes:
         entry_id: Its id in the stream.
-        position: The id it had when it came first; the same unless it was replayed.
-        memories: How many it said it holds.
+        position: Its original stream id; differs from `entry_id` only after a replay.
+        memories: Number of memories that it declares.
     """
 
     entry_id: str
@@ -36,11 +36,11 @@ class Letter:
     """A dead letter without its content.
 
     Attributes:
-        memory_ids: Which memories, where they are stored.
-        memories: How many.
-        payload_bytes: Size of what could not be stored; 0 where it is.
-        entry_id: Where it stood in the stream when it came first, where it could not be stored.
-        replayable: Whether it can be tried again.
+        memory_ids: The affected memories, if they are stored.
+        memories: Number of affected memories.
+        payload_bytes: Size of the content that could not be stored; 0 if the memories are stored.
+        entry_id: Original stream position of an entry that could not be stored.
+        replayable: It can be replayed.
     """
 
     letter_id: UUID
@@ -59,10 +59,10 @@ class Letter:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Which letters; None stands for any.
+    """A filter for letters; None matches any value.
 
     Attributes:
-        before: Only those that were written earlier.
+        before: Only letters written before this time.
     """
 
     stage: str | None = None
@@ -80,14 +80,14 @@ def add(
     memory_ids: Sequence[UUID] = (),
     unstored: Unstored | None = None,
 ) -> UUID:
-    """Keep what failed. An entry of the stream is kept once, however often that is asked for.
+    """Insert a dead letter and return its id; repeated calls for one stream entry insert it once.
 
     Args:
         reason: A fixed phrase or an error's type; never content.
-        memory_ids: What failed, where it is stored.
-        unstored: What failed, where it isn't.
+        memory_ids: The affected memories, if they are stored.
+        unstored: The affected entry, if its memories aren't stored.
     """
-    # By the entry's own id: a replay that fails is another letter, since the first is about to be deleted.
+    # Derived from the entry's own id: a failed replay creates another letter, because the first is about to be deleted.
     letter_id = uuid4() if unstored is None else uuid5(tenant_id, unstored.entry_id)
     values = {
         "tenant_id": tenant_id,
@@ -116,7 +116,7 @@ ON CONFLICT DO NOTHING
 
 
 def count(tx: Connection, tenant_id: UUID) -> int:
-    """How many dead letters of a tenant wait for somebody to decide."""
+    """Count a tenant's dead letters that await a decision."""
     return int(tx.execute(_COUNT, {"tenant_id": tenant_id}).scalar_one())
 
 
@@ -130,7 +130,7 @@ _LETTER = f"""
 SELECT letter_id, stage, reason, attempts, memory_ids, memories, coalesce(octet_length(payload), 0) AS payload_bytes,
   entry_id, created_at, {_REPLAYABLE} AS replayable, discarded_at, discard_reason
 FROM dead_letters
-"""  # noqa: S608 - put together of constants
+"""  # noqa: S608 - built from constants
 _WANTED = """
 tenant_id = :tenant_id
   AND (CAST(:stage AS text) IS NULL OR stage = CAST(:stage AS text))
@@ -143,7 +143,7 @@ _WAITING = f"""
 
 
 def get(tx: Connection, tenant_id: UUID, letter_id: UUID) -> Letter | None:
-    """A letter."""
+    """Return a dead letter by its id, or None if it doesn't exist."""
     row = tx.execute(_GET, {"tenant_id": tenant_id, "letter_id": letter_id}).one_or_none()
     return None if row is None else Letter(*row)
 
@@ -160,10 +160,10 @@ def page(
     older_than: tuple[datetime, UUID] | None,
     limit: int,
 ) -> list[Letter]:
-    """Letters from the newest on: those that wait, or those that were discarded.
+    """Return a page of pending or of discarded letters, newest first.
 
     Args:
-        older_than: The last of the page before: when it was written, and its id.
+        older_than: Time and id of the previous page's last letter.
     """
     moment, letter_id = older_than or (None, None)
     values = _values(tenant_id, wanted) | {"moment": moment, "letter_id": letter_id, "limit": limit}
@@ -183,7 +183,7 @@ ORDER BY created_at DESC, letter_id DESC LIMIT :limit
 
 
 def reasons(tx: Connection, tenant_id: UUID, wanted: Wanted, *, discarded: bool) -> list[tuple[str, str, int]]:
-    """Stage, reason and number of letters, the most frequent first; no more than `REASONS_SHOWN`."""
+    """Return stage, reason and number of letters, most frequent first; at most `REASONS_SHOWN` rows."""
     values = _values(tenant_id, wanted) | {"limit": REASONS_SHOWN}
     return [(row.stage, row.reason, row.letters) for row in tx.execute(_REASONS[discarded], values)]
 
@@ -193,7 +193,7 @@ _REASONS = {
 SELECT stage, reason, count(*) AS letters FROM dead_letters
 WHERE {_WANTED} AND discarded_at IS {"NOT NULL" if discarded else "NULL"}
 GROUP BY stage, reason ORDER BY letters DESC, stage, reason LIMIT :limit
-""")  # noqa: S608 - put together of constants
+""")  # noqa: S608 - built from constants
     for discarded in (False, True)
 }
 
@@ -202,15 +202,15 @@ GROUP BY stage, reason ORDER BY letters DESC, stage, reason LIMIT :limit
 
 
 def count_replayable(tx: Connection, tenant_id: UUID, wanted: Wanted) -> int:
-    """How many of these letters can be replayed."""
+    """Count the matching letters that can be replayed."""
     return int(tx.execute(_COUNT_REPLAYABLE, _values(tenant_id, wanted)).scalar_one())
 
 
-_COUNT_REPLAYABLE = text(f"SELECT count(*) FROM dead_letters WHERE {_WAITING} AND {_REPLAYABLE}")  # noqa: S608 - put together of constants
+_COUNT_REPLAYABLE = text(f"SELECT count(*) FROM dead_letters WHERE {_WAITING} AND {_REPLAYABLE}")  # noqa: S608 - built from constants
 
 
 def of_drain(tx: Connection, tenant_id: UUID, letter_id: UUID) -> Unstored | None:
-    """What a letter of the drain holds; None where it isn't there any more, or can't be replayed."""
+    """Return the content of a letter of the drain, or None if it no longer exists or can't be replayed."""
     row = tx.execute(_OF_DRAIN, {"tenant_id": tenant_id, "letter_id": letter_id}).one_or_none()
     return None if row is None else _unstored(row)
 
@@ -224,11 +224,11 @@ _OF_DRAIN = text(f"""
 def some_of_drain(
     tx: Connection, tenant_id: UUID, wanted: Wanted, *, limit: int, most_bytes: int
 ) -> list[tuple[UUID, Unstored]]:
-    """The oldest of these letters that the drain wrote, in the order they came.
+    """Return the oldest matching letters written by the drain, in order of creation.
 
     Args:
-        limit: Most letters.
-        most_bytes: Most bytes in all, unless the first alone has more.
+        limit: Maximum number of letters.
+        most_bytes: Maximum total size, unless the first letter alone is larger.
     """
     values = _values(tenant_id, wanted) | {"limit": limit, "most_bytes": most_bytes}
     return [(row.letter_id, _unstored(row)) for row in tx.execute(_SOME_OF_DRAIN, values)]
@@ -246,7 +246,7 @@ WITH oldest AS MATERIALIZED (
 WHERE tenant_id = :tenant_id
   AND letter_id IN (SELECT letter_id FROM chosen WHERE before = 0 OR before < :most_bytes)
 ORDER BY created_at, letter_id
-""")  # noqa: S608 - put together of constants
+""")  # noqa: S608 - built from constants
 
 
 def _unstored(row: Row[tuple[object, ...]]) -> Unstored:
@@ -254,7 +254,7 @@ def _unstored(row: Row[tuple[object, ...]]) -> Unstored:
 
 
 def delete(tx: Connection, tenant_id: UUID, letter_ids: Sequence[UUID]) -> list[UUID]:
-    """Delete letters whose entries are in the stream again. Returns those that were there still."""
+    """Delete letters whose entries are in the stream again. Return the ids that still existed."""
     return list(tx.execute(_DELETE, {"tenant_id": tenant_id, "letter_ids": list(letter_ids)}).scalars())
 
 
@@ -264,7 +264,7 @@ DELETE FROM dead_letters WHERE tenant_id = :tenant_id AND letter_id = ANY(:lette
 
 
 def take(tx: Connection, tenant_id: UUID, letter_id: UUID) -> tuple[str, list[UUID]] | None:
-    """Delete a letter of stored memories, to queue them again in the same transaction: its stage, their ids."""
+    """Delete a letter of stored memories to queue them again in this transaction; return its stage and memory ids."""
     row = tx.execute(_TAKE, {"tenant_id": tenant_id, "letter_id": letter_id}).one_or_none()
     return None if row is None else (row.stage, row.memory_ids)
 
@@ -273,16 +273,19 @@ _TAKE = text(f"""
 DELETE FROM dead_letters
 WHERE tenant_id = :tenant_id AND letter_id = :letter_id AND stage <> 'drain' AND {_REPLAYABLE}
 RETURNING stage, memory_ids
-""")  # noqa: S608 - put together of constants
+""")  # noqa: S608 - built from constants
 
 
 def take_some(tx: Connection, tenant_id: UUID, wanted: Wanted, limit: int) -> dict[UUID, tuple[str, list[UUID]]]:
-    """The same with the oldest of these letters, by their ids; those that another transaction takes are skipped."""
+    """Delete the oldest matching letters of stored memories; return stage and memory ids by letter id.
+
+    Letters locked by another transaction are skipped.
+    """
     found = tx.execute(_TAKE_SOME, _values(tenant_id, wanted) | {"limit": limit})
     return {row.letter_id: (row.stage, row.memory_ids) for row in found}
 
 
-# Materialised: as a subquery it may be run for each row, and each time take others.
+# Materialised: an inlined subquery may run once per row and select different letters each time.
 _TAKE_SOME = text(f"""
 WITH oldest AS MATERIALIZED (
   SELECT letter_id FROM dead_letters
@@ -291,14 +294,14 @@ WITH oldest AS MATERIALIZED (
 )
 DELETE FROM dead_letters WHERE tenant_id = :tenant_id AND letter_id IN (SELECT letter_id FROM oldest)
 RETURNING letter_id, stage, memory_ids
-""")  # noqa: S608 - put together of constants
+""")  # noqa: S608 - built from constants
 
 
 # --- Discard ---
 
 
 def discard(tx: Connection, tenant_id: UUID, letter_id: UUID, because: str) -> bool:
-    """Empty a letter and keep why. False where it isn't there or is discarded already."""
+    """Delete a letter's content and store the reason. Return False if it doesn't exist or is already discarded."""
     values = {"tenant_id": tenant_id, "letter_id": letter_id, "because": because}
     return tx.execute(_DISCARD, values).rowcount == 1
 
@@ -312,7 +315,7 @@ _DISCARD = text(f"{_EMPTY} AND letter_id = :letter_id")
 
 
 def discard_some(tx: Connection, tenant_id: UUID, wanted: Wanted, because: str, limit: int) -> list[UUID]:
-    """The same with the oldest of these letters. Returns their ids."""
+    """Discard the oldest matching letters. Return their ids."""
     values = _values(tenant_id, wanted) | {"because": because, "limit": limit}
     return list(tx.execute(_DISCARD_SOME, values).scalars())
 
@@ -323,19 +326,19 @@ WITH oldest AS MATERIALIZED (
 )
 {_EMPTY} AND letter_id IN (SELECT letter_id FROM oldest)
 RETURNING letter_id
-""")  # noqa: S608 - put together of constants
+""")  # noqa: S608 - built from constants
 
 
 def count_waiting(tx: Connection, tenant_id: UUID, wanted: Wanted) -> int:
-    """How many of these letters aren't discarded."""
+    """Count the matching letters that aren't discarded."""
     return int(tx.execute(_COUNT_WAITING, _values(tenant_id, wanted)).scalar_one())
 
 
-_COUNT_WAITING = text(f"SELECT count(*) FROM dead_letters WHERE {_WAITING}")  # noqa: S608 - put together of constants
+_COUNT_WAITING = text(f"SELECT count(*) FROM dead_letters WHERE {_WAITING}")  # noqa: S608 - built from constants
 
 
 def purge(tx: Connection, tenant_id: UUID, before: datetime, limit: int) -> int:
-    """Delete letters that were discarded before this moment. Returns how many; again until fewer than the limit."""
+    """Delete up to `limit` letters discarded before this time. Return the number; repeat until below the limit."""
     return tx.execute(_PURGE, {"tenant_id": tenant_id, "before": before, "limit": limit}).rowcount
 
 

@@ -1,8 +1,8 @@
-"""Jobs: long work of tenants, claimed under leases that each step renews. No content, no row-level security.
+"""Store jobs: long-running work of tenants, claimed under a lease that each step renews.
 
-A job's row is its own outbox: whose turn it is to be sent to a worker is read from the rows alone. `claim` and
-`claimed_until` say together where a job is: with a claim that holds, its message or its worker is on the way;
-without one it waits, until `claimed_until` at least.
+The table holds no content and has no row-level security. A job's row is its own outbox: the rows alone determine which
+job is sent to a worker next. `claim` and `claimed_until` together give the job's state. With an unexpired claim, its
+message or its worker is on the way; without a claim, the job waits at least until `claimed_until`.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ RESEND_AFTER_SECONDS: Final = 60
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A job that is ours.
+    """A job that this worker has claimed.
 
     Attributes:
-        attempts: How often its next step has been tried, this time included.
-        cancel_wanted: Whether it shall end instead.
-        age_seconds: Since it was entered.
-        run_seconds: Since it began.
+        attempts: Attempts at the next step, including this one.
+        cancel_wanted: A cancellation was requested; the job must end.
+        age_seconds: Seconds since the job was created.
+        run_seconds: Seconds since the job started.
     """
 
     job: Job
@@ -42,7 +42,7 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A job as its tenant sees it; `log` is left out of lists."""
+    """A job as shown to its tenant; lists omit `log`."""
 
     job_id: UUID
     kind: str
@@ -69,10 +69,11 @@ def add(
     lone: bool,
     not_before: datetime | None = None,
 ) -> bool:
-    """Enter a job. False where it is a lone one and the tenant has an unfinished one of its kind.
+    """Insert a job. Return False if `lone` is set and the tenant has an unfinished lone job of this kind.
 
     Args:
-        not_before: When it may begin; at once where left out.
+        lone: At most one such job of this kind may be unfinished per tenant.
+        not_before: Earliest start; None means immediately.
     """
     values = {
         "job_id": job_id,
@@ -94,7 +95,7 @@ ON CONFLICT (tenant_id, kind) WHERE lone AND status IN ('queued', 'running') DO 
 
 
 def find_lone(tx: Connection, tenant_id: UUID, kind: str) -> UUID | None:
-    """The unfinished lone job of a kind."""
+    """Return the id of the unfinished lone job of a kind."""
     found: UUID | None = tx.execute(_FIND_LONE, {"tenant_id": tenant_id, "kind": kind}).scalar()
     return found
 
@@ -106,7 +107,7 @@ WHERE tenant_id = :tenant_id AND kind = :kind AND lone AND status IN ('queued', 
 
 
 def has_put_off(tx: Connection, tenant_id: UUID, kind: str) -> bool:
-    """Whether a job of a kind is entered that may not begin yet."""
+    """Return True if a queued job of this kind has a `not_before` in the future."""
     return bool(tx.execute(_HAS_PUT_OFF, {"tenant_id": tenant_id, "kind": kind}).scalar_one())
 
 
@@ -117,20 +118,21 @@ SELECT EXISTS (
 
 
 def send(tx: Connection, at_once: int, kinds: Sequence[str], *, among: bool) -> list[UUID]:
-    """Jobs whose turn it is to be sent, those that have waited longest first; they count as on their way now.
+    """Claim due jobs for sending to workers, longest wait first, and return their ids.
 
-    Among them are those whose message was lost or whose worker died.
+    Jobs whose message was lost or whose worker died are due again once their claim expires. Rows locked by another
+    sender are skipped.
 
     Args:
-        at_once: Most jobs on their way or in a worker's hands, of all tenants.
-        kinds: Some kinds of jobs.
-        among: Whether it is of jobs of these kinds; else of all others.
+        at_once: Maximum number of jobs in transit or running, over all tenants.
+        kinds: The job kinds to which `among` refers.
+        among: Send only jobs of these kinds; False sends only jobs of all other kinds.
     """
     values = {"at_once": at_once, "after": RESEND_AFTER_SECONDS, "kinds": list(kinds), "among": among}
     return list(tx.execute(_SEND, values).scalars())
 
 
-# Materialised: as a subquery it may be run for each row, and each time find others.
+# Materialised: an inlined subquery may run once per row and select different jobs each time.
 _SEND = text("""
 WITH under_way AS MATERIALIZED (
   SELECT count(*) AS jobs FROM jobs
@@ -148,7 +150,7 @@ RETURNING job_id
 
 
 def claim(tx: Connection, job_id: UUID, claim_id: UUID, lease_seconds: float) -> Held | None:
-    """Claim a job, and count a try. None where it has ended, is in another's hands, or is put off."""
+    """Claim a job and count an attempt. Return None if it has ended, is postponed, or is leased by another worker."""
     values = {"job_id": job_id, "claim": claim_id, "lease": lease_seconds}
     row = tx.execute(_CLAIM, values).one_or_none()
     return None if row is None else _held(row)
@@ -164,7 +166,7 @@ SET status = 'running', started_at = coalesce(started_at, now()), attempts = att
 WHERE job_id = :job_id
   AND ((status IN ('queued', 'running') AND claimed_until <= now()) OR (status = 'queued' AND claim IS NOT NULL))
 RETURNING {_HELD}
-""")  # noqa: S608 - put together of constants
+""")  # noqa: S608 - built from constants
 
 
 def note(
@@ -176,10 +178,10 @@ def note(
     then: Literal["queued", "running", "done", "failed"],
     lease_seconds: float,
 ) -> Held | None:
-    """Write what a step has done. None where the claim has passed to another, whose step counts instead.
+    """Record the result of a step. Return None if another worker now holds the claim; then only its step counts.
 
     Args:
-        then: Whether the job ends, waits for its next turn, or goes on under a renewed lease.
+        then: `done` and `failed` end the job, `queued` waits for its next turn, `running` renews the lease.
     """
     values = {
         "job_id": job_id,
@@ -225,15 +227,15 @@ SET status = :status, done = done + :done, state = CAST(:state AS jsonb), error 
   finished_at = CASE WHEN :status IN ('done', 'failed') THEN now() END
 WHERE job_id = :job_id AND claim = :claim
 RETURNING {_HELD}
-""")  # noqa: S608 - put together of constants
+""")  # noqa: S608 - built from constants
 
 
 def put_off(tx: Connection, job_id: UUID, claim_id: UUID, *, delay_seconds: float, forgive: bool, message: str) -> None:
-    """Let a job whose step failed wait for another try.
+    """Requeue a job whose step failed, for another attempt after a delay.
 
     Args:
-        forgive: Whether the try doesn't count, since it failed for no fault of the job's.
-        message: A line for its log, unless that ends with it: a fixed phrase and an error's type.
+        forgive: Don't count this attempt, because the job didn't cause the failure.
+        message: A log line (a fixed phrase and an error type); omitted if the log already ends with it.
     """
     values = {"job_id": job_id, "claim": claim_id, "delay": delay_seconds, "forgiven": int(forgive)}
     tx.execute(_PUT_OFF, values | _lines([message]) | {"message": message})
@@ -245,11 +247,11 @@ SET status = 'queued', claim = NULL, claimed_until = now() + make_interval(secs 
   attempts = greatest(attempts - :forgiven, 0),
   log = CASE WHEN log->-1->>'message' = :message THEN log ELSE {_LOGGED} END
 WHERE job_id = :job_id AND claim = :claim
-""")  # noqa: S608 - put together of constants
+""")  # noqa: S608 - built from constants
 
 
 def attempts(tx: Connection, job_id: UUID, claim_id: UUID) -> int:
-    """How often the step of a job that is ours has been tried, this time included; 0 where it is not ours."""
+    """Return the attempts at the current step of a job, including this one, or 0 if the claim isn't ours."""
     return int(tx.execute(_ATTEMPTS, {"job_id": job_id, "claim": claim_id}).scalar() or 0)
 
 
@@ -264,11 +266,11 @@ def end(
     message: str,
     error: str | None = None,
 ) -> None:
-    """End a job that is ours before its work is done.
+    """End a job claimed by us before its work is done.
 
     Args:
         message: A line for its log.
-        error: The error's type or a fixed phrase; never its message.
+        error: The error's type or a fixed phrase; never the error's message.
     """
     values = {"job_id": job_id, "claim": claim_id, "status": status, "error": error}
     tx.execute(_END, values | _lines([message]))
@@ -278,11 +280,11 @@ _END = text(f"""
 UPDATE jobs
 SET status = :status, error = :error, finished_at = now(), claim = NULL, claimed_until = NULL, log = {_LOGGED}
 WHERE job_id = :job_id AND claim = :claim
-""")  # noqa: S608 - put together of constants
+""")  # noqa: S608 - built from constants
 
 
 def want_cancel(tx: Connection, tenant_id: UUID, job_id: UUID) -> bool:
-    """Ask that a job be cancelled, at once where it waits. False where it has ended or there is none."""
+    """Request a job's cancellation; an unclaimed job becomes due at once. Return False if no such job is unfinished."""
     return tx.execute(_WANT_CANCEL, {"tenant_id": tenant_id, "job_id": job_id}).rowcount == 1
 
 
@@ -297,12 +299,12 @@ _LISTED = (
 
 
 def get(tx: Connection, tenant_id: UUID, job_id: UUID) -> Listed | None:
-    """A job of a tenant, with its log."""
+    """Return a tenant's job with its log."""
     row = tx.execute(_GET, {"tenant_id": tenant_id, "job_id": job_id}).one_or_none()
     return None if row is None else Listed(*row)
 
 
-_GET = text(f"SELECT {_LISTED}, log FROM jobs WHERE tenant_id = :tenant_id AND job_id = :job_id")  # noqa: S608 - put together of constants
+_GET = text(f"SELECT {_LISTED}, log FROM jobs WHERE tenant_id = :tenant_id AND job_id = :job_id")  # noqa: S608 - built from constants
 
 
 def page(
@@ -314,10 +316,10 @@ def page(
     older_than: tuple[datetime, UUID] | None,
     limit: int,
 ) -> list[Listed]:
-    """A tenant's jobs from the newest on, without their logs.
+    """Return a page of a tenant's jobs, newest first, without their logs.
 
     Args:
-        older_than: The last of the page before: when it was made, and its id.
+        older_than: Creation time and id of the previous page's last job.
     """
     moment, job_id = older_than or (None, None)
     values = {
@@ -340,16 +342,17 @@ WHERE tenant_id = :tenant_id
     created_at <= CAST(:moment AS timestamptz)
     AND (created_at < CAST(:moment AS timestamptz) OR job_id > CAST(:job_id AS uuid))))
 ORDER BY created_at DESC, job_id LIMIT :limit
-""")  # noqa: S608 - put together of constants
+""")  # noqa: S608 - built from constants
 
 
 def unfinished(tx: Connection, kinds: Sequence[str], tenant_id: UUID | None = None) -> dict[bool, tuple[int, float]]:
-    """Jobs that wait or go on, of a tenant or of all, and the seconds since the oldest was made, or might begin.
+    """Count the unfinished jobs of one tenant or of all, with the age of the oldest in seconds.
 
-    Those that may not begin yet, such as erasures in their grace, aren't counted.
+    The age counts from `not_before`, or from creation without one. Jobs that may not start yet, such as erasures in
+    their grace period, aren't counted.
 
     Args:
-        kinds: Some kinds of jobs: the answer has these by True, and all others by False.
+        kinds: The result holds jobs of these kinds under True and all others under False.
     """
     found = {row.among: (row.jobs, row.age) for row in tx.execute(_UNFINISHED, {"kinds": list(kinds), "of": tenant_id})}
     return {among: found.get(among, (0, 0.0)) for among in (True, False)}
@@ -366,7 +369,7 @@ GROUP BY among
 
 
 def purge(tx: Connection, tenant_id: UUID, before: datetime, limit: int) -> int:
-    """Delete jobs that ended before this moment. Returns how many; call again until fewer than the limit."""
+    """Delete up to `limit` jobs that ended before this time. Return the number; repeat until it is below the limit."""
     return tx.execute(_PURGE, {"tenant_id": tenant_id, "before": before, "limit": limit}).rowcount
 
 

@@ -1,4 +1,4 @@
-"""Schedules and their runs. A run is a job, entered with it; how the job goes is what is shown of the run."""
+"""Store schedules and their runs. A run is inserted together with its job, and its status is derived from that job."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from sqlalchemy import Connection, text
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """A row that is locked by the caller's transaction, or was read.
+    """A schedule row, possibly locked by the caller's transaction.
 
     Attributes:
-        task: What is run; a kind of job.
-        next_run_at: When it is due next, its delay included.
-        last_date: The tenant's local date of the last time that was due; the next one is of a later date.
+        task: The job kind that it starts.
+        next_run_at: Next due time, including its delay.
+        last_date: The tenant's local date of the last due time; the next one has a later date.
     """
 
     schedule_id: UUID
@@ -33,15 +33,15 @@ _SCHEDULE = "schedule_id, tenant_id, task, paused, next_run_at, last_date"
 
 @dataclass(frozen=True, slots=True)
 class NewRun:
-    """A run to be entered.
+    """A run to be inserted.
 
     Attributes:
         kind: `scheduled` or `by_hand`.
-        scheduled_for: When it was due, or asked for.
-        local_date: Of the tenant; a schedule has one scheduled run a date.
-        coalesced: How many missed times it stands for besides its own.
-        job_id: The job that does the work; None where it is skipped.
-        skipped: Why it is.
+        scheduled_for: The due time, or the time of the manual request.
+        local_date: The tenant's local date; a schedule has at most one scheduled run per date.
+        coalesced: Number of missed due times that this run replaces in addition to its own.
+        job_id: The job that does the work; None if the run is skipped.
+        skipped: The reason for skipping the run.
     """
 
     kind: str
@@ -54,16 +54,16 @@ class NewRun:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A run as its tenant sees it.
+    """A run as shown to its tenant.
 
     Attributes:
-        status: `skipped`, `cut_short`, or as its job's.
-        late_seconds: From when it was due to when it began, or to now while it waits.
-        seconds: How long it has taken so far.
-        step: What it is at; where it has ended, the step at which it was cut short.
-        left: Steps that it hasn't ended, the one that it is at first.
-        failed: Types of errors by the steps that they ended.
-        done: Rows that it has dealt with; `counts` has them by step.
+        status: `skipped`, `cut_short`, or the job's status.
+        late_seconds: Delay between the due time and the start, or until now while the run waits.
+        seconds: Duration so far.
+        step: The current step; for an ended run, the step at which it was cut short.
+        left: Unfinished steps, the current one first.
+        failed: Error types by the step that failed.
+        done: Number of rows processed; `counts` breaks it down by step.
     """
 
     run_id: UUID
@@ -105,7 +105,7 @@ _FROM = "FROM runs AS run LEFT JOIN jobs AS job ON job.job_id = run.job_id"
 
 
 def tenants_lacking(tx: Connection, task: str, limit: int) -> list[UUID]:
-    """Tenants without a schedule row for this task; simulated ones never have any."""
+    """Return tenants without a schedule row for this task; simulated tenants never have one."""
     return list(tx.execute(_LACKING, {"task": task, "limit": limit}).scalars())
 
 
@@ -118,7 +118,7 @@ LIMIT :limit
 
 
 def add(tx: Connection, rows: Sequence[dict[str, object]]) -> None:
-    """Insert schedule rows; one that exists already stays as it is."""
+    """Insert schedule rows; existing ones remain unchanged."""
     if rows:
         tx.execute(_ADD, [{"schedule_id": uuid4(), **row} for row in rows])
 
@@ -129,46 +129,46 @@ VALUES (:schedule_id, :tenant_id, :task, :next_run_at, :last_date)
 ON CONFLICT (tenant_id, task) DO NOTHING
 """)
 
-# One that is run by hand just now is due afterwards.
+# While a manual run is in progress the schedule isn't due; it becomes due afterwards.
 _IS_DUE = """NOT paused AND next_run_at <= :now AND NOT EXISTS (
   SELECT FROM jobs WHERE jobs.tenant_id = schedules.tenant_id AND jobs.kind = schedules.task AND jobs.lone
     AND jobs.status IN ('queued', 'running'))"""
 
 
 def due(tx: Connection, moment: datetime, limit: int) -> list[tuple[UUID, UUID]]:
-    """Schedules that are due at a moment, the longest first, each with its tenant."""
+    """Return the ids of due schedules and their tenants, longest overdue first."""
     found = tx.execute(_DUE, {"now": moment, "limit": limit})
     return [(row.schedule_id, row.tenant_id) for row in found]
 
 
 _DUE = text(f"""
 SELECT schedule_id, tenant_id FROM schedules WHERE {_IS_DUE} ORDER BY next_run_at LIMIT :limit
-""")  # noqa: S608 - put together of constants
+""")  # noqa: S608 - built from constants
 
 
 def claim(tx: Connection, schedule_id: UUID, moment: datetime) -> Schedule | None:
-    """Lock a schedule. None where it isn't due any more, or another tick has it."""
+    """Lock a schedule. Return None if it is no longer due or another tick has locked it."""
     row = tx.execute(_CLAIM, {"schedule_id": schedule_id, "now": moment}).one_or_none()
     return None if row is None else Schedule(*row)
 
 
 _CLAIM = text(f"""
 SELECT {_SCHEDULE} FROM schedules WHERE schedule_id = :schedule_id AND {_IS_DUE} FOR UPDATE SKIP LOCKED
-""")  # noqa: S608 - put together of constants
+""")  # noqa: S608 - built from constants
 
 
 def lock(tx: Connection, tenant_id: UUID) -> list[Schedule]:
-    """Lock a tenant's schedules, by name."""
+    """Lock a tenant's schedules, ordered by task."""
     return [Schedule(*row) for row in tx.execute(_LOCK, {"tenant_id": tenant_id})]
 
 
 _LOCK = text(f"""
 SELECT {_SCHEDULE} FROM schedules WHERE tenant_id = :tenant_id ORDER BY task FOR UPDATE
-""")  # noqa: S608 - put together of constants
+""")  # noqa: S608 - built from constants
 
 
 def of_tenant(tx: Connection, tenant_id: UUID) -> list[Schedule]:
-    """A tenant's schedules, by name."""
+    """Return a tenant's schedules, ordered by task."""
     return [Schedule(*row) for row in tx.execute(_OF_TENANT, {"tenant_id": tenant_id})]
 
 
@@ -176,13 +176,9 @@ _OF_TENANT = text(f"SELECT {_SCHEDULE} FROM schedules WHERE tenant_id = :tenant_
 
 
 def enter_run(tx: Connection, schedule: Schedule, run: NewRun, moment: datetime) -> bool:
-    """Write a run. False where the schedule has one of this date already.
+    """Insert a run. Return False if the schedule already has a scheduled run for this date.
 
-    Args:
-        tx: A transaction that holds the schedule.
-        schedule: Whose run it is.
-        run: The run.
-        moment: When it is entered.
+    The caller's transaction holds the lock on the schedule.
     """
     values = {
         "run_id": uuid4(),
@@ -210,7 +206,7 @@ ON CONFLICT (schedule_id, local_date) WHERE kind = 'scheduled' DO NOTHING
 
 
 def move_on(tx: Connection, schedule_id: UUID, last_date: date, next_run_at: datetime) -> None:
-    """Set when a schedule is due next, and after which date that is."""
+    """Set a schedule's next due time and the date of its last one."""
     tx.execute(_MOVE_ON, {"schedule_id": schedule_id, "last_date": last_date, "next_run_at": next_run_at})
 
 
@@ -220,7 +216,7 @@ UPDATE schedules SET next_run_at = :next_run_at, last_date = :last_date WHERE sc
 
 
 def pause(tx: Connection, schedule_id: UUID, *, paused: bool) -> None:
-    """Let a schedule rest, or go on."""
+    """Pause or resume a schedule."""
     tx.execute(_PAUSE, {"schedule_id": schedule_id, "paused": paused})
 
 
@@ -228,7 +224,7 @@ _PAUSE = text("UPDATE schedules SET paused = :paused WHERE schedule_id = :schedu
 
 
 def page(tx: Connection, tenant_id: UUID, task: str, older_than: tuple[datetime, UUID] | None, limit: int) -> list[Run]:
-    """Runs of a tenant's schedule from the newest on, after the one given by its time and id."""
+    """Return a page of runs of a tenant's schedule, newest first, starting after the given time and id."""
     moment, run_id = older_than or (None, None)
     values = {"tenant_id": tenant_id, "task": task, "moment": moment, "run_id": run_id, "limit": limit}
     return [Run(*row) for row in tx.execute(_PAGE, values)]
@@ -245,7 +241,7 @@ ORDER BY run.scheduled_for DESC, run.run_id LIMIT :limit
 
 
 def of_job(tx: Connection, tenant_id: UUID, job_id: UUID) -> Run | None:
-    """The run that a job does."""
+    """Return the run that belongs to a job."""
     row = tx.execute(_OF_JOB, {"tenant_id": tenant_id, "job_id": job_id}).one_or_none()
     return None if row is None else Run(*row)
 
@@ -254,7 +250,7 @@ _OF_JOB = text(f"SELECT {_RUN} {_FROM} WHERE run.tenant_id = :tenant_id AND run.
 
 
 def cut_short(tx: Connection, tenant_id: UUID, task: str) -> str | None:
-    """The step at which the last run that has ended was cut short, where it was."""
+    """Return the step at which the latest finished run was cut short, or None if it was complete."""
     found: str | None = tx.execute(_CUT_SHORT, {"tenant_id": tenant_id, "task": task}).scalar()
     return found
 
@@ -268,14 +264,14 @@ ORDER BY run.scheduled_for DESC LIMIT 1
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """All tenants' last runs of a task in figures; those that are skipped count with what came before.
+    """Statistics of the latest run of a task over all tenants; a skipped run is ignored in favour of the one before it.
 
     Attributes:
-        overdue_seconds: Since the longest overdue schedule was due.
-        late_seconds: How late the latest of them began.
-        seconds: How long the longest took.
-        cut_short: How many were cut short.
-        failed: How many failed at a step, by its name.
+        overdue_seconds: Age of the longest overdue schedule.
+        late_seconds: Longest start delay.
+        seconds: Longest duration.
+        cut_short: Number of runs cut short.
+        failed: Number of failures by step name.
     """
 
     overdue_seconds: float
@@ -286,7 +282,7 @@ class Figures:
 
 
 def figures(tx: Connection, task: str) -> Figures:
-    """How the last runs of a task went, of all tenants."""
+    """Return statistics of the latest run of a task over all tenants."""
     row = tx.execute(_FIGURES, {"task": task}).one()
     return Figures(row.overdue, row.late, row.seconds, row.cut_short, row.failed)
 
@@ -317,7 +313,7 @@ FROM last
 
 
 def purge(tx: Connection, tenant_id: UUID, before: datetime, limit: int) -> int:
-    """Delete runs that were due before this moment. Returns how many; call again until fewer than the limit."""
+    """Delete up to `limit` runs due before this time. Return the number deleted; repeat until it is below the limit."""
     return tx.execute(_PURGE, {"tenant_id": tenant_id, "before": before, "limit": limit}).rowcount
 
 

@@ -1,4 +1,4 @@
-"""What happened to memories, in numbers alone."""
+"""Store the history of memories as numbers only, without content."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ EventKind = Literal[
 
 
 class Change(NamedTuple):
-    """What an event tells of each memory: numbers of shape (n,), or one for all.
+    """Numeric values of one event per memory: arrays of shape (n,), or one value for all.
 
-    Uses, tests and reviews tell strengths; the others the number that changed: a tier as its place in `DECAY_TIERS`,
-    a kind as its place in `KINDS`, an associate's stability.
+    Uses, tests and reviews record strengths. Other kinds record the value that changed: a tier as its index in
+    `DECAY_TIERS`, a kind as its index in `KINDS`, an associate's stability.
 
     Attributes:
-        at: When, in seconds since 1970.
-        before: The number before.
-        after: The number after.
-        strength: Strength after it, 0 to 1.
-        sessions: Digest of the session that a use came from; None for none.
+        at: Event time in seconds since 1970.
+        before: The value before the event.
+        after: The value after the event.
+        strength: Strength after the event, 0 to 1.
+        sessions: Digest of the session in which a use happened; None if there is none.
     """
 
     at: npt.ArrayLike
@@ -53,7 +53,7 @@ class Change(NamedTuple):
 
 
 def add(tx: Connection, tenant_id: UUID, kind: EventKind, memory_ids: Sequence[UUID], change: Change) -> None:
-    """Enter one event of a kind for each of these memories."""
+    """Insert one event of a kind for each of these memories."""
     if not memory_ids:
         return
     shape = (len(memory_ids),)
@@ -65,7 +65,7 @@ def add(tx: Connection, tenant_id: UUID, kind: EventKind, memory_ids: Sequence[U
         "sessions": None if change.sessions is None else Longs(change.sessions),
     }
     for name in ("before", "after", "strength"):
-        # What is nearer to 0 than a `real` can be would be refused.
+        # PostgreSQL rejects values too close to 0 for a `real`.
         column = np.broadcast_to(np.asarray(getattr(change, name), np.float64), shape)
         values[name] = Doubles(np.where(np.abs(column) < _REAL_MIN, 0, column))
     driver(tx).execute(_ADD, values)
@@ -85,12 +85,12 @@ class Happened(NamedTuple):
     """One entry of a memory's history.
 
     Attributes:
-        at: When.
-        place: Among those of the same moment.
+        at: Event time.
+        place: Order among entries with the same time.
         kind: An `EventKind`; or `accepted`, or `policy` for a version that took effect.
-        before: The number before; of a policy, its version.
-        after: The number after.
-        strength: Strength after it.
+        before: The value before; for a policy, its version.
+        after: The value after.
+        strength: Strength after the event.
     """
 
     at: datetime
@@ -104,21 +104,19 @@ class Happened(NamedTuple):
 def page(
     tx: Connection, tenant_id: UUID, memory_id: UUID, older_than: tuple[datetime, int] | None, limit: int
 ) -> list[Happened]:
-    """What happened to a memory, newest first; its acceptance, and the policies since, included.
+    """Return a page of a memory's history, newest first, including its acceptance and later policies.
+
+    The result is empty for deleted memories.
 
     Args:
-        tx: The tenant's transaction.
-        tenant_id: The tenant.
-        memory_id: One that isn't deleted; else there is nothing.
-        older_than: Moment and place of the last entry of the page before.
-        limit: Most entries.
+        older_than: Time and place of the previous page's last entry.
     """
     at, place = older_than or (None, None)
     values = {"tenant": tenant_id, "memory_id": memory_id, "at": at, "place": place, "limit": limit}
     return [Happened(*row) for row in tx.execute(_PAGE, values)]
 
 
-# Of one moment, the acceptance comes first, then the policy, then events as they were entered.
+# At equal times the order is: acceptance, policy, then events in order of insertion.
 _PAGE: Final = text("""
 WITH memory AS (
   SELECT created_at FROM memories
@@ -150,7 +148,7 @@ ORDER BY at DESC, place DESC LIMIT :limit
 
 
 def purge(tx: Connection, tenant_id: UUID, before: datetime, limit: int) -> int:
-    """Delete what happened before this moment. Returns how many; call again until fewer than the limit."""
+    """Delete up to `limit` events before this time. Return the number deleted; repeat until it is below the limit."""
     return tx.execute(_PURGE, {"tenant": tenant_id, "before": before, "limit": limit}).rowcount
 
 

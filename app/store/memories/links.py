@@ -1,4 +1,4 @@
-"""Relations between memories. What was deleted is at neither end of what is read here."""
+"""Store typed links between memories. Reads omit links with a deleted memory at either end."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from app.store.core.packed import Uuids, driver, numbers, uuids
 
 
 class Key(NamedTuple):
-    """What makes a link that link: from which memory to which, and its kind. The order of lists is theirs."""
+    """The identity of a link: source memory, target memory and kind. Lists are ordered by it."""
 
     memory_id: UUID
     other_id: UUID
@@ -25,7 +25,7 @@ class Key(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A link as it stands; `source` says who made it."""
+    """A stored link; `source` names its origin."""
 
     memory_id: UUID
     other_id: UUID
@@ -36,19 +36,19 @@ class Link:
 
     @property
     def key(self) -> Key:
-        """What makes it that link."""
+        """The link's identity."""
         return Key(self.memory_id, self.other_id, self.kind)
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Which links are meant; None means any.
+    """A filter for links; None matches any value.
 
     Attributes:
-        memory_id: At either end.
-        from_id: Where it leads from.
-        to_id: Where it leads to.
-        kind: Its kind.
+        memory_id: The memory at either end.
+        from_id: The source memory.
+        to_id: The target memory.
+        kind: The link kind.
     """
 
     memory_id: UUID | None = None
@@ -59,12 +59,12 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Neighbours:
-    """Pairs of memories with a link between them: three columns of shape (n,).
+    """Pairs of linked memories, as three columns of shape (n,).
 
     Attributes:
-        memory_ids: One that was asked about.
-        neighbour_ids: The other, which may have been asked about too.
-        weights: Of the closest link between the two, 0 to 1.
+        memory_ids: The queried memory.
+        neighbour_ids: The linked memory, which may be a queried memory too.
+        weights: The highest weight of any link between the two, 0 to 1.
     """
 
     memory_ids: list[UUID]
@@ -72,21 +72,22 @@ class Neighbours:
     weights: npt.NDArray[np.float64]
 
     def pairs(self) -> Iterator[tuple[UUID, UUID]]:
-        """A memory and a neighbour of it, one pair after another."""
+        """Iterate over (memory, neighbour) pairs."""
         return zip(self.memory_ids, self.neighbour_ids, strict=True)
 
 
-# A value instead of an EXISTS, which the planner joins to all memories of a tenant that it has no statistics of.
+# A scalar subquery instead of EXISTS: for a tenant without statistics the planner would turn EXISTS into a join with
+# all of its memories.
 _ALIVE: Final = """(
     SELECT memory.deleted_at IS NULL FROM memories AS memory
     WHERE memory.tenant_id = {tenant} AND memory.memory_id = {memory_id})"""
 
 
 def lock_ends(tx: Connection, tenant_id: UUID, given_ids: Sequence[UUID]) -> dict[UUID, UUID]:
-    """Lock the memories with these ids, or of which these are aliases, in id order.
+    """Lock the memories with these ids or aliases, in id order.
 
     Returns:
-        Given id → the id under which the memory is kept; without those that were deleted or never were.
+        Given id → stored id, without deleted and unknown ids.
     """
     values = {"tenant": tenant_id, "ids": list(given_ids)}
     return {row.given_id: row.memory_id for row in tx.execute(_LOCK_ENDS, values)}
@@ -103,7 +104,7 @@ ORDER BY memory.memory_id FOR NO KEY UPDATE OF memory
 
 
 def kept_as(tx: Connection, tenant_id: UUID, given_ids: Sequence[UUID]) -> dict[UUID, UUID]:
-    """The id under which each memory is kept, by the one given; of hidden ones too, without those that are gone."""
+    """Map each given id or alias to its stored id, including hidden memories; ids without a row are omitted."""
     return {row.given_id: row.memory_id for row in tx.execute(_KEPT_AS, {"tenant": tenant_id, "ids": list(given_ids)})}
 
 
@@ -116,19 +117,19 @@ JOIN memories AS memory ON memory.tenant_id = :tenant AND memory.memory_id = coa
 
 
 def upsert(tx: Connection, tenant_id: UUID, weights: Mapping[Key, float]) -> tuple[int, int]:
-    """Insert links, or give those that are there another weight; their memories are locked.
+    """Insert links, or update the weight of existing ones; the caller has locked their memories.
 
-    A correction that was found becomes the caller's own: it stays whatever the two memories say.
+    A link that came from a detected correction becomes the caller's own, so it remains whatever the two memories say.
 
     Returns:
-        How many are new, and how many have another weight than before.
+        The number of new links and the number of updated ones.
     """
     values = {
         "tenant": tenant_id,
         "memory_ids": [key.memory_id for key in weights],
         "other_ids": [key.other_id for key in weights],
         "kinds": [key.kind for key in weights],
-        "weights": [round(weight, 30) for weight in weights.values()],  # nearer to 0, a `real` would be refused
+        "weights": [round(weight, 30) for weight in weights.values()],  # PostgreSQL rejects `real`s nearer to 0
     }
     written = tx.execute(_UPSERT, values).scalars().all()
     return written.count(True), written.count(False)
@@ -147,7 +148,7 @@ RETURNING xmax = 0
 
 
 def fullest(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> tuple[UUID, int]:
-    """Which of these memories, some of them linked, has most links, from it and to it, and how many."""
+    """Return the memory with the most links in either direction among these, and its count; some must be linked."""
     found = tx.execute(_FULLEST, {"tenant": tenant_id, "ids": list(memory_ids)}).one()
     return found.memory_id, found.links
 
@@ -160,7 +161,7 @@ SELECT memory_id, count(*) AS links FROM (
 ) AS link
 WHERE {_ALIVE.format(tenant=":tenant", memory_id="link.other_id")}
 GROUP BY memory_id ORDER BY links DESC, memory_id LIMIT 1
-""")  # noqa: S608 - constants alone
+""")  # noqa: S608 - constants only
 
 _MEANT = """link.tenant_id = :tenant
   AND (CAST(:memory_id AS uuid) IS NULL OR link.memory_id = :memory_id OR link.other_id = :memory_id)
@@ -170,14 +171,10 @@ _MEANT = """link.tenant_id = :tenant
 
 
 def page(tx: Connection, tenant_id: UUID, wanted: Wanted, after: Key | None, limit: int) -> list[Link]:
-    """Links in the order of their keys.
+    """Return a page of links in key order.
 
     Args:
-        tx: The tenant's transaction.
-        tenant_id: The tenant.
-        wanted: Which of them.
-        after: Key of the last one of the page before.
-        limit: Most rows.
+        after: Key of the previous page's last link.
     """
     last = after or Key(UUID(int=0), UUID(int=0), "")
     values = _values(tenant_id, wanted) | {f"after_{name}": value for name, value in last._asdict().items()}
@@ -191,19 +188,19 @@ WHERE {_MEANT}
   AND {_ALIVE.format(tenant=":tenant", memory_id="link.memory_id")}
   AND {_ALIVE.format(tenant=":tenant", memory_id="link.other_id")}
 ORDER BY memory_id, other_id, kind LIMIT :limit
-""")  # noqa: S608 - constants alone
+""")  # noqa: S608 - constants only
 
 
 def remove(tx: Connection, tenant_id: UUID, wanted: Wanted) -> int:
-    """Delete links. Returns how many they were."""
+    """Delete links. Return the number deleted."""
     return tx.execute(_REMOVE, _values(tenant_id, wanted)).rowcount
 
 
-_REMOVE = text(f"DELETE FROM links AS link WHERE {_MEANT}")  # noqa: S608 - constants alone
+_REMOVE = text(f"DELETE FROM links AS link WHERE {_MEANT}")  # noqa: S608 - constants only
 
 
 def neighbours(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> Neighbours:
-    """What is linked to each of these memories, in either direction, one hop away; in the order of both ids."""
+    """Return the one-hop neighbours of these memories in either direction, ordered by both ids."""
     values = {"tenant": tenant_id, "ids": Uuids(memory_ids)}
     row = driver(tx).execute(_NEIGHBOURS, values, binary=True).fetchone() or (None, None, None)
     return Neighbours(uuids(row[0]), uuids(row[1]), numbers(row[2], ">f4"))
@@ -221,7 +218,7 @@ FROM (
     AND {_ALIVE.format(tenant="%(tenant)s", memory_id="link.other_id")}
   GROUP BY memory_id, other_id ORDER BY memory_id, other_id
 ) AS near
-"""  # noqa: S608 - constants alone
+"""  # noqa: S608 - constants only
 
 
 def _values(tenant_id: UUID, wanted: Wanted) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""Memories one by one or by the page: reading, listing, editing, deleting, and the caller's own ids."""
+"""Read, list, edit and delete memories, and upsert them by the caller's own ids."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from app.domain.ingest.memory import KINDS, Kind, MemoryIn
 from app.domain.ingest.roles import Role
 from app.store import tables
 
-# An edit of one of these changes the words or the vector of the memory, or of its neighbours.
+# Editing one of these fields changes the indexed words or the vector of the memory or its neighbours.
 ENRICHED_FIELDS = frozenset({"text", "speaker", "role", "thread", "occurred_at"})
 
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A memory as it stands.
+    """A memory with its current state.
 
     Attributes:
-        indexed: Whether search finds it by the words it has now.
-        embedded: Whether search finds it by the meaning it has now.
-        criteria: The four parts of its salience, 0 to 10 each; None where the caller gave it, or until it is judged.
-        inferred: What was worked out in place of what the caller left out: `kind`, `entities`, `categories`; and
-            `topics` and `sensitivity`, which a model alone finds.
+        indexed: The full-text index covers the current text version.
+        embedded: An embedding of the current text version exists.
+        criteria: The four salience components, 0 to 10 each; None if the caller set the salience or before scoring.
+        inferred: Inferred values for fields that the caller omitted (`kind`, `entities`, `categories`), plus `topics`
+            and `sensitivity`, which only a model provides.
     """
 
     memory_id: UUID
@@ -65,7 +65,7 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class Filters:
-    """Which memories to list; None means any."""
+    """Filters for listing memories; None matches any value."""
 
     subject: str | None = None
     thread: str | None = None
@@ -81,7 +81,7 @@ class Filters:
 
     @property
     def by_strength(self) -> bool:
-        """Whether strength decides."""
+        """True if the filter includes strength."""
         return self.strength_above is not None or self.strength_below is not None
 
 
@@ -134,7 +134,7 @@ WHERE memory.tenant_id = :tenant AND memory.deleted_at IS NULL
     WHERE newer.tenant_id = :tenant AND newer.status = 'active' AND newer.superseded_id = memory.memory_id))
   AND (CAST(:older_than AS uuid) IS NULL OR memory.memory_id < :older_than)
 ORDER BY memory.memory_id DESC LIMIT :limit
-"""  # noqa: S608 - constants alone
+"""  # noqa: S608 - constants only
 
 _BY_STRENGTH = """
   AND (CAST(:strength_above AS float8) IS NULL OR state.strength > :strength_above)
@@ -143,7 +143,7 @@ ORDER BY"""
 
 
 def get(tx: Connection, tenant_id: UUID, memory_id: UUID) -> Stored | None:
-    """A memory by its id; None where there is none, or it was deleted."""
+    """Return a memory by its id, or None if it doesn't exist or was deleted."""
     row = tx.execute(_GET, {"tenant": tenant_id, "memory_id": memory_id}).one_or_none()
     return None if row is None else Stored(*row)
 
@@ -151,15 +151,11 @@ def get(tx: Connection, tenant_id: UUID, memory_id: UUID) -> Stored | None:
 def page(
     tx: Connection, tenant_id: UUID, wanted: Filters, older_than: UUID | None, limit: int, state: str = "memory_state"
 ) -> list[Stored]:
-    """Memories from the newest on, after the one given.
+    """Return a page of memories, newest first.
 
     Args:
-        tx: The tenant's transaction.
-        tenant_id: The tenant.
-        wanted: Which of them.
-        older_than: The last id of the page before.
-        limit: Most rows.
-        state: Where their states are read; `memory_strength.relation` if strength decides.
+        older_than: The previous page's last id.
+        state: The relation to read states from; must be `memory_strength.relation` when filtering by strength.
     """
     values = {
         "tenant": tenant_id,
@@ -177,7 +173,7 @@ def _page(state: str, *, by_strength: bool) -> TextClause:
 
 
 def resolve(tx: Connection, tenant_id: UUID, memory_id: UUID) -> UUID:
-    """The id under which a memory is kept: its own, or the one that an alias stands for."""
+    """Return the stored id of a memory: the target if the given id is an alias, otherwise the id itself."""
     stored = tx.execute(_RESOLVE, {"tenant": tenant_id, "alias": memory_id}).scalar()
     return stored or memory_id
 
@@ -186,7 +182,7 @@ _RESOLVE = text("SELECT memory_id FROM memory_aliases WHERE tenant_id = :tenant 
 
 
 def lock(tx: Connection, tenant_id: UUID, memory_id: UUID) -> bool:
-    """Lock a memory's row until the transaction ends. False where there is none, or it was deleted."""
+    """Lock a memory's row until the transaction ends. Return False if it doesn't exist or was deleted."""
     return tx.execute(_LOCK, {"tenant": tenant_id, "memory_id": memory_id}).scalar() is not None
 
 
@@ -197,11 +193,11 @@ WHERE tenant_id = :tenant AND memory_id = :memory_id AND deleted_at IS NULL FOR 
 
 
 def edit(tx: Connection, tenant_id: UUID, memory_id: UUID, changes: Mapping[str, object]) -> None:
-    """Change columns of a memory that the caller has locked.
+    """Update columns of a memory that the caller has locked.
 
     Args:
-        changes: Column to value. Those in `ENRICHED_FIELDS` make a new version of the text, so that what
-            enrichment has read before isn't written after.
+        changes: Column → value. A change to `ENRICHED_FIELDS` increments the text version, so that enrichment results
+            computed from the old text aren't written afterwards.
     """
     table = tables.memories
     values: dict[str, Any] = {**changes, "updated_at": func.now()}
@@ -211,14 +207,14 @@ def edit(tx: Connection, tenant_id: UUID, memory_id: UUID, changes: Mapping[str,
 
 
 def edit_state(tx: Connection, tenant_id: UUID, memory_id: UUID, changes: Mapping[str, object]) -> None:
-    """Change columns of a memory's state, its row in `memories` being locked."""
+    """Update columns of a memory's state; the caller has locked its row in `memories`."""
     table = tables.memory_state
     values = {name: _real(value) if isinstance(value, float) else value for name, value in changes.items()}
     tx.execute(update(table).where(table.c.tenant_id == tenant_id, table.c.memory_id == memory_id).values(values))
 
 
 class NewMemory(msgspec.Struct, frozen=True):
-    """A memory on its way into a row: its id, its place in the order of speaking, and what was given."""
+    """A memory to be inserted: its id, its position in the order of speaking (`seq`), and the caller's input."""
 
     memory_id: UUID
     seq: int
@@ -228,12 +224,12 @@ class NewMemory(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What an upsert did.
+    """The result of an upsert.
 
     Attributes:
-        versions: All of the memories, with the version of their text.
-        changed: Those that are new or changed.
-        aliases: Given ids that stand for memories which were there before.
+        versions: The text version of every memory.
+        changed: New and changed memories.
+        aliases: Given ids that became aliases of existing memories.
     """
 
     versions: dict[UUID, int]
@@ -242,7 +238,7 @@ class Written:
 
 
 def lock_external(tx: Connection, tenant_id: UUID, external_ids: Sequence[str]) -> dict[UUID, Row[Any]]:
-    """Lock the memories that have these external ids, in id order. Returns those, and the `ENRICHED_FIELDS`."""
+    """Lock the memories with these external ids, in id order. Return their rows with the `ENRICHED_FIELDS`."""
     values = {"tenant": tenant_id, "external_ids": list(external_ids)}
     return {row.memory_id: row for row in tx.execute(_LOCK_EXTERNAL, values)}
 
@@ -255,7 +251,7 @@ ORDER BY memory_id FOR UPDATE
 
 
 def upsert(tx: Connection, tenant_id: UUID, rows: Sequence[NewMemory]) -> Written:
-    """Insert memories, or update those whose external id is there already and whose content differs.
+    """Insert memories, or update those whose external id exists and whose content differs.
 
     Args:
         rows: Each external id at most once.
@@ -336,7 +332,7 @@ SELECT memory_id, external_id, text_version, is_changed FROM settled
 
 
 def set_kinds(tx: Connection, tenant_id: UUID, kinds: Mapping[UUID, Kind]) -> None:
-    """Let memories fade as their callers say that they are."""
+    """Set the memory kinds that determine how fast the memories decay."""
     if kinds:
         places = [KINDS.index(kind) for kind in kinds.values()]
         tx.execute(_SET_KINDS, {"tenant": tenant_id, "memory_ids": list(kinds), "places": places})
@@ -350,7 +346,7 @@ WHERE state.tenant_id = :tenant AND state.memory_id = given.memory_id AND state.
 
 
 def add_aliases(tx: Connection, tenant_id: UUID, aliases: Mapping[UUID, UUID]) -> None:
-    """Let given ids stand for the memories they turned out to be."""
+    """Store given ids as aliases of the memories that they resolved to."""
     if aliases:
         values = {"tenant": tenant_id, "given": list(aliases), "stored": list(aliases.values())}
         tx.execute(_ADD_ALIASES, values)
@@ -365,7 +361,7 @@ ON CONFLICT DO NOTHING
 
 
 def as_json(row: NewMemory) -> dict[str, object]:
-    """A row on its way into PostgreSQL."""
+    """Convert a row to the JSON form that the upsert statement reads."""
     given = row.given
     return {
         "memory_id": row.memory_id,
@@ -380,7 +376,7 @@ def as_json(row: NewMemory) -> dict[str, object]:
         "categories": given.categories,
         "entities": given.entities,
         "metadata": given.metadata,
-        "occurred_at": given.occurred_at and given.occurred_at.astimezone(UTC),  # offsets of 16 hours are refused there
+        "occurred_at": given.occurred_at and given.occurred_at.astimezone(UTC),  # PostgreSQL rejects 16-hour offsets
         "created_at": datetime.fromtimestamp(row.accepted_ms / 1000, UTC),
         "role": given.role,
         "salience": _real(given.salience),
@@ -390,5 +386,5 @@ def as_json(row: NewMemory) -> dict[str, object]:
 
 
 def _real(value: float | None) -> float | None:
-    """What a `real` column can hold: PostgreSQL refuses a number that is too small for it instead of taking it as 0."""
+    """Round a value for a `real` column; PostgreSQL rejects tiny values instead of storing 0."""
     return value and round(value, 40)

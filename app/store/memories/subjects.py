@@ -1,4 +1,4 @@
-"""How much there is about somebody."""
+"""Count the data stored about a subject."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from app.store.privacy.holds import HOLDS
 
 
 class Subject(NamedTuple):
-    """How many memories are about somebody.
+    """Counts of a subject's data.
 
     Attributes:
-        hidden: Those that an open erasure has hidden, or that were deleted; in no tier.
-        held: Those that a legal hold is on, hidden ones included.
-        exports: Exports on them that are being made, or can be fetched.
-        open_erasures: Erasures of this subject, alone or with other conditions, that aren't over.
+        hidden: Memories hidden by an open erasure or deleted; they are in no tier.
+        held: Memories under a legal hold, including hidden ones.
+        exports: Exports of the subject that are running or can be downloaded.
+        open_erasures: Unfinished erasures with this subject in their scope, alone or with other conditions.
     """
 
     active: int
@@ -30,7 +30,7 @@ class Subject(NamedTuple):
 
 
 def read(tx: Connection, tenant_id: UUID, subject: str) -> Subject:
-    """Count what is about somebody; nothing at all for somebody who isn't known."""
+    """Count a subject's data; all counts are 0 for an unknown subject."""
     return Subject(*tx.execute(_READ, {"tenant": tenant_id, "subject": subject}).one())
 
 
@@ -49,4 +49,4 @@ SELECT count(*) FILTER (WHERE tier = 'active'), count(*) FILTER (WHERE tier = 'a
   (SELECT count(*) FROM erasures
    WHERE tenant_id = :tenant AND status IN ('grace', 'running', 'held') AND scope->>'subject' = :subject)
 FROM about AS memory
-""")  # noqa: S608 - constants alone
+""")  # noqa: S608 - constants only

@@ -1,7 +1,7 @@
-"""A tenant's numbers, kept in the transactions that change them, so that nobody has to count its memories.
+"""Maintain each tenant's memory counts in the transactions that change them, so no query has to count memories.
 
-They are sums over a few rows: a transaction adds to one of them, so that those at once seldom wait for each other.
-It does so late, when what else it locks is locked; only the audit's chain comes after.
+A count is the sum over a few slot rows. A transaction adds to one slot, so concurrent transactions seldom block each
+other. It takes the slot's lock late, after all its other locks except the audit chain's.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ SLOTS: Final = 16
 
 
 class Counts(NamedTuple):
-    """How many memories are in each tier, and how long their texts are in the database; or by how much that changes.
+    """Number of memories per tier and the size of their texts in the database; or a difference of these.
 
     Attributes:
-        text_bytes: In UTF-8, of all tiers; what a cold memory has left here included.
+        text_bytes: UTF-8 bytes over all tiers, including the remainder of cold memories that stays in the database.
     """
 
     active: int = 0
@@ -32,15 +32,15 @@ class Counts(NamedTuple):
 
     @property
     def memories(self) -> int:
-        """How many, or by how many more, in all tiers."""
+        """Number of memories (or its difference) over all tiers."""
         return self.active + self.archived + self.cold
 
     def less(self, others: Counts) -> Counts:
-        """By how much these are more than others."""
+        """Return the difference `self - others`."""
         return Counts(*(mine - theirs for mine, theirs in zip(self, others, strict=True)))
 
     def plus(self, others: Counts) -> Counts:
-        """These and more of them."""
+        """Return the sum of both."""
         return Counts(*(mine + theirs for mine, theirs in zip(self, others, strict=True)))
 
 
@@ -48,7 +48,7 @@ NONE: Final = Counts()
 
 
 def read(tx: Connection, tenant_id: UUID) -> Counts:
-    """The tenant's numbers."""
+    """Return the tenant's counts."""
     return Counts(*driver(tx).execute(_READ, {"tenant": tenant_id}).fetchall()[0])
 
 
@@ -57,7 +57,7 @@ _READ: Final = f"SELECT {_SUMS} FROM tenant_counts WHERE tenant_id = %(tenant)s"
 
 
 def add(tx: Connection, tenant_id: UUID, change: Counts) -> None:
-    """Enter by how much a transaction changes them."""
+    """Add a transaction's change to the counts."""
     if any(change):
         driver(tx).execute(ADD, {"tenant": tenant_id, **change._asdict()})
 
@@ -68,11 +68,11 @@ VALUES (%(tenant)s, mod(pg_backend_pid(), {SLOTS}), %(active)s, %(archived)s, %(
 ON CONFLICT (tenant_id, slot) DO UPDATE SET active = known.active + excluded.active,
   archived = known.archived + excluded.archived, cold = known.cold + excluded.cold,
   text_bytes = known.text_bytes + excluded.text_bytes
-"""  # noqa: S608 - put together of constants
+"""  # noqa: S608 - built from constants
 
 
 def measure(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> Counts:
-    """What these memories alone come to; those that are deleted to nothing."""
+    """Count these memories only; deleted ones contribute nothing."""
     if not memory_ids:
         return NONE
     return Counts(*driver(tx).execute(_OF, {"tenant": tenant_id, "ids": Uuids(memory_ids)}).fetchall()[0])
@@ -90,22 +90,22 @@ CROSS JOIN LATERAL (
   SELECT tier FROM memory_state WHERE tenant_id = %(tenant)s AND memory_id = id OFFSET 0) AS state
 CROSS JOIN LATERAL (
   SELECT text FROM memories WHERE tenant_id = %(tenant)s AND memory_id = id OFFSET 0) AS memory
-"""  # noqa: S608 - put together of constants
+"""  # noqa: S608 - built from constants
 
 
 @contextmanager
 def changing(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> Iterator[None]:
-    """Enter at the end what the body has made of memories whose rows are locked: it moves, edits or deletes them."""
+    """Record the changes that the body makes to these memories (move, edit, delete); their rows are locked."""
     before = measure(tx, tenant_id, memory_ids)
     yield
     add(tx, tenant_id, measure(tx, tenant_id, memory_ids).less(before))
 
 
 def drift(tx: Connection, tenant_id: UUID) -> Counts:
-    """By how much the memories, counted one by one, are more than the numbers.
+    """Return the actual counts of the tenant's memories minus the maintained ones.
 
-    Both are read in one statement, which sees a transaction's memories and what it has added for them together or
-    not at all: so nobody has to wait.
+    A single statement reads both, so its snapshot includes a transaction's memories and its count changes together or
+    not at all. No lock is needed.
     """
     return Counts(*driver(tx).execute(_DRIFT, {"tenant": tenant_id}).fetchall()[0])
 
@@ -119,11 +119,11 @@ FROM (
 ) AS counted (active, archived, cold, text_bytes), (
   SELECT {_SUMS} FROM tenant_counts WHERE tenant_id = %(tenant)s
 ) AS kept (active, archived, cold, text_bytes)
-"""  # noqa: S608 - put together of constants
+"""  # noqa: S608 - built from constants
 
 
 def lock(tx: Connection, tenant_id: UUID) -> None:
-    """Let nobody else correct the numbers until the transaction ends; who adds to them doesn't wait."""
+    """Take the advisory lock for correcting the counts, until the transaction ends; `add` doesn't wait for it."""
     driver(tx).execute(_LOCK, {"tenant": str(tenant_id)})
 
 

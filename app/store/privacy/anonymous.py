@@ -1,4 +1,4 @@
-"""What is left of who a memory was about, beside its own row; and on what grounds such memories are kept."""
+"""Remove remaining traces of an anonymised memory's subject, and count retained memories by legal ground."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from app.store.search import searches
 
 
 def forget(tx: Connection, tenant_id: UUID, memory_id: UUID) -> None:
-    """Delete the memory's score and sample, which were computed from its former text and aren't computed again.
+    """Delete the memory's score and sample, which were computed from its former text and aren't recomputed.
 
-    Recorded searches that had the memory among their candidates are deleted too: they found it as the subject's.
+    Recorded searches with the memory among their candidates are deleted too, because they found it as the subject's.
     """
     for statement in _FORGET:
         tx.execute(statement, {"tenant": tenant_id, "memory_id": memory_id})
@@ -29,7 +29,7 @@ _FORGET: Final = [
 
 
 class Kept(NamedTuple):
-    """Memories that were made anonymous: on what ground, how many, and when the last of them was."""
+    """Anonymised memories: the legal ground, their number, and the time of the latest."""
 
     ground: str
     memories: int
@@ -37,7 +37,7 @@ class Kept(NamedTuple):
 
 
 def note(tx: Connection, tenant_id: UUID, digest: bytes, ground: str) -> None:
-    """Count a memory that was made anonymous, by the digest of whom it was about, or of its thread."""
+    """Count an anonymised memory under the digest of its subject or thread."""
     tx.execute(_NOTE, {"tenant": tenant_id, "digest": digest, "ground": ground})
 
 
@@ -48,7 +48,7 @@ ON CONFLICT (tenant_id, digest, ground) DO UPDATE SET memories = known.memories 
 
 
 def noted(tx: Connection, tenant_id: UUID, digests: Iterable[bytes]) -> list[Kept]:
-    """What was counted by any of these digests, by ground."""
+    """Return the counts under any of these digests, by ground."""
     return [Kept(*row) for row in tx.execute(_NOTED, {"tenant": tenant_id, "digests": list(digests)})]
 
 
@@ -59,7 +59,7 @@ WHERE tenant_id = :tenant AND digest = ANY (CAST(:digests AS bytea[])) ORDER BY 
 
 
 def clear(tx: Connection, tenant_id: UUID, digests: Iterable[bytes]) -> None:
-    """Forget what was counted by these digests: a report has it, and nobody can be told from it any more."""
+    """Delete the counts under these digests after they were reported; they could identify the subject."""
     tx.execute(_CLEAR, {"tenant": tenant_id, "digests": list(digests)})
 
 

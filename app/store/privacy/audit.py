@@ -1,4 +1,4 @@
-"""The audit's rows. They are only ever added, which a trigger sees to."""
+"""Store the audit log. A trigger enforces that rows are only appended."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from app.domain.privacy.audit import NOTHING, START, Entry, Place
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """Where a tenant's chain ends.
+    """The end of a tenant's audit chain.
 
     Attributes:
         place: Its last entry.
-        subject_key: Key of its digests of subjects, 32 bytes.
-        now: The database's clock, as it stands.
+        subject_key: Key for its digests of subjects, 32 bytes.
+        now: The database's current time.
     """
 
     place: Place
@@ -30,12 +30,11 @@ class Head:
 
 
 def lock(tx: Connection, tenant_id: UUID, fresh_key: bytes) -> Head:
-    """Let nobody else enter anything until the transaction ends.
+    """Lock the tenant's chain until the transaction ends and return its end.
 
     Args:
-        tx: The tenant's transaction. What it has to lock besides is locked by now.
-        tenant_id: The tenant.
-        fresh_key: Key of the digests of subjects, where the chain begins here.
+        tx: The tenant's transaction; it must already hold all its other locks.
+        fresh_key: Key for digests of subjects, used if the chain starts here.
     """
     row = tx.execute(_LOCK, {"tenant": tenant_id}).one_or_none()
     if row is None:
@@ -54,7 +53,7 @@ INSERT INTO audit_heads (tenant_id, seq, hash, subject_key) VALUES (:tenant, 0, 
 
 
 def add(tx: Connection, entry: Entry) -> None:
-    """Add an entry to a chain that is locked."""
+    """Append an entry to a locked chain."""
     values = {name: getattr(entry, name) for name in Entry.__slots__}
     tx.execute(_ADD, values | {"details": msgspec.json.encode(entry.details).decode()})
 
@@ -69,7 +68,7 @@ UPDATE audit_heads SET seq = :seq, hash = :hash WHERE tenant_id = :tenant_id
 
 
 def end(tx: Connection, tenant_id: UUID) -> tuple[Place | None, int]:
-    """Where a tenant's chain says that it ends, None where it has none; and the highest number there is, else 0."""
+    """Return the recorded end of a tenant's chain (None without one) and the highest existing entry number (else 0)."""
     row = tx.execute(_END, {"tenant": tenant_id}).one()
     return (None if row.seq is None else Place(row.seq, row.hash)), row.last_seq
 
@@ -81,7 +80,7 @@ FROM (SELECT) AS one LEFT JOIN audit_heads AS head ON head.tenant_id = :tenant
 
 
 def place(tx: Connection, tenant_id: UUID, *, back: int) -> Place:
-    """The entry so many before a chain's end, or its start where it has fewer."""
+    """Return the entry `back` entries before the chain's end, or the start if there are fewer."""
     row = tx.execute(_PLACE, {"tenant": tenant_id, "back": back}).one_or_none()
     return START if row is None else Place(row.seq, row.hash)
 
@@ -95,7 +94,7 @@ WHERE tenant_id = :tenant
 
 
 def after(tx: Connection, tenant_id: UUID, seq: int, up_to: int, limit: int) -> list[Entry]:
-    """Entries in their order, from after a number on, up to another."""
+    """Return entries in order with numbers above `seq`, up to `up_to`."""
     return _read(tx.execute(_AFTER, {"tenant": tenant_id, "seq": seq, "up_to": up_to, "limit": limit}).all())
 
 
@@ -103,7 +102,7 @@ _AFTER = text(f"{_ENTRY} AND seq > :seq AND seq <= :up_to ORDER BY seq LIMIT :li
 
 
 def page(tx: Connection, tenant_id: UUID, action: str | None, below: int | None, limit: int) -> list[Entry]:
-    """Entries from the newest on, those under a number alone where it is given."""
+    """Return a page of entries, newest first, optionally only those below a number."""
     values = {"tenant": tenant_id, "action": action, "below": below, "limit": limit}
     return _read(tx.execute(_PAGE, values).all())
 

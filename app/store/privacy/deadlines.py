@@ -1,4 +1,4 @@
-"""What is promised by a date: segments that erasures have touched are rewritten, requests are answered."""
+"""Track deadlines: rewriting segments affected by erasures, and answering privacy requests."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from sqlalchemy import Connection, text
 
 
 class Late(NamedTuple):
-    """Erasures whose segments should be rewritten by now, and since when the first of them should."""
+    """Number of erasures whose segment rewrite is overdue, and the earliest of those deadlines."""
 
     erasures: int
     since: datetime | None
 
 
 class Due(NamedTuple):
-    """Open requests that are due within some days, and the days that the first of them has left; below 0 when late."""
+    """Number of open requests due within some days, and the days left for the first; negative if it is overdue."""
 
     requests: int
     days_left: float | None
@@ -26,13 +26,13 @@ class Due(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """Numbers of all tenants.
+    """Totals over all tenants.
 
     Attributes:
-        open: Requests that aren't answered, by what was asked for.
-        min_days_left: Of the open one that is due first; None where none is due.
-        residue: Rows that erasures have found left when they looked again, and are to erase.
-        late_rewrites: Erasures whose segments should be rewritten by now.
+        open: Unanswered requests by nature.
+        min_days_left: Days left for the open request due first; None if none has a deadline.
+        residue: Rows that verification found after erasures and that remain to be erased.
+        late_rewrites: Erasures whose segment rewrite is overdue.
     """
 
     open: dict[str, int]
@@ -42,7 +42,7 @@ class Figures:
 
 
 def to_rewrite(tx: Connection, tenant_id: UUID) -> list[UUID]:
-    """Segments that still have records, though unreadable, of what was erased from them; the first promised first."""
+    """Return segments that still contain (unreadable) records of erased data, earliest deadline first."""
     return [row.segment_id for row in tx.execute(_TO_REWRITE, {"tenant": tenant_id})]
 
 
@@ -63,11 +63,11 @@ FROM (
   SELECT min(rewrite_by) AS first FROM asked WHERE asked.segment_id = segment.segment_id OFFSET 0
 ) AS promised
 ORDER BY promised.first NULLS LAST, segment.segment_id
-""")  # noqa: S608 - constants alone
+""")  # noqa: S608 - constants only
 
 
 def note_rewritten(tx: Connection, tenant_id: UUID, now: datetime) -> int:
-    """Note which erasures' segments are rewritten by now, their objects deleted. Returns how many were noted."""
+    """Mark erasures whose segments have all been rewritten and their objects deleted. Return the number marked."""
     return tx.execute(_NOTE_REWRITTEN, {"tenant": tenant_id, "now": now}).rowcount
 
 
@@ -82,7 +82,7 @@ WHERE tenant_id = :tenant AND rewrite_by IS NOT NULL AND rewritten_at IS NULL AN
 
 
 def late(tx: Connection, tenant_id: UUID, now: datetime) -> Late:
-    """Erasures whose segments should be rewritten by now."""
+    """Return the erasures whose segment rewrite is overdue."""
     return Late(*tx.execute(_LATE, {"tenant": tenant_id, "now": now}).one())
 
 
@@ -93,7 +93,7 @@ WHERE tenant_id = :tenant AND rewrite_by < :now AND rewritten_at IS NULL
 
 
 def due(tx: Connection, tenant_id: UUID, now: datetime, days: int) -> Due:
-    """Open requests that are due within so many days, or should be answered by now."""
+    """Return the open requests that are due within this many days or overdue."""
     return Due(*tx.execute(_DUE, {"tenant": tenant_id, "now": now, "days": days}).one())
 
 
@@ -104,7 +104,7 @@ WHERE tenant_id = :tenant AND answer IS NULL AND due_at < :now + make_interval(d
 
 
 def figures(tx: Connection) -> Figures:
-    """Numbers of all tenants. The transaction is one of `ebbing_drain`, which sees them; no row says about whom."""
+    """Return totals over all tenants from a transaction of `ebbing_drain`; the rows read name no subjects."""
     natures = tx.execute(_OPEN).all()
     left = [row.days_left for row in natures if row.days_left is not None]
     residue, late_rewrites = tx.execute(_LEFT).one()

@@ -1,4 +1,4 @@
-"""Exports: what was asked for, how far it is, and where its parts are."""
+"""Store exports: the request, its progress, and its parts."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ Status = Literal["running", "ready", "failed", "expired"]
 
 @dataclass(frozen=True, slots=True)
 class Export:
-    """An export as it stands.
+    """An export with its progress.
 
     Attributes:
-        subject: On whom; None once it has expired.
-        law: What it was asked under.
+        subject: The subject; None once it has expired.
+        law: The law under which it was requested.
         requested_by: Id of the caller's key.
-        place: Where the job is: which section, and after what in it.
-        parts: The file and the number of lines of each part that is written, in order.
-        counts: What it holds, by name.
-        status: `failed` where its job has failed or was cancelled.
+        place: The job's position: section, and the last entry written in it.
+        parts: File and number of lines of each written part, in order.
+        counts: Number of exported rows by name.
+        status: `failed` if its job failed or was cancelled.
     """
 
     export_id: UUID
@@ -55,18 +55,18 @@ _COLUMNS: Final = f"""{_GIVEN}, finished_at, place, parts, counts, CASE WHEN sta
 
 
 def add(tx: Connection, tenant_id: UUID, new: Export) -> None:
-    """Enter an export that is to be made."""
+    """Insert an export that is to be produced."""
     tx.execute(_ADD, {"tenant": tenant_id} | {name: getattr(new, name) for name in _GIVEN.split(", ")})
 
 
 _ADD: Final = text(f"""
 INSERT INTO exports (tenant_id, status, {_GIVEN})
 VALUES (:tenant, 'running', {", ".join(f":{name}" for name in _GIVEN.split(", "))})
-""")  # noqa: S608 - constants alone
+""")  # noqa: S608 - constants only
 
 
 def get(tx: Connection, tenant_id: UUID, export_id: UUID, *, locked: bool = False) -> Export | None:
-    """An export by its id; None where there is none."""
+    """Return an export by its id, optionally with its row locked, or None if it doesn't exist."""
     row = tx.execute(_GET_LOCKED if locked else _GET, {"tenant": tenant_id, "export_id": export_id}).one_or_none()
     return None if row is None else _export(row)
 
@@ -76,7 +76,7 @@ _GET_LOCKED: Final = text(f"{_GET.text} FOR UPDATE")
 
 
 def page(tx: Connection, tenant_id: UUID, older_than: tuple[datetime, UUID] | None, limit: int) -> list[Export]:
-    """Exports, those requested last first, after the one given by when it was requested and its id."""
+    """Return a page of exports, latest request first, starting after the given request time and id."""
     requested_at, export_id = older_than or (None, None)
     values = {"tenant": tenant_id, "requested_at": requested_at, "export_id": export_id, "limit": limit}
     return [_export(row) for row in tx.execute(_PAGE, values)]
@@ -87,7 +87,7 @@ SELECT {_COLUMNS} FROM exports
 WHERE tenant_id = :tenant AND (CAST(:requested_at AS timestamptz) IS NULL OR
   (requested_at, export_id) < (:requested_at, CAST(:export_id AS uuid)))
 ORDER BY requested_at DESC, export_id DESC LIMIT :limit
-""")  # noqa: S608 - constants alone
+""")  # noqa: S608 - constants only
 
 
 def note(
@@ -99,7 +99,7 @@ def note(
     parts: Sequence[tuple[str, int]],
     counts: dict[str, int],
 ) -> None:
-    """Enter how far an export is; its row is locked."""
+    """Store an export's progress; its row is locked."""
     values = {name: msgspec.json.encode(value).decode() for name, value in (("place", place), ("parts", parts))}
     values["counts"] = msgspec.json.encode(counts).decode()
     tx.execute(_NOTE, {"tenant": tenant_id, "export_id": export_id} | values)
@@ -112,7 +112,7 @@ WHERE tenant_id = :tenant AND export_id = :export_id
 
 
 def finish(tx: Connection, tenant_id: UUID, export_id: UUID, days: float) -> None:
-    """Let an export be fetched for so many days."""
+    """Mark an export as ready for download for this many days."""
     tx.execute(_FINISH, {"tenant": tenant_id, "export_id": export_id, "seconds": days * 86_400})
 
 
@@ -123,7 +123,7 @@ WHERE tenant_id = :tenant AND export_id = :export_id
 
 
 def due(tx: Connection, tenant_id: UUID, as_of: datetime, limit: int) -> list[UUID]:
-    """Exports whose time is over by a moment."""
+    """Return exports whose retention period has ended."""
     return list(tx.execute(_DUE, {"tenant": tenant_id, "as_of": as_of, "limit": limit}).scalars())
 
 
@@ -134,7 +134,7 @@ ORDER BY expires_at LIMIT :limit
 
 
 def of_subjects(tx: Connection, tenant_id: UUID, subject: str | None, memory_ids: Sequence[UUID]) -> list[UUID]:
-    """Exports on this subject, or on those whom these memories are about."""
+    """Return unexpired exports of this subject or of the subjects of these memories."""
     values = {"tenant": tenant_id, "subject": subject, "ids": Uuids(memory_ids)}
     return [export_id for (export_id,) in driver(tx).execute(_OF_SUBJECTS, values).fetchall()]
 
@@ -147,7 +147,7 @@ WHERE tenant_id = %(tenant)s AND subject IS NOT NULL AND status <> 'expired' AND
 
 
 def expire(tx: Connection, tenant_id: UUID, export_ids: Sequence[UUID]) -> list[UUID]:
-    """Let exports be over: nothing in their rows says any more on whom they were. Returns those that weren't before."""
+    """Mark exports as expired and remove the subject from their rows. Return those that weren't expired before."""
     found = driver(tx).execute(_EXPIRE, {"tenant": tenant_id, "ids": Uuids(export_ids)}).fetchall()
     return [export_id for (export_id,) in found]
 
@@ -159,7 +159,7 @@ WHERE tenant_id = %(tenant)s AND export_id = ANY (%(ids)s) AND status <> 'expire
 
 
 def purge(tx: Connection, tenant_id: UUID, before: datetime, limit: int) -> int:
-    """Delete the rows of exports that expired before a moment. Returns how many."""
+    """Delete up to `limit` rows of exports that expired before this time. Return the number deleted."""
     return int(tx.execute(_PURGE, {"tenant": tenant_id, "before": before, "limit": limit}).rowcount)
 
 
@@ -171,7 +171,7 @@ DELETE FROM exports WHERE tenant_id = :tenant AND export_id IN (
 
 
 def known(tx: Connection, tenant_id: UUID) -> set[UUID]:
-    """Exports that have objects in the store, or may be writing some."""
+    """Return exports that have objects in the object store or may be writing some."""
     return set(tx.execute(_KNOWN, {"tenant": tenant_id}).scalars())
 
 

@@ -1,4 +1,4 @@
-"""All that is held on somebody, table by table, in pages. Each line of it is JSON as PostgreSQL writes it."""
+"""Read all data held about a subject, table by table, in pages. Each line is JSON as PostgreSQL writes it."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from app.store.privacy.holds import HOLDS
 from app.store.tiers import removal
 
 _OWN_LINES: Final = frozenset({"memories", "memory_state", "scores", "memory_events"})
-"""Tables whose rows are told otherwise than as rows of the memory's line."""
-# Numbers of vectors are no answer for a person, and words in an index may be a neighbour's: it is told that they are.
+"""Tables whose rows are exported separately, not as an array in the memory's line."""
+# Vector values mean nothing to a person, and indexed words may be a neighbour's, so only their existence is exported.
 _TOLD: Final = {
     "embeddings": "space_id, text_version, by_caller",
     "memory_windows": "space_id, place, from_char, to_char",
@@ -44,20 +44,20 @@ SELECT coalesce(jsonb_agg(to_jsonb(own)), '[]') FROM (
     ) AS sources
   FROM merges WHERE tenant_id = %(tenant)s AND summary_id = wanted.id) AS own""",
 }
-"""By name, the rows of a memory as an array; a table that comes into `removal.OWN` is here by itself."""
+"""A memory's other rows as an array, by name; tables added to `removal.OWN` are included automatically."""
 
 
 class Holding(NamedTuple):
-    """A memory with all that is held of it, hidden ones too.
+    """A memory, possibly hidden, with all data held about it.
 
     Attributes:
-        memory: Its row in `memories` as JSON; cut down where it is cold.
+        memory: Its row in `memories` as JSON; truncated if it is cold.
         state: Its row in `memory_state`.
-        score: What salience was worked out from; `null` where there is none.
-        others: By table, its other rows.
-        hidden: Whether an erasure of it was asked for.
-        held: Whether a legal hold is on it.
-        tier: Where it is; of a hidden one, where it was.
+        score: The inputs of its salience; `null` if there are none.
+        others: Its rows in other tables, by table.
+        hidden: An erasure of it was requested.
+        held: It is under a legal hold.
+        tier: Its tier; for a hidden memory, the former one.
     """
 
     memory_id: UUID
@@ -71,13 +71,13 @@ class Holding(NamedTuple):
 
 
 def count(tx: Connection, tenant_id: UUID, subject: str) -> int:
-    """How many memories about a subject are stored, hidden ones too."""
+    """Count the stored memories about a subject, including hidden ones."""
     return int(tx.execute(_COUNT, {"tenant": tenant_id, "subject": subject}).scalar_one())
 
 
 _COUNT: Final = text("SELECT count(*) FROM memories WHERE tenant_id = :tenant AND subject = :subject")
 
-# What is being erased just now is no longer held.
+# Data of a running erasure is no longer considered held.
 _GOING: Final = """
 EXISTS (SELECT FROM hidden_memories AS hidden JOIN erasures USING (tenant_id, erasure_id)
   WHERE tenant_id = %(tenant)s AND hidden.memory_id = memory.memory_id AND erasures.status = 'running')
@@ -85,7 +85,7 @@ EXISTS (SELECT FROM hidden_memories AS hidden JOIN erasures USING (tenant_id, er
 
 
 def ids(tx: Connection, tenant_id: UUID, subject: str, after: UUID, limit: int, *, given: bool = False) -> list[UUID]:
-    """Memories about a subject in pages by id, hidden ones too; with `given` those alone that no summary is."""
+    """Return a page of memories about a subject by id, including hidden ones; with `given` without summaries."""
     values = {"tenant": tenant_id, "subject": subject, "after": after, "limit": limit, "given": given}
     return [memory_id for (memory_id,) in driver(tx).execute(_IDS, values).fetchall()]
 
@@ -95,11 +95,11 @@ SELECT memory_id FROM memories AS memory
 WHERE tenant_id = %(tenant)s AND subject = %(subject)s AND memory_id > %(after)s
   AND (made_by = 'caller' OR NOT %(given)s) AND NOT {_GOING}
 ORDER BY memory_id LIMIT %(limit)s
-""".encode()  # noqa: S608 - constants alone
+""".encode()  # noqa: S608 - constants only
 
 
 def memories(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> list[Holding]:
-    """These memories with all that is held of each, in id order."""
+    """Return these memories with all data held about each, in id order."""
     rows = driver(tx).execute(_MEMORIES, {"tenant": tenant_id, "ids": Uuids(memory_ids)}).fetchall()
     return [Holding(*row) for row in rows]
 
@@ -126,7 +126,7 @@ LEFT JOIN LATERAL (
   SELECT tier FROM hidden_memories WHERE tenant_id = %(tenant)s AND memory_id = wanted.id OFFSET 0
 ) AS hidden ON true
 ORDER BY wanted.id
-""".encode()  # noqa: S608 - constants alone
+""".encode()  # noqa: S608 - constants only
 
 
 class Said(NamedTuple):
@@ -150,7 +150,7 @@ class Said(NamedTuple):
 
 
 def said(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> list[Said]:
-    """These memories as they were given, in id order."""
+    """Return these memories as they were given, in id order."""
     rows = driver(tx).execute(_SAID, {"tenant": tenant_id, "ids": Uuids(memory_ids)}).fetchall()
     return [Said(*row) for row in rows]
 
@@ -172,7 +172,7 @@ ORDER BY id
 def history(
     tx: Connection, tenant_id: UUID, subject: str, after: tuple[UUID, datetime, int], limit: int
 ) -> list[tuple[UUID, datetime, int, str]]:
-    """What happened to memories about a subject, in pages: memory, moment, number, and the entry as JSON."""
+    """Return a page of the events of a subject's memories: memory id, time, event id, and the entry as JSON."""
     values = {"tenant": tenant_id, "subject": subject, "limit": limit}
     values |= dict(zip(("memory_id", "at", "event_id"), after, strict=True))
     return [(*row[:3], row[3]) for row in driver(tx).execute(_HISTORY, values).fetchall()]
@@ -190,11 +190,11 @@ CROSS JOIN LATERAL (
 WHERE memory.tenant_id = %(tenant)s AND memory.subject = %(subject)s AND memory.memory_id >= %(memory_id)s
   AND NOT {_GOING}
 ORDER BY memory.memory_id, event.at, event.event_id LIMIT %(limit)s
-""".encode()  # noqa: S608 - constants alone
+""".encode()  # noqa: S608 - constants only
 
 
 def letters(tx: Connection, tenant_id: UUID, subject: str, after: UUID, limit: int) -> list[tuple[UUID, str]]:
-    """Dead letters that name stored memories about a subject, in pages: id, and the letter as JSON."""
+    """Return a page of dead letters that refer to stored memories about a subject: id, and the letter as JSON."""
     values = {"tenant": tenant_id, "subject": subject, "after": after, "limit": limit}
     return [(letter_id, told) for letter_id, told in driver(tx).execute(_LETTERS, values).fetchall()]
 
@@ -212,7 +212,7 @@ ORDER BY letter_id LIMIT %(limit)s
 
 
 def unstored(tx: Connection, tenant_id: UUID, after: UUID, limit: int) -> list[tuple[UUID, str, bytes, bytes, int]]:
-    """Dead letters that hold what couldn't be stored, in pages: id, place in the stream, header, body, memories."""
+    """Return a page of dead letters with unstored content: id, stream position, header, payload, number of memories."""
     values = {"tenant": tenant_id, "after": after, "limit": limit}
     rows = driver(tx).execute(_UNSTORED, values).fetchall()
     return [(row[0], row[1] or "", bytes(row[2] or b""), bytes(row[3]), row[4]) for row in rows]
@@ -225,10 +225,10 @@ WHERE tenant_id = %(tenant)s AND payload IS NOT NULL AND letter_id > %(after)s O
 
 
 def service(tx: Connection, tenant_id: UUID, subject: str) -> list[str]:
-    """What is the same for all of a tenant, or about the person as a whole, each as a line of JSON.
+    """Return tenant-wide data and data about the subject as a whole, each as a line of JSON.
 
-    Recipients of their data, the policy by which it is kept, what was asked about it, and the recorded searches that
-    were limited to them or had their memories among the candidates.
+    It covers recipients of the data, the policy in force, requests about the subject, and recorded searches that were
+    limited to the subject or had the subject's memories among their candidates.
     """
     values = {"tenant": tenant_id, "subject": subject}
     return [str(row[0]) for row in driver(tx).execute(_SERVICE, values).fetchall()]

@@ -1,7 +1,8 @@
-"""Legal holds: what they hold, which of them hold a memory, placing and releasing them.
+"""Store legal holds: place and release them, and find the holds on a memory.
 
-Whoever removes, moves or changes memories takes the shared lock before it reads the holds, and keeps it until it
-commits; whoever places a hold takes the exclusive one. So nothing held goes once the placing has been answered.
+Every transaction that removes, moves or changes memories takes the shared lock before it reads the holds, and holds it
+until its commit; placing a hold takes the exclusive lock. Held memories are therefore safe once the request that placed
+the hold has been answered.
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ HOLDS: Final = """hold.released_at IS NULL
       AND (hold.kinds IS NULL OR memory.kind = ANY (hold.kinds))
       AND (hold.after IS NULL OR coalesce(memory.occurred_at, memory.created_at) >= hold.after)
       AND (hold.before IS NULL OR coalesce(memory.occurred_at, memory.created_at) < hold.before)"""
-"""Whether a row `hold` holds a row `memory` of the same tenant."""
+"""SQL condition that a row `hold` covers a row `memory` of the same tenant."""
 
-# The same with the conditions of one hold at hand, so that indexes are used.
+# The condition specialised for one hold, so that indexes are used.
 _CONDITIONS: Final = {
     "memory_ids": "memory.memory_id = ANY (:memory_ids)",
     "subject": "memory.subject = :subject",
@@ -45,7 +46,7 @@ _CONDITIONS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """A hold as it stands; `placed_by` and `released_by` are ids of keys."""
+    """A legal hold; `placed_by` and `released_by` are ids of keys."""
 
     hold_id: UUID
     meant: Meant
@@ -57,7 +58,7 @@ class Hold:
 
 
 class Holder(NamedTuple):
-    """A hold that is on a memory."""
+    """A hold on a memory."""
 
     hold_id: UUID
     placed_at: datetime
@@ -65,14 +66,17 @@ class Holder(NamedTuple):
 
 
 class Counts(NamedTuple):
-    """How many memories a hold is on; `hidden` are those that were deleted and whose rows are still there."""
+    """Number of memories that a hold covers; `hidden` counts deleted ones whose rows still exist."""
 
     memories: int
     hidden: int
 
 
 def share(tx: Connection, tenant_id: UUID) -> None:
-    """Let no hold be placed until the transaction ends. Before any other lock."""
+    """Take the tenant's hold lock in shared mode until the transaction ends, so that no hold is placed.
+
+    Lock order: before any other lock.
+    """
     tx.execute(_SHARE, {"name": f"ebbing holds {tenant_id}"})
 
 
@@ -81,12 +85,12 @@ _LOCK: Final = text("SELECT pg_advisory_xact_lock(hashtextextended(:name, 0))")
 
 
 def lock(tx: Connection, tenant_id: UUID) -> None:
-    """Wait until those that are about to remove, move or change memories are done, and let nobody else begin."""
+    """Take the tenant's hold lock exclusively: wait for transactions that change memories and block new ones."""
     tx.execute(_LOCK, {"name": f"ebbing holds {tenant_id}"})
 
 
 def place(tx: Connection, tenant_id: UUID, hold_id: UUID, meant: Meant, reason: str, placed_by: str) -> Hold:
-    """Place a hold, the lock being held."""
+    """Insert a hold; the caller holds the exclusive lock."""
     values = {name: getattr(meant, name) for name in meant.__slots__}
     row = {"tenant": tenant_id, "hold_id": hold_id, "reason": reason, "placed_by": placed_by} | values
     return as_hold(tx.execute(_PLACE, row).one())
@@ -100,11 +104,11 @@ INSERT INTO holds (tenant_id, hold_id, memory_ids, subject, thread, tags, catego
 VALUES (:tenant, :hold_id, CAST(:memory_ids AS uuid[]), :subject, :thread, CAST(:tags AS text[]),
   CAST(:categories AS text[]), CAST(:kinds AS text[]), :after, :before, :reason, clock_timestamp(), :placed_by)
 RETURNING {_COLUMNS}
-""")  # noqa: S608 - constants alone
+""")  # noqa: S608 - constants only
 
 
 def get(tx: Connection, tenant_id: UUID, hold_id: UUID) -> Hold | None:
-    """A hold by its id; None where there is none."""
+    """Return a hold by its id, or None if it doesn't exist."""
     row = tx.execute(_GET, {"tenant": tenant_id, "hold_id": hold_id}).one_or_none()
     return None if row is None else as_hold(row)
 
@@ -115,14 +119,11 @@ _GET: Final = text(f"SELECT {_COLUMNS} FROM holds WHERE tenant_id = :tenant AND 
 def page(
     tx: Connection, tenant_id: UUID, older_than: tuple[datetime, UUID] | None, limit: int, *, released: bool
 ) -> list[Hold]:
-    """Holds, those placed last first, after the one given by when it was placed and its id.
+    """Return a page of holds, latest first.
 
     Args:
-        tx: The tenant's transaction.
-        tenant_id: The tenant.
-        older_than: Of the last one of the page before.
-        limit: Most rows.
-        released: Whether those that were released are listed too.
+        older_than: Time of placement and id of the previous page's last hold.
+        released: Include released holds.
     """
     placed_at, hold_id = older_than or (None, None)
     values = {"tenant": tenant_id, "placed_at": placed_at, "hold_id": hold_id, "limit": limit, "released": released}
@@ -134,11 +135,11 @@ SELECT {_COLUMNS} FROM holds
 WHERE tenant_id = :tenant AND (:released OR released_at IS NULL)
   AND (CAST(:placed_at AS timestamptz) IS NULL OR (placed_at, hold_id) < (:placed_at, CAST(:hold_id AS uuid)))
 ORDER BY placed_at DESC, hold_id DESC LIMIT :limit
-""")  # noqa: S608 - constants alone
+""")  # noqa: S608 - constants only
 
 
 def release(tx: Connection, tenant_id: UUID, hold_id: UUID, released_by: str) -> bool:
-    """End a hold. False where there is none, or it has ended."""
+    """Release a hold. Return False if it doesn't exist or is already released."""
     values = {"tenant": tenant_id, "hold_id": hold_id, "released_by": released_by}
     return tx.execute(_RELEASE, values).rowcount == 1
 
@@ -150,19 +151,21 @@ WHERE tenant_id = :tenant AND hold_id = :hold_id AND released_at IS NULL
 
 
 def counts(tx: Connection, tenant_id: UUID, meant: Meant) -> Counts:
-    """How many memories meet a hold's conditions."""
+    """Count the memories that match a hold's conditions."""
     statement = text(f"""
 SELECT count(*) FILTER (WHERE deleted_at IS NULL), count(*) FILTER (WHERE deleted_at IS NOT NULL)
 FROM memories AS memory WHERE tenant_id = :tenant AND {conditions(meant)}
-""")  # noqa: S608 - constants alone
+""")  # noqa: S608 - constants only
     return Counts(*tx.execute(statement, {"tenant": tenant_id} | meant.given()).one())
 
 
 def make_due(tx: Connection, tenant_id: UUID, meant: Meant, after: UUID, limit: int) -> tuple[int, UUID | None]:
-    """Let memories that meet a hold's conditions be looked at by the next sweep, in slices by id.
+    """Make memories that match a hold's conditions due for the next sweep, one slice by id per call.
+
+    Locks their rows in `memory_state` in id order.
 
     Returns:
-        How many they were, and the last id where there may be more after it.
+        The number of memories, and the last id if there may be more.
     """
     statement = text(f"""
 WITH picked AS MATERIALIZED (
@@ -178,14 +181,14 @@ WITH picked AS MATERIALIZED (
   WHERE tenant_id = :tenant AND memory_id = ANY (ARRAY(SELECT memory_id FROM locked))
 )
 SELECT count(*) AS looked_at, (SELECT memory_id FROM picked ORDER BY memory_id DESC LIMIT 1) AS last FROM picked
-""")  # noqa: S608 - constants alone
+""")  # noqa: S608 - constants only
     values = {"tenant": tenant_id, "later_than": after, "limit": limit} | meant.given()
     found = tx.execute(statement, values).one()
     return found.looked_at, found.last if found.looked_at == limit else None
 
 
 def on(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> dict[UUID, list[Holder]]:
-    """The holds that are on each of these memories, the first placed first; those without any are left out."""
+    """Return the holds on each of these memories in order of placement; memories without any are omitted."""
     found: dict[UUID, list[Holder]] = {}
     for memory_id, *holder in driver(tx).execute(_ON, {"tenant": tenant_id, "ids": Uuids(memory_ids)}).fetchall():
         found.setdefault(memory_id, []).append(Holder(*holder))
@@ -198,20 +201,19 @@ FROM (
   SELECT * FROM memories WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s) OFFSET 0
 ) AS memory JOIN holds AS hold ON hold.tenant_id = %(tenant)s AND {HOLDS}
 ORDER BY hold.placed_at, hold.hold_id
-"""  # noqa: S608 - constants alone
+"""  # noqa: S608 - constants only
 
 
 def unname(tx: Connection, tenant_id: UUID, held: Sequence[UUID], given: Sequence[NewMemory]) -> list[UUID]:
-    """Take the external ids from held memories that would be changed by what was given, so that it is stored beside.
+    """Remove the external ids of held memories that the input would change, so the input is stored separately.
 
     Args:
         tx: The tenant's transaction, which has locked the memories.
-        tenant_id: The tenant.
-        held: Memories that a hold is on.
-        given: What came, each external id at most once.
+        held: Memories under a hold.
+        given: The input, each external id at most once.
 
     Returns:
-        Those whose external id is free now.
+        The memories whose external id is now free.
     """
     rows = msgspec.json.encode([as_json(row) for row in given if row.given.external_id is not None]).decode()
     return list(tx.execute(_UNNAME, {"tenant": tenant_id, "ids": list(held), "rows": rows}).scalars())
@@ -233,12 +235,12 @@ RETURNING known.memory_id
 
 
 def conditions(meant: Meant) -> str:
-    """SQL of the conditions on a row `memory`; their values are `meant.given()`."""
+    """Return SQL conditions on a row `memory`; their parameters are `meant.given()`."""
     return " AND ".join(_CONDITIONS[name] for name in meant.given())
 
 
 def as_hold(row: Row[Any]) -> Hold:
-    """A row of `holds`."""
+    """Build a hold from a row of `holds`."""
     return Hold(
         row.hold_id,
         Meant(*(getattr(row, name) for name in Meant.__slots__)),

@@ -1,4 +1,4 @@
-"""The log of requests about somebody's data: nothing in it says about whom. It isn't part of the audit's chain."""
+"""Store the log of privacy requests, which names no subjects and isn't part of the audit chain."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _COLUMNS: Final = """request_id, nature, law, manner, received_at, confirm_by, d
 
 
 def add(tx: Connection, tenant_id: UUID, new: Request) -> None:
-    """Enter a request."""
+    """Insert a request."""
     tx.execute(_ADD, {"tenant": tenant_id} | {name: getattr(new, name) for name in new.__slots__})
 
 
@@ -24,11 +24,11 @@ _ADD: Final = text(f"""
 INSERT INTO privacy_requests (tenant_id, {_COLUMNS})
 VALUES (:tenant, :request_id, :nature, :law, :manner, :received_at, :confirm_by, :due_at, :confirmed_at, :answered_at,
   :answer, :basis)
-""")  # noqa: S608 - constants alone
+""")  # noqa: S608 - constants only
 
 
 def get(tx: Connection, tenant_id: UUID, request_id: UUID, *, locked: bool = False) -> Request | None:
-    """A request by its id, which is that of its erasure or export where it has one; None where there is none."""
+    """Return a request by its id, which equals that of its erasure or export if any; None if it doesn't exist."""
     row = tx.execute(_GET_LOCKED if locked else _GET, {"tenant": tenant_id, "request_id": request_id}).one_or_none()
     return None if row is None else Request(*row)
 
@@ -40,7 +40,7 @@ _GET_LOCKED: Final = text(f"{_GET.text} FOR UPDATE")
 def page(
     tx: Connection, tenant_id: UUID, older_than: tuple[datetime, UUID] | None, limit: int, *, is_open: bool
 ) -> list[Request]:
-    """Requests, those received last first, after the one given by when it was and its id; the open ones alone."""
+    """Return a page of requests, latest first, starting after the given time and id; with `is_open` only open ones."""
     received_at, request_id = older_than or (None, None)
     values = {"tenant": tenant_id, "received_at": received_at, "request_id": request_id, "limit": limit}
     return [Request(*row) for row in tx.execute(_PAGE, values | {"is_open": is_open})]
@@ -51,15 +51,15 @@ SELECT {_COLUMNS} FROM privacy_requests
 WHERE tenant_id = :tenant AND (answer IS NULL OR NOT :is_open) AND (CAST(:received_at AS timestamptz) IS NULL OR
   (received_at, request_id) < (:received_at, CAST(:request_id AS uuid)))
 ORDER BY received_at DESC, request_id DESC LIMIT :limit
-""")  # noqa: S608 - constants alone
+""")  # noqa: S608 - constants only
 
 
 def answer(
     tx: Connection, tenant_id: UUID, request_ids: Sequence[UUID], answer: Answer, basis: str | None = None
 ) -> None:
-    """Enter what became of requests; one that is answered stays as it is, and one that isn't in the log is none.
+    """Store the outcome of requests; answered requests remain unchanged and unknown ids are ignored.
 
-    What was answered needs no confirmation any more: it counts as confirmed then.
+    An answered request needs no confirmation any more, so it counts as confirmed at that time.
     """
     tx.execute(_ANSWER, {"tenant": tenant_id, "ids": list(request_ids), "answer": answer, "basis": basis})
 
@@ -72,7 +72,7 @@ WHERE tenant_id = :tenant AND request_id = ANY (CAST(:ids AS uuid[])) AND answer
 
 
 def confirm(tx: Connection, tenant_id: UUID, request_id: UUID) -> None:
-    """Enter that whoever asked was told that the request has come; the first time counts."""
+    """Record the first time that receipt of the request was confirmed to the requester."""
     tx.execute(_CONFIRM, {"tenant": tenant_id, "request_id": request_id})
 
 
@@ -83,7 +83,7 @@ WHERE tenant_id = :tenant AND request_id = :request_id
 
 
 def purge(tx: Connection, tenant_id: UUID, before: datetime, limit: int) -> int:
-    """Delete requests that were answered before a moment. Returns how many."""
+    """Delete up to `limit` requests answered before this time. Return the number deleted."""
     return int(tx.execute(_PURGE, {"tenant": tenant_id, "before": before, "limit": limit}).rowcount)
 
 
@@ -94,7 +94,7 @@ DELETE FROM privacy_requests WHERE tenant_id = :tenant AND request_id IN (
 
 
 def tallies(tx: Connection, tenant_id: UUID, after: datetime, before: datetime) -> list[Tally]:
-    """Numbers of the requests that were received in a period, by nature and law."""
+    """Return statistics of the requests received in a period, by nature and law."""
     return [Tally(*row) for row in tx.execute(_TALLIES, {"tenant": tenant_id, "after": after, "before": before})]
 
 
@@ -111,7 +111,7 @@ GROUP BY nature, law ORDER BY nature, law
 
 
 def categories(tx: Connection, tenant_id: UUID) -> dict[str, int]:
-    """Categories of what is held, as callers have named them or as was inferred, and of how many memories."""
+    """Return categories of stored memories, given by callers or inferred, with the number of memories; at most 500."""
     return {row.category: row.memories for row in tx.execute(_CATEGORIES, {"tenant": tenant_id})}
 
 

@@ -1,4 +1,4 @@
-"""People's rights at a glance: the requests that are open, the worst first, and the erasures that were asked for."""
+"""Read open privacy requests, most urgent first, and the erasures requested through the log."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _REQUEST: Final = """request_id, nature, law, manner, received_at, confirm_by, d
 
 
 def open_requests(tx: Connection, tenant_id: UUID, limit: int) -> list[Request]:
-    """Requests that aren't answered, those first of which something is due next."""
+    """Return unanswered requests, earliest deadline first."""
     return [Request(*row) for row in tx.execute(_OPEN, {"tenant": tenant_id, "limit": limit})]
 
 
@@ -25,11 +25,11 @@ _OPEN: Final = text(f"""
 SELECT {_REQUEST} FROM privacy_requests WHERE tenant_id = :tenant AND answer IS NULL
 ORDER BY least(CASE WHEN confirmed_at IS NULL THEN confirm_by END, due_at) NULLS LAST, received_at, request_id
 LIMIT :limit
-""")  # noqa: S608 - constants alone
+""")  # noqa: S608 - constants only
 
 
 def erasures_among(tx: Connection, tenant_id: UUID, request_ids: list[UUID]) -> set[UUID]:
-    """Those of these requests that are erasures, which answer them."""
+    """Return those of these request ids that are erasures, which answer the requests."""
     return set(tx.execute(_ERASURES_AMONG, {"tenant": tenant_id, "ids": request_ids}).scalars())
 
 
@@ -39,9 +39,9 @@ SELECT erasure_id FROM erasures WHERE tenant_id = :tenant AND erasure_id = ANY (
 
 
 def requested(tx: Connection, tenant_id: UUID, older_than: tuple[datetime, UUID] | None, limit: int) -> list[Erasure]:
-    """Erasures that are in the log of requests, those received last first, after the one given by that and its id.
+    """Return a page of erasures in the request log, latest request first, starting after the given time and id.
 
-    Deletions of single memories, of which there may be very many, are in no log.
+    Deletions of single memories, which may be very many, aren't in the log.
     """
     moment, erasure_id = older_than or (None, None)
     values = {"tenant": tenant_id, "moment": moment, "erasure_id": erasure_id, "limit": limit}
@@ -62,7 +62,7 @@ ORDER BY received_at DESC, request_id DESC LIMIT :limit
 
 
 def hasten(tx: Connection, tenant_id: UUID, kind: str, erasure_id: UUID) -> int:
-    """Let the jobs of an erasure that wait for their time begin at once. Returns how many it has that aren't over."""
+    """Make an erasure's postponed jobs due at once. Return the number of its unfinished jobs."""
     values = {"tenant": tenant_id, "kind": kind, "erasure": str(erasure_id)}
     return tx.execute(_HASTEN, values).rowcount
 

@@ -1,4 +1,4 @@
-"""What a search finds in the archive, as a part of its statement: each memory is compared, in the reduced space."""
+"""Build the part of a search statement that finds archived memories by comparing each in the reduced space."""
 
 from __future__ import annotations
 
@@ -13,18 +13,19 @@ NOBODY: Final = """found AS MATERIALIZED (
 
 
 def joined(active: str, probe: Probe, request: SearchRequest, values: dict[str, Any]) -> str:
-    """Memories with their scores, active and archived, as parts of a WITH.
+    """Return WITH clauses that score active and archived memories.
 
-    An inner product of reduced vectors is the cosine of the whole ones, nearly, so that the scores of both compare.
+    The inner product of reduced vectors approximates the cosine of the full ones, so both kinds of scores are
+    comparable.
 
     Args:
-        active: Parts of a WITH, the last of which is `found (memory_id, words, relevance)`.
-        probe: What memories are compared with.
-        request: Whose filters they must pass.
-        values: Of the statement; what this needs is put into it.
+        active: WITH clauses, the last of which is `found (memory_id, words, relevance)`.
+        probe: The words and vectors to compare with.
+        request: Supplies the filters.
+        values: The statement's parameters; this function adds its own.
 
     Returns:
-        Parts of a WITH, the last of which is `every (memory_id, words, relevance)`.
+        WITH clauses, the last of which is `every (memory_id, words, relevance)`.
     """
     conditions = filters(request, values)
     passing = "" if request.superseded else f"AND memory_id NOT IN ({superseded(request, values)})"
@@ -50,11 +51,11 @@ def joined(active: str, probe: Probe, request: SearchRequest, values: dict[str, 
     SELECT memory_id, words, relevance FROM found
     UNION ALL
     SELECT memory_id, words, relevance FROM archived WHERE words > 0 OR relevance > 0
-  )"""  # noqa: S608 - the parts are made of constants and bound values
+  )"""  # noqa: S608 - built from constants and bound values
 
 
 def _relevance(probe: Probe, values: dict[str, Any]) -> str:
-    """By what each vector was reduced by: the inner product, as `<#>` negates it."""
+    """Return SQL for the inner product with the probe reduced by the same basis as the vector (`<#>` negates it)."""
     cases = []
     for n, other in enumerate(probe.archived):
         values |= {f"space_{n}": other.space_id, f"basis_{n}": other.basis_id, f"vector_{n}": literal(other.vector)}

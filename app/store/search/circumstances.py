@@ -1,4 +1,4 @@
-"""The circumstances of a tenant, as far as a search must know: its policies, its spaces and the clock, at once."""
+"""Read the tenant's context for a search in one statement: policies, spaces, clock and windows."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from app.store.tenants import policies
 
 
 class Circumstances(NamedTuple):
-    """The circumstances of a tenant.
+    """A tenant's context for a search.
 
     Attributes:
-        now: By the database's clock, in seconds since 1970.
-        policies: All of its policies, as of `policies.versions`.
-        spaces: As of `spaces.of_tenant`.
-        mark: Another text for any other values of what follows `now`.
-        has_windows: Whether any memory of the tenant is long enough to have windows.
+        now: The database's time in seconds since 1970.
+        policies: All policy versions, as from `policies.versions`.
+        spaces: As from `spaces.of_tenant`.
+        mark: A version stamp that changes with any of the other values except `now`.
+        has_windows: The tenant has a memory long enough to have windows.
     """
 
     now: float
@@ -33,7 +33,7 @@ class Circumstances(NamedTuple):
 
 
 def read(tx: Connection, tenant_id: UUID) -> Circumstances:
-    """The circumstances of a tenant now."""
+    """Return a tenant's current context."""
     rows = driver(tx).execute(_READ, {"tenant": tenant_id}, binary=True).fetchall()
     clock, mark, has_windows = rows[0][:3]
     policies_read = [row[3:6] for row in rows if row[3] is not None]
@@ -41,18 +41,18 @@ def read(tx: Connection, tenant_id: UUID) -> Circumstances:
 
 
 def now_of(tx: Connection, clock: float) -> float:
-    """Return the moment of a simulated tenant, or else what the clock of the database says, in seconds since 1970."""
+    """Return a simulated tenant's time, otherwise the given database time, in seconds since 1970."""
     simulated = database.simulated_now(tx)
     return clock if simulated is None else simulated.timestamp()
 
 
 CLOCK: Final = "(SELECT CAST(extract(epoch FROM clock_timestamp()) AS float8))"
-"""Column of the database's clock, in seconds since 1970; read once in a statement."""
+"""SQL for the database's time in seconds since 1970; evaluated once per statement."""
 MARK: Final = f"""(
   SELECT concat_ws(' ', {windows.ANY},
     (SELECT string_agg(concat_ws('.', version, xmin), ' ' ORDER BY version) FROM policies WHERE tenant_id = %(tenant)s),
-    (SELECT concat_ws('.', 'in', xmin) FROM tenant_spaces WHERE tenant_id = %(tenant)s)))"""  # noqa: S608 - put together of constants
-"""Column of `Circumstances.mark`, made of the transactions that wrote the rows; worked out once in a statement."""
+    (SELECT concat_ws('.', 'in', xmin) FROM tenant_spaces WHERE tenant_id = %(tenant)s)))"""  # noqa: S608 - built from constants
+"""SQL for `Circumstances.mark`, built from the transaction ids that wrote the rows; evaluated once per statement."""
 
 _READ: Final = f"""
 SELECT {CLOCK}, {MARK}, {windows.ANY}, policy.*, there.*
@@ -60,4 +60,4 @@ FROM (VALUES (1)) AS one
 LEFT JOIN ({policies.VERSIONS}) AS policy ON true
 LEFT JOIN ({spaces.OF_TENANT}) AS there ON true
 ORDER BY version
-"""  # noqa: S608 - put together of constants
+"""  # noqa: S608 - built from constants

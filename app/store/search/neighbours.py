@@ -1,4 +1,4 @@
-"""Neighbours of what a search has found: by vector, by entity, by link; one statement for all of them."""
+"""Find neighbours of search results by vector, entity and link, in a single statement."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from app.store.search import pruned
 from app.store.search.probe import Probe, allowed, allowed_one
 
 BREADTH: Final = 100
-"""How many vectors the graph keeps in sight (`ef_search`) for the few nearest of each."""
+"""The graph's `ef_search` when finding the few nearest of each memory."""
 
 
 def near(
@@ -27,18 +27,16 @@ def near(
     probe: Probe,
     request: SearchRequest,
 ) -> list[Near]:
-    """The neighbours of these memories that pass the request's filters, the nearest few of each by each way.
+    """Return the nearest neighbours of these memories by each way, restricted by the request's filters.
 
-    Near by entity are those that share most, the rarer counting more; by link those with the most weight. By vector
-    all are compared, or the tenant's own graph is asked, as the search was that found them.
+    Neighbours by entity are ranked by the entities shared, rarer ones weighing more; neighbours by link by weight.
+    Neighbours by vector come from comparing all vectors or from the tenant's own graph, as in the search itself.
 
     Args:
-        tx: The tenant's transaction.
-        tenant_id: The tenant.
-        memory_ids: A few.
-        ways: How to be a neighbour.
-        probe: What the search compared memories with; without a space there are no neighbours by vector.
-        request: Its filters.
+        memory_ids: A small number.
+        ways: The kinds of neighbours to find.
+        probe: The search's probe; without a space there are no neighbours by vector.
+        request: Supplies the filters.
     """
     values: dict[str, Any] = {
         "tenant": tenant_id,
@@ -60,7 +58,7 @@ def near(
     return [Near(*row) for row in found]
 
 
-# All vectors are read once, not once for each parent: a quarter of the time.
+# All vectors are read once instead of once per parent, which takes a quarter of the time.
 _BY_VECTOR: Final = """
 (WITH
   parents AS MATERIALIZED (
@@ -79,7 +77,7 @@ _BY_VECTOR: Final = """
 SELECT parent_id, memory_id, 'vector' AS way, CAST(1 AS float8) AS weight FROM close WHERE place <= %(most)s)
 """
 
-# The vectors outside the graph are few.
+# Vectors outside the graph are few, so they are compared one by one.
 _BY_GRAPH: Final = """
 (WITH
   parents AS MATERIALIZED (
@@ -151,7 +149,7 @@ _LEGS: Final[dict[Way, str]] = {"vector": _BY_VECTOR, "entity": _BY_ENTITY, "lin
 
 
 def described(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> dict[UUID, dict[str, Any]]:
-    """What a result shows of these memories, by id and name of its field; deleted ones are left out."""
+    """Return the fields that a result shows of these memories, by id and field name; deleted ones are omitted."""
     found = tx.execute(_DESCRIBED, {"tenant": tenant_id, "ids": list(memory_ids)}).mappings()
     return {row["id"]: dict(row) for row in found}
 
@@ -166,4 +164,4 @@ SELECT memory_id AS id, text, (
     WHERE tenant_id = :tenant AND status = 'active' AND supersessions.memory_id = memories.memory_id
   ) AS supersedes
 FROM memories WHERE tenant_id = :tenant AND memory_id = ANY (CAST(:ids AS uuid[])) AND deleted_at IS NULL
-""")  # noqa: S608 - constants alone
+""")  # noqa: S608 - constants only

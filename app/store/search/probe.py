@@ -1,4 +1,4 @@
-"""What memories are compared with, and which of them may be found, as parts of a search's statement."""
+"""Build the parts of search statements that score memories against a query and restrict them by filters."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from app.store.memories.roles import ASIDE, NO_ROLE
 
 @dataclass(frozen=True, slots=True)
 class Short:
-    """What archived vectors of a space are compared with that were reduced by a basis; by none where they are whole."""
+    """The query vector for archived vectors of a space reduced by a basis; `basis_id` is None for full vectors."""
 
     space_id: int
     basis_id: int | None
@@ -25,16 +25,16 @@ class Short:
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """What memories are compared with.
+    """The query that memories are compared with.
 
     Attributes:
-        lexemes: The query's lexemes and their rarity; may be empty.
-        space_id: Embedding space of `vector`.
-        vector: shape (dimensions,), of length 1; None to search by words alone.
-        among: How many memories there are, where the tenant's own indexes shall find what is worth comparing; None
-            to compare them all.
-        archived: The vector as archived ones are compared with it.
-        has_windows: Whether memories may have windows, to be compared as well.
+        lexemes: The query's lexemes with their rarity; may be empty.
+        space_id: The embedding space of `vector`.
+        vector: shape (dimensions,), of length 1; None to search only by words.
+        among: The tenant's number of memories if its dedicated indexes should select candidates; None to compare all
+            memories.
+        archived: The vector in the forms needed for archived vectors.
+        has_windows: Memories may have windows, which are compared too.
     """
 
     lexemes: Mapping[str, float]
@@ -46,7 +46,7 @@ class Probe:
 
     @property
     def has_vector(self) -> bool:
-        """Whether it has a meaning to compare."""
+        """True if there is a nonzero vector to compare."""
         return self.vector is not None and bool(self.vector.any())
 
 
@@ -54,14 +54,14 @@ MEASURED: Final = (
     "own, words, word_room(length(own) - 3) AS room, "
     "near_worth(length(own) - 3, (length(words) - length(own)) / 4.0) AS near"
 )
-"""Columns of `memory_words` that `word_scores` reads; three of a memory's own lexemes are its date's."""
+"""Columns of `memory_words` that `word_scores` reads; three of a memory's own lexemes belong to its date."""
 
 
 def word_scores(lexemes: Mapping[str, float], context: float, values: dict[str, Any]) -> str:
-    """Return SQL for Σ idf of the lexemes a memory has, over columns as in `MEASURED`.
+    """Return SQL for the sum of idf over the lexemes that a memory contains, on columns as in `MEASURED`.
 
-    A lexeme of the memory's own words counts by how often it stands there and by the memory's length; a lexeme that
-    only neighbouring turns have counts by `context`, the neighbours' length and the memory's own shortness.
+    A lexeme of the memory's own words is weighted by its frequency there and the memory's length. A lexeme that only
+    neighbouring turns contain is weighted by `context`, the neighbours' length and the memory's own shortness.
     """
     scores = []
     for n, (lexeme, idf) in enumerate(lexemes.items()):
@@ -76,17 +76,17 @@ def word_scores(lexemes: Mapping[str, float], context: float, values: dict[str, 
 
 
 def literal(vector: NDArray[np.float32] | None) -> str:
-    """A vector as PostgreSQL writes it."""
+    """Return a vector in PostgreSQL's text format."""
     return "[" + ",".join(map(str, np.asarray(vector, dtype=np.float32).tolist())) + "]"
 
 
 def quoted(lexeme: str) -> str:
-    """The lexeme as an operand of a tsquery: quoted, so that none of its signs is an operator."""
+    """Return the lexeme as a tsquery operand, quoted so that no character acts as an operator."""
     return "'" + lexeme.replace("\\", "\\\\").replace("'", "''") + "'"
 
 
 def allowed(request: SearchRequest, values: dict[str, Any]) -> str:
-    """Which memories may be found, as a condition on memory_id; what it needs is put into the values."""
+    """Return a condition on memory_id that applies the request's filters, and add its parameters to `values`."""
     conditions = filters(request, values)
     elsewhere = f"SELECT memory_id FROM memory_state WHERE tenant_id = %(tenant)s AND {_elsewhere(request, values)}"  # noqa: S608 - constants
     if not request.superseded:
@@ -105,9 +105,9 @@ def allowed(request: SearchRequest, values: dict[str, Any]) -> str:
 
 
 def allowed_one(memory_id: str, request: SearchRequest, values: dict[str, Any]) -> str:
-    """The same of one memory, looked up by its id: for a few of very many.
+    """Return the condition of `allowed` for one memory looked up by id: for a few memories among very many.
 
-    Subselects that give a value, since the planner would make a join of anything else, and read all that there is.
+    Scalar subqueries, because the planner would turn anything else into a join that reads every row.
     """
     state = (
         "(SELECT NOT (tier <> ALL (CAST(%(tiers)s AS text[]))) FROM memory_state WHERE tenant_id = %(tenant)s "  # noqa: S608 - constants
@@ -118,7 +118,7 @@ def allowed_one(memory_id: str, request: SearchRequest, values: dict[str, Any]) 
     if others := aside(request):
         state += f" AND (SELECT NOT EXISTS ({others} AND memories.memory_id = {memory_id}))"
     conditions = filters(request, values)
-    if not conditions:  # a deleted memory is in no tier that can be asked for
+    if not conditions:  # a deleted memory is in no searchable tier
         return state
     return (
         "(SELECT true FROM memories WHERE tenant_id = %(tenant)s "  # noqa: S608 - constants
@@ -127,7 +127,7 @@ def allowed_one(memory_id: str, request: SearchRequest, values: dict[str, Any]) 
 
 
 def filters(request: SearchRequest, values: dict[str, Any]) -> list[str]:
-    """The request's filters as conditions on `memories`; what they need is put into the values."""
+    """Return the request's filters as conditions on `memories`, and add their parameters to `values`."""
     given = {
         "subject": ("subject = %(subject)s", request.subject),
         "thread": ("thread = %(thread)s", request.thread),
@@ -144,10 +144,10 @@ def filters(request: SearchRequest, values: dict[str, Any]) -> list[str]:
 
 
 def aside(request: SearchRequest) -> str | None:
-    """Select the memories of the roles system and tool that the request doesn't ask for, by their index.
+    """Return a SELECT of the memories with roles system and tool that the request excludes, using their index.
 
     Returns:
-        A SELECT that ends in a condition; None where the request asks for both roles, or `filters` has a condition.
+        A SELECT that ends in a condition; None if the request includes both roles or `filters` restricts the role.
     """
     others = ", ".join(f"'{role}'" for role in ROLES if role not in request.roles)
     if not others or not _has_usual(request):
@@ -157,26 +157,26 @@ def aside(request: SearchRequest) -> str | None:
 
 
 def _has_usual(request: SearchRequest) -> bool:
-    """Tell whether the request asks for all usual roles, so that only a few memories are left out by their role."""
+    """Return True if the request includes all usual roles, so that the role excludes only a few memories."""
     return set(USUAL) <= set(request.roles)
 
 
 def _roles(request: SearchRequest, values: dict[str, Any]) -> str:
-    """Build the condition that a memory has one of the request's roles."""
+    """Return the condition that a memory has one of the request's roles."""
     values["roles"] = [role for role in request.roles if role]
     given = "coalesce(role, speaker) = ANY (CAST(%(roles)s AS text[]))"
     return f"({given} OR {NO_ROLE})" if None in request.roles else given
 
 
 def superseded(request: SearchRequest, values: dict[str, Any]) -> str:
-    """Which memories others have superseded by then, as a SELECT that ends in a condition."""
+    """Return a SELECT, ending in a condition, of the memories superseded as of the request's time."""
     values["as_of"] = request.as_of
     since = " AND since <= %(as_of)s" if request.as_of else ""
     return f"SELECT superseded_id FROM supersessions WHERE tenant_id = %(tenant)s AND status = 'active'{since}"  # noqa: S608 - constants
 
 
 def _elsewhere(request: SearchRequest, values: dict[str, Any]) -> str:
-    """That a memory is in none of the tiers; the usual case as a constant, of which there is an index."""
+    """Return the condition that a memory is in none of the tiers; a constant for the usual case, to match an index."""
     if request.tiers == ("active",):
         return "tier <> 'active'"
     values["tiers"] = list(request.tiers)

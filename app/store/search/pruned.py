@@ -1,7 +1,7 @@
-"""What a search finds among very many memories, by indexes of the tenant's own.
+"""Find a search's candidates among very many memories, using the tenant's dedicated indexes.
 
-Words come from a GIN index and vectors from a graph (HNSW), both of this tenant alone: what others have changes
-neither what is found nor how long it takes. Vectors that are not in the graph yet are compared one by one.
+Words come from a GIN index and vectors from a graph (HNSW), both containing only this tenant, so other tenants' data
+affects neither the results nor the latency. Vectors that aren't in the graph yet are compared one by one.
 """
 
 from __future__ import annotations
@@ -26,19 +26,21 @@ from app.store.search.probe import (
 )
 
 FEW: Final = 5000
-"""Memories that a filter may leave for them to be compared one by one."""
+"""Number of memories passing the filters up to which they are compared one by one."""
 BY_WORDS: Final = 250
 BY_VECTOR: Final = 120
 BY_VECTOR_ALONE: Final = 200
-"""The same where nothing is found by words, or more than `SHORT_LIST` results are wanted."""
+"""The limit by vector if the query has no words or requests more than `SHORT_LIST` results."""
 SHORT_LIST: Final = 50
 BREADTH_ALONE: Final = 1000
-"""How many vectors the graph keeps in sight (`ef_search`) where they are all there is to find by."""
+"""The graph's `ef_search` if the query has no words."""
 ELSEWHERE: Final = 500
-"""Memories in other tiers than the active one, superseded, or left out by their role; up to this many, they are read
-at once and each candidate isn't looked up."""
+"""Maximum number of excluded memories for reading them in advance instead of checking each candidate.
 
-# As for all searches; and no sort for the vectors: the graph gives them in order, and whoever sorts has read them all.
+Excluded memories are outside the active tier, superseded, or left out by their role.
+"""
+
+# As for all searches, plus no sorting of vectors: the graph returns them in order, and a sort would read all of them.
 PLAN: Final = (
     "SELECT set_config('enable_nestloop', 'off', true), set_config('enable_seqscan', 'off', true), "
     "set_config('enable_sort', 'off', true), "
@@ -48,15 +50,15 @@ PLAN: Final = (
 
 
 def prunes(probe: Probe, request: SearchRequest) -> bool:
-    """Whether the tenant's own indexes are asked, and not all of its memories compared.
+    """Return True if the tenant's dedicated indexes are used instead of comparing all of its memories.
 
-    What isn't active is for who looks for it: seldom, and mostly few of many.
+    They cover only active memories; searches of other tiers are rare and mostly concern few memories.
     """
     return probe.among is not None and "active" in request.tiers
 
 
 def few(tx: Connection, request: SearchRequest, values: dict[str, Any]) -> list[Any] | None:
-    """Ids of the memories that the request's filters leave, at most `FEW`; None where they are more, or none given."""
+    """Return the ids of memories that pass the filters; None if there are more than `FEW` or no filters."""
     conditions = filters(request, values)
     if not conditions:
         return None
@@ -73,7 +75,7 @@ def _few(conditions: list[str]) -> str:
 
 
 def plan(probe: Probe, request: SearchRequest) -> dict[str, int]:
-    """What `PLAN` is told."""
+    """Return the parameters of `PLAN`."""
     return {"breadth": _by_vector_most(probe, request) if probe.lexemes else BREADTH_ALONE}
 
 
@@ -82,11 +84,11 @@ def _by_vector_most(probe: Probe, request: SearchRequest) -> int:
 
 
 def found(probe: Probe, request: SearchRequest, ranking: Ranking, values: dict[str, Any]) -> str:
-    """Build the SELECTs of the best memories by words and the best by vector, with both scores.
+    """Return WITH clauses that select the best memories by words and by vector, with both scores.
 
-    As parts of a WITH, the last of which is `found (memory_id, words, relevance)`. Queries of any length have
-    the same text, which the driver parses once. What a memory has of no word that is worth reading isn't counted.
-    A long memory counts by the best of its windows where that is nearer.
+    The last clause is `found (memory_id, words, relevance)`. Queries of any length have the same text, so the driver
+    parses it once. Words that aren't worth reading don't contribute to a score unless the memory also has one that is.
+    A long memory gets the score of its best window if that is higher.
     """
     values["by_words"], values["by_vector"] = BY_WORDS, _by_vector_most(probe, request)
     values["elsewhere"] = ELSEWHERE + 1
@@ -107,14 +109,14 @@ def found(probe: Probe, request: SearchRequest, ranking: Ranking, values: dict[s
     UNION ALL
     SELECT memory_id, matching.score, by_vector.score FROM by_vector LEFT JOIN matching USING (memory_id)
     WHERE memory_id NOT IN (SELECT memory_id FROM by_words)
-  )"""  # noqa: S608 - the parts are made of constants and bound values
+  )"""  # noqa: S608 - built from constants and bound values
 
 
 NOTHING: Final = "SELECT CAST(NULL AS uuid) AS memory_id, CAST(NULL AS float8) AS score WHERE false"
 
 
 def _matching(probe: Probe, ranking: Ranking, values: dict[str, Any]) -> str:
-    """Build the SELECT of all memories with words of the query that are worth reading, best first."""
+    """Return the SELECT of all memories with query words worth reading, best first."""
     if not probe.lexemes:
         return NOTHING
     worth = pruning.worth(probe.lexemes, probe.among or 0)
@@ -153,7 +155,7 @@ def _by_vector(probe: Probe, request: SearchRequest, values: dict[str, Any]) -> 
 
 
 def _shown(memory_id: str, request: SearchRequest, values: dict[str, Any]) -> str:
-    """Whether a memory may be found: where few are elsewhere, they are all known beforehand."""
+    """Return the condition that a memory may be found; if few memories are excluded, they are read in advance."""
     one = allowed_one(memory_id, request, values)
     if request.tiers != ("active",) or filters(request, values):
         return one

@@ -1,4 +1,4 @@
-"""Stored facts that decide which memories a conversation brings to mind."""
+"""Read the stored facts that decide which memories a conversation recalls."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from app.domain.recall.relevance import Evidence
 from app.store.search.probe import Probe
 
 SAMPLE: Final = 100
-"""Memories from either end of time whose cosines are the background."""
+"""Number of oldest and of newest memories whose cosines form the background distribution."""
 
-# Row by row: a join reads all that a tenant without statistics has.
+# One lookup per row: for a tenant without statistics a join reads all of its rows.
 _HELD = text("""
 SELECT words.own, words.near, vector.cosine, coalesce((
     SELECT personal FROM scores WHERE tenant_id = :tenant AND memory_id = asked.memory_id
@@ -60,12 +60,10 @@ def evidence(
     """Return the stored facts about these memories, in their order.
 
     Args:
-        tx: The tenant's transaction.
-        tenant_id: The tenant.
-        ids: Memories.
-        lexemes: Words that they may have.
-        cues: Stems of cues that they may have.
-        probe: What they were found by; its vector is compared.
+        ids: The memories.
+        lexemes: Words to look for in the memories.
+        cues: Cue stems to look for.
+        probe: The probe that found them; its vector is compared.
     """
     values = {"tenant": tenant_id, "ids": list(ids), "lexemes": list(lexemes), "cues": list(cues), "sample": SAMPLE}
     values |= {"space": None, "vector": None}

@@ -1,7 +1,8 @@
-"""The one statement that finds a search's candidates, by words and by meaning at once.
+"""Find a search's candidates by words and meaning, in one statement.
 
-A tenant of not too many memories has all of them compared: row-level security keeps PostgreSQL from using a GIN index
-for `@@`, and no index finds all that a comparison does. Of more, `pruned` finds what is worth comparing.
+For a tenant with a moderate number of memories all of them are compared: row-level security prevents PostgreSQL from
+using a GIN index for `@@`, and no index finds everything that a comparison finds. For larger tenants `pruned` selects
+the memories worth comparing.
 """
 
 from __future__ import annotations
@@ -32,20 +33,20 @@ CANDIDATES: Final = 200
 CANDIDATES_OF_MANY: Final = 150
 _COLUMNS: Final = len(fields(Candidate))
 
-# Loops over all pairs, which the planner likes while it has no statistics of a new tenant, took seconds. And no table
-# is read through, so that a search takes no longer for what other tenants have.
+# Nested loops, which the planner prefers without statistics of a new tenant, took seconds. Sequential scans are
+# disabled so that a search's duration doesn't depend on other tenants' data.
 _PLAN: Final = "SELECT set_config('enable_nestloop', 'off', true), set_config('enable_seqscan', 'off', true)"
 
 
 class Found(NamedTuple):
-    """The outcome of the statement.
+    """The result of the statement.
 
     Attributes:
         candidates: Best first.
-        held: Their states, from which their strengths are computed, in their order.
-        now: By the database's clock, in seconds since 1970, after the rows were written; 0 without candidates.
-        mark: Of the tenant's circumstances as the rows were read, as of `circumstances.MARK`; empty without candidates.
-        has_corrections: Whether any memory of the tenant corrects another one.
+        held: Their states, from which strengths are computed, in the same order.
+        now: The database's time in seconds since 1970, after the rows were written; 0 without candidates.
+        mark: The tenant's version stamp when the rows were read, as in `circumstances.MARK`; empty without candidates.
+        has_corrections: The tenant has a memory that corrects another.
     """
 
     candidates: list[Candidate]
@@ -63,11 +64,11 @@ def candidates(
     ranking: Ranking,
     limit: int | None = None,
 ) -> Found:
-    """The memories that pass the request's filters, by `modes.selection`: words·W + relevance·R, best first.
+    """Return memories that pass the request's filters, ranked by `modes.selection`: words·W + relevance·R, best first.
 
-    They are `limit` at most, or else `CANDIDATES`, of a large tenant `CANDIDATES_OF_MANY` where few results are wanted.
-    A memory without a vector yet is found by its words, one without words by its vector; deleted ones never.
-    Both scores are divided by the best memory's, so that they are 0 to 1.
+    The number is limited by `limit`, or by `CANDIDATES`; for large tenants and short result lists by
+    `CANDIDATES_OF_MANY`. A memory without a vector is found by its words, one without indexed words by its vector,
+    deleted ones never. Both scores are divided by the best memory's score, so they range from 0 to 1.
     """
     if not probe.lexemes and not probe.has_vector and not probe.archived:
         return Found([], states.held(b""))
@@ -100,7 +101,7 @@ def _most(probe: Probe, request: SearchRequest) -> int:
 
 
 def _active(tx: Connection, probe: Probe, request: SearchRequest, ranking: Ranking, values: dict[str, Any]) -> str:
-    """Active memories with their scores, as parts of a WITH, and the plan set for them."""
+    """Return WITH clauses that score the active memories, and set the matching planner options."""
     if "active" not in request.tiers or not (probe.lexemes or probe.has_vector):
         driver(tx).execute(_PLAN)
         return archived.NOBODY
@@ -116,10 +117,10 @@ def _active(tx: Connection, probe: Probe, request: SearchRequest, ranking: Ranki
 def _compared(
     probe: Probe, request: SearchRequest, ranking: Ranking, values: dict[str, Any], ids: Sequence[UUID] | None
 ) -> str:
-    """Memories with their scores, each compared: all of the tenant's, or those of these ids.
+    """Return WITH clauses that compare and score all of the tenant's memories, or those with these ids.
 
-    As parts of a WITH, the last of which is `found (memory_id, words, relevance)`. Among those without any of the
-    words, no more than the nearest can be among the best.
+    The last clause is `found (memory_id, words, relevance)`. Of the memories without any of the words, only the nearest
+    can be among the best.
     """
     words = _words(probe, request, ranking, values, ids) if probe.lexemes else pruned.NOTHING
     vectors = _vectors(probe, request, values, ids) if probe.has_vector else pruned.NOTHING
@@ -134,7 +135,7 @@ def _compared(
     FROM by_words LEFT JOIN by_vector USING (memory_id)
     UNION ALL
     SELECT memory_id, NULL, score FROM nearest WHERE memory_id NOT IN (SELECT memory_id FROM by_words)
-  )"""  # noqa: S608 - the parts are made of constants and bound values
+  )"""  # noqa: S608 - built from constants and bound values
 
 
 def _words(
@@ -148,9 +149,9 @@ def _words(
 
 
 def _vectors(probe: Probe, request: SearchRequest, values: dict[str, Any], ids: Sequence[UUID] | None) -> str:
-    """Cosine to every vector of the space: the inner product, as they are unit vectors (`<#>` negates it).
+    """Return SQL for the cosine to every vector of the space: the inner product of unit vectors (`<#>` negates it).
 
-    A long memory counts by the best of its windows where that is nearer.
+    A long memory gets the score of its best window if that is higher.
     """
     values |= {"space": probe.space_id, "vector": literal(probe.vector)}
     score = "-(embedding <#> CAST(%(vector)s AS halfvec)) AS score"
@@ -159,7 +160,7 @@ def _vectors(probe: Probe, request: SearchRequest, values: dict[str, Any], ids: 
 
 
 def _which(request: SearchRequest, values: dict[str, Any], ids: Sequence[UUID] | None) -> tuple[str, bool]:
-    """Which memories, as a condition on `memory_id`, and whether they are named."""
+    """Return a condition on `memory_id` that selects the memories, and whether their ids are given."""
     if ids is None:
         return f"memory_id {allowed(request, values)}", False
     values["ids"] = list(ids)
@@ -167,7 +168,7 @@ def _which(request: SearchRequest, values: dict[str, Any], ids: Sequence[UUID] |
 
 
 def _each(table: str, columns: str, score: str, condition: str, which: tuple[str, bool]) -> str:
-    """A score of each row of a table; where the memories are named, they are looked up one by one."""
+    """Return SQL for a score of each row of a table; given ids are looked up one by one."""
     whose, are_named = which
     if not are_named:
         return f"SELECT memory_id, {score} FROM {table} WHERE tenant_id = %(tenant)s AND {condition} AND {whose}"  # noqa: S608 - as above
@@ -179,9 +180,9 @@ def _each(table: str, columns: str, score: str, condition: str, which: tuple[str
 
 
 def _related(request: SearchRequest, values: dict[str, Any]) -> str:
-    """Columns of what a candidate supersedes and what supersedes it; where there are none at all, none are looked up.
+    """Return the columns of superseded and superseding memories; without any supersession nothing is looked up.
 
-    Nothing supersedes a candidate, unless such are wanted as well.
+    Superseding memories are NULL unless the request includes superseded memories.
     """
     older = superseded(request, values)
     newer = older.replace("superseded_id", "memory_id", 1)
@@ -191,7 +192,7 @@ def _related(request: SearchRequest, values: dict[str, Any]) -> str:
 
 
 def _before(ranking: Ranking) -> str:
-    """A column of the turn before a candidate in its thread, where neighbours count."""
+    """Return a column with the preceding turn in the candidate's thread, if neighbours count in the ranking."""
     if not ranking.neighbours or ranking.mode != "hybrid":
         return "CAST(NULL AS uuid)"
     return """(
@@ -202,13 +203,13 @@ def _before(ranking: Ranking) -> str:
 
 
 def _statement(parts: str, found: str, related: str, before: str) -> str:
-    """Of parts of a WITH, the last of which has this name: the best by the base score.
+    """Build the statement that returns the best memories by base score.
 
     Args:
-        parts: The parts.
-        found: The name.
-        related: Columns of what a candidate supersedes, and what supersedes it.
-        before: The column of the turn before it.
+        parts: WITH clauses.
+        found: Name of the last clause.
+        related: Columns of superseded and superseding memories.
+        before: Column of the preceding turn.
     """
     return f"""
 WITH {parts},
@@ -239,4 +240,4 @@ FROM top CROSS JOIN LATERAL (
   WHERE tenant_id = %(tenant)s AND memory_state.memory_id = top.memory_id OFFSET 0
 ) AS state
 ORDER BY top.score DESC, top.memory_id DESC
-"""  # noqa: S608 - the parts are made of constants and bound values
+"""  # noqa: S608 - built from constants and bound values

@@ -1,7 +1,7 @@
-"""Recorded searches: one row a search, of ids and numbers.
+"""Store recorded searches: one row per search, with ids and numbers.
 
-A transaction that removes memories takes `lock` before it deletes records. A transaction that adds a record shares the
-lock and checks that all candidates still exist. So no record can name a removed memory.
+A transaction that removes memories takes `lock` before it deletes records. A transaction that adds a record takes the
+shared lock and checks that all candidates still exist. A record can therefore never name a removed memory.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from app.store.core.packed import Longs, Moments, Uuids, driver
 from app.store.search.probe import literal
 
 RECORDS_MAX: Final = 10_000
-"""Records of a tenant, the newest ones: a removal of memories reads through them."""
+"""Number of newest records retained per tenant; removing memories scans them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,16 +30,16 @@ class Search:
     """A recorded search.
 
     Attributes:
-        session: As `touch.session_digest` makes it.
-        subject: The subject that it was limited to.
-        thread: The thread that it was limited to.
-        request: The other fields of the request, as `recorded.request_fields` gives them.
-        space_id: Embedding space of the vector.
-        vector: The query's, in half precision, shape (dimensions,).
-        terms: Lexemes of the query. Only ids of those that the tenant's words have are stored.
+        session: Digest as made by `touch.session_digest`.
+        subject: The subject filter.
+        thread: The thread filter.
+        request: The request's other fields, as from `recorded.request_fields`.
+        space_id: The vector's embedding space.
+        vector: The query vector in half precision, shape (dimensions,).
+        terms: The query's lexemes; only the ids of lexemes in the tenant's `words` are stored.
         candidates: The best candidates, best first.
-        results: Places of the results among the candidates, in the order of the answer.
-        used: Places of candidates that were used afterwards.
+        results: Indexes of the results among the candidates, in the order of the response.
+        used: Indexes of the candidates that were used afterwards.
     """
 
     search_id: UUID
@@ -57,15 +57,15 @@ class Search:
 
 
 def try_share(tx: Connection, tenant_id: UUID) -> bool:
-    """Return whether records may be added until the transaction ends; false while another transaction holds `lock`."""
+    """Take the record lock in shared mode; return False if another transaction holds `lock`."""
     row = driver(tx).execute(_TRY_SHARE, {"name": _name(tenant_id)}).fetchone()
     return bool(row and row[0])
 
 
 def lock(tx: Connection, tenant_id: UUID) -> None:
-    """Keep others from adding records until the transaction ends.
+    """Take the record lock exclusively until the transaction ends, so that no record is added.
 
-    Take it after the memories' rows and the lock of the words, or first of all.
+    Lock order: after the memories' rows and the words' lock, or before everything.
     """
     driver(tx).execute(_LOCK, {"name": _name(tenant_id)})
 
@@ -79,15 +79,13 @@ _LOCK: Final = "SELECT pg_advisory_xact_lock(hashtextextended(%(name)s, 0))"
 
 
 def add(tx: Connection, tenant_id: UUID, search: Search) -> bool:
-    """Add a record, unless the policy in force records none or a candidate isn't there any more.
+    """Add a record unless the policy in force disables recording or a candidate no longer exists.
 
     Args:
-        tx: The tenant's transaction, in which `try_share` was true.
-        tenant_id: The tenant.
-        search: The record.
+        tx: The tenant's transaction, in which `try_share` returned True.
 
     Returns:
-        Whether it was added.
+        True if the record was added.
     """
     candidates = search.candidates
     values = {
@@ -112,7 +110,7 @@ def add(tx: Connection, tenant_id: UUID, search: Search) -> bool:
     return driver(tx).execute(_ADD, values).rowcount > 0
 
 
-# The clock and not the transaction's beginning: a policy that came in between holds already.
+# The current time instead of the transaction's start, so that a policy set in between already applies.
 _ADD: Final = """
 INSERT INTO recorded_searches (tenant_id, search_id, searched_at, session, subject, thread, request,
   space_id, vector, term_ids, memory_ids, layout, parts, bases, results, corrections)
@@ -134,7 +132,7 @@ WHERE (
 
 
 def trim(tx: Connection, tenant_id: UUID, most: int = RECORDS_MAX) -> int:
-    """Delete the oldest records beyond the number that is retained. Return how many."""
+    """Delete the oldest records beyond `most`. Return the number deleted."""
     return driver(tx).execute(_TRIM, {"tenant": tenant_id, "most": most}).rowcount
 
 
@@ -157,22 +155,20 @@ def attach_uses(
     sessionless: int,
     within: timedelta,
 ) -> int:
-    """Note each use in the record of one search before it.
+    """Record each use in one earlier search.
 
-    It is the latest search whose results had the memory. Where none had, it is the latest one of the same named session
-    that had the memory among its candidates.
+    That is the latest search whose results contained the memory or, without one, the latest search of the same named
+    session with the memory among its candidates.
 
     Args:
-        tx: The tenant's transaction.
-        tenant_id: The tenant.
-        memory_ids: Memories that were used.
-        sessions: Digest of the session of each use.
-        at: When, in seconds since 1970.
-        sessionless: The digest of uses and searches without a session: it fits the results of every search.
-        within: How long after a search a use counts as its own.
+        memory_ids: The used memories.
+        sessions: Session digest of each use.
+        at: Time of each use in seconds since 1970.
+        sessionless: The digest of uses and searches without a session: it matches the results of every search.
+        within: Maximum time between a search and a use attributed to it.
 
     Returns:
-        How many records changed.
+        The number of records changed.
     """
     values = {
         "tenant": tenant_id,
@@ -185,7 +181,7 @@ def attach_uses(
     return driver(tx).execute(_ATTACH, values).rowcount
 
 
-# Records are locked in the order in which others lock them: by id.
+# Records are locked by id, as everywhere.
 _ATTACH: Final = """
 WITH given AS MATERIALIZED (
   SELECT * FROM unnest(%(ids)s, %(sessions)s, %(at)s) WITH ORDINALITY AS use (memory_id, session, at, number)
@@ -216,12 +212,12 @@ WHERE known.tenant_id = %(tenant)s AND known.search_id = grouped.search_id AND N
 
 
 def newest(tx: Connection, tenant_id: UUID, most: int) -> tuple[list[Search], dict[str, int]]:
-    """Return the newest records, oldest first, with their terms as far as they resolve, and how many can't be shown.
+    """Return the newest records, oldest first, with the terms that still resolve, and how many were omitted.
 
-    Those with a candidate that is deleted or hidden by an erasure are left out, and those of another version's layout.
+    Records with a deleted or hidden candidate, or with a different layout version, are omitted.
 
     Returns:
-        The records, and by reason how many of the newest were left out.
+        The records, and the number omitted by reason.
     """
     values: dict[str, Any] = {"tenant": tenant_id, "most": most}
     rows = driver(tx).execute(_NEWEST, values, binary=True).fetchall()
@@ -272,7 +268,7 @@ def _search(row: Sequence[Any], words: Mapping[int, str]) -> Search:
 
 
 def purge(tx: Connection, tenant_id: UUID, before: datetime, limit: int) -> int:
-    """Delete records of searches before a moment, at most so many. Return how many."""
+    """Delete up to `limit` records of searches before this time. Return the number deleted."""
     return driver(tx).execute(_PURGE, {"tenant": tenant_id, "before": before, "limit": limit}).rowcount
 
 
@@ -284,11 +280,10 @@ DELETE FROM recorded_searches WHERE tenant_id = %(tenant)s AND search_id = ANY (
 
 
 def delete_all(tx: Connection, tenant_id: UUID) -> int:
-    """Delete every record of a tenant. Return how many.
+    """Delete every record of a tenant. Return the number deleted.
 
     Args:
         tx: The tenant's transaction, which holds `lock`.
-        tenant_id: The tenant.
     """
     return driver(tx).execute(_DELETE_ALL, {"tenant": tenant_id}).rowcount
 
@@ -297,15 +292,15 @@ _DELETE_ALL: Final = "DELETE FROM recorded_searches WHERE tenant_id = %(tenant)s
 
 
 HOLDS: Final = "EXISTS (SELECT FROM unnest(memory_ids) AS id WHERE id = ANY (%(ids)s))"
-"""SQL condition of the records with any of these memories; with many ids faster than `&&`, which compares all pairs."""
+"""SQL condition for records with any of these memories; faster than `&&`, which compares all pairs, for many ids."""
 DELETE_WITH: Final = f"""
 DELETE FROM recorded_searches WHERE tenant_id = %(tenant)s AND search_id = ANY (ARRAY(
   SELECT search_id FROM recorded_searches WHERE tenant_id = %(tenant)s AND {HOLDS} ORDER BY search_id FOR UPDATE))"""  # noqa: S608
-"""SQL that deletes the records with any of these memories among their candidates; take `lock` first."""
+"""SQL that deletes records with any of these memories among the candidates; take `lock` first."""
 
 
 def delete_with(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> int:
-    """Delete the records that have any of these memories among their candidates. Return how many."""
+    """Delete records with any of these memories among the candidates. Return the number deleted."""
     lock(tx, tenant_id)
     return driver(tx).execute(DELETE_WITH, {"tenant": tenant_id, "ids": Uuids(memory_ids)}).rowcount
 
@@ -313,4 +308,4 @@ def delete_with(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> 
 NAMED: Final = """
 FROM recorded_searches WHERE tenant_id = %(tenant)s
   AND (subject = %(subject)s::text OR thread = %(thread)s::text)"""
-"""SQL of the records whose filters name a subject or a thread."""
+"""SQL for records whose filters name a subject or thread."""

@@ -1,4 +1,4 @@
-"""Live strength in SQL: `memory_state` with the strength and importance that its rows have at a moment."""
+"""Compute strength and importance in SQL, as two extra columns of `memory_state` at a given time."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from app.domain.dynamics.timeline import Timeline
 from app.domain.strength.importance import Importance, importance_sql
 
 MODELS_MOST: Final = 8
-"""How many models of forgetting, one after another, are told apart; a row from before fades by the oldest of them."""
+"""Number of successive forgetting models that are distinguished; rows from before the oldest decay by the oldest."""
 
 _COLUMNS: Final = sql_columns("s")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Chapter:
-    """A model of forgetting, from a version of the policy and a moment on; equal with the very same model alone.
+    """A forgetting model with the policy version and time at which it started; equality compares the model by identity.
 
-    What is compiled is found again by it, and a model of somebody else may hold what has no hash.
+    Instances are keys of the compilation cache, and a third-party model may contain unhashable values.
     """
 
     version: int
@@ -43,20 +43,20 @@ class _Chapter:
 
 
 def relation(times: Timeline, now: float, moment: Term = SQL_NOW) -> str:
-    """All of `memory_state` as a subquery, with two more columns: `strength` and `importance` without a context.
+    """Return a subquery over `memory_state` with the extra columns `strength` and `importance` (without a context).
 
-    Both are float8, 0 to 1, the same as `strengths.evaluate` gives to 1e-9; whatever column a query doesn't use, PostgreSQL
-    doesn't work out. To be read as `FROM (…) AS state`; it has the rows of deleted memories as well.
+    Both are float8 from 0 to 1 and match `strengths.evaluate` to 1e-9. PostgreSQL doesn't compute a column that the query
+    doesn't use. Use it as `FROM (…) AS state`; it includes the rows of deleted memories.
 
-    A row that is anchored under a former policy is taken over in the expression, as `Timeline.brought` does. There are
-    two exceptions until it is rebased. Where the former model goes by ticks, strength at the change is that of the
-    row's anchor, as it always is in SQL. Where a model can't be taken over to (`protocol.Bridging`), strength stays
-    what it was at the change.
+    Rows anchored under an earlier policy are converted within the expression, as in `Timeline.brought`, with two
+    exceptions until they are rebased. If the former model counts ticks, strength at the policy change is that of the
+    row's anchor, as always in SQL. If a model doesn't support conversion (`protocol.Bridging`), strength stays at its
+    value at the change.
 
     Args:
         times: The tenant's policies.
-        now: Seconds since 1970; decides which of the policies holds.
-        moment: The same moment in SQL; a parameter of the query must be cast to `timestamptz`.
+        now: Seconds since 1970; selects the policy in force.
+        moment: The same time in SQL; a query parameter must be cast to `timestamptz`.
     """
     eras = times.until(now)
     chapters: list[_Chapter] = []
@@ -73,7 +73,7 @@ def _compiled(chapters: Sequence[_Chapter], weights: Importance, moment: Term) -
 
 
 def _strength(chapters: Sequence[_Chapter], moment: Term) -> str:
-    """Strength by the last model, of rows whose level is brought to it from model to model."""
+    """Return strength under the last model, converting each row's level from model to model."""
     row, frozen = _COLUMNS, ""
     for former, latter in pairwise(chapters):
         row, frozen = _brought(row, frozen, former, latter)
@@ -81,7 +81,10 @@ def _strength(chapters: Sequence[_Chapter], moment: Term) -> str:
 
 
 def _brought(row: Row[Term], frozen: str, former: _Chapter, latter: _Chapter) -> tuple[Row[Term], str]:
-    """The row as it is under the latter model; and, where that can't be said, strength at the change, case by case."""
+    """Convert the row to the latter model.
+
+    If that is impossible, return the row unchanged with CASE branches that yield strength at the change.
+    """
     since = Term(f"greatest(s.anchored_at, to_timestamp({literal(latter.since)}))")
     source, is_former = former.dynamics, f"s.policy_version < {latter.version}"
     score = source.score_sql(row, since) if isinstance(source, Bridging) else source.strength_sql(row, since)

@@ -1,4 +1,4 @@
-"""Rows of `memory_state` in pages: what is due, of an older policy, falling, ending, or of a tier; not locked."""
+"""Read pages of `memory_state` rows without locking them: due, under an older policy, falling, ending, or of a tier."""
 
 from __future__ import annotations
 
@@ -21,19 +21,24 @@ Wanted = Literal[
     "cold",
     "unsettled",
 ]
-"""What `lock_due` gives, `lock_older`, or both; of them the active, or with what ends; a tier; or what may move."""
+"""The selection of rows.
+
+`due` and `older` match `lock_due` and `lock_older`. `falling` restricts them to active rows, and includes rows whose
+wanted tier differs from their tier. `ending` includes rows that are to be deleted. `archived` and `cold` select a tier.
+`unsettled` selects every row that may move.
+"""
 
 
 def page_of(
     tx: Connection, tenant_id: UUID, wanted: Wanted, as_of: float, version: int, *, after: UUID, limit: int
 ) -> Held:
-    """The same memories in pages by id, not locked."""
+    """Return a page of the selected memories in id order, without locking them."""
     values = {"tenant": tenant_id, "as_of": as_of, "version": version, "after": after, "limit": limit}
     return fetched(tx, _PAGES[wanted], values)
 
 
 def count_of(tx: Connection, tenant_id: UUID, wanted: Wanted, as_of: float, version: int) -> int:
-    """How many they are."""
+    """Count the selected memories."""
     row = driver(tx).execute(_COUNTS[wanted], {"tenant": tenant_id, "as_of": as_of, "version": version}).fetchone()
     return int(row[0]) if row else 0
 
@@ -46,7 +51,7 @@ _WANTED: Final[dict[Wanted, str]] = {
     "falling or older": f"tier = 'active' AND (wanted_tier <> tier OR ({NOT_AHEAD} AND {DUE} OR {OLDER}))",
     "ending": f"{ALIVE} AND (wanted_tier <> tier AND wanted_tier = 'deleted' OR {DUE} AND {NOT_AHEAD} OR {OLDER})",
     "unsettled": f"{ALIVE} AND {NOT_AHEAD} AND (wanted_tier <> tier OR {DUE} OR {OLDER})",
-    "archived": "tier <> 'active' AND tier = 'archived'",  # the first by an index of few rows
+    "archived": "tier <> 'active' AND tier = 'archived'",  # the first condition matches a small partial index
     "cold": "tier <> 'active' AND tier = 'cold'",
 }
 _PAGES: Final = {

@@ -1,4 +1,4 @@
-"""The flag of memories that have earned a place for good."""
+"""Flag memories as promoted."""
 
 from __future__ import annotations
 
@@ -9,12 +9,10 @@ from sqlalchemy import Connection, text
 
 
 def set_flags(tx: Connection, tenant_id: UUID, reasons: Mapping[UUID, str], now: float) -> list[UUID]:
-    """Flag memories whose rows are locked, each for its reason. Returns the ids of those that had no flag yet.
+    """Flag memories as promoted; the caller has locked their rows. Return the ids that weren't flagged before.
 
     Args:
-        tx: The tenant's transaction.
-        tenant_id: The tenant.
-        reasons: Memory to what it is promoted for.
+        reasons: Memory id → reason for its promotion.
         now: Seconds since 1970.
     """
     if not reasons:

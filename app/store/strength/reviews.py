@@ -1,4 +1,7 @@
-"""Reviews: when each memory's next one is due. One that was never reviewed has no row yet."""
+"""Store the due date of each memory's next review.
+
+A memory that was never reviewed has no row, unless it was flagged.
+"""
 
 from __future__ import annotations
 
@@ -20,14 +23,14 @@ _ID_BYTES: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class Reviewed:
-    """A memory's place in its reviews.
+    """The review schedule of a memory.
 
     Attributes:
-        due_at: When the next one is due.
-        interval_days: From the last one until then.
-        reviewed_at: When the last one was; with none so far, when the memory was accepted.
-        review_count: How many there were; 0 for a memory that was only flagged.
-        flagged: Whether the last one failed, or a self-test since.
+        due_at: Due date of the next review.
+        interval_days: Days from the last review to the next.
+        reviewed_at: Date of the last review; the memory's acceptance date if there was none.
+        review_count: Number of reviews; 0 for a memory that was only flagged.
+        flagged: The last review, or a self-test since, failed.
     """
 
     due_at: datetime
@@ -39,7 +42,7 @@ class Reviewed:
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """What a memory for review is about."""
+    """The content that a reviewer sees."""
 
     text: str
     subject: str | None
@@ -48,7 +51,7 @@ class Described:
 
 
 class Waiting(NamedTuple):
-    """Memories and when their reviews are due.
+    """Memories with the due dates of their reviews.
 
     Attributes:
         ids: 16 bytes each, in ascending order.
@@ -59,16 +62,16 @@ class Waiting(NamedTuple):
     due_at: npt.NDArray[np.float64]
 
     def only(self, places: npt.NDArray[np.intp]) -> Waiting:
-        """Those at these places alone."""
+        """Return the entries at these indexes."""
         return Waiting(_keys(self.ids)[places].tobytes(), self.due_at[places])
 
     def slices(self, limit: int) -> Iterator[Waiting]:
-        """All of them, so many at a time."""
+        """Yield all entries in slices of at most `limit`."""
         for start in range(0, len(self.due_at), limit):
             yield self.only(np.arange(start, min(start + limit, len(self.due_at))))
 
     def left(self, ids: bytes) -> Waiting:
-        """Those of these ids alone."""
+        """Return only the entries with these ids."""
         if ids == self.ids:
             return self
         return self.only(np.flatnonzero(np.isin(_keys(self.ids), _keys(ids))))
@@ -79,7 +82,7 @@ def _keys(ids: bytes) -> npt.NDArray[np.bytes_]:
 
 
 def read(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> dict[UUID, Reviewed]:
-    """The reviews of those of the memories that had any."""
+    """Return the review schedules of these memories; memories without one are omitted."""
     rows = tx.execute(_READ, {"tenant": tenant_id, "memory_ids": list(memory_ids)})
     return {memory_id: Reviewed(*row) for memory_id, *row in rows}
 
@@ -91,7 +94,7 @@ WHERE tenant_id = :tenant AND memory_id = ANY (CAST(:memory_ids AS uuid[]))
 
 
 def write(tx: Connection, tenant_id: UUID, memory_id: UUID, reviewed: Reviewed) -> None:
-    """Enter where a memory stands after its review; the caller has locked its state."""
+    """Insert or update a memory's schedule after a review; the caller has locked its state."""
     tx.execute(_WRITE, {"tenant": tenant_id, "memory_id": memory_id, **asdict(reviewed)})
 
 
@@ -106,9 +109,9 @@ ON CONFLICT (tenant_id, memory_id) DO UPDATE SET due_at = excluded.due_at, inter
 def flag(
     tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID], as_of: datetime, first_interval_days: float
 ) -> None:
-    """Flag memories for review, due by this moment at the latest, without a review; their states are locked.
+    """Flag memories for review without counting a review, due by `as_of` at the latest; their states are locked.
 
-    One without any review so far then counts none, and has the moment of its acceptance for that of the last.
+    A memory without a schedule starts with 0 reviews and its acceptance date as the date of the last.
     """
     values = {"tenant": tenant_id, "ids": list(memory_ids), "as_of": as_of, "first": first_interval_days}
     tx.execute(_FLAG, values)
@@ -134,16 +137,14 @@ def waiting(
     thread: str | None,
     flagged: bool = False,
 ) -> Waiting:
-    """The memories whose review is due by a moment; what is superseded needs none.
+    """Return the memories whose review is due by a given time; superseded memories need no review.
 
     Args:
-        tx: The tenant's transaction.
-        tenant_id: The tenant.
-        until: Seconds since 1970; infinite for all there are.
-        first_interval_days: After how many days one that was never reviewed is due.
-        subject: Only those about this subject; None for all.
-        thread: Only those of this thread.
-        flagged: Only those that are flagged.
+        until: Seconds since 1970; infinity returns all.
+        first_interval_days: Days after acceptance at which a first review is due.
+        subject: Only memories about this subject.
+        thread: Only memories of this thread.
+        flagged: Only flagged memories.
     """
     values = {
         "tenant": tenant_id,
@@ -174,11 +175,11 @@ FROM (
 
 
 class Flagged(NamedTuple):
-    """A memory whose last review, or a self-test since, has failed.
+    """A memory whose last review, or a self-test since, failed.
 
     Attributes:
-        due_at: When its review is due.
-        failed: Kinds of self-tests that it has failed, as far as their runs are kept.
+        due_at: Due date of its review.
+        failed: Kinds of self-tests that it failed, as far as their runs are retained.
     """
 
     memory_id: UUID
@@ -189,7 +190,7 @@ class Flagged(NamedTuple):
 
 
 def flagged(tx: Connection, tenant_id: UUID, limit: int) -> list[Flagged]:
-    """Memories that are flagged, the longest due first; those deleted, hidden or superseded left out."""
+    """Return flagged memories, longest overdue first, without deleted, hidden and superseded ones."""
     rows = tx.execute(_FLAGGED, {"tenant": tenant_id, "limit": limit, "kinds": list(FLAGGING)})
     return [Flagged(key, due_at, count, failed, Described(*row)) for key, due_at, count, failed, *row in rows]
 
@@ -215,7 +216,7 @@ ORDER BY review.due_at, review.memory_id LIMIT :limit
 
 
 def described(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> dict[UUID, Described]:
-    """What these memories are about, the deleted ones left out."""
+    """Return the content of these memories; deleted ones are omitted."""
     rows = tx.execute(_DESCRIBED, {"tenant": tenant_id, "memory_ids": list(memory_ids)})
     return {memory_id: Described(*row) for memory_id, *row in rows}
 

@@ -1,4 +1,4 @@
-"""What strength is worked out from: rows of `memory_state` as arrays, read and written in batches."""
+"""Read and write rows of `memory_state`, the inputs of strength, as arrays in batches."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from app.domain.dynamics.state import Row, State, take
 from app.domain.tiers.tiers import DECAY_TIERS
 from app.store.core.packed import Doubles, Integers, Moments, Uuids, driver, moments, uuids
 
-# What a row is sent as: by the name of its column, PostgreSQL's function and NumPy's type of what it gives.
+# Wire format by column name: PostgreSQL's send expression and the NumPy type of its result.
 _FORMS: Final = {
     "kind": ("int2send(kind)", ">i2"),
     "salience": ("float4send(coalesce(salience, 0))", ">f4"),
@@ -42,20 +42,20 @@ _SENT: Final = {
 _RECORD: Final = np.dtype([(name, form) for name, (_, form) in _SENT.items()])
 
 RECORD: Final = " || ".join(sent for sent, _ in _SENT.values())
-"""SQL of a row of `memory_state` as bytes; `held` reads many of them, one after another."""
+"""SQL for a row of `memory_state` as bytes; `held` decodes a concatenation of such records."""
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Memories as their rows have them; every array has shape (n,), in the order of `ids`.
+    """Memories and their stored state; every array has shape (n,) in the order of `ids`.
 
     Attributes:
-        ids: As they were read; by `read` and the like in ascending order.
-        state: What strength is a function of; what has no salience yet counts as 0.
-        is_scored: Whether it has a salience, the caller's or another.
-        versions: Of the policy that each is anchored under.
-        wanted_tiers: Where each should be kept when it was last looked at, as places in `DECAY_TIERS`.
-        next_due_at: Seconds since 1970; minus infinity where it isn't worked out yet.
+        ids: In the order read; ascending for `read` and similar functions.
+        state: The inputs of strength; a missing salience counts as 0.
+        is_scored: The memory has a salience from any source.
+        versions: The policy version under which each row is anchored.
+        wanted_tiers: The target tier according to the last evaluation, as an index in `DECAY_TIERS`.
+        next_due_at: Seconds since 1970; minus infinity if not computed yet.
     """
 
     ids: list[UUID]
@@ -66,11 +66,11 @@ class Held:
     next_due_at: npt.NDArray[np.float64]
 
     def __len__(self) -> int:
-        """How many they are."""
+        """Return the number of memories."""
         return len(self.ids)
 
     def only(self, places: npt.NDArray[np.intp]) -> Held:
-        """Those at these places alone."""
+        """Return the entries at these indexes."""
         return Held(
             [self.ids[place] for place in places],
             take(self.state, places),
@@ -82,12 +82,12 @@ class Held:
 
 
 class Unnamed(NamedTuple):
-    """What strength is worked out from, for passes over so many memories that an object for each id is too much.
+    """The inputs of strength without a UUID object per id, for passes over very many memories.
 
     Attributes:
         ids: 16 bytes each, in ascending order.
-        state: As of `Held`.
-        versions: As of `Held`.
+        state: As in `Held`.
+        versions: As in `Held`.
     """
 
     ids: bytes
@@ -96,62 +96,60 @@ class Unnamed(NamedTuple):
 
 
 def read(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> Held:
-    """These memories, without those that were deleted or never were."""
+    """Read these memories; deleted and unknown ones are omitted."""
     return fetched(tx, _READ, {"tenant": tenant_id, "ids": Uuids(memory_ids)})
 
 
 def read_unnamed(tx: Connection, tenant_id: UUID, memory_ids: bytes) -> Unnamed:
-    """The same of ids of 16 bytes each."""
+    """Read memories like `read`, given and returned as 16-byte ids."""
     rows = _records(_sent(tx, _READ, {"tenant": tenant_id, "ids": Uuids(memory_ids)}))
     return Unnamed(rows["id"].tobytes(), _state(rows), rows["version"].astype(np.int64))
 
 
 def lock(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> Held:
-    """The same, locked in id order until the transaction ends."""
+    """Read these memories like `read` and lock their rows in id order until the transaction ends."""
     return fetched(tx, _LOCK, {"tenant": tenant_id, "ids": Uuids(memory_ids)})
 
 
 def lock_due(tx: Connection, tenant_id: UUID, as_of: float, version: int, limit: int) -> Held:
-    """Memories to which something can have happened by a moment, the longest due first; locked.
+    """Lock and return memories whose `next_due_at` has passed, longest overdue first.
 
-    Those that somebody else has locked are passed over. So are those that were used or brought to a later policy
-    after that moment: what happened stays happened.
+    Rows locked by another transaction are skipped. Rows that were used, or brought under a later policy, after `as_of`
+    are skipped too: what happened isn't undone.
 
     Args:
-        tx: The tenant's transaction.
-        tenant_id: The tenant.
         as_of: Seconds since 1970.
-        version: Of the policy that holds then.
-        limit: Most of them.
+        version: The policy version in force at that time.
     """
     return fetched(tx, _LOCK_DUE, {"tenant": tenant_id, "as_of": as_of, "version": version, "limit": limit})
 
 
 def lock_older(tx: Connection, tenant_id: UUID, version: int, after: UUID, limit: int) -> Held:
-    """Memories that are anchored under an older policy, in pages by id, locked; the deleted ones left out."""
+    """Lock and return a page of memories anchored under an older policy, by id; deleted ones are omitted."""
     values = {"tenant": tenant_id, "version": version, "after": after, "limit": limit}
     return fetched(tx, _LOCK_OLDER, values)
 
 
 def lock_unmoved(tx: Connection, tenant_id: UUID, tier: str, limit: int) -> Held:
-    """Memories of this tier that are wanted in another one, locked with their rows in `memories`.
+    """Lock memories of this tier whose wanted tier differs, together with their rows in `memories`.
 
-    Those that somebody else has locked are passed over.
+    Rows locked by another transaction are skipped.
     """
     return fetched(tx, _LOCK_UNMOVED, {"tenant": tenant_id, "tier": tier, "limit": limit})
 
 
 def page(tx: Connection, tenant_id: UUID, after: UUID, limit: int, subject: str | None = None, one_in: int = 1) -> Held:
-    """All of a tenant's memories in pages by id, or those about a subject; the deleted ones left out.
+    """Return a page of a tenant's memories by id, optionally of one subject; deleted ones are omitted.
 
-    Of very many, one in so many can be asked for: always the same ones, drawn by their ids.
+    With `one_in` greater than 1, return a sample of one in so many memories. The sample is stable: it is drawn by a
+    hash of the id.
     """
     values = {"tenant": tenant_id, "after": after, "limit": limit, "subject": subject, "one_in": one_in}
     return fetched(tx, _PAGE_OF_SUBJECT if subject is not None else _PAGE if one_in == 1 else _PAGE_OF_SOME, values)
 
 
 def held(records: bytes) -> Held:
-    """The memories of `RECORD`s, in their order."""
+    """Decode the memories of concatenated `RECORD`s, in their order."""
     rows = _records(records)
     return Held(
         uuids(rows["id"].tobytes()),
@@ -164,7 +162,7 @@ def held(records: bytes) -> Held:
 
 
 def fetched(tx: Connection, asked: str, values: dict[str, Any]) -> Held:
-    """The memories that a `statement` asks for."""
+    """Run a query built by `statement` and decode its memories."""
     return held(_sent(tx, asked, values))
 
 
@@ -186,29 +184,29 @@ def _state(rows: npt.NDArray[np.void]) -> State:
     )
 
 
-# Whoever edits a memory has locked its row first, and waits for its state then.
+# An editor locks the row in `memories` first and then waits for the state; skip memories that are being edited.
 _FREE: Final = """EXISTS (
       SELECT FROM memories AS memory WHERE memory.tenant_id = %(tenant)s AND memory.memory_id = memory_state.memory_id
       FOR UPDATE SKIP LOCKED)"""
-# By a column of the row itself, so that who has waited for its lock sees what happened meanwhile.
+# A condition on the row's own column: after waiting for the row's lock, PostgreSQL re-evaluates it on the new version.
 ALIVE: Final = "tier <> 'deleted'"
 
 
 def statement(where: str, sort: str = "") -> str:
-    """SQL of the rows that meet conditions, with their order and limit; and the order of the result."""
+    """Build SQL for the rows that match the conditions, their order and limit; `sort` orders the result."""
     return f"""
 SELECT string_agg({RECORD}, '')
 FROM (
   SELECT * FROM (SELECT * FROM memory_state WHERE tenant_id = %(tenant)s AND {where}) AS chosen {sort}
 ) AS found
-"""  # noqa: S608 - constants alone
+"""  # noqa: S608 - constants only
 
 
 _READ: Final = statement(f"memory_id = ANY (%(ids)s) AND {ALIVE} ORDER BY memory_id")
 _LOCK: Final = statement(f"memory_id = ANY (%(ids)s) AND {ALIVE} ORDER BY memory_id FOR UPDATE")
 DUE: Final = "next_due_at <= to_timestamp(%(as_of)s) AND next_due_at < 'infinity'"
 NOT_AHEAD: Final = "anchored_at <= to_timestamp(%(as_of)s) AND policy_version <= %(version)s"
-# A sum, of which the planner knows no statistics: expecting few rows, it would read the whole table for each page.
+# A sum, for which the planner has no statistics: expecting few rows, it would read the whole table for each page.
 OLDER: Final = "policy_version + 0 < %(version)s"
 _PAGE: Final = statement(f"memory_id > %(after)s AND {ALIVE} ORDER BY memory_id LIMIT %(limit)s")
 _PAGE_OF_SOME: Final = statement(
@@ -232,18 +230,18 @@ _LOCK_OLDER: Final = statement(
 
 
 class Looks(NamedTuple):
-    """What was found when memories were looked at, shape (n,).
+    """Results of evaluating memories, shape (n,).
 
     Attributes:
-        wanted_tiers: Where each shall be kept, as places in `DECAY_TIERS`.
-        next_due_at: When to look again, in seconds since 1970; infinite for never.
+        wanted_tiers: Target tiers, as indexes in `DECAY_TIERS`.
+        next_due_at: Time of the next evaluation in seconds since 1970; infinity for never.
     """
 
     wanted_tiers: npt.NDArray[np.integer[Any]]
     next_due_at: npt.NDArray[np.float64]
 
     def only(self, places: npt.NDArray[np.intp]) -> Looks:
-        """Those at these places alone."""
+        """Return the entries at these indexes."""
         return Looks(self.wanted_tiers[places], self.next_due_at[places])
 
 
@@ -255,15 +253,13 @@ def write_anchors(
     next_due_at: npt.NDArray[np.float64] | None = None,
     wanted_tiers: npt.NDArray[np.integer[Any]] | None = None,
 ) -> None:
-    """Write what decay starts from, of rows that are locked, anchored under this version of the policy.
+    """Write the anchors of locked rows: the state from which decay is computed under this policy version.
 
     Args:
-        tx: The tenant's transaction.
-        tenant_id: The tenant.
-        held: The rows with their new states; inputs such as salience are left as they are in the table.
-        version: Of the policy.
-        next_due_at: Seconds since 1970; None lets the next sweep work it out.
-        wanted_tiers: Where each shall be kept, as places in `DECAY_TIERS`; None leaves it as it was.
+        held: The rows with their new states; inputs such as salience aren't written.
+        version: The policy version.
+        next_due_at: Seconds since 1970; None leaves the computation to the next sweep.
+        wanted_tiers: Target tiers, as indexes in `DECAY_TIERS`; None leaves them unchanged.
     """
     if not held.ids:
         return
@@ -276,11 +272,11 @@ def write_anchors(
 
 
 _LEVEL_MAX: Final = 1e9
-"""What the table takes. Only rates of thousands a day reach it, after years: nothing is left of the memory anyway."""
+"""The table's limit. Only rates of thousands a day reach it, after years, when strength is practically 0 anyway."""
 
 
 def _anchors(tenant_id: UUID, held: Held, version: int) -> dict[str, Any]:
-    """What every write of anchors needs."""
+    """Return the parameters common to all writes of anchors."""
     state = held.state
     return {
         "tenant": tenant_id,
@@ -312,18 +308,16 @@ def write_uses(
     look_again: npt.NDArray[np.bool_],
     elsewhere: npt.NDArray[np.integer[Any]] | None = None,
 ) -> None:
-    """Write rows that are locked after their uses: counts, times and multipliers too.
+    """Write locked rows after uses: counts, times and multipliers in addition to the anchors.
 
-    As a rule a use puts off whatever would happen next, so `next_due_at` remains a bound below it; to write it would
-    make every use touch its index.
+    A use normally postpones the next event, so the stored `next_due_at` remains a lower bound. Writing it would touch
+    its index on every use.
 
     Args:
-        tx: The tenant's transaction.
-        tenant_id: The tenant.
         held: The rows with their new states.
-        version: Of the policy that they are anchored under.
-        look_again: Rows that the next sweep must look at all the same.
-        elsewhere: How many of the uses were in another domain; none where it is left out.
+        version: The policy version under which they are anchored.
+        look_again: Rows that the next sweep must evaluate regardless.
+        elsewhere: Number of uses in another domain; None means 0.
     """
     if not held.ids:
         return
@@ -352,7 +346,7 @@ WHERE state.tenant_id = %(tenant)s AND state.memory_id = given.memory_id
 
 
 def write_looks(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID], looks: Looks) -> None:
-    """Write what a sweep found, of rows that are locked and whose anchors stay."""
+    """Write a sweep's results for locked rows whose anchors don't change."""
     if not memory_ids:
         return
     values = {

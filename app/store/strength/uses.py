@@ -1,4 +1,4 @@
-"""What there is to know of memories that were used: the ids they are kept under, their last uses, their tags."""
+"""Look up facts about used memories: their stored ids, recent uses and tags."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from app.store.core.packed import Longs, Moments, Uuids, driver, moments, uuids
 
 
 def aliases(tx: Connection, tenant_id: UUID, memory_ids: Collection[UUID]) -> dict[UUID, UUID]:
-    """The ids among these that stand for another memory, and for which."""
+    """Return alias → stored id for those of these ids that are aliases."""
     values = {"tenant": tenant_id, "ids": Uuids(list(memory_ids))}
     return dict(driver(tx).execute(_ALIASES, values).fetchall())
 
@@ -32,15 +32,13 @@ def recent(
     at: npt.NDArray[np.float64],
     near_seconds: float,
 ) -> tuple[list[UUID], npt.NDArray[np.int64], npt.NDArray[np.float64]]:
-    """Uses in the history near others by the same session: memories, sessions, and moments.
+    """Return recorded uses by the same session close in time to the given ones: memories, sessions and times.
 
     Args:
-        tx: The tenant's transaction.
-        tenant_id: The tenant.
-        memory_ids: What was used, by place.
-        sessions: Digests, shape (n,).
-        at: When, in seconds since 1970, shape (n,).
-        near_seconds: How far away, before or after.
+        memory_ids: The used memories, one per use.
+        sessions: Session digests, shape (n,).
+        at: Times of the uses in seconds since 1970, shape (n,).
+        near_seconds: Maximum distance, before or after.
     """
     values = {
         "tenant": tenant_id,
@@ -53,8 +51,8 @@ def recent(
     return uuids(ids), np.frombuffer(found or b"", ">i8").astype(np.int64), moments(when)
 
 
-# Looked up one by one by the primary key. Compared as rows, since without statistics the planner takes moments alone
-# to be as rare as memories, and for each use reads what happened to all memories around then.
+# One lookup per use by the primary key. The row comparison is deliberate: without statistics the planner assumes that a
+# time range alone is as selective as a memory id, and reads all events around each use.
 _RECENT: Final = """
 SELECT string_agg(uuid_send(memory_id), ''), string_agg(int8send(session), ''), string_agg(timestamptz_send(at), '')
 FROM (
@@ -72,7 +70,7 @@ FROM (
 
 
 def tags(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> dict[UUID, list[str]]:
-    """The tags of memories that have any."""
+    """Return the tags of those memories that have any."""
     return dict(driver(tx).execute(_TAGS, {"tenant": tenant_id, "ids": Uuids(memory_ids)}).fetchall())
 
 

@@ -1,4 +1,4 @@
-"""Cold storage: its segments, what lies in which, and the keys, which have a schema of their own."""
+"""Tables of cold storage: segments, the records in them, and keys, which have a schema of their own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Columns that many tables have."""
+"""Columns shared by many tables."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ metadata = MetaData()
 
 
 def moment(name: str, *, needed: bool = False, default: str | None = None) -> Column[Any]:
-    """A time with its zone."""
+    """Return a `timestamptz` column."""
     return Column(name, DateTime(timezone=True), nullable=not needed, server_default=text(default) if default else None)
 
 
 def tenant() -> Column[Any]:
-    """What every key begins with."""
+    """Return the tenant id column, with which every key begins."""
     return Column("tenant_id", Uuid, primary_key=True)
 
 
 def labels(name: str) -> Column[Any]:
-    """A list of words, empty where there are none."""
+    """Return a column with an array of words, empty by default."""
     return Column(name, ARRAY(Text), nullable=False, server_default=text("'{}'"))

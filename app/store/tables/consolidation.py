@@ -1,4 +1,4 @@
-"""What was made of which memories, and how far consolidation has come."""
+"""Tables of merges with their lineage, and of consolidation's progress."""
 
 from __future__ import annotations
 

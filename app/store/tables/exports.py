@@ -1,4 +1,4 @@
-"""Exports of what is held on somebody, and the log of requests."""
+"""Tables of subject data exports and of the request log."""
 
 from __future__ import annotations
 

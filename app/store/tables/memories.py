@@ -1,4 +1,4 @@
-"""Memories and all that is known of each."""
+"""Tables of memories and their derived data."""
 
 from __future__ import annotations
 

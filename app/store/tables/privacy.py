@@ -1,4 +1,4 @@
-"""Erasures: what was asked for, what is hidden meanwhile, and what outlives a restore of the data."""
+"""Tables of erasures: requests, hidden data, and backups that survive a restore of the data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recorded searches."""
+"""Table of recorded searches."""
 
 from __future__ import annotations
 

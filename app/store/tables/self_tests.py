@@ -1,4 +1,4 @@
-"""What the service asks its own memory."""
+"""Tables of self-test runs and outcomes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tenants, what works for them, and what waits."""
+"""Tables of tenants, their keys, jobs and pending work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which memories supersede which, and how far contradictions were looked for."""
+"""Tables of supersessions, and of the progress of the contradiction check."""
 
 from __future__ import annotations
 

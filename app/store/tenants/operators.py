@@ -1,4 +1,4 @@
-"""What operators did by hand, and the reasons that they gave."""
+"""Log manual operator actions with the reasons given."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from sqlalchemy import Connection, text
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    """What somebody asked for.
+    """An operator's action.
 
     Attributes:
-        actor: Id of the key.
+        actor: Id of the API key.
         act: A fixed word.
-        target: What it was done to: an id, a fixed word, or nothing.
-        reason: In their words.
+        target: The object of the action: an id, a fixed word, or empty.
+        reason: The operator's own words.
     """
 
     act_id: UUID
@@ -29,7 +29,7 @@ class Act:
 
 
 def add(tx: Connection, tenant_id: UUID, act: Act) -> None:
-    """Write one."""
+    """Insert an action."""
     tx.execute(_ADD, {"tenant_id": tenant_id, **asdict(act)})
 
 
@@ -40,7 +40,7 @@ VALUES (:tenant_id, :act_id, :at, :actor, :act, :target, :reason)
 
 
 def page(tx: Connection, tenant_id: UUID, older_than: tuple[datetime, UUID] | None, limit: int) -> list[Act]:
-    """The newest first, after the one given by its time and id."""
+    """Return a page of actions, newest first, starting after the given time and id."""
     moment, act_id = older_than or (None, None)
     values = {"tenant_id": tenant_id, "moment": moment, "act_id": act_id, "limit": limit}
     return [Act(*row) for row in tx.execute(_PAGE, values)]
@@ -55,7 +55,7 @@ ORDER BY at DESC, act_id DESC LIMIT :limit
 
 
 def purge(tx: Connection, tenant_id: UUID, before: datetime, limit: int) -> int:
-    """Delete those of before this moment. Returns how many; call again until fewer than the limit."""
+    """Delete up to `limit` actions before this time. Return the number deleted; repeat until it is below the limit."""
     return tx.execute(_PURGE, {"tenant_id": tenant_id, "before": before, "limit": limit}).rowcount
 
 

@@ -1,4 +1,4 @@
-"""Policies: versioned JSON, one row a version."""
+"""Store policies as JSON, one row per version."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from app.store.core.packed import driver
 
 
 def add(tx: Connection, tenant_id: UUID, version: int, policy: Policy, effective_at: datetime | None = None) -> None:
-    """Write a version of a tenant's policy, to hold from that moment on; None is now."""
+    """Insert a version of a tenant's policy, effective from the given time; None means now."""
     values = {"tenant_id": tenant_id, "version": version, "body": policy.model_dump_json(), "at": effective_at}
     tx.execute(_ADD, values)
 
@@ -25,7 +25,7 @@ VALUES (:tenant_id, :version, CAST(:body AS jsonb), coalesce(CAST(:at AS timesta
 
 
 def lock(tx: Connection, tenant_id: UUID) -> None:
-    """Let nobody else add a version until the transaction ends."""
+    """Lock the tenant's row until the transaction ends, so no other transaction adds a policy version."""
     tx.execute(_LOCK, {"tenant_id": tenant_id})
 
 
@@ -33,7 +33,7 @@ _LOCK = text("SELECT FROM tenants WHERE tenant_id = :tenant_id FOR NO KEY UPDATE
 
 
 def current(tx: Connection, tenant_id: UUID) -> Policy:
-    """The policy in force; the default where none was ever set."""
+    """Return the policy in force, or the default if none was set."""
     body = tx.execute(_CURRENT, {"tenant_id": tenant_id}).scalar()
     return Policy() if body is None else Policy.stored(body)
 
@@ -45,7 +45,7 @@ WHERE tenant_id = :tenant_id AND effective_at <= now() ORDER BY version DESC LIM
 
 
 def is_rebased(tx: Connection, tenant_id: UUID, version: int) -> bool:
-    """Whether no memory was left under an older version, when that was last seen to."""
+    """Return True if, at the last rebase, no memory remained under an older version."""
     return bool(tx.execute(_IS_REBASED, {"tenant_id": tenant_id, "version": version}).scalar_one())
 
 
@@ -56,7 +56,7 @@ SELECT :version = 0 OR EXISTS (
 
 
 def mark_rebased(tx: Connection, tenant_id: UUID, version: int) -> None:
-    """Note that no memory is left under an older version."""
+    """Record that no memory remains under an older version."""
     tx.execute(_MARK_REBASED, {"tenant_id": tenant_id, "version": version})
 
 
@@ -66,7 +66,7 @@ UPDATE policies SET rebased_at = now() WHERE tenant_id = :tenant_id AND version 
 
 
 def profiles(tx: Connection) -> dict[str, int]:
-    """How many tenants have a model of forgetting in force, or waiting, by its name; for a role that sees all."""
+    """Return the number of tenants per forgetting model, in force or scheduled; needs a role that sees all tenants."""
     return {row.profile: row.tenants for row in tx.execute(_PROFILES)}
 
 
@@ -80,7 +80,7 @@ GROUP BY 1 ORDER BY 1
 
 
 def versions(tx: Connection, tenant_id: UUID) -> list[tuple[int, float, str]]:
-    """All of a tenant's policies: version, from when on it holds in seconds since 1970, and its JSON."""
+    """Return all policy versions of a tenant: version, effective time in seconds since 1970, and JSON."""
     return driver(tx).execute(VERSIONS, {"tenant": tenant_id}).fetchall()
 
 

@@ -1,4 +1,4 @@
-"""Tenants and their API keys. Of a key's secret only the digest is here."""
+"""Store tenants and their API keys. Only the digest of a key's secret is stored."""
 
 from __future__ import annotations
 
@@ -36,13 +36,10 @@ class Key:
 
 
 def add(tx: Connection, tenant_id: UUID, name: str, *, simulated: bool = False) -> Tenant | None:
-    """Add a tenant. None where the name is taken.
+    """Add a tenant. Return None if the name is taken.
 
     Args:
-        tx: The tenant's transaction.
-        tenant_id: A new id.
-        name: Its name.
-        simulated: Whether its time is made up: it has no nights of its own, isn't listed, and costs no money.
+        simulated: The tenant's clock is simulated: it has no nightly runs, isn't listed, and incurs no costs.
     """
     values = {"tenant_id": tenant_id, "name": name, "simulated": simulated, "defaults": CURRENT}
     row = tx.execute(_ADD, values).one_or_none()
@@ -56,7 +53,7 @@ ON CONFLICT (name) DO NOTHING RETURNING tenant_id, name, created_at
 
 
 def get(tx: Connection, tenant_id: UUID) -> Tenant | None:
-    """A tenant by its id."""
+    """Return a tenant by its id."""
     row = tx.execute(_GET, {"tenant_id": tenant_id}).one_or_none()
     return None if row is None else Tenant(*row)
 
@@ -65,7 +62,7 @@ _GET = text("SELECT tenant_id, name, created_at FROM tenants WHERE tenant_id = :
 
 
 def find_behind(tx: Connection, defaults: int) -> list[UUID]:
-    """Return the tenants whose policies were written under earlier defaults than these, in order."""
+    """Return the tenants whose policies were written under older defaults than these, in id order."""
     return list(tx.execute(_FIND_BEHIND, {"defaults": defaults}).scalars())
 
 
@@ -73,7 +70,7 @@ _FIND_BEHIND = text("SELECT tenant_id FROM tenants WHERE defaults < :defaults OR
 
 
 def written_under(tx: Connection, tenant_id: UUID) -> int:
-    """Return the number of the defaults that a tenant's policies were written under."""
+    """Return the version of the defaults under which a tenant's policies were written."""
     return int(tx.execute(_WRITTEN_UNDER, {"tenant_id": tenant_id}).scalar_one())
 
 
@@ -81,7 +78,7 @@ _WRITTEN_UNDER = text("SELECT defaults FROM tenants WHERE tenant_id = :tenant_id
 
 
 def mark_written_under(tx: Connection, tenant_id: UUID, defaults: int) -> None:
-    """Note that a tenant's policies follow these defaults."""
+    """Record that a tenant's policies follow these defaults."""
     tx.execute(_MARK_WRITTEN_UNDER, {"tenant_id": tenant_id, "defaults": defaults})
 
 
@@ -89,7 +86,7 @@ _MARK_WRITTEN_UNDER = text("UPDATE tenants SET defaults = :defaults WHERE tenant
 
 
 def find(tx: Connection, name: str) -> Tenant | None:
-    """A tenant by its name."""
+    """Return a tenant by its name."""
     row = tx.execute(_FIND, {"name": name}).one_or_none()
     return None if row is None else Tenant(*row)
 
@@ -98,7 +95,7 @@ _FIND = text("SELECT tenant_id, name, created_at FROM tenants WHERE name = :name
 
 
 def page(tx: Connection, after: str, limit: int) -> list[Tenant]:
-    """Tenants by name, after the one given, but for simulated ones."""
+    """Return a page of tenants by name, without simulated ones."""
     return [Tenant(*row) for row in tx.execute(_PAGE, {"after": after, "limit": limit})]
 
 
@@ -138,7 +135,7 @@ _KEY_COLUMNS = "SELECT key_id, tenant_id, name, digest, scopes, created_at, expi
 
 
 def find_key(tx: Connection, key_id: str) -> Key | None:
-    """A key by its id; notes the day of its use."""
+    """Return a key by its id and record today as its last day of use."""
     tx.execute(_USED, {"key_id": key_id})
     row = tx.execute(_FIND_KEY, {"key_id": key_id}).one_or_none()
     return None if row is None else _key(row)
@@ -153,7 +150,7 @@ WHERE key_id = :key_id AND last_used_on IS DISTINCT FROM current_date
 
 
 def keys(tx: Connection, tenant_id: UUID | None) -> list[Key]:
-    """The keys of a tenant, or of all, newest first."""
+    """Return the keys of one tenant or of all, newest first, at most 1,000."""
     return [_key(row) for row in tx.execute(_KEYS, {"tenant_id": tenant_id})]
 
 
@@ -165,7 +162,7 @@ ORDER BY created_at DESC, key_id LIMIT 1000
 
 
 def revoke_key(tx: Connection, key_id: str) -> bool:
-    """Revoke a key. False where there is none, or it is revoked already."""
+    """Revoke a key. Return False if it doesn't exist or is already revoked."""
     return tx.execute(_REVOKE_KEY, {"key_id": key_id}).rowcount == 1
 
 

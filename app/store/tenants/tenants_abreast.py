@@ -1,4 +1,4 @@
-"""Numbers of several tenants side by side: none of their text, and one statement for all of them."""
+"""Read the key figures of several tenants in one statement, without any of their content."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from app.domain.policy.budget import Spent
 
 @dataclass(frozen=True, slots=True)
 class Numbers:
-    """A tenant's.
+    """Key figures of a tenant.
 
     Attributes:
-        dead_letters: That wait for a person; 10,000 at most.
-        quota_bytes: What its texts and vectors may take up; None for any.
-        quota_near: Share of that from which on it is nearly used up; None where it has no policy.
-        dimensions: Of the vectors that it is searched by; 0 before the first.
-        budget_tokens: Its own limit of a day; None for none.
-        budget_cost: The same of money.
-        spent: On models, today.
-        enriching: Memories that wait for a stage after being stored.
-        enriching_seconds: Since the oldest of them came to it; None where none waits.
-        night: How its last night stands: a word, or None where there was none.
-        night_date: Of that night.
-        night_failed: Steps of it that failed.
-        night_late_seconds: Since its next night was due, where it hasn't begun; None where it isn't overdue, or rests.
+        dead_letters: Dead letters that await a decision; capped at 10,000.
+        quota_bytes: Storage quota for texts and vectors; None for unlimited.
+        quota_near: Share of the quota above which it counts as nearly exhausted; None without a policy.
+        dimensions: Dimensions of the vectors used for search; 0 before the first.
+        budget_tokens: The tenant's own daily token limit; None for none.
+        budget_cost: The tenant's own daily cost limit; None for none.
+        spent: Today's spending on models.
+        enriching: Stored memories that await an enrichment stage.
+        enriching_seconds: Age of the oldest such memory's wait; None if the backlog is empty.
+        night: Status of the last nightly run, or None if there was none.
+        night_date: Date of the last nightly run.
+        night_failed: Number of its failed steps.
+        night_late_seconds: Seconds that the next run is overdue; None if it isn't overdue or the schedule is paused.
     """
 
     tenant_id: UUID
@@ -55,12 +55,12 @@ class Numbers:
 
 
 def numbers(tx: Connection, tenant_ids: Sequence[UUID], task: str) -> list[Numbers]:
-    """The numbers of these tenants, in their order; without those that aren't there.
+    """Return the figures of these tenants, in their order; unknown tenants are omitted.
 
     Args:
         tx: Any transaction of the service's role.
-        tenant_ids: Some tens of them.
-        task: The schedule whose last run is told.
+        tenant_ids: A few dozen ids.
+        task: The schedule whose last run is reported.
     """
     if not tenant_ids:
         return []
@@ -110,7 +110,7 @@ ORDER BY abreast.ordinality
 
 
 def enriching_longest(tx: Connection, limit: int) -> list[UUID]:
-    """The tenants whose memories wait longest for a stage after being stored."""
+    """Return the tenants with the oldest enrichment backlog, oldest first."""
     return list(tx.execute(_ENRICHING, {"limit": limit}).scalars())
 
 
@@ -120,7 +120,7 @@ SELECT tenant_id FROM tenant_work GROUP BY tenant_id ORDER BY min(created_at), t
 
 
 def called(tx: Connection, words: str, limit: int, *, but: Sequence[UUID] = ()) -> list[UUID]:
-    """Tenants whose name has these words in it, in whatever case, by name; but simulated ones, and those given."""
+    """Return tenants whose name contains these words, ignoring case, by name, without simulated ones and `but`."""
     values = {"words": words, "limit": limit, "but": list(but)}
     return list(tx.execute(_CALLED, values).scalars())
 

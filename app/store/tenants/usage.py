@@ -1,7 +1,7 @@
-"""What models have cost: a row for each tenant, day in UTC, purpose, host and model. Numbers, no content.
+"""Record model usage and cost: one row per tenant, UTC day, purpose, host and model. Numbers only, no content.
 
-The table has no row-level security, since the limit on all tenants together is a sum over them: every statement
-but that sum names its tenant.
+The table has no row-level security, because the limit on all tenants together needs a sum over them. Apart from the
+statements that sum over all tenants, each names its tenant.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ _TODAY = "CAST(now() AT TIME ZONE 'UTC' AS date)"
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A day's calls of one model for one purpose.
+    """One day's calls of one model for one purpose.
 
     Attributes:
-        input_tokens: Tokens sent, cached ones included.
+        input_tokens: Tokens sent, including cached ones.
         memories: Memories that were rated or embedded.
-        cache_hits: Those that needn't be asked about.
-        cost: Money; None as soon as any of it is unknown, since a part would look like the whole.
+        cache_hits: Memories answered from the cache.
+        cost: Cost in money; None if any part of it is unknown, since a partial sum would look complete.
     """
 
     day: date
@@ -51,11 +51,11 @@ def add(
     counts: dict[str, int],
     cost: float | None,
 ) -> Row:
-    """Add to today's row. Returns it as it is now, locked until the transaction ends.
+    """Add to today's row. Return the updated row, locked until the transaction ends.
 
     Args:
-        counts: By the names of `Row`: calls, tokens, memories and cache hits.
-        cost: None where it isn't known, which makes the whole row's unknown.
+        counts: Calls, tokens, memories and cache hits, by the field names of `Row`.
+        cost: None if unknown, which makes the cost of the whole row unknown.
     """
     values = {"tenant_id": tenant_id, "purpose": purpose, "host": host, "model": model, "cost": cost, **counts}
     return Row(*tx.execute(_ADD, values).one())
@@ -82,7 +82,7 @@ RETURNING {_COLUMNS}
 
 
 def set_cost(tx: Connection, tenant_id: UUID, row: Row, cost: float) -> None:
-    """Give a row its cost, once that can be known."""
+    """Set a row's cost once it is known."""
     values = {"tenant_id": tenant_id, "cost": cost}
     for name in ("day", "purpose", "host", "model"):
         values[name] = getattr(row, name)
@@ -96,10 +96,10 @@ WHERE tenant_id = :tenant_id AND day = :day AND purpose = :purpose AND host = :h
 
 
 def spent_today(tx: Connection, tenant_id: UUID, *, total: bool) -> tuple[date, Spent, Spent]:
-    """The day in UTC, what the tenant has spent on it, and what all tenants have.
+    """Return the UTC day, the tenant's spending on it, and the spending of all tenants.
 
     Args:
-        total: Whether the sum of all tenants is wanted; else it is 0 and no row is read for it.
+        total: Compute the sum over all tenants; otherwise it is 0 and no other tenant's row is read.
     """
     day, *sums = tx.execute(_SPENT_TODAY, {"tenant_id": tenant_id, "total": total}).one()
     return day, Spent(*sums[:3]), Spent(*sums[3:])
@@ -118,7 +118,7 @@ FROM ({_SUMS} {_TODAY} AND tenant_id = :tenant_id) AS own, ({_SUMS} {_TODAY} AND
 
 
 def between(tx: Connection, tenant_id: UUID, first: date, last: date) -> list[Row]:
-    """A tenant's rows from one day to another, both included, in the order of the key."""
+    """Return a tenant's rows between two days, both inclusive, in key order."""
     values = {"tenant_id": tenant_id, "first": first, "last": last}
     return [Row(*row) for row in tx.execute(_BETWEEN, values)]
 
@@ -130,7 +130,7 @@ ORDER BY day, purpose, host, model
 
 
 def of_all_between(tx: Connection, first: date, last: date) -> list[Row]:
-    """All tenants' rows together, by day, purpose, host and model; no tenant can be told from another."""
+    """Return rows summed over all tenants, by day, purpose, host and model; single tenants can't be identified."""
     return [Row(*row) for row in tx.execute(_OF_ALL_BETWEEN, {"first": first, "last": last})]
 
 

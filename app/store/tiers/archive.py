@@ -1,4 +1,4 @@
-"""The archive: memories out of the active indexes, with their own words, and their vectors in short."""
+"""Store archived memories: removed from the active indexes, with their own lexemes and reduced vectors."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from app.store.core.packed import Halfvecs, Integers, Uuids, driver, numbers, uu
 
 @dataclass(frozen=True, slots=True)
 class Vectors:
-    """Vectors of memories in one space; every array is in the order of `ids`.
+    """Vectors of memories in one space; arrays are in the order of `ids`.
 
     Attributes:
         ids: In ascending order.
         matrix: shape (n, dimensions).
-        by_caller: Whether each is the caller's own, which nobody could make again.
+        by_caller: The vector was supplied by the caller and can't be computed again.
     """
 
     ids: list[UUID]
@@ -30,17 +30,17 @@ class Vectors:
     by_caller: npt.NDArray[np.bool_]
 
     def only(self, places: npt.NDArray[np.intp]) -> Vectors:
-        """Those at these places alone."""
+        """Return the entries at these indexes."""
         return Vectors([self.ids[place] for place in places], self.matrix[places], self.by_caller[places])
 
 
 def among(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> list[UUID]:
-    """Those of these memories that are archived, in ascending order."""
+    """Return those of these memories that are archived, in ascending order."""
     found = driver(tx).execute(_AMONG, {"tenant": tenant_id, "ids": Uuids(memory_ids)}, binary=True).fetchall()
     return [memory_id for (memory_id,) in found]
 
 
-# By the partial index of what isn't active, which is empty for most.
+# Uses the partial index on rows with `tier <> 'active'`, which is empty for most tenants.
 _AMONG: Final = """
 SELECT memory_id FROM memory_state
 WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s) AND tier <> 'active' AND tier = 'archived'
@@ -49,7 +49,7 @@ ORDER BY memory_id
 
 
 def unindexed(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> list[UUID]:
-    """Those of these memories whose words as they are now aren't in the full-text index yet."""
+    """Return those of these memories whose current text version isn't in the full-text index yet."""
     found = driver(tx).execute(_UNINDEXED, {"tenant": tenant_id, "ids": Uuids(memory_ids)}, binary=True).fetchall()
     return [memory_id for (memory_id,) in found]
 
@@ -66,7 +66,7 @@ WHERE (
 
 
 def take_vectors(tx: Connection, tenant_id: UUID, space_id: int | None, memory_ids: Sequence[UUID]) -> Vectors:
-    """Delete these memories' vectors in every space. Returns those that they had in one, of what they say now."""
+    """Delete these memories' vectors in every space. Return those of one space that match the current text version."""
     values = {"tenant": tenant_id, "space": space_id, "ids": Uuids(memory_ids)}
     row = driver(tx).execute(_TAKE_VECTORS, values, binary=True).fetchone()
     return _vectors(row)
@@ -104,15 +104,13 @@ def add(
     basis_id: int | None,
     found: Vectors,
 ) -> None:
-    """Enter memories with the words that they have in the full-text index.
+    """Insert memories into the archive with their lexemes from the full-text index.
 
     Args:
-        tx: The tenant's transaction.
-        tenant_id: The tenant.
-        memory_ids: All of them.
+        memory_ids: All memories to insert.
         space_id: The vectors' embedding space.
-        basis_id: What they were reduced by; None where they are whole.
-        found: The vectors, of those that have any.
+        basis_id: The basis that reduced the vectors; None for full vectors.
+        found: The vectors of those memories that have one.
     """
     values = {
         "tenant": tenant_id,
@@ -146,7 +144,7 @@ LEFT JOIN LATERAL (
 
 
 def remove(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> None:
-    """Take memories out for good: they are deleted, or have found another place."""
+    """Remove memories from the archive, because they were deleted or moved to another tier."""
     driver(tx).execute(_REMOVE, {"tenant": tenant_id, "ids": Uuids(memory_ids)})
 
 
@@ -154,16 +152,14 @@ _REMOVE: Final = "DELETE FROM archived_memories WHERE tenant_id = %(tenant)s AND
 
 
 def put_back(tx: Connection, tenant_id: UUID, space_id: int | None, memory_ids: Sequence[UUID]) -> list[UUID]:
-    """Take memories out; vectors that were kept whole, of what they say now, are active again in their space.
+    """Remove memories from the archive; full vectors of the current text version return to the index of their space.
 
     Args:
-        tx: The tenant's transaction, which holds its spaces.
-        tenant_id: The tenant.
-        space_id: The one that it is searched in.
-        memory_ids: The memories.
+        tx: The tenant's transaction, which holds its spaces in share mode.
+        space_id: The space that the tenant is searched in.
 
     Returns:
-        Those that are to be embedded again: windows of long ones aren't archived.
+        The memories to embed again, including long ones, because their window vectors aren't archived.
     """
     values = {"tenant": tenant_id, "space": space_id, "ids": Uuids(memory_ids), "whole": 2 * WINDOW_SIZE}
     return [memory_id for (memory_id,) in driver(tx).execute(_PUT_BACK, values, binary=True).fetchall()]
@@ -189,7 +185,7 @@ SELECT memory_id FROM unnest(%(ids)s) AS given (memory_id) WHERE memory_id NOT I
 
 
 class Kept(NamedTuple):
-    """Which vectors a tenant's archive has: of which space, reduced by what (None where whole), and how many."""
+    """A group of archived vectors: space, reducing basis (None for full vectors), and number."""
 
     space_id: int
     basis_id: int | None
@@ -197,7 +193,7 @@ class Kept(NamedTuple):
 
 
 def kept(tx: Connection, tenant_id: UUID) -> list[Kept]:
-    """What a tenant's archived vectors are reduced by."""
+    """Return the spaces and bases of a tenant's archived vectors."""
     return [Kept(*row) for row in driver(tx).execute(_KEPT, {"tenant": tenant_id}).fetchall()]
 
 
@@ -208,9 +204,9 @@ WHERE tenant_id = %(tenant)s AND space_id IS NOT NULL GROUP BY space_id, basis_i
 
 
 def documents(tx: Connection, tenant_id: UUID, lexemes: Sequence[str]) -> tuple[dict[str, int], int]:
-    """About how many archived memories have each of these lexemes in their own words, and how many there are.
+    """Estimate in how many archived memories each lexeme occurs, and return the total number of archived memories.
 
-    Counted in the first 2,000, and taken to be as frequent in the others: rarity needs no more.
+    Frequencies are counted in the first 2,000 memories and extrapolated, which is precise enough for rarity weights.
     """
     values = {"tenant": tenant_id, "lexemes": list(lexemes), "most": _COUNTED}
     row = driver(tx).execute(_TOTAL, values).fetchone()
@@ -230,7 +226,7 @@ WHERE lexeme = ANY (%(lexemes)s::text[]) GROUP BY lexeme
 
 
 def lock_whole(tx: Connection, tenant_id: UUID, space_id: int, limit: int) -> Vectors:
-    """Vectors of a space that were kept whole though a basis could reduce them, locked."""
+    """Lock and return full vectors of a space that a basis could reduce, skipping rows locked by others."""
     values = {"tenant": tenant_id, "space": space_id, "limit": limit}
     return _vectors(driver(tx).execute(_LOCK_WHOLE, values, binary=True).fetchone())
 
@@ -245,7 +241,7 @@ SELECT {_SENT.format(vector="vector")} FROM (
 
 
 def write_reduced(tx: Connection, tenant_id: UUID, basis_id: int, found: Vectors) -> None:
-    """Put reduced vectors in the place of whole ones, of rows that are locked."""
+    """Replace full vectors with reduced ones; their rows are locked."""
     values = {"tenant": tenant_id, "basis": basis_id, "ids": Uuids(found.ids), "vectors": Halfvecs(found.matrix)}
     driver(tx).execute(_WRITE_REDUCED, values)
 
@@ -258,7 +254,7 @@ WHERE archived.tenant_id = %(tenant)s AND archived.memory_id = given.memory_id
 
 
 def lock_reduced(tx: Connection, tenant_id: UUID, basis_id: int, limit: int) -> Vectors:
-    """Vectors that were reduced by a basis, locked."""
+    """Lock and return vectors reduced by a basis."""
     values = {"tenant": tenant_id, "basis": basis_id, "limit": limit}
     return _vectors(driver(tx).execute(_LOCK_REDUCED, values, binary=True).fetchone())
 
@@ -272,7 +268,7 @@ SELECT {_SENT.format(vector="vector")} FROM (
 
 
 def forget_vectors(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> None:
-    """Delete archived vectors: their memories are found by their words alone."""
+    """Delete archived vectors; their memories are found only by their words."""
     driver(tx).execute(_FORGET_VECTORS, {"tenant": tenant_id, "ids": Uuids(memory_ids)})
 
 

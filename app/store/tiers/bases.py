@@ -1,7 +1,7 @@
-"""Bases that archived vectors are reduced by, and the samples that they are fitted on.
+"""Store the PCA bases that reduce archived vectors, and the samples on which they are fitted.
 
-A basis never changes: it stays as long as vectors are reduced by it, while newer ones go by a newer one. The nil
-tenant's are shared by those that have too few vectors for one of their own.
+A basis never changes. It is retained while vectors reduced by it exist; newer vectors use a newer basis. The nil
+tenant's bases are shared by tenants with too few vectors for a basis of their own.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from app.domain.tiers.reduction import Basis, Vectors
 from app.store.core.packed import Uuids, driver, vectors
 
 SHARED: Final = UUID(int=0)
-"""The tenant of nobody, whose bases are everybody's."""
+"""The nil tenant, whose bases are shared by all tenants."""
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What is known of a basis without its matrix.
+    """A basis without its matrix.
 
     Attributes:
-        space_id: The embedding space whose vectors it reduces.
-        variance_kept: Share of the variance that is left, 0 to 1.
-        samples: Vectors that it was fitted on.
+        space_id: The embedding space of its vectors.
+        variance_kept: Share of the variance that is retained, 0 to 1.
+        samples: Number of vectors on which it was fitted.
     """
 
     basis_id: int
@@ -40,7 +40,7 @@ class Known:
 
 
 def newest(tx: Connection, tenant_id: UUID, space_id: int) -> Known | None:
-    """The basis that a tenant's vectors of a space are reduced by from now on; None where it has none."""
+    """Return a tenant's newest basis for a space, which reduces new vectors; None if it has none."""
     row = driver(tx).execute(_NEWEST, {"tenant": tenant_id, "space": space_id}).fetchone()
     return None if row is None else Known(*row)
 
@@ -52,7 +52,7 @@ WHERE tenant_id = %(tenant)s AND space_id = %(space)s ORDER BY basis_id DESC LIM
 
 
 def known(tx: Connection, tenant_id: UUID, basis_ids: Sequence[int]) -> dict[int, Known]:
-    """A tenant's own among these bases, by id."""
+    """Return those of these bases that the tenant owns, by id."""
     rows = driver(tx).execute(_KNOWN, {"tenant": tenant_id, "ids": list(basis_ids)}).fetchall()
     return {row[0]: Known(*row) for row in rows}
 
@@ -64,7 +64,7 @@ WHERE tenant_id = %(tenant)s AND basis_id = ANY (%(ids)s)
 
 
 def read(tx: Connection, tenant_id: UUID, basis_ids: Sequence[int]) -> dict[int, Basis]:
-    """Bases by id, without those that aren't there, or aren't whole."""
+    """Read bases by id; missing and malformed ones are omitted."""
     rows = driver(tx).execute(_READ, {"tenant": tenant_id, "ids": list(basis_ids)}, binary=True).fetchall()
     found: dict[int, Basis] = {}
     for basis_id, matrix, mean, variance_kept, samples in rows:
@@ -82,7 +82,7 @@ WHERE tenant_id = %(tenant)s AND basis_id = ANY (%(ids)s)
 
 
 def add(tx: Connection, tenant_id: UUID, space_id: int, basis: Basis) -> int:
-    """Enter a basis, from now on the newest of its space. Returns its id."""
+    """Insert a basis, which becomes the newest of its space. Return its id."""
     values = {
         "tenant": tenant_id,
         "space": space_id,
@@ -102,7 +102,7 @@ VALUES (%(tenant)s, %(space)s, %(matrix)s, %(mean)s, %(kept)s, %(samples)s) RETU
 
 
 def drop_unused(tx: Connection, tenant_id: UUID) -> int:
-    """Delete a tenant's own bases by which nothing is reduced, but the newest of each space. Returns how many."""
+    """Delete a tenant's bases that no vector uses, except the newest of each space. Return the number deleted."""
     return driver(tx).execute(_DROP_UNUSED, {"tenant": tenant_id}).rowcount
 
 
@@ -118,9 +118,9 @@ DELETE FROM pca_bases AS basis WHERE tenant_id = %(tenant)s
 
 
 def spoilt(tx: Connection, tenant_id: UUID, before: datetime) -> list[Known]:
-    """A tenant's own bases whose sample isn't whole any more; and from before a moment, those that aren't the newest.
+    """Return a tenant's newest bases whose sample is incomplete, and its older bases made before the given time.
 
-    What has no direction was never fitted on.
+    Zero vectors aren't counted, because bases are never fitted on them.
     """
     rows = driver(tx).execute(_SPOILT, {"tenant": tenant_id, "before": before}).fetchall()
     return [Known(*row) for row in rows]
@@ -140,7 +140,7 @@ ORDER BY basis_id
 
 
 def made_between(tx: Connection, tenant_id: UUID, space_id: int, first_seconds: float, before: datetime) -> list[Known]:
-    """A tenant's own bases of a space that were made after one moment, in seconds since 1970, and before another."""
+    """Return a tenant's bases of a space made at or after one time (seconds since 1970) and before another."""
     values = {"tenant": tenant_id, "space": space_id, "first": first_seconds, "before": before}
     return [Known(*row) for row in driver(tx).execute(_MADE_BETWEEN, values).fetchall()]
 
@@ -153,7 +153,7 @@ ORDER BY basis_id
 
 
 def ids(tx: Connection, tenant_id: UUID) -> list[int]:
-    """A tenant's own bases."""
+    """Return the ids of a tenant's bases."""
     rows = driver(tx).execute(_IDS, {"tenant": tenant_id}).fetchall()
     return [basis_id for (basis_id,) in rows]
 
@@ -162,7 +162,7 @@ _IDS: Final = "SELECT basis_id FROM pca_bases WHERE tenant_id = %(tenant)s"
 
 
 def drop(tx: Connection, tenant_id: UUID, basis_ids: Sequence[int]) -> int:
-    """Delete a tenant's own among these bases. Returns how many."""
+    """Delete those of these bases that the tenant owns. Return the number deleted."""
     return driver(tx).execute(_DROP, {"tenant": tenant_id, "ids": list(basis_ids)}).rowcount
 
 
@@ -170,7 +170,7 @@ _DROP: Final = "DELETE FROM pca_bases WHERE tenant_id = %(tenant)s AND basis_id 
 
 
 def count_sample(tx: Connection, tenant_id: UUID, space_id: int) -> int:
-    """How many vectors a tenant's sample of a space has."""
+    """Count the vectors in a tenant's sample of a space."""
     row = driver(tx).execute(_COUNT_SAMPLE, {"tenant": tenant_id, "space": space_id}).fetchone()
     return int(row[0]) if row else 0
 
@@ -179,7 +179,7 @@ _COUNT_SAMPLE: Final = "SELECT count(*) FROM pca_samples WHERE tenant_id = %(ten
 
 
 def count_vectors(tx: Connection, tenant_id: UUID, space_id: int, most: int) -> int:
-    """How many vectors a tenant has in a space, at most so many."""
+    """Count a tenant's vectors in a space, up to `most`."""
     row = driver(tx).execute(_COUNT, {"tenant": tenant_id, "space": space_id, "most": most}).fetchone()
     return int(row[0]) if row else 0
 
@@ -192,7 +192,7 @@ SELECT count(*) FROM (
 
 
 def subjects(tx: Connection, tenant_id: UUID, space_id: int, limit: int) -> list[tuple[UUID, str | None]]:
-    """Memories with a vector in a space, at random, each with its subject."""
+    """Return randomly drawn memories with a vector in a space, each with its subject."""
     values = {"tenant": tenant_id, "space": space_id, "limit": limit}
     return driver(tx).execute(_SUBJECTS, values, binary=True).fetchall()
 
@@ -208,7 +208,7 @@ FROM (
 
 
 def resample(tx: Connection, tenant_id: UUID, space_id: int, memory_ids: Sequence[UUID]) -> Vectors:
-    """Let these memories' vectors be a tenant's sample of a space in place of the former one; those there still are."""
+    """Replace a tenant's sample of a space with these memories' vectors, as far as they still exist, and return it."""
     values = {"tenant": tenant_id, "space": space_id, "ids": Uuids(memory_ids)}
     driver(tx).execute(_FORGET_SAMPLE, values)
     driver(tx).execute(_DRAW_SAMPLE, values)
@@ -226,7 +226,7 @@ WHERE known.tenant_id = %(tenant)s AND known.space_id = %(space)s AND known.memo
 
 
 def sample(tx: Connection, tenant_id: UUID, space_id: int, limit: int) -> Vectors:
-    """A tenant's sample of a space, or as much of it, in random order, shape (n, dimensions)."""
+    """Return a tenant's sample of a space, or a random part of it, in random order, shape (n, dimensions)."""
     values = {"tenant": tenant_id, "space": space_id, "limit": limit}
     row = driver(tx).execute(_SAMPLE, values, binary=True).fetchone()
     return vectors(row[0] if row else None)
@@ -241,7 +241,7 @@ SELECT string_agg(halfvec_send(vector), '') FROM (
 
 
 def tenants_in(tx: Connection, space_id: int, limit: int | None) -> list[UUID]:
-    """Tenants that are searched in a space, at random; all of them where there is no limit."""
+    """Return the tenants whose searches use a space, in random order; all of them if `limit` is None."""
     rows = driver(tx).execute(_TENANTS_IN, {"space": space_id, "limit": limit}, binary=True).fetchall()
     return [tenant_id for (tenant_id,) in rows]
 
@@ -252,6 +252,6 @@ SELECT tenant_id FROM tenant_spaces WHERE space_id = %(space)s ORDER BY random()
 
 
 def lock_shared(tx: Connection) -> bool:
-    """Whether nobody else is fitting a shared basis, until the transaction ends."""
+    """Try to take the lock for fitting a shared basis until the transaction ends; return False if it is taken."""
     row = driver(tx).execute("SELECT pg_try_advisory_xact_lock(hashtextextended('ebbing shared basis', 0))").fetchone()
     return bool(row and row[0])

@@ -1,7 +1,7 @@
-"""What is in cold storage: the manifest of segments, where each memory lies, and cutting down or filling its row.
+"""Manage cold storage: the manifest of segments, each memory's location, and truncating or refilling its row.
 
-A record's content is JSON made by PostgreSQL and given back to it as it is: text, entities, metadata, and the links
-that lead from the memory.
+PostgreSQL creates a record's content as JSON and receives it back unchanged: text, entities, metadata, and the outgoing
+links.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from app.store.core.packed import Uuids, driver
 
 
 class Content(NamedTuple):
-    """What of a memory goes into its record.
+    """The part of a memory that goes into its record.
 
     Attributes:
-        subject: Whose key the record's is wrapped by; None for the tenant's.
-        text_version: Of the text.
-        text: As it is in the row.
+        subject: The subject whose key wraps the record's key; None for the tenant's key.
+        text_version: Version of the text.
+        text: The text as in the row.
         body: The record's content.
     """
 
@@ -36,11 +36,11 @@ class Content(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a cold memory lies.
+    """The location of a cold memory.
 
     Attributes:
-        path: Of the object.
-        entry: Where in it, and what it must be.
+        path: Path of the object.
+        entry: Position within the object, with its expected checksum.
     """
 
     segment_id: UUID
@@ -49,7 +49,7 @@ class Place:
 
 
 class Listed(NamedTuple):
-    """A segment as the manifest has it."""
+    """A segment as listed in the manifest."""
 
     segment_id: UUID
     status: str
@@ -62,7 +62,7 @@ class Listed(NamedTuple):
 
 
 def lock(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID], *, wait: bool) -> list[UUID]:
-    """Lock the rows of memories in id order, the deleted ones left out; without waiting, those locked by others too."""
+    """Lock the rows of memories in id order, without deleted ones; with `wait=False`, skip rows locked by others."""
     statement = f"{_LOCK} {'' if wait else 'SKIP LOCKED'}"
     found = driver(tx).execute(statement.encode(), {"tenant": tenant_id, "ids": Uuids(memory_ids)}).fetchall()
     return [memory_id for (memory_id,) in found]
@@ -75,7 +75,7 @@ ORDER BY memory_id FOR UPDATE
 
 
 def contents(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> dict[UUID, Content]:
-    """What of these memories would go into records now; the deleted ones left out."""
+    """Return the content that records of these memories would have now; deleted memories are omitted."""
     rows = driver(tx).execute(_CONTENTS, {"tenant": tenant_id, "ids": Uuids(memory_ids)}).fetchall()
     return {memory_id: Content(*rest) for memory_id, *rest in rows}
 
@@ -93,26 +93,26 @@ FROM unnest(%(ids)s) AS id CROSS JOIN LATERAL (
 
 
 def cut_down(tx: Connection, tenant_id: UUID, texts: dict[UUID, str]) -> None:
-    """Leave of memories, whose rows are locked, only these texts and what says where they belong."""
+    """Truncate memories whose rows are locked to these texts and the columns that locate them."""
     values = {"tenant": tenant_id, "ids": Uuids(list(texts)), "texts": list(texts.values())}
     for statement in (_CUT_DOWN, _CUT_LINKS, _CUT_VECTORS, _CUT_ARCHIVED):
         driver(tx).execute(statement, values)
 
 
-# The ids twice: without statistics of a tenant, the planner would go through all of its memories for each.
+# The ids appear twice: for a tenant without statistics the planner would scan all of its memories for each.
 _CUT_DOWN: Final = """
 UPDATE memories AS memory SET text = given.text, entities = '{}', metadata = NULL
 FROM unnest(%(ids)s, %(texts)s::text[]) AS given (memory_id, text)
 WHERE memory.tenant_id = %(tenant)s AND memory.memory_id = ANY (%(ids)s) AND memory.memory_id = given.memory_id
 """
-# A correction is found again when the memory comes back, if both ends still say what they said.
+# A link from a detected correction is detected again on return, if both texts are unchanged.
 _CUT_LINKS: Final = "DELETE FROM links WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s)"
 _CUT_VECTORS: Final = "DELETE FROM embeddings WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s)"
 _CUT_ARCHIVED: Final = "DELETE FROM archived_memories WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s)"
 
 
 def has_words(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> bool:
-    """Whether searches would still find one of these by its words."""
+    """Return True if any of these memories is still in the full-text index."""
     row = driver(tx).execute(_HAS_WORDS, {"tenant": tenant_id, "ids": Uuids(memory_ids)}).fetchone()
     return bool(row and row[0])
 
@@ -123,7 +123,7 @@ SELECT EXISTS (SELECT FROM memory_words WHERE tenant_id = %(tenant)s AND memory_
 
 
 def fill(tx: Connection, tenant_id: UUID, bodies: dict[UUID, str]) -> None:
-    """Write back what was cut, from the contents of records; of links, those whose other end is still there."""
+    """Restore truncated columns from the records' contents, and links whose other end still exists."""
     values = {"tenant": tenant_id, "ids": Uuids(list(bodies)), "bodies": list(bodies.values())}
     driver(tx).execute(_FILL, values)
     driver(tx).execute(_FILL_LINKS, values)
@@ -149,7 +149,7 @@ ON CONFLICT DO NOTHING
 
 
 def place(tx: Connection, tenant_id: UUID, segment_id: UUID, entries: Sequence[Entry]) -> list[UUID]:
-    """Enter where memories lie from now on, of rows that are locked."""
+    """Insert or replace the locations of memories whose rows are locked. Return their ids."""
     values = {
         "tenant": tenant_id,
         "segment": segment_id,
@@ -177,14 +177,14 @@ RETURNING memory_id
 
 
 def places(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID], *, locked: bool = False) -> dict[UUID, Place]:
-    """Where these memories lie, in id order; those that aren't in cold storage left out."""
+    """Return the locations of these memories in id order, optionally locked; memories that aren't cold are omitted."""
     statement = f"{_PLACES} ORDER BY memory_id {'FOR UPDATE OF cold' if locked else ''}"
     rows = driver(tx).execute(statement.encode(), {"tenant": tenant_id, "ids": Uuids(memory_ids)}).fetchall()
     return _found(rows)
 
 
 def places_in(tx: Connection, tenant_id: UUID, segment_ids: Sequence[UUID], limit: int) -> dict[UUID, Place]:
-    """What lies in these segments, in id order."""
+    """Return up to `limit` locations in these segments, in id order."""
     values = {"tenant": tenant_id, "segments": Uuids(segment_ids), "limit": limit}
     return _found(driver(tx).execute(_PLACES_IN, values).fetchall())
 
@@ -203,7 +203,7 @@ _PLACES_IN: Final = f"{_SELECT_PLACES} AND cold.segment_id = ANY (%(segments)s) 
 
 
 def without_key(tx: Connection, tenant_id: UUID) -> int:
-    """How many memories lie in cold storage under keys that the key store hasn't."""
+    """Count cold memories whose key is missing from the key store."""
     row = driver(tx).execute(_WITHOUT_KEY, {"tenant": tenant_id}).fetchone()
     return int(row[0]) if row else 0
 
@@ -216,12 +216,12 @@ SELECT count(*) FROM cold_memories AS cold WHERE tenant_id = %(tenant)s AND NOT 
 
 
 def take_out(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> list[UUID]:
-    """Forget where memories lie, and drop the segments that have gaps alone then. Returns the ids of their keys."""
+    """Delete the locations of memories and drop segments without live records. Return the ids of the records' keys."""
     row = driver(tx).execute(_TAKE_OUT, {"tenant": tenant_id, "ids": Uuids(memory_ids)}).fetchone()
     return list(row[0]) if row else []
 
 
-# Segments in their order, so that two that take out of the same ones wait for each other once.
+# Segments are locked in id order, so concurrent removals from the same segments don't deadlock.
 _TAKE_OUT: Final = """
 WITH gone AS (
   DELETE FROM cold_memories WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s) RETURNING segment_id, key_id
@@ -241,7 +241,7 @@ SELECT coalesce(array_agg(key_id), '{}') FROM gone
 def begin(
     tx: Connection, tenant_id: UUID, segment_id: UUID, path: str, size: int, check: bytes, *, records: int
 ) -> None:
-    """Enter a segment that is about to be written."""
+    """Insert a segment that is about to be written."""
     values = {
         "tenant": tenant_id,
         "segment": segment_id,
@@ -260,10 +260,10 @@ VALUES (%(tenant)s, %(segment)s, %(path)s, %(bytes)s, %(checksum)s, %(records)s)
 
 
 def finish(tx: Connection, tenant_id: UUID, segment_id: UUID, live: int) -> bool:
-    """Enter that a segment is written, with so many memories; with none it is dropped.
+    """Mark a segment as written with this number of memories, or as dropped if there are none.
 
     Returns:
-        False where it was dropped meanwhile by somebody who held its writer for dead.
+        False if the segment was dropped in between, because its writer was presumed dead.
     """
     values = {"tenant": tenant_id, "segment": segment_id, "live": live}
     return driver(tx).execute(_FINISH, values).rowcount == 1
@@ -276,7 +276,7 @@ WHERE tenant_id = %(tenant)s AND segment_id = %(segment)s AND status = 'writing'
 
 
 def drop_unwritten(tx: Connection, tenant_id: UUID) -> int:
-    """Drop the segments that somebody began and hasn't finished. Returns how many."""
+    """Drop segments whose writing was never finished. Return the number dropped."""
     return driver(tx).execute(_DROP_UNWRITTEN, {"tenant": tenant_id}).rowcount
 
 
@@ -286,7 +286,7 @@ UPDATE segments SET status = 'dropped' WHERE tenant_id = %(tenant)s AND status =
 
 
 def dropped(tx: Connection, tenant_id: UUID) -> list[tuple[UUID, str]]:
-    """Segments whose objects are to be deleted, with their paths."""
+    """Return dropped segments, whose objects must be deleted, with their paths."""
     return driver(tx).execute(_DROPPED, {"tenant": tenant_id}).fetchall()
 
 
@@ -296,7 +296,7 @@ SELECT segment_id, path FROM segments WHERE tenant_id = %(tenant)s AND status = 
 
 
 def forget(tx: Connection, tenant_id: UUID, segment_ids: Sequence[UUID]) -> None:
-    """Delete dropped segments from the manifest, their objects being gone."""
+    """Delete dropped segments from the manifest after their objects were deleted."""
     driver(tx).execute(_FORGET, {"tenant": tenant_id, "ids": Uuids(segment_ids)})
 
 
@@ -306,7 +306,7 @@ DELETE FROM segments WHERE tenant_id = %(tenant)s AND segment_id = ANY (%(ids)s)
 
 
 def listed(tx: Connection, tenant_id: UUID) -> list[Listed]:
-    """All segments of a tenant by id, whatever their status."""
+    """Return all segments of a tenant by id, in any status."""
     return [Listed(*row) for row in driver(tx).execute(_LISTED, {"tenant": tenant_id}).fetchall()]
 
 

@@ -1,4 +1,4 @@
-"""Memories that privacy lets go: those noted to be deleted, those that may expire, and whether anybody was told."""
+"""Find memories that the privacy policy expires: already marked or possibly expiring; and store expiry notices."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from app.store.strength.states import Held
 
 
 def lock(tx: Connection, tenant_id: UUID, after: UUID, limit: int) -> Held:
-    """Memories of any tier that were wanted deleted, in pages by id, locked with their rows in `memories`.
+    """Lock a page of memories of any tier that are marked for deletion, by id, together with their rows in `memories`.
 
-    Those that somebody else has locked are passed over.
+    Rows locked by another transaction are skipped.
     """
     row = driver(tx).execute(_LOCK, {"tenant": tenant_id, "after": after, "limit": limit}, binary=True).fetchone()
     return states.held((row and row[0]) or b"")
@@ -30,11 +30,11 @@ SELECT string_agg({states.RECORD}, '') FROM (
       FOR UPDATE SKIP LOCKED)
   ORDER BY memory_id LIMIT %(limit)s FOR UPDATE SKIP LOCKED
 ) AS found
-"""  # noqa: S608 - constants alone
+"""  # noqa: S608 - constants only
 
 
 def note_expiry(tx: Connection, tenant_id: UUID, memories: int) -> None:
-    """Enter that it is known what expires at this tenant's, if it isn't yet."""
+    """Record the first expiry notice with the number of expiring memories; a later call has no effect."""
     driver(tx).execute(_NOTE_EXPIRY, {"tenant": tenant_id, "memories": memories})
 
 
@@ -45,7 +45,7 @@ ON CONFLICT DO NOTHING
 
 
 def is_noticed(tx: Connection, tenant_id: UUID) -> bool:
-    """Whether that was entered."""
+    """Return True if the tenant's first expiry notice was recorded, so that memories may be expired."""
     return bool(driver(tx).execute(_IS_NOTICED, {"tenant": tenant_id}).fetchall())
 
 
@@ -53,7 +53,7 @@ _IS_NOTICED: Final = "SELECT true FROM expiry_notices WHERE tenant_id = %(tenant
 
 
 def personal_ids(tx: Connection, tenant_id: UUID, after: UUID, limit: int) -> list[UUID]:
-    """Memories that may expire, in pages by id: with findings, with categories, or not active any more."""
+    """Return a page of memories that may expire, by id: with findings, with categories, or no longer active."""
     values = {"tenant": tenant_id, "after": after, "limit": limit}
     return [memory_id for (memory_id,) in driver(tx).execute(_PERSONAL_IDS, values).fetchall()]
 

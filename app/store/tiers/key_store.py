@@ -1,6 +1,6 @@
-"""The key store: wrapped keys of records and of their owners, in a schema apart from the data.
+"""Store the wrapped keys of records and their owners, in a schema separate from the data.
 
-An owner is bytes: none for the tenant itself, else the keyed hash of a subject.
+An owner is a byte string: empty for the tenant itself, otherwise the keyed hash of a subject.
 """
 
 from __future__ import annotations
@@ -15,20 +15,17 @@ from app.store.core.packed import Uuids, driver
 
 
 class Wrapped(NamedTuple):
-    """The key of a record, as only its owner's key opens it."""
+    """A record's key, wrapped by its owner's key."""
 
     owner: bytes
     key: bytes
 
 
 def owners(tx: Connection, tenant_id: UUID, wanted: Sequence[bytes], *, held: bool = False) -> dict[bytes, bytes]:
-    """Wrapped keys of owners; those that have none are left out.
+    """Return the wrapped keys of owners; owners without a key are omitted.
 
     Args:
-        tx: The tenant's transaction.
-        tenant_id: The tenant.
-        wanted: The owners.
-        held: Whether none of them may be destroyed until the transaction ends.
+        held: Lock the keys in share mode, so none can be destroyed until the transaction ends.
     """
     statement = f"{_OWNERS} {'ORDER BY owner FOR SHARE' if held else ''}"
     return dict(driver(tx).execute(statement.encode(), {"tenant": tenant_id, "owners": list(wanted)}).fetchall())
@@ -40,7 +37,7 @@ SELECT owner, wrapped FROM ebbing_keys.owner_keys WHERE tenant_id = %(tenant)s A
 
 
 def add_owners(tx: Connection, tenant_id: UUID, made: Mapping[bytes, bytes]) -> None:
-    """Enter wrapped keys of owners; one that has a key by now keeps it."""
+    """Insert wrapped keys of owners; existing keys are retained."""
     values = {"tenant": tenant_id, "owners": sorted(made), "keys": [made[owner] for owner in sorted(made)]}
     driver(tx).execute(_ADD_OWNERS, values)
 
@@ -53,7 +50,7 @@ ON CONFLICT DO NOTHING
 
 
 def remove_owner(tx: Connection, tenant_id: UUID, owner: bytes) -> int:
-    """Destroy an owner's key, and those of its records. Returns how many keys there were."""
+    """Destroy an owner's key and those of its records. Return the number of keys destroyed."""
     values = {"tenant": tenant_id, "owner": owner}
     return sum(driver(tx).execute(statement, values).rowcount for statement in (_REMOVE_OWNER, _REMOVE_ITS_RECORDS))
 
@@ -63,7 +60,7 @@ _REMOVE_ITS_RECORDS: Final = "DELETE FROM ebbing_keys.record_keys WHERE tenant_i
 
 
 def add_records(tx: Connection, tenant_id: UUID, made: Mapping[UUID, Wrapped]) -> None:
-    """Enter wrapped keys of records."""
+    """Insert wrapped keys of records."""
     values = {
         "tenant": tenant_id,
         "ids": Uuids(list(made)),
@@ -81,7 +78,7 @@ FROM unnest(%(ids)s, %(owners)s::bytea[], %(keys)s::bytea[]) AS given (key_id, o
 
 
 def records(tx: Connection, tenant_id: UUID, key_ids: Sequence[UUID]) -> dict[UUID, Wrapped]:
-    """Wrapped keys of records; those that were destroyed are left out."""
+    """Return the wrapped keys of records; destroyed ones are omitted."""
     rows = driver(tx).execute(_RECORDS, {"tenant": tenant_id, "ids": Uuids(key_ids)}).fetchall()
     return {key_id: Wrapped(owner, key) for key_id, owner, key in rows}
 
@@ -92,7 +89,7 @@ SELECT key_id, owner, wrapped FROM ebbing_keys.record_keys WHERE tenant_id = %(t
 
 
 def remove_records(tx: Connection, tenant_id: UUID, key_ids: Sequence[UUID]) -> None:
-    """Destroy keys of records: what they open can't be read any more, whoever has a copy."""
+    """Destroy the keys of records, which makes every copy of the records unreadable."""
     driver(tx).execute(_REMOVE_RECORDS, {"tenant": tenant_id, "ids": Uuids(key_ids)})
 
 

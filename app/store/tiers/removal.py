@@ -1,7 +1,7 @@
-"""Removing memories for good: everything that is of them, in every table.
+"""Permanently remove memories together with their data in every table.
 
-A permanent delete and an erasure both come here. A test reads the catalogue: each table that names memories is in
-`OWN`, `ELSEWHERE` or `BY_OTHERS`, or in `KEPT` with the reason.
+Both permanent deletion and erasure use this module. A test reads the catalogue: each table that refers to memories must
+be in `OWN`, `ELSEWHERE` or `BY_OTHERS`, or in `KEPT` with a reason.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from app.store.search import searches
 from app.store.tiers import cold, key_store
 
 MOST: Final = 500
-"""Memories in a call, each of which shall be a transaction of its own."""
+"""Maximum number of memories per call; each call should be a transaction of its own."""
 
 OWN: Final = (
     *("memory_aliases", "links", "lineage", "reviews", "scores", "memory_events", "self_tests", "privacy_findings"),
@@ -35,12 +35,12 @@ OWN: Final = (
         "memories",
     ),
 )
-"""Tables whose rows with a memory's id in `memory_id` are of it alone."""
+"""Tables whose rows belong to the single memory in `memory_id`."""
 ELSEWHERE: Final[dict[str, str]] = {
     "links": "DELETE FROM links WHERE tenant_id = %(tenant)s AND other_id = ANY (%(ids)s)",
     "self_tests": "DELETE FROM self_tests WHERE tenant_id = %(tenant)s AND other_id = ANY (%(ids)s)",
     "recorded_searches": searches.DELETE_WITH,
-    # What waits for other memories as well goes on for those.
+    # Rows that also concern other memories remain for those.
     "dead_letters": """
 WITH gone AS (
   DELETE FROM dead_letters
@@ -48,7 +48,7 @@ WITH gone AS (
 )
 UPDATE dead_letters SET memory_ids = ARRAY(SELECT id FROM unnest(memory_ids) AS id WHERE id <> ALL (%(ids)s))
 WHERE tenant_id = %(tenant)s AND memory_ids && %(ids)s AND NOT (memory_ids <@ %(ids)s AND payload IS NULL)""",
-    # A summary that is gone leaves its sources where they are.
+    # Sources of a removed summary stay in their tiers.
     "merges": """
 UPDATE merges SET status = 'gone', summary_id = NULL, key_points = '{}'
 WHERE tenant_id = %(tenant)s AND summary_id = ANY (%(ids)s)""",
@@ -59,37 +59,39 @@ WITH gone AS (
 UPDATE tenant_work SET memory_ids = ARRAY(SELECT id FROM unnest(memory_ids) AS id WHERE id <> ALL (%(ids)s))
 WHERE stage = ANY (%(stages)s) AND tenant_id = %(tenant)s AND memory_ids && %(ids)s AND NOT memory_ids <@ %(ids)s""",
 }
-"""By table, what takes their ids out of rows that are of others too."""
+"""Statements, by table, that remove memory ids from rows shared with other memories."""
 BY_OTHERS: Final = ("memory_words", "embeddings", "cold_memories", "supersessions", "hidden_supersessions")
-"""Tables with something of them in other rows too: context of their neighbours, gaps in segments, keys of records,
-chains that close over them."""
+"""Tables that other modules clean up, because more than the memory's own rows changes.
+
+Examples are context in neighbours' rows, gaps in segments, keys of records, and supersession chains that must be closed
+over the removed memory.
+"""
 KEPT: Final = {
     "ebbing_keys.erasure_ledger": "says what an older copy of the data must not bring back; ids say nothing of anybody",
     "holds": "says what was held, and until when; its ids lead nowhere by then",
     "envelopes": "the ledger, purged by itself: a request that is replayed meanwhile shall store nothing",
 }
-"""Tables that name memories and keep the names, with the reason."""
+"""Tables that refer to memories and retain the ids, with the reason."""
 
 
 def remove(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> None:
-    """Remove memories with all that is of them, what their neighbours in a thread hold of them included.
+    """Remove memories with all their data, including their context in neighbouring turns of a thread.
 
-    Followers whose vectors held their words are queued to be embedded again.
+    Followers whose vectors contained the removed text are queued for embedding again.
 
     Args:
-        tx: The tenant's transaction, which has locked the memories' rows and has made sure that nothing holds them.
-        tenant_id: The tenant.
+        tx: The tenant's transaction, which has locked the memories' rows and has verified that no hold covers them.
         memory_ids: At most `MOST`.
 
     Raises:
-        ValueError: They are too many.
+        ValueError: There are more than `MOST`.
     """
     if len(memory_ids) > MOST:
         raise ValueError(len(memory_ids))
     values: dict[str, Any] = {"tenant": tenant_id, "ids": Uuids(memory_ids), "stages": list(work.STAGES)}
     later = embeddings.remove(tx, tenant_id, memory_ids) - set(memory_ids)
     words.remove(tx, tenant_id, memory_ids)
-    key_store.remove_records(tx, tenant_id, cold.take_out(tx, tenant_id, memory_ids))  # segments after words
+    key_store.remove_records(tx, tenant_id, cold.take_out(tx, tenant_id, memory_ids))  # lock order: words, segments
     supersessions.take_out(tx, tenant_id, memory_ids)
     named.forget_context(tx, tenant_id, memory_ids)
     searches.lock(tx, tenant_id)
@@ -99,13 +101,13 @@ def remove(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> None:
 
 
 _REMOVE_OWN: Final = [
-    f"DELETE FROM {table} WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s)"  # noqa: S608 - constants alone
+    f"DELETE FROM {table} WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s)"  # noqa: S608 - constants only
     for table in OWN
 ]
 
 
 def _searched(tx: Connection, tenant_id: UUID, memory_ids: set[UUID]) -> list[UUID]:
-    """Those that are in the tier that is searched by vectors."""
+    """Return those of these memories that are active, the only tier searched by vectors."""
     if not memory_ids:
         return []
     rows = driver(tx).execute(_SEARCHED, {"tenant": tenant_id, "ids": Uuids(list(memory_ids))})

@@ -1,4 +1,4 @@
-"""Where memories are kept, and what speaks for or against them: holds, labels, grace."""
+"""Read the facts that decide a memory's tier: current tier, legal holds, labels, findings and grace."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from app.store.privacy.holds import HOLDS
 
 
 def _bits(labels: str) -> str:
-    """SQL of the policy's categories that are among some, as bits in its order."""
+    """Return SQL for the policy categories contained in `labels`, as a bit mask in the policy's order."""
     bit = "1::int8 << (array_position(%(names)s::text[], lower(label)) - 1)"
     return f"(SELECT coalesce(bit_or({bit}), 0) FROM unnest({labels}) AS label)"  # noqa: S608 - names of columns
 
 
-# Looked up row by row: without statistics of a tenant, a join would loop over all pairs.
+# One lookup per row: for a tenant without statistics the planner would turn a join into a loop over all pairs.
 _READ: Final = f"""
 SELECT
   string_agg(int2send((array_position(%(tiers)s::text[], coalesce(state.tier, 'deleted')) - 1)::int2), ''),
@@ -67,11 +67,11 @@ CROSS JOIN LATERAL (
     CASE WHEN finding.categories <> '{{}}' OR score.inferred_categories <> '{{}}'
       THEN {_bits("finding.categories || score.inferred_categories")} ELSE 0 END AS found
 ) AS bits
-"""  # noqa: S608 - constants alone
+"""  # noqa: S608 - constants only
 
 
 def read(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID], rules: Rules) -> Standing:
-    """The standing of memories, given in ascending order of their ids, and answered in it; gone ones are `deleted`."""
+    """Return the facts for memories given in ascending id order; missing memories get the tier `deleted`."""
     protection, privacy = rules.protection, rules.privacy
     values: dict[str, Any] = {
         "tenant": tenant_id,

@@ -1,6 +1,6 @@
-"""How many memories have moved each day, and why: counters, and the last moves one by one.
+"""Count tier moves per day by reason, and list the latest moves.
 
-A transaction that moves memories adds to its counters once, late, before it enters the audit.
+A transaction that moves memories updates its counters once, late, just before it appends to the audit log.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from sqlalchemy import Connection
 from app.store.core.packed import driver
 
 Move = Literal["archived", "cold", "deleted", "hidden", "expired", "merged", "restored"]
-"""`merged` is archived as a source of a summary; `hidden` is to be erased, and `deleted` is gone."""
+"""`merged`: archived as a source of a summary; `hidden`: awaiting erasure; `deleted`: permanently removed."""
 
 Counted = Mapping[tuple[Move, str], int]
-"""How many memories by move and rule, a fixed word."""
+"""Number of memories by move and rule, a fixed word."""
 
 
 class Day(NamedTuple):
-    """How many memories have moved on a day of UTC, by a rule."""
+    """Number of memories moved by a rule on a UTC day."""
 
     day: date
     move: Move
@@ -31,7 +31,7 @@ class Day(NamedTuple):
 
 
 def add(tx: Connection, tenant_id: UUID, counted: Counted) -> None:
-    """Count what a transaction moves, the rows in one order, so that no two wait for each other."""
+    """Add a transaction's moves to the counters, in a fixed row order to avoid deadlocks."""
     found = sorted((move, rule, memories) for (move, rule), memories in counted.items() if memories)
     if found:
         moves, rules, memories = zip(*found, strict=True)
@@ -49,7 +49,7 @@ ON CONFLICT (tenant_id, day, move, rule) DO UPDATE SET memories = known.memories
 
 
 def since(tx: Connection, tenant_id: UUID, first: date) -> list[Day]:
-    """What has moved from this day on, by day, move and rule."""
+    """Return the moves since this day, by day, move and rule."""
     return [Day(*row) for row in driver(tx).execute(_SINCE, {"tenant": tenant_id, "first": first})]
 
 
@@ -60,15 +60,15 @@ WHERE tenant_id = %(tenant)s AND day >= %(first)s ORDER BY day, move, rule
 
 
 class Moved(NamedTuple):
-    """A move of a memory that is still there.
+    """A tier move of a memory that still exists.
 
     Attributes:
-        place: Among those of the same moment.
-        kind: `tier`, or `restored` by a use or by hand.
-        before: The tier that it left, as its place in `DECAY_TIERS`.
-        after: The one that it came to.
-        strength: Its strength then, 0 to 1.
-        merge_id: The merge that took it or gave it back, where that was why.
+        place: Order among moves with the same time.
+        kind: `tier`, or `restored` by a use or manually.
+        before: The old tier, as an index in `DECAY_TIERS`.
+        after: The new tier, as an index in `DECAY_TIERS`.
+        strength: Strength at the time, 0 to 1.
+        merge_id: The merge that archived or restored it, if that was the reason.
     """
 
     memory_id: UUID
@@ -82,7 +82,7 @@ class Moved(NamedTuple):
 
 
 def latest(tx: Connection, tenant_id: UUID, older_than: tuple[datetime, int] | None, limit: int) -> list[Moved]:
-    """The last moves, the newest first, after the one given by its moment and place."""
+    """Return the latest moves, newest first, starting after the given time and place."""
     at, place = older_than or (None, None)
     values = {"tenant": tenant_id, "at": at, "place": place, "limit": limit}
     return [Moved(*row) for row in driver(tx).execute(_LATEST, values)]
@@ -111,7 +111,7 @@ ORDER BY moved.at DESC, moved.event_id DESC
 
 
 def purge(tx: Connection, tenant_id: UUID, before: datetime, limit: int) -> int:
-    """Delete the counters of days before this moment. Returns how many; call again until fewer than the limit."""
+    """Delete up to `limit` counters of days before this time. Return the number; repeat until it is below the limit."""
     return driver(tx).execute(_PURGE, {"tenant": tenant_id, "before": before, "limit": limit}).rowcount
 
 

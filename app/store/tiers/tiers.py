@@ -1,4 +1,4 @@
-"""Where memories are kept: moving them there."""
+"""Change the tier of memories."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from app.store.core.packed import Uuids, driver
 
 
 def write(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID], tier: str) -> None:
-    """Enter where memories are kept from now on, of rows that are locked.
+    """Set the tier of memories whose rows are locked.
 
-    Turns of a thread that are archived are looked at again: they aren't kept there for ever.
+    Archived turns of a thread become due for evaluation at once, because they don't stay archived forever.
     """
     driver(tx).execute(_WRITE, {"tenant": tenant_id, "ids": Uuids(memory_ids), "tier": tier})
 
@@ -30,7 +30,7 @@ WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s)
 
 
 def restore(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID], at: float) -> None:
-    """Let memories whose rows are locked be active again since a moment, in seconds since 1970."""
+    """Make memories active again as of a time in seconds since 1970; their rows are locked."""
     driver(tx).execute(_RESTORE, {"tenant": tenant_id, "ids": Uuids(memory_ids), "at": at})
 
 
@@ -42,7 +42,7 @@ WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s)
 
 
 def look_again(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> None:
-    """Let the next sweep look at memories whose rows are locked: what speaks for or against them has changed."""
+    """Make memories due for the next sweep because a fact that affects them changed; their rows are locked."""
     driver(tx).execute(_LOOK_AGAIN, {"tenant": tenant_id, "ids": Uuids(memory_ids)})
 
 
