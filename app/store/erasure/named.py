@@ -138,29 +138,39 @@ WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s) ORDER BY segment_id
 
 
 def forget_context(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> int:
-    """Delete the archived vectors of later turns whose context includes these memories. Return the number deleted.
+    """Delete the archived vectors of neighbouring turns whose context includes these memories. Return their number.
 
-    Until they are restored and embedded again, these turns are found only by their words. Callers' own vectors contain
-    no context and are retained.
+    A vector includes the turns before its memory; the bundled embedder's also includes the turns after it. Until these
+    neighbours are restored and embedded again, they are found only by their words. Callers' own vectors contain no
+    context and are retained.
     """
     values = {"tenant": tenant_id, "ids": Uuids(memory_ids), "turns": CONTEXT_TURNS, "near": _NEAR}
     return driver(tx).execute(_FORGET_CONTEXT, values).rowcount
 
 
 _NEAR: Final = 50
+
+
+def _turns(beside: str, order: str) -> str:
+    """Build the SELECT of turns on one side of the memory `centre`, with the visible turns between them."""
+    return f"""
+    SELECT memory_id, coalesce(sum((deleted_at IS NULL)::int) OVER (
+      ORDER BY seq {order} ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0) AS between
+    FROM (
+      SELECT memory_id, seq, deleted_at FROM memories
+      WHERE tenant_id = %(tenant)s AND thread = centre.thread AND seq {beside} centre.seq
+      ORDER BY seq {order} LIMIT %(near)s
+    ) AS near"""  # noqa: S608 - constants only
+
+
 # Hidden turns may have been in between when a vector was computed, and may themselves return with their vectors; so
 # `between` counts only visible turns, and hidden turns are matched too.
-_FORGET_CONTEXT: Final = """
+_FORGET_CONTEXT: Final = f"""
 UPDATE archived_memories SET vector = NULL, space_id = NULL, basis_id = NULL
 WHERE tenant_id = %(tenant)s AND vector IS NOT NULL AND NOT by_caller AND memory_id = ANY (ARRAY(
   SELECT turn.memory_id
   FROM memories AS centre CROSS JOIN LATERAL (
-    SELECT memory_id, coalesce(sum((deleted_at IS NULL)::int) OVER (
-      ORDER BY seq ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0) AS between
-    FROM (
-      SELECT memory_id, seq, deleted_at FROM memories
-      WHERE tenant_id = %(tenant)s AND thread = centre.thread AND seq > centre.seq ORDER BY seq LIMIT %(near)s
-    ) AS near
+    ({_turns(">", "ASC")}) UNION ALL ({_turns("<", "DESC")})
   ) AS turn
   WHERE centre.tenant_id = %(tenant)s AND centre.memory_id = ANY (%(ids)s) AND turn.between < %(turns)s))
-"""
+"""  # noqa: S608 - constants only

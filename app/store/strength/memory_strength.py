@@ -45,8 +45,8 @@ class _Chapter:
 def relation(times: Timeline, now: float, moment: Term = SQL_NOW) -> str:
     """Return a subquery over `memory_state` with the extra columns `strength` and `importance` (without a context).
 
-    Both are float8 from 0 to 1 and match `strengths.evaluate` to 1e-9. PostgreSQL doesn't compute a column that the query
-    doesn't use. Use it as `FROM (…) AS state`; it includes the rows of deleted memories.
+    Both are float8 from 0 to 1 and match `strengths.evaluate` to 1e-9. PostgreSQL doesn't compute a column that the
+    query doesn't use. Use it as `FROM (…) AS state`; it includes the rows of deleted memories.
 
     Rows anchored under an earlier policy are converted within the expression, as in `Timeline.brought`, with two
     exceptions until they are rebased. If the former model counts ticks, strength at the policy change is that of the

@@ -12,6 +12,7 @@ from app.clients.cold_store import cold_store
 from app.domain.jobs import Job
 from app.domain.privacy.hold import Meant
 from app.domain.privacy.letters import thread_of
+from app.domain.text.embedding import CONTEXT_TURNS
 from app.domain.tiers import reduction
 from app.services.erasure import erasing, erasing_steps, erasures
 from app.services.erasure.erasing_steps import STEPS
@@ -22,7 +23,7 @@ from app.services.tiers import bases, compaction
 from app.store.core import database
 from app.store.jobs import jobs as rows
 from tests.service import Service
-from tests.services.attic import archive_all, fade
+from tests.services.attic import archive_all, fade, remember
 from tests.services.chilled import LONG, Chilled, aged, chilled
 from tests.services.erasure.test_erasures import Household, house
 from tests.services.tiers.test_bases import crowd
@@ -134,6 +135,24 @@ def test_an_archived_turn_that_held_their_words_loses_its_vector(house: Househol
     assert house.service.rows("SELECT memory_id, vector IS NULL, own IS NULL FROM archived_memories") == [
         (bob, True, False)
     ]
+
+
+@pytest.mark.acceptance(8)
+@pytest.mark.parametrize("erased", range(7))
+def test_archived_turns_on_both_sides_lose_the_vectors_that_include_an_erased_one(
+    service: Service, erased: int
+) -> None:
+    """The bundled embedder puts two turns before and two after a memory into its vector."""
+    tenant = service.tenant()
+    turns = [{"text": f"turn {n} of a boat", "thread": "t", "subject": f"person {n}"} for n in range(7)]
+    ids = remember(service, tenant.tenant_id, *turns)
+    fade(service, [each for place, each in enumerate(ids) if place != erased])
+    archive_all(tenant.tenant_id)
+    vectors = "SELECT memory_id FROM archived_memories WHERE vector IS NOT NULL"
+    assert len(service.rows(vectors)) == 6
+    assert carried_out(tenant.tenant_id, erase(tenant.tenant_id, subject=f"person {erased}")) == "verified"
+    retained = {each for place, each in enumerate(ids) if abs(place - erased) > CONTEXT_TURNS}
+    assert {memory_id for (memory_id,) in service.rows(vectors)} == retained
 
 
 # --- Cold storage ---
