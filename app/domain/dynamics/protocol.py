@@ -52,7 +52,7 @@ class Dynamics(Protocol):
         """Return equal strengths with all anchors moved to `now` (in a model with ticks, to the last tick)."""
 
     def at_strength(self, state: State, now: Floats | float, strength: Floats | float) -> State:
-        """Return the rows with this strength at `now`, 0 to 1 (any score in mnemex); uses and their times are kept.
+        """Return rows with this strength at `now`, 0 to 1 (any score in mnemex); uses and their times are unchanged.
 
         Used for restores, and whenever an input of the formula changes: see `profiles.rebase`.
         """
