@@ -24,9 +24,8 @@ DAYS: Final = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday
 
 _DENIALS_ELSEWHERE = "nicht kein keine keinen keinem nie niemals jamais pas rien nunca jamás não nao mai niet geen inte"
 _DENIALS: Final = (NEGATIONS - {"longer"}) | frozenset(_DENIALS_ELSEWHERE.split())
-_UNSPACED: Final = re.compile(
-    "[不没沒未无無別别][\u3040-\u9fff]{1,2}|ない|ません"
-)  # negations in scripts without spaces
+# Negations in scripts without spaces.
+_UNSPACED: Final = re.compile("[不没沒未无無別别][\u3040-\u9fff]{1,2}|ない|ません")
 _WORD: Final = re.compile(r"[^\W_]+(?:['’](?!s\b)[^\W_]+)*")
 _LINK: Final = re.compile(
     r"(?:[a-z][a-z+.-]{1,15}://|www\.)[^\s<>\"]+|[\w.+-]+@[\w-]+(?:\.[\w-]+)+|(?<![\w.])[@#][^\W\d]\w+"

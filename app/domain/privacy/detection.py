@@ -250,7 +250,7 @@ def _births(text: str, _: Sequence[str]) -> Iterator[Finding]:
         yield Finding("birth_date", match.start("date"), match.end("date"), 0.95 if whole else 0.7)
 
 
-# --- Addresses of machines ---
+# --- Machine addresses ---
 
 _IPV4: Final = re.compile(r"(?<![\d.])(?:\d{1,3}\.){3}\d{1,3}(?![\d]|\.\d)")
 _IPV6: Final = re.compile(

@@ -50,7 +50,7 @@ class Privacy:
     work_days: Days | None = 365.0
     """Retention period of `work`."""
     health_days: Days | None = None
-    """Retention period of `health`; null retains these memories without a limit, even above the risk threshold."""
+    """Retention period of `health`; null sets no limit, and exempts these memories from the risk threshold."""
     credentials_days: Days | None = None
     """Retention period of `credentials`; null applies `default_days` above the risk threshold."""
     archived_conversation_days: Days | None = 730.0

@@ -22,7 +22,7 @@ BASIS_MAX_CHARACTERS: Final = 500
 
 
 class NewRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """A request that didn't come through the API, entered by hand, such as a correction requested by mail.
+    """A request to log manually because no API call has logged it, such as a correction requested by mail.
 
     Attributes:
         nature: What was requested.
