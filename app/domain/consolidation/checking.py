@@ -251,7 +251,7 @@ def _check_denial(sentence: str, known: Known) -> None:
 def _is_alike(words: frozenset[str], said: frozenset[str], *, single: bool) -> bool:
     """Return whether two clauses share most words of the shorter one.
 
-    At least two words must be shared; with `single`, one is enough if `said` has no other.
+    At least two words must be shared; with `single`, one is enough if `said` has only one.
     """
     shared = len(words & said)
     return shared >= max(_LIKE * min(len(words), len(said)), 1 if single and len(said) == 1 else 2)

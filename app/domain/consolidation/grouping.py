@@ -200,7 +200,7 @@ def _components(count: int, edges: _Edges) -> Iterator[Places]:
 
 
 def _pieces(count: int, edges: _Edges, levels: Sequence[float]) -> Iterator[Places]:
-    """Yield components, splitting large ones at ever smaller distances and finally into runs of ascending ids."""
+    """Yield components, splitting large ones at ever smaller distances, and finally by age (runs of ascending ids)."""
     level, *further = levels
     edges = edges.only(edges.distance < np.float32(level))
     for members in _components(count, edges):

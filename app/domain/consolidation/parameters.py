@@ -59,12 +59,12 @@ class Consolidation:
     low_importance_below: Share = 0.4
     """Groups of more than three memories that are all below this importance become one summary."""
     high_importance_above: Share = 0.6
-    """Memories above this importance are preserved beside the summary of the others."""
+    """Memories above this importance are preserved, and only the others of their group are summarised."""
     keep_importance_above: Share = 0.8
     """Memories above this importance are always preserved."""
     keep_days: Days = 7.0
     """Memories younger than this are always preserved."""
     summarise_after_days: Days = 30.0
-    """Groups whose memories are all older than this are summarised at the policy's level instead of `light`."""
+    """Groups of medium importance are summarised at level `light` until all of their memories are older than this."""
     one_a_day: bool = True
     """Preserve at least one memory per day and subject."""

@@ -7,7 +7,7 @@ from typing import Literal
 from uuid import UUID
 
 Form = Literal["summary", "support", "narrative", "duplicates"]
-"""Kind of summary: of a whole group, of the members not preserved beside it, of events in order, of near-duplicates."""
+"""Kind of summary: of a whole group, of its less important members, of events in order, of near-duplicates."""
 Method = Literal["llm", "extractive"]
 
 
@@ -45,7 +45,7 @@ class Summary:
     """A summary of several sources.
 
     Attributes:
-        key_points: Points that later versions must retain, one line each.
+        key_points: Points that the summary must retain, one line each.
         method: Whether a model wrote it or it was extracted.
         model: Name of the model, if one wrote it.
     """

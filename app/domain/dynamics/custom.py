@@ -20,9 +20,9 @@ from app.domain.dynamics.state import DAY_SECONDS, State
 ComputeDecay = Callable[[float, float, float, str, dict[str, Any]], float]
 """`compute_decay(activation, impact, stability, mtype, params)`: the activation after a tick.
 
-Activation, impact and stability are 0 to 1; `mtype` is `fact` or `episode`; `params` has the profile's parameters,
-under the seed's names where it has one (`lambda_fact`, `alpha`, …), and the policy's own `settings`. The result must be
-between 0 and the activation."""
+Activation, impact and stability are 0 to 1; `mtype` is `fact` or `episode`; `params` has the profile's parameters
+(`lambda_fact`, …), those with another name in the seed also under that name (`alpha`, …), and the policy's own
+`settings`. The result must be between 0 and the activation."""
 
 REFRESH_TICKS_MAX: Final = 1_000
 _SEED_NAMES: Final = {

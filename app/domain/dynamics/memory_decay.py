@@ -47,7 +47,7 @@ LOOK_AHEAD_TICKS: Final = 1_000
 
 _TICK_SLACK_SECONDS = 1e-6  # resolution of seconds since 1970 as a double, and of PostgreSQL
 _BLOCK_NUMBERS = 1_000_000
-_STABILITY_MIN = 1e-17  # negligible beside 1
+_STABILITY_MIN = 1e-17  # negligible compared with 1
 IS_FACT: Final = np.array([kind in FACT_KINDS for kind in KINDS])
 """Indexed by kind."""
 
@@ -121,7 +121,7 @@ class MemoryDecayParameters:
     retrieval_weight: Factor = 0.5
     """w in that search's similarity · A_r^w."""
     bm25_weight: Share = 0.3
-    """Weight of the word match beside the similarity in that search."""
+    """Weight of the word match relative to the similarity in that search."""
     spread_factor: Share = 0.5
     """Share of a found memory's score passed along a link of full weight; 0 disables spreading."""
     refresh_days: Annotated[float, Field(ge=0.01, le=10_000, allow_inf_nan=False)] = 7.0

@@ -67,7 +67,7 @@ class SpecParameters:
     base_per_day: Factor = 0.1
     """Decay rate at importance 0 (§2.1)."""
     law: Literal["quadratic", "linear", "product"] = "quadratic"
-    """How importance slows decay: (1 - I)² (§2.1), 1 - 0.9·I (§2.2), or their product."""
+    """Factor on the rate by importance: (1 - I)² (§2.1), 1 - 0.9·I (§2.2), or their product."""
     forgetting: Literal["exponential", "subtractive"] = "exponential"
     """With R the rate integrated over time: S·e^(-R), Ebbinghaus's curve, or S - R."""
     never_accessed: _AccessModifier = 1.5

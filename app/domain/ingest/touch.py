@@ -24,7 +24,7 @@ _Moment = Annotated[datetime, msgspec.Meta(tz=True)]
 
 
 class Used(msgspec.Struct, forbid_unknown_fields=True, frozen=True, gc=False):
-    """A memory that was used at a moment of its own.
+    """A used memory, with its own moment of use.
 
     Attributes:
         id: Id of the memory.

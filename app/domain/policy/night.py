@@ -17,7 +17,7 @@ class Night:
     starts_at: Annotated[str, Field(pattern=r"^([01]\d|2[0-3]):[0-5]\d$")] = "02:00"
     """Hour and minute in the tenant's time zone."""
     jitter_seconds: Annotated[int, Field(ge=0, le=21_600)] = 3600
-    """Period over which tenants' nights are spread; each tenant has a fixed delay, so its nights start at the same
+    """Period over which tenants' nights are spread; each tenant has a fixed delay, so its nights start at a constant
     time."""
     catch_up_hours: Annotated[float, Field(ge=1, le=168, allow_inf_nan=False)] = 24
     """A delayed night starts as soon as possible, but is skipped if it is later than this."""

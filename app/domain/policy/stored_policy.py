@@ -1,4 +1,4 @@
-"""Tell stored policies, of this version or an earlier one, apart from policies in requests."""
+"""Distinguish stored policies, of this version or an earlier one, from policies in requests."""
 
 from __future__ import annotations
 
