@@ -121,7 +121,7 @@ class MemoryDecayParameters:
     retrieval_weight: Factor = 0.5
     """w in that search's similarity · A_r^w."""
     bm25_weight: Share = 0.3
-    """Weight of the word match relative to the similarity in that search."""
+    """Share of the word match in the score of that search; the rest is similarity · A_r^w."""
     spread_factor: Share = 0.5
     """Share of a found memory's score passed along a link of full weight; 0 disables spreading."""
     refresh_days: Annotated[float, Field(ge=0.01, le=10_000, allow_inf_nan=False)] = 7.0

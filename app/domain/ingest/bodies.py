@@ -71,7 +71,7 @@ class Messages(msgspec.Struct, forbid_unknown_fields=True, frozen=True, gc=False
     Attributes:
         messages: In the order in which they were sent.
         thread: The conversation.
-        subject: The person that the messages are about.
+        subject: The person whose data they are.
         kind: Kind of the memories; determined later if omitted.
         occurred_at: When they were sent, with an offset; defaults to the time of acceptance.
         tags: Up to 64 tags.

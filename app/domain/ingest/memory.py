@@ -39,7 +39,7 @@ class MemoryIn(msgspec.Struct, forbid_unknown_fields=True, frozen=True, gc=False
 
     Attributes:
         text: 1 byte to 32 KiB of UTF-8.
-        subject: The person that the memory is about.
+        subject: The person whose data it is.
         thread: The conversation it belongs to, ordered by acceptance.
         speaker: The speaker's name.
         kind: Kind of memory; determined later if omitted.
