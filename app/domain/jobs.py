@@ -1,4 +1,4 @@
-"""Jobs: long work of a tenant, done in steps. What a step is told, and what it answers."""
+"""Jobs: long-running work for a tenant, done in steps; the input and result of a step."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from uuid import UUID
 
 @dataclass(frozen=True)
 class Job:
-    """A job as its next step sees it.
+    """A job as passed to its next step.
 
     Attributes:
-        kind: Which work it is, such as `reembed`.
-        parameters: What was asked for; never changes.
-        state: Where the last step left off, as JSON; empty at first.
-        total: Items there are, as far as known.
-        done: Items dealt with so far.
+        kind: Kind of work, such as `reembed`.
+        parameters: Parameters of the request; they never change.
+        state: Position after the last step, as JSON; empty at first.
+        total: Number of items, if known.
+        done: Items processed so far.
     """
 
     job_id: UUID
@@ -30,16 +30,16 @@ class Job:
 
 @dataclass(frozen=True)
 class Step:
-    """What a step has done. A step whose worker dies is done again from the state before it.
+    """Result of a step. If the worker dies during a step, the step is repeated from the state before it.
 
     Attributes:
-        done: Items dealt with in this step, 0 or more.
-        state: Where the next step goes on.
-        finished: Whether there is no next step.
-        total: Items there are, where that is known now; None leaves what was known.
+        done: Items processed in this step, 0 or more.
+        state: Position for the next step.
+        finished: Whether this was the last step.
+        total: Number of items, if known by now; None leaves the previous value.
         counts: Added to the job's counts by name.
         notes: Lines for the job's log: fixed phrases and numbers, never content.
-        failure: Of one that is finished, why the job counts as failed all the same: a fixed phrase, never content.
+        failure: Why a finished job counts as failed: a fixed phrase, never content.
     """
 
     done: int

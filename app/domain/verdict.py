@@ -1,4 +1,4 @@
-"""Whether all is well, in one line: what was found wrong, the worst first."""
+"""Turn health measurements into findings, the most severe first, and a one-line verdict."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import Final, Literal
 Severity = Literal["trouble", "attention"]
 
 SILENT_SECONDS: Final = 6.0
-"""A process is heard of every two seconds, idle or busy; with what a look takes, a dead one is told within ten."""
+"""Age of a heartbeat from which a process counts as dead. Processes send one every two seconds, so a dead process is
+reported within ten seconds, including the time for the check."""
 OLD_SECONDS: Final[Mapping[str, tuple[float, float]]] = {
     "ingest": (60, 300),
     "embed": (300, 3600),
@@ -17,26 +18,26 @@ OLD_SECONDS: Final[Mapping[str, tuple[float, float]]] = {
     "rights": (900, 3600),
     "maintain": (3600, 6 * 3600),
 }
-"""By lane, the age of the oldest that waits from which it wants attention, and from which it is trouble."""
+"""Age of a lane's oldest pending entry, from which there is an `attention` and a `trouble` finding."""
 NIGHT_OVERDUE_SECONDS: Final = 3600.0
 NIGHT_MISSED_SECONDS: Final = 26 * 3600.0
 REDIS_MOST: Final = 0.9
-"""Of its memory."""
+"""Share of Redis's memory in use from which there is a finding."""
 FREE_LEAST: Final = 0.15
-"""Of a disk."""
+"""Share of free disk space below which there is a finding."""
 DAYS_LEFT: Final = 7
-"""A request of a person's with fewer days to its limit wants attention."""
+"""A privacy request with fewer days to its deadline needs attention."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something that isn't well.
+    """A detected problem.
 
     Attributes:
-        code: A fixed word, by which it is known.
-        what: What is wrong, in a sentence without a stop.
+        code: Fixed identifier of the problem.
+        what: The problem, in a sentence without a full stop.
         todo: What to do about it.
-        page: Where on the dashboard it is looked into, and what the runbook's heading is: fixed words, may be empty.
+        page: Dashboard page and runbook heading about it: fixed words, may be empty.
     """
 
     severity: Severity
@@ -47,12 +48,12 @@ class Finding:
 
 
 def ranked(found: Sequence[Finding]) -> list[Finding]:
-    """The worst first."""
+    """Return the findings, the most severe first."""
     return sorted(found, key=lambda one: one.severity != "trouble")
 
 
 def line(found: Sequence[Finding]) -> str:
-    """The verdict."""
+    """Return the one-line verdict."""
     if not found:
         return "All is well"
     trouble = sum(one.severity == "trouble" for one in found)
@@ -62,7 +63,7 @@ def line(found: Sequence[Finding]) -> str:
 
 
 def of_lanes(ages: Mapping[str, float]) -> list[Finding]:
-    """What the ages of the oldest that wait say, in seconds by lane."""
+    """Return findings about the age of each lane's oldest pending entry, in seconds."""
     found = []
     for lane, seconds in ages.items():
         attention, trouble = OLD_SECONDS[lane]
@@ -74,7 +75,7 @@ def of_lanes(ages: Mapping[str, float]) -> list[Finding]:
 
 
 def of_silence(silent: Mapping[str, float | None]) -> list[Finding]:
-    """What it says that processes weren't heard of, in seconds by lane, or of "beat"; None is never."""
+    """Return findings about missing heartbeats, in seconds by lane (or "beat"); None means never."""
     found = []
     for source, seconds in silent.items():
         if seconds is None or seconds >= SILENT_SECONDS:
@@ -86,17 +87,17 @@ def of_silence(silent: Mapping[str, float | None]) -> list[Finding]:
 
 
 def command(source: str) -> str:
-    """What starts a lane's worker, or "beat"."""
+    """Return the command that starts a lane's worker, or "beat"."""
     return "ebbing beat" if source == "beat" else f"ebbing worker --lane {source}"
 
 
 def of_nights(overdue_seconds: float, failed: Mapping[str, int], cut_short: int) -> list[Finding]:
-    """What the last nights say.
+    """Return findings about the last nights.
 
     Args:
-        overdue_seconds: Since the night was due that is overdue for longest.
-        failed: Tenants by the step at which their last night failed.
-        cut_short: Tenants whose last night was cut short.
+        overdue_seconds: Time since the most overdue night was due.
+        failed: Number of tenants by the step at which their last night failed.
+        cut_short: Number of tenants whose last night was cut short.
     """
     found = []
     for step, tenants in failed.items():
@@ -113,11 +114,11 @@ def of_nights(overdue_seconds: float, failed: Mapping[str, int], cut_short: int)
 
 
 def of_requests(count: int | None, days_left: float) -> Finding:
-    """What it says that people's requests are nearly due.
+    """Return the finding about privacy requests near or past their deadline.
 
     Args:
-        count: How many; None where only the first is known.
-        days_left: Of the first, below 0 where it is late.
+        count: Number of requests; None if only the first one is known.
+        days_left: Days until the first deadline, negative if it has passed.
     """
     many = "a request about a person's data" if count in {1, None} else f"{count} requests about people's data"
     when = f"due in {days_left:.1f} days" if days_left >= 0 else f"overdue for {-days_left:.1f} days"
@@ -127,16 +128,16 @@ def of_requests(count: int | None, days_left: float) -> Finding:
 
 
 def late_rewrites(erasures: int) -> Finding:
-    """Segments of cold storage still hold what can't be read any more, after the day that was promised."""
+    """Return the finding about cold-storage segments that still contain erased data after the promised day."""
     what = f"segments of {erasures} {'erasure' if erasures == 1 else 'erasures'} should be rewritten by now"
     return Finding("trouble", "rewrites_late", what, "see whether the lane rights moves", "privacy")
 
 
 def recall_empty(tenants: int | None) -> Finding:
-    """Return the finding that recall brings up next to nothing.
+    """Return the finding about recalls that return next to nothing.
 
     Args:
-        tenants: How many tenants; None for the viewer's own.
+        tenants: Number of tenants; None for the viewer's own.
     """
     where = "" if tenants is None else f" for {tenants} {'tenant' if tenants == 1 else 'tenants'}"
     what = f"recall brought up next to nothing in the last self-tests{where}"
@@ -144,13 +145,13 @@ def recall_empty(tenants: int | None) -> Finding:
 
 
 def lost(requests: int) -> Finding:
-    """What was accepted is neither stored nor waiting."""
+    """Return the finding about accepted requests that are neither stored nor pending."""
     what = f"{requests} accepted {'request is' if requests == 1 else 'requests are'} neither stored nor waiting"
     return Finding("trouble", "lost", what, "see whether a stream was lost: the runbook says how")
 
 
 def of_room(redis_used: float, disks_free: Mapping[str, float]) -> list[Finding]:
-    """What shares say: of Redis's memory what is used, of each disk what is free, by what it is of."""
+    """Return findings about the used share of Redis's memory, and the free share of each disk by its purpose."""
     found = []
     if redis_used >= REDIS_MOST:
         what = f"Redis uses {redis_used:.0%} of its memory, and refuses what comes when that is full"

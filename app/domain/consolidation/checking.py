@@ -1,9 +1,9 @@
-"""Whether a model's summary can be believed: it is about these memories, not too long, and says what they say.
+"""Validate a model's summary: it must cover exactly the given memories, fit the length limit and be supported by them.
 
-What is checked is what can be told by form. A name, number, date or link must be in a source, or be a speaker's or of
-the day something was said; most words must be the sources'; what a sentence denies or affirms, and whom a number is
-told of, must fit a source; and no fewer facts may be left than the sources' own sentences would have kept. A summary
-that is refused without need costs the better wording alone.
+The checks use surface form only. Every name, number, date and link must occur in a source, or be a speaker's name or a
+day near the time of a statement; most words must come from the sources; negations, and the people that numbers are
+attributed to, must match a source; and the summary must retain most of the facts of the extractive summary. A false
+refusal costs only the better wording: the extractive summary is used instead.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from app.domain.text.wording import STOP_WORDS
 
 KEY_POINT_MAX_CHARACTERS: Final = 400
 KEPT_OF_EXTRACT: Final = 0.7
-"""Share of the facts of the sources' own sentences that a model's summary must have too."""
+"""Minimum share of the extractive summary's facts that a model's summary must retain."""
 SUPPORTED_WORDS: Final = 0.6
-"""Share of a summary's words that must be the sources'; of a single sentence, less."""
+"""Minimum share of a summary's words that must come from the sources; for single sentences, see `_SENTENCE_WORDS`."""
 
 FAULTS: Final = {
     "not JSON": "it wasn't the JSON object that was asked for",
@@ -52,10 +52,10 @@ FAULTS: Final = {
     "wrong person": "it told a number of somebody of whom no memory tells it",
     "lossy": "it left out too many of the names, numbers, dates and links of the memories",
 }
-"""What may be wrong with an answer, and how a model is told."""
+"""Reasons for refusing an answer, with the wording that the model receives on the next try."""
 
 _SENTENCE_WORDS = 0.4
-_LIKE = 0.6  # share of a sentence's words in a source's sentence from which on the two say the same thing
+_LIKE = 0.6  # share of the shorter clause's words from which two clauses count as similar
 _FEW_WORDS = 3
 _MANY_WORDS = 12
 _ANSWER_SPARE_CHARACTERS = 4_000
@@ -80,7 +80,7 @@ _NEAR_DAYS: Final = {"yesterday": -1, "last night": -1, "today": 0, "tonight": 0
 
 
 class Refused(Exception):
-    """An answer that isn't believed. The message is one of `FAULTS`, never anything of the answer."""
+    """A refused answer. The message is a key of `FAULTS` and never contains any part of the answer."""
 
 
 class _Answer(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
@@ -95,77 +95,74 @@ _decoder = msgspec.json.Decoder(_Answer)
 
 @dataclass(frozen=True)
 class Known:
-    """What the sources say, as far as a summary is held to it."""
+    """Facts and words of the sources that a summary is checked against."""
 
     sources: Sequence[Source]
 
     @cached_property
     def texts(self) -> list[str]:
-        """Each source with its speaker."""
+        """Text of each source, with its speaker's name in front."""
         return [f"{source.speaker or ''}: {source.text}" for source in self.sources]
 
     @cached_property
     def facts(self) -> Facts:
-        """Of all sources together."""
+        """Facts of all sources together."""
         return facts("\n".join(self.texts))
 
     @cached_property
     def stems(self) -> frozenset[str]:
-        """Of all their words, the speakers' names among them."""
+        """Stems of all words in the sources, speakers' names included."""
         return frozenset(stems(" ".join(self.texts)))
 
     @cached_property
     def heads(self) -> frozenset[str]:
-        """How these words begin, for endings that no rule here knows."""
+        """First five letters of these stems, to match inflections that `facts.stem` doesn't know."""
         return frozenset(word[:5] for word in self.stems if len(word) >= 5)
 
     @cached_property
     def words(self) -> frozenset[str]:
-        """All their words in lower case, whole."""
+        """All words of the sources, unstemmed, in lower case."""
         return frozenset(re.findall(r"[^\W_]+", " ".join(self.texts).lower()))
 
     @cached_property
     def numbers(self) -> frozenset[str]:
-        """All their numbers, and their parts."""
+        """All numbers in the sources, the parts of compound numbers, and the parts of dates."""
         joined = " ".join(self.texts)
         return numbers(joined) | self.facts.numbers | frozenset(re.findall(r"\d+", joined)) | self.facts.dates
 
     @cached_property
     def dates(self) -> frozenset[str]:
-        """Days that they name, on which something was said, and that were near then: "yesterday", "on Friday"."""
+        """Dates mentioned in the sources, days of the statements, and days they refer to ("yesterday", "on Friday")."""
         days = {near for source in self.sources for near in _near(source)}
         return self.facts.dates | {part for each in days for part in _parts(each)}
 
     @cached_property
     def distances(self) -> frozenset[str]:
-        """In days, between any two of the days on which something was said."""
+        """Differences in days between any two statements."""
         days = {day(source.said_at) for source in self.sources}
         return frozenset(str((one - other).days) for one in days for other in days if one > other)
 
     @cached_property
     def said(self) -> list[tuple[frozenset[str], bool]]:
-        """The words of each clause, and whether it denies something."""
+        """Stems of each clause, and whether the clause contains a negation."""
         return [clause for source in self.sources for clause in _clauses(source.text)]
 
     @cached_property
     def told(self) -> list[tuple[frozenset[str], frozenset[str]]]:
-        """The numbers of each source, and the words that may name somebody in it."""
+        """Numbers in each source, with all its words (any of which may name a person)."""
         return [(numbers(text), frozenset(re.findall(r"[^\W_]+", text.lower()))) for text in self.texts]
 
 
 def read(answer: str, sources: Sequence[Source], level: Level, mark: str, extracted: Summary, model: str) -> Summary:
-    """The summary in a model's answer.
+    """Return the summary from a model's answer.
 
     Args:
-        answer: What it wrote.
-        sources: What it was asked about.
-        level: How much shorter it was to be.
-        mark: The mark of the request.
-        extracted: What the sources' own sentences make, for comparison.
-        model: Its name.
+        mark: The mark of the request, which the memories' handles derive from.
+        extracted: The extractive summary of the sources, for comparison.
+        model: Name of the model.
 
     Raises:
-        Refused: It isn't believed; says which of the `FAULTS`.
+        Refused: The answer failed a check; the message is a key of `FAULTS`.
     """
     most = allowed(sources, level)
     if len(answer) > 4 * most + _ANSWER_SPARE_CHARACTERS + 40 * len(sources):
@@ -192,10 +189,10 @@ def read(answer: str, sources: Sequence[Source], level: Level, mark: str, extrac
 
 
 def check(text: str, known: Known) -> None:
-    """Hold a text to what the sources say.
+    """Check a text against the sources.
 
     Raises:
-        Refused: It says something that none of them says.
+        Refused: The text states something that no source states.
     """
     stated = facts(_DISTANCE.sub(lambda found: "" if numbers(found[1]) <= known.distances else found[0], text))
     if not stated.links <= known.facts.links:
@@ -236,7 +233,7 @@ def _check_span(span: str, sources: Sequence[Source]) -> None:
 
 
 def _check_words(text: str, known: Known, least: float, words_min: int) -> None:
-    """Whether enough of the words are the sources', where there are as many; those that tell a time aside."""
+    """Refuse texts of at least `words_min` words with too few from the sources; words that express time don't count."""
     words = {word for word in set(stems(text)) - _OF_TIME if not word.isdecimal()}
     supported = sum(word in known.stems or word[:5] in known.heads for word in words)
     if len(words) >= words_min and supported < least * len(words):
@@ -244,7 +241,7 @@ def _check_words(text: str, known: Known, least: float, words_min: int) -> None:
 
 
 def _check_denial(sentence: str, known: Known) -> None:
-    """Whether a clause that says the same as clauses of sources denies it where none does, or the other way."""
+    """Refuse a sentence with a clause whose negation differs from that of every similar source clause."""
     for words, denied in _clauses(sentence):
         alike = [other for said, other in known.said if _is_alike(words, said, single=other)]
         if alike and denied not in alike:
@@ -252,20 +249,23 @@ def _check_denial(sentence: str, known: Known) -> None:
 
 
 def _is_alike(words: frozenset[str], said: frozenset[str], *, single: bool) -> bool:
-    """Whether two clauses share most words of the shorter; a single word will do where it is all that is denied."""
+    """Return whether two clauses share most words of the shorter one.
+
+    At least two words must be shared; with `single`, one is enough if `said` has only one.
+    """
     shared = len(words & said)
     return shared >= max(_LIKE * min(len(words), len(said)), 1 if single and len(said) == 1 else 2)
 
 
 def _clauses(text: str) -> Iterator[tuple[frozenset[str], bool]]:
-    """The words of each clause, and whether it denies something."""
+    """Yield the stems of each clause, and whether the clause contains a negation."""
     for clause in _CLAUSE.split(text):
         if words := frozenset(stems(clause)):
             yield words, _denies(clause)
 
 
 def _check_persons(sentence: str, known: Known) -> None:
-    """Whether each number in a clause that names somebody stands in a source that names one of them too."""
+    """Refuse numbers in a clause that names people if no source with the number mentions any of them."""
     for clause in _CLAUSE.split(sentence):
         stated = facts(clause)
         persons = {name for name in stated.names | stated.starts if name not in STOP_WORDS}
@@ -276,21 +276,21 @@ def _check_persons(sentence: str, known: Known) -> None:
 
 
 def _check_loss(text: str, extracted: str, known: Known) -> None:
-    """Whether a summary has most of as many facts as the sources' own sentences would have kept."""
+    """Refuse a summary that lost too many of the facts that the extractive summary retained."""
     wanted, found = _held(extracted, known), _held(text, known)
     if wanted >= _FEW_WORDS and found < KEPT_OF_EXTRACT * wanted:
         raise Refused("lossy")
 
 
 def _held(text: str, known: Known) -> int:
-    """How many of the sources' facts a text has."""
+    """Count the sources' facts that a text contains."""
     stated, all_of = facts(text), known.facts
     names = (stated.names | stated.starts) & all_of.names
     return sum(map(len, (names, stated.numbers & all_of.numbers, stated.links, stated.dates & all_of.dates)))
 
 
 def _is_known(name: str, known: Known) -> bool:
-    """Whether a name is a word of the sources, in whatever case and with whatever ending; a day where one is near."""
+    """Return whether the sources contain every word of a name, in any case or inflection, or refer to this weekday."""
     if name in DAYS:
         return name in known.words or any(part == name for part in known.dates)
     parts = re.findall(r"[^\W_]+", name)
@@ -301,12 +301,12 @@ def _is_known(name: str, known: Known) -> bool:
 
 
 def _may_start(word: str, known: Known) -> bool:
-    """Whether a sentence may begin with this word: one of the sources', or one that is hardly a name."""
+    """Return whether a sentence may begin with this word: it occurs in the sources, or is unlikely to be a name."""
     return word in STOP_WORDS or word in _STARTERS or bool(_STARTING.search(word)) or _is_known(word, known)
 
 
 def _in_parts(number: str, known: Known) -> bool:
-    """Whether all parts of a number that is written in parts are known, such as 2:30 of "2.30"."""
+    """Return whether a source has a number made of the same parts, such as 2:30 for "2.30"."""
     parts = re.findall(r"\d+", number)
     return len(parts) > 1 and any(re.findall(r"\d+", each) == parts for each in known.facts.numbers)
 
@@ -316,7 +316,7 @@ def _denies(sentence: str) -> bool:
 
 
 def _near(source: Source) -> Iterator[date]:
-    """The day it was said, and those that it names by their distance."""
+    """Yield the day of a statement and the days it refers to relatively."""
     said, low = day(source.said_at), source.text.lower()
     yield said
     for words, distance in _NEAR_DAYS.items():

@@ -1,6 +1,6 @@
-"""Whether a summary still says what it was made to keep: by names, numbers and words, without a model.
+"""Measure how many of the agreed key points a summary still states, comparing names, numbers and words without a model.
 
-Words count as the same that begin alike, so that an inflection or a derived word is one; a synonym isn't.
+Words match if they begin alike, which covers inflections and derived words but not synonyms.
 """
 
 from __future__ import annotations
@@ -11,24 +11,24 @@ from typing import Final
 from app.domain.text.wording import STOP_WORDS, content_words, words_as_written
 
 ENTAILED_MIN: Final = 0.8
-"""Share of the key points that a summary has to say."""
+"""Minimum share of the key points that a summary must state."""
 WORDS_MIN: Final = 0.6
-"""Share of a point's words that have to be in a text that says it; its names and numbers all do."""
+"""Minimum share of a point's words that a text must contain to state it, in addition to all its names and numbers."""
 _STEM_CHARACTERS: Final = 5
 
 
 def stem(word: str) -> str:
-    """Return the beginning by which words count as the same."""
+    """Return the prefix by which words are compared."""
     return word[:_STEM_CHARACTERS]
 
 
 def stems(text: str) -> set[str]:
-    """What the content words of a text begin with."""
+    """Return the stems of a text's content words."""
     return {stem(word) for word in content_words(text)}
 
 
 def marks(text: str) -> set[str]:
-    """Stems of the names and numbers of a text: words with a digit, and capitalised ones that don't begin it."""
+    """Return the stems of a text's names and numbers: words with a digit, and capitalised words after the first."""
     written = words_as_written(text)
     lower = {word.lower() for place, word in enumerate(written) if place and word[0].isupper()} - STOP_WORDS
     lower |= {word.lower() for word in written if any(sign.isdigit() for sign in word)}
@@ -36,15 +36,15 @@ def marks(text: str) -> set[str]:
 
 
 def says(text: str, point: str) -> bool:
-    """Whether a text says a point: all of its names and numbers, and most of its words."""
+    """Return whether a text states a point: it contains all of the point's names and numbers, and most of its words."""
     held, wanted = stems(text) | marks(text), stems(point)
     return marks(point) <= held and len(wanted & held) >= WORDS_MIN * len(wanted)
 
 
 def entailed(summary: str, key_points: Sequence[str], sources: Sequence[str]) -> float | None:
-    """Share of the key points that a summary says, of those that a source still says; None where there are none.
+    """Return the share of key points that a summary states, or None if there are no points to check.
 
-    A point that no source says any more, after an edit or an erasure, isn't asked for.
+    Points that no source states any more, after an edit or an erasure, are left out.
     """
     due = [point for point in key_points if any(says(source, point) for source in sources)]
     return sum(says(summary, point) for point in due) / len(due) if due else None

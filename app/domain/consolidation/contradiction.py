@@ -1,8 +1,8 @@
-"""Contradictions by a language model: what it is asked about new memories and the earlier ones near them.
+"""Build the prompt that asks a language model which earlier memories a new one contradicts, and parse its answer.
 
-As with scores, texts travel as JSON inside a block whose marks are random for each request, and ids are made of that
-randomness: a text can neither end the block nor name another memory. All that an answer can say is which of the
-earlier memories that stand beside a new one are outdated by it.
+As in `scoring`, texts are sent as JSON inside a block whose delimiters are random for each request, and handles derive
+from the same random value: a text can neither end the block nor refer to another memory. An answer can only mark
+earlier memories of the same question as outdated.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from app.domain.consolidation.supersession import Pair
 from app.domain.salience.scoring import Message, Unusable, block, clip, decoded, handle, tokens
 
 NEIGHBOURS_MAX: Final = 3
-"""Earlier memories beside a new one."""
+"""Maximum number of earlier memories per new memory."""
 COSINE_MIN: Final = 0.5
-"""Of an earlier memory to the new one: what is less alike is hardly about the same."""
+"""Minimum cosine between an earlier memory and the new one; less similar memories are rarely on the same topic."""
 QUESTIONS_MAX: Final = 10
-"""Most new memories in one call."""
+"""Maximum number of new memories per call."""
 TEXT_MAX_BYTES: Final = 2_000
-"""What the model is shown of a text."""
+"""Size to which each text in the prompt is truncated."""
 
 _QUESTION_TOKENS = 40
-_ANSWER_TOKENS = 80  # of one question
+_ANSWER_TOKENS = 80  # per question
 _ANSWER_SPARE_TOKENS = 2_000  # for models that think before they answer
-_ANSWER_CHARACTERS = 400  # of one question, some three times what a full answer takes
+_ANSWER_CHARACTERS = 400  # per question, about three times the length of a full answer
 
 _SYSTEM = """\
 You compare memories of an AI agent, so that it doesn't go on believing what isn't true any more.
@@ -50,7 +50,7 @@ under "outdated" the ids of those of its own earlier memories that are outdated;
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A memory as the model is shown it."""
+    """A memory's text as sent to the model."""
 
     memory_id: UUID
     text: str
@@ -58,14 +58,14 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A new memory, and the earlier ones near it, at least one."""
+    """A new memory with one or more earlier memories near it."""
 
     memory: Text
     earlier: tuple[Text, ...]
 
 
 def batches(questions: Sequence[Question], tokens_max: int) -> Iterator[list[Question]]:
-    """The questions in order, in batches that fit one call each; one that is too large goes alone."""
+    """Yield the questions in order, in batches that fit one call; an oversized question gets its own batch."""
     batch: list[Question] = []
     spent = 0
     for question in questions:
@@ -81,16 +81,16 @@ def batches(questions: Sequence[Question], tokens_max: int) -> Iterator[list[Que
 
 
 def answer_tokens_max(questions: int) -> int:
-    """Most tokens a model may spend on an answer to so many questions."""
+    """Return the token limit for an answer to this number of questions."""
     return _ANSWER_SPARE_TOKENS + _ANSWER_TOKENS * questions
 
 
 def messages(questions: Sequence[Question], mark: str) -> list[Message]:
-    """The chat that asks which memories are outdated.
+    """Return the chat messages that ask which memories are outdated.
 
     Args:
-        questions: One batch, at least one.
-        mark: The `scoring.delimiter` of this request, never used twice.
+        questions: One batch, at least one question.
+        mark: The `scoring.delimiter` of this request; never reuse it.
     """
     data = [
         {
@@ -132,7 +132,7 @@ ANSWER_SCHEMA: Final[dict[str, Any]] = {
     "required": ["memories"],
     "additionalProperties": False,
 }
-"""JSON schema of an answer, the same for every batch."""
+"""JSON schema of an answer, identical for every batch."""
 
 
 class _Item(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
@@ -149,15 +149,14 @@ _decoder = msgspec.json.Decoder(_Answer)
 
 
 def read(answer: str, questions: Sequence[Question], mark: str) -> list[Pair]:
-    """The pairs of a new memory and an earlier one that it outdates, in an answer.
+    """Return the pairs of a new memory and an outdated earlier memory from a model's answer.
 
     Args:
-        answer: What the model wrote.
-        questions: The batch it was asked about.
-        mark: The mark that batch went with.
+        questions: The batch that was sent.
+        mark: The mark that was sent with it.
 
     Raises:
-        Unusable: It isn't an answer to exactly these questions, or names a memory that isn't beside the new one.
+        Unusable: The answer doesn't match the questions, or names an earlier memory of another question.
     """
     items = decoded(answer, _decoder, _ANSWER_CHARACTERS * (len(questions) + 1)).memories
     if len(items) != len(questions):

@@ -1,6 +1,7 @@
-"""What becomes of memories that belong together: seed 004's table (§3.3), or mnemex's cohesion; and what is kept.
+"""Choose what to do with a group of similar memories, by seed 004's table (§3.3) or by mnemex's cohesion.
 
-What is kept in full wins over every action (§3.4): importance, never forget, a hold, the last days, one a day.
+Memories to be preserved (§3.4) are exempt from every action but linking: those that are important, never forgotten,
+held or recent, and one per day.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ Action = Literal["link", "summary", "support", "narrative", "duplicates"]
 LINKED_MOST: Final = 3
 """Groups up to this size are linked; larger ones are summarised."""
 SUMMARISED_LEAST: Final = 2
-"""Fewer than this aren't worth a summary."""
+"""Minimum number of memories for a summary."""
 EVEN_SPACING: Final = 0.25
-"""Moments are evenly spaced whose gaps deviate from their mean by at most this share of it."""
+"""Maximum deviation of each gap from the mean gap, as a share of the mean, for times to count as evenly spaced."""
 NO_THREAD: Final = -1
 
 
@@ -30,13 +31,13 @@ class Members:
     """The memories of a group at a moment; every array has shape (n,), in the order of their ids.
 
     Attributes:
-        importance: Without a context, 0 to 1.
-        age_days: Since each was accepted, or brought back.
-        said_at: In seconds since 1970, as their callers said, else when they were accepted.
+        importance: Importance without a context, 0 to 1.
+        age_days: Days since each memory was accepted or restored.
+        said_at: Seconds since 1970: the caller's timestamp, or the time of acceptance if there is none.
         threads: Equal numbers for equal threads; `NO_THREAD` for none.
-        is_kept: Whether it is never forgotten, held, or was used after the moment.
+        is_kept: Whether the memory is marked as never to be forgotten, is held, or was used after the moment.
         days: Equal numbers for equal local dates of the group's subject.
-        on_day: How many memories of that subject and date are active, the group's included.
+        on_day: Number of active memories with the same subject and date, including the group's.
     """
 
     importance: Floats
@@ -50,14 +51,14 @@ class Members:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What becomes of a group.
+    """Action chosen for a group.
 
     Attributes:
-        action: None where all stays as it is.
-        level: How much shorter a summary shall be.
-        taken: Which go into the summary, or are linked; shape (n,).
-        waits: Whether somebody has to agree first.
-        why: In words and numbers.
+        action: None to leave the group unchanged.
+        level: Compression level of the summary.
+        taken: Members that the action applies to; shape (n,).
+        waits: Whether the action needs approval first.
+        why: The reason, in words and numbers.
     """
 
     action: Action | None
@@ -68,27 +69,27 @@ class Verdict:
 
 
 def decide(rules: Consolidation, members: Members, cohesion: float, level: Level, *, by_cohesion: bool) -> Verdict:
-    """What becomes of a group.
+    """Choose the action for a group.
 
     Args:
-        rules: The policy's.
-        members: The group, 2 or more.
-        cohesion: Mean cosine of its pairs, -1 to 1.
-        level: How much shorter summaries shall be.
-        by_cohesion: Whether its cohesion decides, instead of the table.
+        rules: The policy's consolidation settings.
+        members: The group, two or more memories.
+        cohesion: Mean cosine of the group's pairs, -1 to 1.
+        level: Compression level of summaries.
+        by_cohesion: Decide by cohesion instead of the table.
     """
     asked = _by_cohesion(rules, members, cohesion, level) if by_cohesion else _by_table(rules, members, level)
     return asked if asked.action is None or asked.action == "link" else _spared(rules, members, asked)
 
 
 def agreed(rules: Consolidation, members: Members, level: Level) -> Verdict:
-    """What becomes of a group to whose merging somebody has said yes: what is kept in full stays kept."""
+    """Return the verdict for a group whose merge was approved; preserved memories are still left out."""
     every = np.ones(members.importance.shape, np.bool_)
     return _spared(rules, members, Verdict("duplicates", level, every, waits=False, why="agreed to"))
 
 
 def _spared(rules: Consolidation, members: Members, asked: Verdict) -> Verdict:
-    """The same without what is kept in full; nothing where too few are left."""
+    """Return the verdict without preserved memories, or without an action if too few remain."""
     taken = asked.taken & ~_preserved(rules, members)
     if rules.one_a_day:
         taken = _one_a_day(members, taken)
@@ -110,7 +111,7 @@ def _by_cohesion(rules: Consolidation, members: Members, cohesion: float, level:
 
 
 def _by_table(rules: Consolidation, members: Members, level: Level) -> Verdict:
-    """The first that matches: few, all low, some high, the rest."""
+    """Apply the first matching row of the table: few members, all unimportant, some important, others."""
     importance, count = members.importance, members.importance.size
     every = np.ones(importance.shape, np.bool_)
     if count <= LINKED_MOST:
@@ -131,7 +132,7 @@ def _by_table(rules: Consolidation, members: Members, level: Level) -> Verdict:
 
 
 def is_sequence(members: Members) -> bool:
-    """Whether memories are events one after another: turns of one thread, or evenly spaced in time."""
+    """Return whether memories form a sequence of events: all in one thread, or evenly spaced in time."""
     if members.threads[0] != NO_THREAD and np.all(members.threads == members.threads[0]):
         return True
     gaps = np.diff(np.sort(members.said_at))
@@ -144,7 +145,7 @@ def _preserved(rules: Consolidation, members: Members) -> npt.NDArray[np.bool_]:
 
 
 def _one_a_day(members: Members, taken: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-    """Leave the most important of each day of which nothing else would be left, the first of those alike."""
+    """Exempt the most important memory of each day that would otherwise lose all its memories; the first on a tie."""
     left = taken.copy()
     for day in np.unique(members.days[taken]):
         rows = np.flatnonzero(taken & (members.days == day))

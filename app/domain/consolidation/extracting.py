@@ -1,9 +1,8 @@
-"""Summaries of the sources' own sentences: no model, no word that no source has, the same each time.
+"""Build summaries from the sources' own sentences, deterministically and without a model.
 
-Sentences are chosen one after another by what each adds to those chosen before: facts, words, sources, and how central
-it is (LexRank, Erkan and Radev 2004). Gains only shrink as more is chosen, so that the greedy choice is close to the
-best one (Lin and Bilmes 2011). What a sentence adds counts more the more it matters by the rules of salience, and
-nothing where it gives orders.
+Sentences are chosen greedily by the value that each adds to those already chosen: facts, words, sources and centrality
+(LexRank, Erkan and Radev 2004). The gains are submodular, so the greedy choice is close to the optimum (Lin and Bilmes
+2011). A sentence's value rises with its salience under the salience rules, and is 0 if it gives orders.
 """
 
 from __future__ import annotations
@@ -28,31 +27,31 @@ from app.domain.text.wording import asks, spoken
 from app.domain.text.wording import words as words_of
 
 FLOOR_CHARACTERS: Final = 120
-"""What a summary may always have, however short its sources are."""
+"""Length that a summary may always have, however short its sources are."""
 KEY_POINTS_MAX: Final = 12
 SENTENCES_MAX: Final = 250
-"""Sentences that are compared with each other; of more, the most telling are."""
+"""Maximum number of sentences to compare with each other; beyond it, the most salient ones are preselected."""
 
 _WORTH: Final = {"link": 3.0, "number": 3.0, "date": 2.5, "denied": 2.0, "name": 1.5}
-_CHANGE_WORTH = 2.0  # of telling that something isn't as it was
-_OUTDATED = 0.6  # what a sentence counts by that a later change is about
-_SALIENT_WORTH = 5.0  # of a sentence's salience, which is no other's
+_CHANGE_WORTH = 2.0  # for stating a change
+_OUTDATED = 0.6  # weight factor if a later sentence states a change of the subject
+_SALIENT_WORTH = 5.0  # times salience; never shared with another sentence
 _SOURCE_WORTH = 1.0
 _WORD_WORTH = 0.35
 _CENTRAL_WORTH = 1.5
-_LATER = 0.3  # how much more what was said last counts: of two values, the new one holds
-_ASKED = 0.4  # what a question counts by: it tells little
-_FRESH = 0.25  # share of its words that a sentence has to itself, where it has no fact to itself
-_EXCHANGES = 4  # best left out, and least chosen, that are tried in each other's place
+_LATER = 0.3  # extra weight of the latest source: of two values, the newer one is current
+_ASKED = 0.4  # weight factor of a question, which states little
+_FRESH = 0.25  # share of new words up to which a sentence without new facts is redundant
+_EXCHANGES = 4  # best unchosen and worst chosen sentences to try swapping
 _DAMPING = 0.85
 _ROUNDS = 30
-_COST_EXPONENT = 0.75  # of a sentence's length: between many short ones and the most telling
-_COST_CHARACTERS = 20  # of a sentence beside its own
-_DIGITS_SALIENCE = 0.2  # what a number adds to a sentence's salience where there are too many sentences
+_COST_EXPONENT = 0.75  # on a sentence's length: balances many short sentences against few informative ones
+_COST_CHARACTERS = 20  # overhead per sentence
+_DIGITS_SALIENCE = 0.2  # salience bonus for a number when sentences are preselected
 _TELLING_WORDS = 3
-_PLAIN = 0.3  # what a sentence without facts counts by where it has no salience, up to all with the next
+_PLAIN = 0.3  # weight factor without facts at salience 0, rising to 1 at `_TELLING_SALIENCE`
 _TELLING_SALIENCE = 0.25
-_IDLE = 0.12  # salience below which a sentence of fewer words and no fact is chatter
+_IDLE = 0.12  # salience below which a short sentence without facts is chatter
 
 _CHANGES: Final = re.compile(
     r"\b(?:now|no longer|anymore|instead|chang(?:ed?|es)|moved|switched|became|corrected|replaced|from now on|used to"
@@ -63,14 +62,14 @@ _CHANGES: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class _Sentence:
-    """A sentence as a candidate.
+    """A candidate sentence.
 
     Attributes:
-        line: Where it stands and who says it.
-        worth: What each thing that it adds is worth, by a name for it, before `weight`.
-        own: Which of these are facts.
-        weight: What all that is multiplied by.
-        tells_change: Whether it says that something isn't as it was.
+        line: The sentence with its speaker and source.
+        worth: Value of each item that it contributes, by the item's name, before `weight`.
+        own: Names of the items that are facts.
+        weight: Factor on all values.
+        tells_change: Whether the sentence states a change.
     """
 
     line: Line
@@ -81,10 +80,11 @@ class _Sentence:
 
 
 def extract(sources: Sequence[Source], form: Form, level: Level) -> Summary:
-    """A summary out of the sources' sentences.
+    """Return a summary made of the sources' sentences.
 
-    It has at most the level's share of their characters, or `FLOOR_CHARACTERS`, or one sentence where that is longer.
-    `duplicates` has the fullest source whole, and of the others what states facts that it lacks.
+    Its length is limited to the level's share of the sources' characters, but at least `FLOOR_CHARACTERS`; if no
+    sentence fits, the summary is one longer sentence. For `duplicates` it is the fullest source in full, followed by
+    sentences of the other sources with facts that it lacks, whatever their length.
 
     Args:
         sources: One or more, in any order.
@@ -99,12 +99,12 @@ def extract(sources: Sequence[Source], form: Form, level: Level) -> Summary:
 
 
 def allowed(sources: Iterable[Source], level: Level) -> int:
-    """How many characters a summary of these sources may have at a level."""
+    """Return the maximum number of characters for a summary of these sources at a level."""
     return max(FLOOR_CHARACTERS, int(KEPT_SHARES[level][1] * sum(len(source.text) for source in sources)))
 
 
 def _candidates(ordered: Sequence[Source]) -> list[_Sentence]:
-    """The sentences of the sources, in order."""
+    """Return the sources' sentences in order, with their values."""
     lines, saliences = _lines(ordered)
     if not lines:
         return []
@@ -137,7 +137,7 @@ def _candidates(ordered: Sequence[Source]) -> list[_Sentence]:
 
 
 def _lines(ordered: Sequence[Source]) -> tuple[list[Line], list[float]]:
-    """The sentences in order, and how salient each is; of more than `SENTENCES_MAX` the most telling."""
+    """Return the sentences in order with their saliences, limited to the `SENTENCES_MAX` most salient."""
     lines = [
         Line(place, sentence, source.speaker, source.said_at)
         for place, source in enumerate(ordered)
@@ -155,7 +155,7 @@ def _lines(ordered: Sequence[Source]) -> tuple[list[Line], list[float]]:
 
 
 def _dated(sentence: _Sentence, later: Sequence[_Sentence]) -> _Sentence:
-    """The sentence with less weight where a later one that is about the same tells of a change."""
+    """Lower a sentence's weight if a later sentence that shares a word with it states a change."""
     words = {name for name in sentence.worth if name.startswith("word:")}
     if any(each.tells_change and each.own and words & each.worth.keys() for each in later):
         return replace(sentence, weight=_OUTDATED * sentence.weight)
@@ -163,14 +163,14 @@ def _dated(sentence: _Sentence, later: Sequence[_Sentence]) -> _Sentence:
 
 
 def _unspoken(source: Source) -> str:
-    """The text without its speaker in front, who is given anyway."""
+    """Return the text without a leading speaker's name, since the speaker is rendered separately."""
     if source.speaker and spoken(source.text, source.speaker) == source.text:
         return source.text.lstrip()[len(source.speaker) + 1 :]
     return source.text
 
 
 def _stated(found: Facts, names: frozenset[str], *, asks: bool) -> frozenset[str]:
-    """Facts under names for them; a word at the start of a sentence is a name where it is one elsewhere."""
+    """Return named facts; a capitalised word at the start of a sentence counts only if it is a name elsewhere."""
     return frozenset(
         [
             *(f"name:{name}" for name in (found.names | found.starts) & names),
@@ -183,7 +183,7 @@ def _stated(found: Facts, names: frozenset[str], *, asks: bool) -> frozenset[str
 
 
 def _vectors(words: Sequence[Sequence[str]], spread: Counter[str]) -> NDArray[np.float64]:
-    """Unit vectors of tf-idf, shape (n, words)."""
+    """Return tf-idf unit vectors, shape (n, words)."""
     place = {word: at for at, word in enumerate(spread)}
     rows = np.zeros((len(words), max(len(place), 1)))
     for at, each in enumerate(words):
@@ -195,7 +195,7 @@ def _vectors(words: Sequence[Sequence[str]], spread: Counter[str]) -> NDArray[np
 
 
 def _centrality(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
-    """How central each sentence is among all, 0 to 1."""
+    """Return each sentence's centrality, scaled to a maximum of 1."""
     near = vectors @ vectors.T
     steps = near / np.maximum(near.sum(axis=1, keepdims=True), 1e-12)
     found = np.full(len(near), 1 / len(near))
@@ -206,7 +206,7 @@ def _centrality(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _table(candidates: Sequence[_Sentence]) -> NDArray[np.float64]:
-    """What each sentence is worth by the things it adds, shape (n, things)."""
+    """Return each sentence's weighted value per item, shape (n, items)."""
     place = {name: at for at, name in enumerate(dict.fromkeys(name for each in candidates for name in each.worth))}
     rows = np.zeros((len(candidates), len(place)))
     for at, each in enumerate(candidates):
@@ -215,7 +215,7 @@ def _table(candidates: Sequence[_Sentence]) -> NDArray[np.float64]:
 
 
 def _best(candidates: Sequence[_Sentence], form: Form, most: int) -> list[int]:
-    """Places of the chosen: as many as fit, none that only repeats; the shortest telling one where none fits."""
+    """Return the indices of the best sentences that fit, skipping redundant ones, or of a short one if none fits."""
     table = _table(candidates)
     costs = np.array([(len(each.line.text) + _COST_CHARACTERS) ** _COST_EXPONENT for each in candidates])
 
@@ -242,7 +242,7 @@ def _exchanged(
     chosen: list[int],
     fits: Callable[[Sequence[int]], bool],
 ) -> list[int]:
-    """The chosen, with the best of those left out in the place of a lesser one, where that is worth more."""
+    """Swap low-value chosen sentences for the best unchosen ones if the total value rises and the text still fits."""
     out = [at for at, each in enumerate(candidates) if at not in chosen and each.weight > 0]
     for entering in sorted(out, key=lambda at: (-table[at].sum(), at))[:_EXCHANGES]:
         value = table[chosen].max(axis=0).sum()
@@ -258,7 +258,7 @@ def _exchanged(
 
 
 def _repeats(sentence: _Sentence, candidates: Sequence[_Sentence], chosen: Sequence[int]) -> bool:
-    """Whether the chosen have all of its facts and most of its words."""
+    """Return whether the chosen sentences already contain all facts and most words of this sentence."""
     covered = {name for at in chosen for name in candidates[at].worth}
     words = [name for name in sentence.worth if name.startswith("word:")]
     fresh = sum(name not in covered for name in words)
@@ -266,7 +266,7 @@ def _repeats(sentence: _Sentence, candidates: Sequence[_Sentence], chosen: Seque
 
 
 def _fullest(candidates: Sequence[_Sentence]) -> list[int]:
-    """Places of the sentences of the source that states most, and of those that state what it doesn't."""
+    """Return the indices of the sentences of the most valuable source, then of others that add something to it."""
     by_source: dict[int, list[int]] = {}
     for at, each in enumerate(candidates):
         by_source.setdefault(each.line.source, []).append(at)
@@ -283,7 +283,7 @@ def _fullest(candidates: Sequence[_Sentence]) -> list[int]:
 
 
 def _key_points(candidates: Sequence[_Sentence], chosen: Sequence[int]) -> tuple[str, ...]:
-    """The chosen sentences that state facts, at most `KEY_POINTS_MAX`, in order; the best where none does."""
+    """Return up to `KEY_POINTS_MAX` chosen sentences in order, preferring those that state a fact other than a name."""
     telling = [at for at in chosen if any(not name.startswith("name:") for name in candidates[at].own)]
     telling += [at for at in chosen if at not in telling]
     lines = [candidates[at].line for at in sorted(telling[:KEY_POINTS_MAX])]
@@ -291,5 +291,5 @@ def _key_points(candidates: Sequence[_Sentence], chosen: Sequence[int]) -> tuple
 
 
 def _plainest(ordered: Sequence[Source]) -> str:
-    """The shortest text, where none has a word."""
+    """Return the shortest text, for sources in which no text has a word."""
     return min((source.text for source in ordered), key=len)

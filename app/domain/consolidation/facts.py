@@ -1,7 +1,7 @@
-"""Facts that can be told from the form of a text: names, numbers, dates, links, and what is denied.
+"""Extract facts that a text's form reveals: names, numbers, dates, links and negations.
 
-They are what a summary must not lose, and what it must not invent. Each is written in one way, however the text writes
-it: "3,000" and "three thousand" are one number, "May 3rd" and "2025-05-03" one day.
+A summary must neither lose nor invent them. Each is normalised to one form: "3,000" and "three thousand" are one
+number, "May 3rd" and "2025-05-03" one day.
 """
 
 from __future__ import annotations
@@ -24,9 +24,8 @@ DAYS: Final = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday
 
 _DENIALS_ELSEWHERE = "nicht kein keine keinen keinem nie niemals jamais pas rien nunca jamás não nao mai niet geen inte"
 _DENIALS: Final = (NEGATIONS - {"longer"}) | frozenset(_DENIALS_ELSEWHERE.split())
-_UNSPACED: Final = re.compile(
-    "[不没沒未无無別别][\u3040-\u9fff]{1,2}|ない|ません"
-)  # denials where words have no blanks
+# Negations in scripts without spaces.
+_UNSPACED: Final = re.compile("[不没沒未无無別别][\u3040-\u9fff]{1,2}|ない|ません")
 _WORD: Final = re.compile(r"[^\W_]+(?:['’](?!s\b)[^\W_]+)*")
 _LINK: Final = re.compile(
     r"(?:[a-z][a-z+.-]{1,15}://|www\.)[^\s<>\"]+|[\w.+-]+@[\w-]+(?:\.[\w-]+)+|(?<![\w.])[@#][^\W\d]\w+"
@@ -69,15 +68,15 @@ _IDEOGRAPHS: Final = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\u0e00-\u0e7f]")
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What a text states that can be told by its form; all in lower case.
+    """Facts found in a text by its form; all in lower case.
 
     Attributes:
-        names: Words written as names where no sentence begins.
-        starts: Words with a capital at the start of a sentence, which may be names or not.
-        numbers: Numbers outside of dates, in digits.
-        dates: Days and months, as `05-03` or `05`, and years that go with them.
+        names: Capitalised words other than at the start of a sentence.
+        starts: Capitalised words at the start of a sentence, which may or may not be names.
+        numbers: Numbers outside dates, in digits.
+        dates: Days and months, as `05-03` or `05`, and their years.
         links: Addresses, handles, tags.
-        denied: Stems of what follows a negation.
+        denied: Stems of the words that negations apply to.
     """
 
     names: frozenset[str]
@@ -89,7 +88,7 @@ class Facts:
 
 
 def facts(text: str) -> Facts:
-    """The facts of a text."""
+    """Return the facts of a text."""
     links, rest = _links(text) if any(sign in text for sign in ".@#:") else (frozenset[str](), text)
     dates: frozenset[str] = frozenset()
     if (found := [*_DATE.finditer(rest)]) and (dates := frozenset(part for each in found for part in _dated(each))):
@@ -99,17 +98,17 @@ def facts(text: str) -> Facts:
 
 
 def numbers(text: str) -> frozenset[str]:
-    """All numbers of a text, those of its dates and links too."""
+    """Return all numbers in a text, including those in dates and links."""
     return frozenset(_numbers(text))
 
 
 def denies(text: str) -> bool:
-    """Whether a text denies something."""
+    """Return whether a text contains a negation."""
     return _UNSPACED.search(text) is not None or any(_is_denial(word) for word in _words(text))
 
 
 def stems(text: str) -> list[str]:
-    """The words of a text that say what it is about, without their endings; runs without blanks in pairs of signs."""
+    """Return the stems of a text's content words; scripts without spaces yield overlapping character pairs."""
     found = []
     for word in _words(text):
         if _IDEOGRAPHS.search(word):
@@ -121,7 +120,7 @@ def stems(text: str) -> list[str]:
 
 @lru_cache(maxsize=50_000)
 def stem(word: str) -> str:
-    """What forms of a word have in common, the irregular ones of English too: went and going are one."""
+    """Return a stem shared by a word's inflections, including irregular English ones: went and going have one stem."""
     forms = other_forms(word)
     if forms:
         word = min(word, *forms)
@@ -136,7 +135,7 @@ def _words(text: str) -> list[str]:
 
 
 def _links(text: str) -> tuple[frozenset[str], str]:
-    """The links, and the text without them."""
+    """Return the links, and the text without them."""
     found = frozenset(_bare(link[0]).casefold() for link in _LINK.finditer(text))
     return found, _LINK.sub(lambda link: f"| {link[0][len(_bare(link[0])) :]}", text) if found else text
 
@@ -192,7 +191,7 @@ def _value(spelt: re.Match[str]) -> int:
 
 
 def _names(text: str) -> tuple[frozenset[str], frozenset[str]]:
-    """Words written as names, and those with a capital where a sentence begins."""
+    """Return capitalised words in the middle of sentences, and those at the start of one."""
     names: set[str] = set()
     starts: set[str] = set()
     for match in _WORD.finditer(text):

@@ -1,8 +1,8 @@
-"""Which memories belong together: near in meaning, a little nearer by moment, thread and entities (seed 004 §3.2).
+"""Group memories by similarity of meaning, with small bonuses for shared time, thread and entities (seed 004 §3.2).
 
-Each memory is compared with its nearest, pairs that are near enough are edges of a graph, and what hangs together is
-cut by average linkage, so that a chain of near pairs doesn't become one group. What belongs to different subjects is
-never compared.
+Each new memory is compared with its nearest neighbours, and pairs that are near enough become edges of a graph. Its
+connected components are split by average linkage, so that a chain of near pairs doesn't become one group. Memories of
+different subjects are never compared.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
 LINKED_MAX: Final = 1000
-"""Memories whose distances are all worked out at once: time and room grow with the square."""
+"""Maximum size of a component for average linkage, whose time and memory use grow quadratically."""
 FALLING: Final = (0.25, 0.2, 0.15, 0.12, 0.1, 0.07, 0.05)
-"""Distances at which more than these are taken apart beforehand, until they aren't more."""
+"""Distance limits tried in turn to split components that are larger than `LINKED_MAX`."""
 HDBSCAN_MAX: Final = 5000
-"""Memories that HDBSCAN is asked about; it takes half a minute for twice as many."""
+"""Maximum number of memories for HDBSCAN, which takes half a minute for twice as many."""
 _BLOCK_CELLS: Final = 2_000_000
-"""Distances worked out in one go."""
+"""Number of distances calculated at a time."""
 _HOUR_SECONDS: Final = 3600.0
 
 Places = NDArray[np.intp]
@@ -39,16 +39,16 @@ Floats = NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True)
 class Memories:
-    """What is compared, in any order; all lengths are n.
+    """Memories to compare, in any order; all lengths are n.
 
     Attributes:
-        ids: Each once.
-        subjects: Whom it is about; those about nobody are compared with each other alone.
-        threads: In which conversation it was said, if in any.
-        entities: Whom or what it names.
+        ids: Unique ids.
+        subjects: Subject of each memory; memories without one are only compared with each other.
+        threads: Conversation of each memory, if any.
+        entities: Entities that each memory names.
         said_at: Seconds since 1970, shape (n,).
-        vectors: Of one embedding space, of length 1 or 0, shape (n, dimensions).
-        is_new: Whether its nearest are looked for; the others are there to be found. Shape (n,).
+        vectors: Vectors of one embedding space, of length 1 or 0, shape (n, dimensions).
+        is_new: Whether to search this memory's neighbours; other memories are only candidates. Shape (n,).
     """
 
     ids: Sequence[UUID]
@@ -61,19 +61,19 @@ class Memories:
 
 
 def applied(rules: Consolidation, memories: int) -> Literal["linkage", "hdbscan"]:
-    """How so many memories are grouped: as the rules say, but by linkage where they are too many for HDBSCAN."""
+    """Return the configured method, or linkage if there are too many memories for HDBSCAN."""
     return rules.method if memories <= HDBSCAN_MAX else "linkage"
 
 
 def cosine_above(rules: Consolidation) -> float:
-    """What the cosine of two memories must be above for them to be near enough, whatever makes them nearer."""
+    """Return the cosine that a pair must exceed to be near enough even with every bonus."""
     return 1 - rules.distance_below - rules.near_in_time - rules.same_thread - rules.shared_entities
 
 
 def group(memories: Memories, rules: Consolidation) -> list[Group]:
-    """Groups of two or more with a new memory in each, in the order of their first ids; no memory is in two.
+    """Return disjoint groups of two or more memories, each with a new one, ordered by their first ids.
 
-    The same groups in whatever order the memories are given.
+    The result doesn't depend on the order of the memories.
     """
     order = np.array(sorted(range(len(memories.ids)), key=memories.ids.__getitem__), np.intp)
     method = applied(rules, len(memories.ids))
@@ -86,7 +86,7 @@ def group(memories: Memories, rules: Consolidation) -> list[Group]:
 
 
 class _Part(NamedTuple):
-    """Memories of one subject in ascending order of their ids; who has no thread has a number of its own there."""
+    """Memories of one subject in ascending order of ids; each one without a thread has a thread number of its own."""
 
     ids: list[UUID]
     hours: NDArray[np.float64]
@@ -98,7 +98,7 @@ class _Part(NamedTuple):
 
 
 class _Edges(NamedTuple):
-    """Pairs of places that are near enough, and how near; shape (n,) each."""
+    """Pairs of indices that are near enough, with their distances; shape (n,) each."""
 
     one: Places
     other: Places
@@ -127,12 +127,12 @@ def _part(memories: Memories, places: Places) -> _Part:
 
 
 def _incidence(entities: Sequence[set[str]]) -> csr_array[Any] | None:
-    """Who names what, a row a memory; what one alone names can't be shared and is left out."""
+    """Return the memory-by-entity matrix, or None if no entity is shared; entities of a single memory are left out."""
     counts = Counter(chain.from_iterable(entities))
     numbers = {name: n for n, name in enumerate(sorted(name for name, count in counts.items() if count > 1))}
     if not numbers:
         return None
-    from scipy.sparse import csr_array  # noqa: PLC0415 - large, and of use to consolidation alone
+    from scipy.sparse import csr_array  # noqa: PLC0415 - large, and used only by consolidation
 
     columns = [[numbers[name] for name in each if name in numbers] for each in entities]
     starts = np.concatenate([[0], np.cumsum([len(each) for each in columns])])
@@ -141,7 +141,7 @@ def _incidence(entities: Sequence[set[str]]) -> csr_array[Any] | None:
 
 
 def _distances(part: _Part, rows: Places, columns: Places | slice, rules: Consolidation) -> Floats:
-    """0 or more: 1 less the cosine, less what moment, thread and entities make them nearer by."""
+    """Return distances, 0 or more: 1 - cosine, minus the bonuses for time, thread and entities."""
     distances: Floats = part.vectors[rows] @ part.vectors[columns].T
     np.subtract(1, distances, out=distances)
     if rules.near_in_time:
@@ -168,7 +168,7 @@ def _groups(part: _Part, rules: Consolidation, method: Literal["linkage", "hdbsc
 
 
 def _edges(part: _Part, rules: Consolidation) -> _Edges:
-    """The nearest of each new memory, those that are as near as the last of them too."""
+    """Return the edges from each new memory to its nearest neighbours; ties with the last neighbour are included."""
     new = np.flatnonzero(part.is_new)
     size, most = max(_BLOCK_CELLS // len(part.ids), 1), rules.neighbours
     below = np.float32(rules.distance_below)
@@ -186,7 +186,7 @@ def _edges(part: _Part, rules: Consolidation) -> _Edges:
 
 
 def _components(count: int, edges: _Edges) -> Iterator[Places]:
-    """What hangs together, two or more, in ascending order."""
+    """Yield the connected components of two or more memories, in ascending order."""
     if not len(edges.one):
         return
     from scipy.sparse import coo_array  # noqa: PLC0415 - as above
@@ -200,7 +200,7 @@ def _components(count: int, edges: _Edges) -> Iterator[Places]:
 
 
 def _pieces(count: int, edges: _Edges, levels: Sequence[float]) -> Iterator[Places]:
-    """What hangs together, too large a component taken apart at ever smaller distances, in the end by age."""
+    """Yield components, splitting large ones at ever smaller distances, and finally by age (runs of ascending ids)."""
     level, *further = levels
     edges = edges.only(edges.distance < np.float32(level))
     for members in _components(count, edges):
@@ -213,7 +213,7 @@ def _pieces(count: int, edges: _Edges, levels: Sequence[float]) -> Iterator[Plac
 
 
 def _linked(part: _Part, members: Places, rules: Consolidation) -> Iterator[Places]:
-    """Cut by average linkage: the mean distance between what is joined is below the limit."""
+    """Yield clusters by average linkage, merged while the mean distance between them is below the limit."""
     if len(members) <= 2:
         yield from [members] if len(members) > 1 else []
         return
@@ -227,14 +227,14 @@ def _linked(part: _Part, members: Places, rules: Consolidation) -> Iterator[Plac
 
 
 def _dense(part: _Part, members: Places, rules: Consolidation) -> Iterator[Places]:
-    """Cut by density, then as by linkage, since a chain is as dense as a ball; of very few there is no density."""
+    """Yield clusters by density, then linkage, since a chain is as dense as a ball; three or fewer by linkage only."""
     if len(members) <= 3:
         yield from _linked(part, members, rules)
         return
     from sklearn.cluster import HDBSCAN  # noqa: PLC0415 - as above
 
     distances = _distances(part, members, members, rules).astype(np.float64)
-    distances = np.maximum(distances, distances.T)  # the last bit may differ
+    distances = np.maximum(distances, distances.T)  # rounding may make the last bits differ
     np.fill_diagonal(distances, 0)
     model = HDBSCAN(min_cluster_size=2, metric="precomputed", allow_single_cluster=True, copy=False)
     labels = model.fit_predict(distances)
@@ -244,7 +244,7 @@ def _dense(part: _Part, members: Places, rules: Consolidation) -> Iterator[Place
 
 
 def _by_label(labels: Sequence[str | int | None]) -> list[Places]:
-    """The places of each label, in the order of first places."""
+    """Return the indices of each label, ordered by first occurrence."""
     found: dict[str | int | None, list[int]] = {}
     for place, label in enumerate(labels):
         found.setdefault(label, []).append(place)

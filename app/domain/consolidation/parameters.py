@@ -1,4 +1,4 @@
-"""What a tenant may choose about consolidation; the defaults are seed 004's (§3)."""
+"""Consolidation settings of a policy; the defaults are seed 004's (§3)."""
 
 from __future__ import annotations
 
@@ -16,53 +16,55 @@ KEPT_SHARES: Final[dict[Level, tuple[float, float]]] = {
     "medium": (0.5, 0.7),
     "aggressive": (0.2, 0.4),
 }
-"""How long a summary shall be, from and to, as a share of its sources' text: 10-20, 30-50, 60-80 % less (§3.4)."""
+"""Minimum and maximum length of a summary, as shares of its sources' text: 10-20, 30-50, 60-80 % shorter (§3.4)."""
 
 
 @dataclass(frozen=True, config=STRICT)
 class Consolidation:
-    """When memories that belong together become one, and which never do."""
+    """Settings for grouping memories and replacing groups by summaries."""
 
     at_night: bool = True
-    """Every night; else only in nights in which one of the next two holds, or by hand."""
+    """Consolidate every night. If off, only in nights when there are more active memories than `memories_above` or the
+    quota is nearly used up, or on request."""
     paused: bool = False
-    """Nothing is merged by itself, whatever else is said here; by hand it is."""
+    """Suspend automatic consolidation, whatever the other settings; it can still be started by hand."""
     memories_above: Annotated[int, Field(ge=1, le=10**9)] = 10_000
-    """In a night with more active memories than this, or with the quota nearly used up."""
+    """With `at_night` off: number of active memories above which a night consolidates."""
     method: Literal["linkage", "hdbscan"] = "linkage"
-    """How groups are found: average linkage, or HDBSCAN where there are at most 5,000 to group."""
+    """Clustering method: average linkage, or HDBSCAN for up to 5,000 memories at a time."""
     distance_below: Share = 0.3
-    """Memories belong together whose distance, 1 less their cosine less what follows, is below this."""
+    """Distance below which two memories belong together: 1 minus their cosine, minus the bonuses below."""
     near_in_time: Share = 0.1
-    """What two from the same moment are nearer by; it falls to 0 in a straight line."""
+    """Bonus for two memories from the same moment; it falls linearly to 0."""
     near_in_time_hours: Annotated[float, Field(gt=0, le=8760, allow_inf_nan=False)] = 1.0
-    """How far apart they are when it is 0."""
+    """Time between two memories at which that bonus reaches 0."""
     same_thread: Share = 0.05
-    """What two of the same thread are nearer by."""
+    """Bonus for two memories of the same thread."""
     shared_entities: Share = 0.05
-    """What two are nearer by that share their entities."""
+    """Bonus for two memories that share their entities."""
     shared_entities_above: Share = 0.5
-    """Share of the entities of the one that has fewer that the other must name too, to count as shared."""
+    """Minimum overlap for that bonus (exclusive): share of the entities of the memory with fewer of them."""
     neighbours: Annotated[int, Field(ge=1, le=50)] = 10
-    """How many of the nearest each memory is compared with."""
+    """Number of nearest neighbours that each memory is compared with."""
     rule: Literal["by_profile", "table", "cohesion"] = "by_profile"
-    """What decides about a group: seed 004's table, or how alike its memories are; `mnemex` has the latter, the other
-    profiles the former."""
+    """Rule that chooses a group's action: seed 004's table, or the cohesion of its memories. By default `mnemex` uses
+    cohesion and the other profiles use the table."""
     merged_from: Share = 0.9
-    """With `cohesion`: groups whose memories have at least this mean cosine become one."""
+    """With `cohesion`: minimum mean cosine for merging a group without approval."""
     asked_from: Share = 0.75
-    """With `cohesion`: those with at least this wait for somebody's yes; what is less alike stays apart."""
+    """With `cohesion`: minimum mean cosine for proposing a merge, which needs approval. Less similar groups stay
+    separate."""
     level: Level = "medium"
-    """How much shorter a summary shall be."""
+    """Compression level of summaries."""
     low_importance_below: Share = 0.4
-    """Groups of more than three that are all below this become one summary."""
+    """Groups of more than three memories that are all below this importance become one summary."""
     high_importance_above: Share = 0.6
-    """Memories above this are kept beside the summary of the others."""
+    """Memories above this importance are preserved, and only the others of their group are summarised."""
     keep_importance_above: Share = 0.8
-    """Memories above this are always kept."""
+    """Memories above this importance are always preserved."""
     keep_days: Days = 7.0
-    """So are those of the last days."""
+    """Memories younger than this are always preserved."""
     summarise_after_days: Days = 30.0
-    """From this age on, all but what is kept for its importance may go into a summary at the policy's level."""
+    """Groups of medium importance are summarised at level `light` until all of their memories are older than this."""
     one_a_day: bool = True
-    """Of each day of each subject at least one memory stays as it is."""
+    """Preserve at least one memory per day and subject."""

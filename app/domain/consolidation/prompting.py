@@ -1,7 +1,7 @@
-"""Summaries by a language model: what it is asked. What counts as an answer is `checking`'s matter.
+"""Build the prompt that asks a language model for a summary; `checking` validates the answer.
 
-As in `scoring`, texts are somebody else's words: they travel as JSON strings in a block whose marks are random, each
-under an id that is made from that randomness.
+As in `scoring`, texts are untrusted: they are sent as JSON strings inside a block with random delimiters, each with an
+id derived from the same random value.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from app.domain.consolidation.rendering import day
 from app.domain.salience.scoring import TEXT_MAX_BYTES, Message, block, clip, handle, tokens
 
 PROMPT_VERSION: Final = "summary-1"
-"""Names the prompt, the schema and the checks together."""
+"""Version of the prompt, the schema and the checks together."""
 
-_SOURCE_TOKENS = 48  # id, day, speaker and signs of a line
+_SOURCE_TOKENS = 48  # id, day, speaker and punctuation of a line
 _ANSWER_SPARE_TOKENS = 2_000  # for models that think before they answer
 _KEY_POINT_TOKENS = 60
 
@@ -64,29 +64,27 @@ ANSWER_SCHEMA: Final[dict[str, Any]] = {
     "required": ["summary", "key_points", "original_ids", "time_span"],
     "additionalProperties": False,
 }
-"""JSON schema of an answer: the fields of seed 004 §3.3."""
+"""JSON schema of an answer, with the fields of seed 004 §3.3."""
 
 
 def input_tokens(sources: Sequence[Source]) -> int:
-    """About how many tokens the sources take in a request."""
+    """Estimate the number of tokens that the sources take in a request."""
     return sum(_SOURCE_TOKENS + tokens(clip(source.text, TEXT_MAX_BYTES)) for source in sources)
 
 
 def answer_tokens_max(sources: Sequence[Source], level: Level) -> int:
-    """Most tokens a model may spend on an answer about these sources."""
-    written = allowed(sources, level)  # a token is a sign at worst, in scripts without blanks
+    """Return the token limit for an answer about these sources."""
+    written = allowed(sources, level)  # at worst a token per character, in scripts without spaces
     return _ANSWER_SPARE_TOKENS + written + KEY_POINTS_MAX * _KEY_POINT_TOKENS + _SOURCE_TOKENS * len(sources)
 
 
 def messages(sources: Sequence[Source], form: Form, level: Level, mark: str, fault: str | None = None) -> list[Message]:
-    """The chat that asks for a summary.
+    """Return the chat messages that ask for a summary.
 
     Args:
-        sources: In the order in which they are shown.
-        form: What it is to be.
-        level: How much shorter.
-        mark: The `scoring.delimiter` of this request, never used twice.
-        fault: What was wrong with the answer before, in our words.
+        sources: In the order of the prompt.
+        mark: The `scoring.delimiter` of this request; never reuse it.
+        fault: Why the previous answer was refused, as worded in `checking.FAULTS`.
     """
     most = allowed(sources, level)
     least = min(int(KEPT_SHARES[level][0] * sum(len(source.text) for source in sources)), most)

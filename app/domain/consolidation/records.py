@@ -1,4 +1,4 @@
-"""What the steps of consolidation hand to each other."""
+"""Data passed between the steps of consolidation."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Literal
 from uuid import UUID
 
 Form = Literal["summary", "support", "narrative", "duplicates"]
-"""What a summary is to be: of a whole group, of what isn't kept beside it, of events in their order, of repeats."""
+"""Kind of summary: of a whole group, of its less important members, of events in order, of near-duplicates."""
 Method = Literal["llm", "extractive"]
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Memories that belong together, all of one subject.
+    """Memories that belong together, all with the same subject.
 
     Attributes:
         ids: In ascending order, 2 or more.
@@ -26,14 +26,11 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A memory whose text goes into a summary.
+    """A memory that is an input of a summary.
 
     Attributes:
-        memory_id: Its id.
-        text: What it says.
-        speaker: Who said it.
-        said_at: When, in seconds since 1970: as its caller said, else when it was accepted.
-        importance: At the moment of the run, 0 to 1.
+        said_at: Seconds since 1970: the caller's timestamp, or the time of acceptance if there is none.
+        importance: Importance at the moment of the run, 0 to 1.
     """
 
     memory_id: UUID
@@ -45,13 +42,12 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What sources say in fewer words.
+    """A summary of several sources.
 
     Attributes:
-        text: The summary.
-        key_points: What it must not lose, a line each.
-        method: Who wrote it.
-        model: Its name, where a model did.
+        key_points: Points that the summary must retain, one line each.
+        method: Whether a model wrote it or it was extracted.
+        model: Name of the model, if one wrote it.
     """
 
     text: str = field(repr=False)

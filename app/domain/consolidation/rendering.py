@@ -1,4 +1,4 @@
-"""Sentences of several sources as one text: who says what, and when where that is the point."""
+"""Render sentences of several sources as one text, with speakers and, in a narrative, days."""
 
 from __future__ import annotations
 
@@ -21,10 +21,8 @@ class Line:
     """A sentence of a source.
 
     Attributes:
-        source: Place of the source among all, in the order of time.
-        text: The sentence.
-        speaker: Who says it.
-        said_at: When, in seconds since 1970.
+        source: Index of the source in chronological order.
+        said_at: Seconds since 1970.
     """
 
     source: int
@@ -34,12 +32,7 @@ class Line:
 
 
 def rendered(lines: Sequence[Line], form: Form) -> str:
-    """The sentences as a text: a line for each speaker's turn, in a narrative with its day in front.
-
-    Args:
-        lines: In order.
-        form: What the text is to be.
-    """
+    """Render sentences, given in order: one line per speaker's turn, with the day in front in a narrative."""
     if form == "narrative":
         return "\n".join(_told(lines))
     turns = groupby(lines, key=lambda line: line.speaker)
@@ -47,7 +40,7 @@ def rendered(lines: Sequence[Line], form: Form) -> str:
 
 
 def day(said_at: float) -> date:
-    """The day of a moment, in UTC."""
+    """Return the UTC date of a moment."""
     return datetime.fromtimestamp(said_at, UTC).date()
 
 
@@ -56,7 +49,7 @@ def _turn(speaker: str | None, texts: list[str]) -> str:
 
 
 def _told(lines: Sequence[Line]) -> Iterator[str]:
-    """The turns of each day; a day is told by its distance where the one before is close."""
+    """Yield each day's turns; in English text, a day soon after the previous one is given relative to it."""
     plain = not is_foreign([token for line in lines for token in tokens_of(line.text)])
     before: date | None = None
     for (today, speaker), turn in groupby(lines, key=lambda line: (day(line.said_at), line.speaker)):
@@ -70,7 +63,7 @@ def _told(lines: Sequence[Line]) -> Iterator[str]:
 
 
 def _when(today: date, before: date | None) -> str:
-    """A day in plain English: by its distance up to a dozen days, else by its date."""
+    """Return a day in plain English: relative to the previous day up to twelve days, otherwise as a date."""
     days = (today - before).days if before else 0
     if days == 1:
         return "The next day"

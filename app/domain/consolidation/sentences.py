@@ -1,4 +1,4 @@
-"""Sentences of a text, in whatever script, as they stand in it."""
+"""Split text in any script into sentences."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from collections.abc import Iterator
 from typing import Final
 
 LONG_CHARACTERS: Final = 320
-"""A sentence beyond this is cut where it pauses: a text without full stops is no single thought."""
+"""Length beyond which a sentence is split at a pause: long text without full stops isn't a single thought."""
 
 _SHORT_FORMS: Final = (
     "dr mr mrs ms prof st no vs etc e.g i.e approx inc ltd co jr sr dept est fig min max jan feb mar apr jun jul aug "
     "sep sept oct nov dec bzw z.b usw ca nr"
 )
 _SHORT: Final = frozenset(_SHORT_FORMS.split())
-# The end of a sentence, or of a line; scripts without blanks have signs of their own.
+# The end of a sentence or a line; scripts without spaces have their own punctuation.
 _END: Final = re.compile(
-    r"(?P<stop>[.!?…]+[\"'”’)\]]*)(?=\s)|[!?。！？｡।॥۔؟]+[\"'”’」』）)]*|\n+"  # noqa: RUF001 - signs of other scripts
+    r"(?P<stop>[.!?…]+[\"'”’)\]]*)(?=\s)|[!?。！？｡।॥۔؟]+[\"'”’」』）)]*|\n+"  # noqa: RUF001 - punctuation of other scripts
 )
-# "am 3. Oktober": an ordinal, where a small letter or a month follows
+# "am 3. Oktober": an ordinal if a lower-case letter or a month follows
 _DAY_BEFORE: Final = re.compile(r"(?:^|\s)\d{1,2}$")
 _MONTH_AFTER: Final = re.compile(r"\s+(?:[^\W\d_A-Z]|Jan|Feb|M[aä]r|Apr|Ma[iy]|Jun|Jul|Aug|Sep|O[ck]t|Nov|De[cz])")
 _BULLET: Final = re.compile(r"^\s*(?:[-*•–]|\d{1,2}[.)])\s+")
@@ -29,12 +29,12 @@ _NO_BLANKS: Final = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]")
 
 
 def sentences(text: str) -> list[str]:
-    """The sentences of a text in their order, none of them empty, bullets and blanks around them left out."""
+    """Return a text's non-empty sentences in order, without bullets and surrounding whitespace."""
     return [part for sentence in _split(text) for part in _parts(_BULLET.sub("", sentence, count=1).strip())]
 
 
 def joined(parts: list[str]) -> str:
-    """Sentences one after another, each closed by a stop where it has none."""
+    """Join sentences into one text, adding a full stop to those without closing punctuation."""
     text = ""
     for part in parts:
         foreign = _NO_BLANKS.search(part[-3:]) is not None
@@ -54,7 +54,7 @@ def _split(text: str) -> Iterator[str]:
 
 
 def _goes_on(before: str, after: str) -> bool:
-    """Whether the full stop between these ends no sentence: it belongs to a title, an initial, a day."""
+    """Return whether the full stop between these texts belongs to an abbreviation, an initial or an ordinal day."""
     if _DAY_BEFORE.search(before) and _MONTH_AFTER.match(after):
         return True
     word = before.rsplit(None, 1)[-1] if before.strip() else ""
@@ -65,7 +65,7 @@ def _goes_on(before: str, after: str) -> bool:
 
 
 def _parts(sentence: str) -> Iterator[str]:
-    """The sentence, in parts where it is too long for one; nothing where it has no word."""
+    """Yield the sentence, split if it is too long; nothing if it contains no word."""
     while len(sentence) > LONG_CHARACTERS:
         ends = [pause.end() for pause in _PAUSE.finditer(sentence, LONG_CHARACTERS // 3, LONG_CHARACTERS)]
         signed = [end for end in ends if not sentence[:end].rstrip()[-1:].isalnum()]

@@ -1,7 +1,7 @@
-"""Which memory may take the place of which.
+"""Decide which memories may supersede which.
 
-A memory that another one supersedes isn't believed any more: searches show the newer one, and say what it stands for.
-Nothing of the older one changes but that: it is kept, fades and is protected as before.
+A superseded memory is no longer considered current: searches show the newer one and state what it supersedes. Nothing
+else about the older memory changes: it is retained, and its decay and protection stay the same.
 """
 
 from __future__ import annotations
@@ -20,39 +20,39 @@ from app.domain.dynamics.parameters import STRICT
 from app.domain.ingest.memory import NAME_MAX_CHARACTERS
 
 Status = Literal["active", "waiting", "proposed", "rejected"]
-"""`active`: the older memory isn't current. `waiting`: what was named isn't stored yet. `proposed`: somebody has to
-decide. `rejected`: it doesn't hold, and isn't proposed again."""
+"""`active`: the older memory isn't current. `waiting`: the named memory isn't stored yet. `proposed`: awaiting a
+person's decision. `rejected`: not in force, and not proposed again."""
 Source = Literal["caller", "model", "person"]
 Reason = Literal["cycle", "subject", "undone", "declined"]
-"""Why one is rejected: the older one supersedes the newer; they are about different subjects; a person took it back;
-a person has refused a proposal."""
+"""Why a supersession was rejected. `cycle`: the older memory supersedes the newer one. `subject`: their subjects
+differ. `undone`: a person reverted it. `declined`: a person declined the proposal."""
 
 WAITING_DAYS: Final = 30
-"""How long a name waits for its memory: what comes later is hardly what was meant."""
+"""Days that an unresolved name is retained; a memory stored later is unlikely to be the intended one."""
 
 
 @checked_dataclass(frozen=True, config=STRICT)
 class Supersession:
-    """What is done about memories that contradict earlier ones."""
+    """Settings for memories that contradict earlier ones."""
 
     corrections: bool = True
-    """Link a user's statement to the earlier one that it corrects (English only), and rank it above that one where a
-    question asks for the present. Nothing is hidden, and nothing else changes. While this is off, such links are
-    neither made nor used."""
+    """Link a user's statement to the earlier one that it corrects (English only), and rank it above the earlier one
+    when a question asks about the present. Nothing is hidden and nothing else changes. While this is off, such links
+    are neither created nor used."""
     asked_a_night: Annotated[int, Field(ge=0, le=10_000)] = 200
-    """Most new memories that a night asks a model about, beside the three nearest of the same subject; 0 for none.
-    Without a model nothing is proposed."""
+    """Maximum number of new memories per night that a model compares with the three nearest of the same subject; 0 for
+    none. Nothing is proposed without a model."""
     approve: bool = False
-    """Let what a model proposes hold at once, but for memories that are never forgotten or under a legal hold;
-    otherwise a person decides."""
+    """Apply a model's proposals at once, except for memories that are never forgotten or under a legal hold; if off, a
+    person decides."""
 
 
 class NewSupersession(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """One memory in another's place, as a person gives it.
+    """A supersession as submitted by a person.
 
     Attributes:
-        memory: The newer one: an id, or the caller's own.
-        supersedes: The one that isn't true any more, likewise.
+        memory: The newer memory: its id, or the caller's own name for it.
+        supersedes: The memory that is no longer true, by id or name.
     """
 
     memory: Annotated[str, msgspec.Meta(min_length=1, max_length=NAME_MAX_CHARACTERS, pattern=r"^[^\x00]*$")]
@@ -60,7 +60,7 @@ class NewSupersession(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class End(NamedTuple):
-    """A stored memory as far as it matters here."""
+    """A stored memory's properties that decide whether it can supersede or be superseded."""
 
     memory_id: UUID
     subject: str | None
@@ -68,7 +68,7 @@ class End(NamedTuple):
 
 
 class Pair(NamedTuple):
-    """A newer memory, and one that it is to supersede."""
+    """A newer memory and the one that it is meant to supersede."""
 
     memory_id: UUID
     superseded_id: UUID
@@ -94,11 +94,11 @@ def explain(status: Status, reason: Reason | None, made_at: datetime) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """What becomes of a pair.
+    """Outcome for a pair.
 
     Attributes:
-        since: When the older one ceased to be current: as soon as both were there.
-        reason: Why not; None where nothing speaks against it.
+        since: When the older memory ceased to be current: as soon as both memories existed.
+        reason: Why the pair is rejected, or None if it is accepted.
     """
 
     pair: Pair
@@ -107,14 +107,14 @@ class Judged:
 
 
 def judge(pairs: Sequence[Pair], ends: Mapping[UUID, End], above: Collection[Pair]) -> list[Judged]:
-    """What becomes of these pairs, taken one after another; a memory and itself are left out.
+    """Judge pairs one after another, skipping pairs of a memory with itself.
 
-    No two that are about different subjects, and none that would let a memory supersede itself through others.
+    Pairs are rejected if the subjects differ or if a memory would supersede itself through others.
 
     Args:
-        pairs: What is asked for.
-        ends: All of their memories.
-        above: All that supersedes the newer ones, and what supersedes that, and so on.
+        ends: All memories of the pairs.
+        above: Every pair above the newer memories, transitively: their superseders, the superseders of these, and so
+            on.
     """
     newer: dict[UUID, set[UUID]] = {}
     for known in above:

@@ -1,4 +1,4 @@
-"""The profile `cmm`: a grace after each use, a lock for what is used often, then exponential decay (seed 002)."""
+"""The profile `cmm`: a grace period after each use, a lock for frequent use, then exponential decay (seed 002)."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from app.domain.dynamics.state import (
 )
 
 CLASS_IMPORTANCES: Final = {"correction": 2.0, "instruction": 2.0, "novel": 1.5, "normal": 1.0, "routine": 0.5}
-"""Importance by what a memory is, given at ingest; as salience it counts half."""
+"""Importance by the memory's class as given at ingest; as salience it is halved."""
 
-_WEEKS_MIN = 1 / 7  # a memory of an hour with one use isn't used 168 times a week
+_WEEKS_MIN = 1 / 7  # one use of an hour-old memory must not count as 168 uses a week
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -39,32 +39,35 @@ class CmmParameters:
     """Parameters of `cmm`; the defaults are seed 002's."""
 
     lambda_per_second: Annotated[float, Field(ge=1e-12, le=1, allow_inf_nan=False)] = 5e-7
-    """λ, before rehearsal slows it; half-life 16 days."""
+    """λ without rehearsal; the half-life is 16 days."""
     frequency_weight: Factor = 1.0
-    """How much rehearsal slows decay: λ / (1 + this · accesses per week)."""
+    """Weight of rehearsal, which slows decay: λ / (1 + weight · accesses per week)."""
     grace_days: Days = 14.0
-    """Time since the last use in which nothing decays."""
+    """Grace period after the last use, without decay."""
     lock_accesses_per_week: Annotated[float, Field(ge=0.001, le=1_000_000, allow_inf_nan=False)] = 0.5
-    """Accesses per week from which nothing decays."""
+    """Accesses per week from which the memory is locked and doesn't decay."""
     test_gain: Share = 0.15
-    """What a passed self-test gives back of the strength that is missing; the seed has no such test."""
+    """Share of the missing strength that a passed self-test restores; the seed has no self-tests."""
     surface_above: Factor = 0.3
-    """Score in a search of mode `cmm` up to which a memory isn't shown."""
+    """Score that a memory must exceed to appear in a search of mode `cmm`."""
     spread_factor: Share = 0.5
-    """What a neighbour of a memory that was found gets of its score, per hop."""
+    """Share of a found memory's score passed to its neighbours, per hop."""
     spread_hops: Annotated[int, Field(ge=0, le=3)] = 1
-    """How many hops a search of that mode spreads."""
+    """Number of hops that a search of mode `cmm` spreads."""
     priming_boost: Factor = 0.3
-    """What activation adds to the score at once."""
+    """Increase of the score factor directly after activation."""
     priming_decay_per_turn: Factor = 0.5
-    """How fast that fades with the turns of a conversation."""
+    """Decay rate of that increase per turn of the conversation."""
     priming_turns: Annotated[int, Field(ge=0, le=10_000)] = 10
-    """After so many turns nothing is left of it."""
+    """Turns after which priming ends."""
 
 
 @plain_dataclass(frozen=True)
 class Cmm:
-    """strength = decay · e^level: 1 within the grace or while locked, else e^(-λ·age / (1 + w·accesses per week))."""
+    """strength = decay · e^level.
+
+    Decay is 1 in the grace period or while locked, otherwise e^(-λ·age / (1 + w·accesses per week)).
+    """
 
     parameters: CmmParameters = field(default_factory=CmmParameters)
     name = "cmm"
@@ -72,39 +75,39 @@ class Cmm:
     spreads = False
 
     def strength(self, state: State, now: Floats | float) -> Floats:
-        """Strength at `now`, 0 to 1."""
+        """Return the strength at `now`, 0 to 1."""
         return self._strength(NUMPY, state, when(state, now))
 
     def score(self, state: State, now: Floats | float) -> Floats:
-        """The strength."""
+        """Return the strength."""
         return self.strength(state, now)
 
     def strength_sql(self, row: Row[Term], now: Term) -> str:
-        """Strength as an SQL expression, the same to 1e-9."""
+        """Return the strength as an SQL expression, equal to `strength` within 1e-9."""
         ops = Sql()
         return ops.text(self._strength(ops, row, now))
 
     def score_sql(self, row: Row[Term], now: Term) -> str:
-        """The strength."""
+        """Return the strength as an SQL expression."""
         return self.strength_sql(row, now)
 
     def level_sql(self, row: Row[Term], at: Term, score: Term) -> str:
-        """The level of `at_strength` as an SQL expression."""
+        """Return the level that `at_strength` sets, as an SQL expression."""
         ops = Sql()
         return ops.text(self._level(ops, row, at, score))
 
     def advance(self, state: State, now: float) -> State:
-        """Decay needs no anchor; it says from when on the level holds."""
+        """Move the anchor; decay doesn't depend on it, but the level applies from there."""
         return replace(state, anchored_at=when(state, now))
 
     def at_strength(self, state: State, now: Floats | float, strength: Floats | float) -> State:
-        """The factor, until the next use, at which strength is this at `now`."""
+        """Set the factor that gives this strength at `now` and lasts until the next use."""
         at = when(state, now)
         level = self._level(NUMPY, state, at, np.asarray(strength, np.float64))
         return replace(state, anchored_at=at, level=level)
 
     def reinforce(self, state: State, event: Event) -> State:
-        """Age ← 0, n ← n + 1."""
+        """Apply a use (age ← 0, n ← n + 1) or a passed self-test."""
         if event.source == "associate":
             return state
         if event.source == "test":
@@ -115,10 +118,10 @@ class Cmm:
         return choose(late, counted, replace(counted, accessed_at=at, anchored_at=at, level=np.zeros_like(at)))
 
     def due_at(self, state: State, thresholds: Floats | float) -> Floats:
-        """When strength falls below the thresholds: often at once, when the grace or the lock ends.
+        """Return when strength falls below the thresholds, often in a jump when the grace period or the lock ends.
 
-        After that -ln of the decay is λ·a·t / (t + c) with t the age since creation, a = t - d the one since the
-        last use, and c = w·n weeks: equal to `fallen` where λ·t² - (λ·d + fallen)·t - fallen·c = 0.
+        Afterwards -ln of the decay is λ·a·t / (t + c) with t the age since creation, a = t - d the age since the last
+        use, and c = w·n weeks; it equals `fallen` where λ·t² - (λ·d + fallen)·t - fallen·c = 0.
         """
         p = self.parameters
         thresholds = np.broadcast_to(np.asarray(thresholds, np.float64), state.level.shape)
@@ -135,7 +138,7 @@ class Cmm:
         return np.where(below, state.anchored_at, np.where(falling, due(state, crossing), np.inf))
 
     def _free_at(self, state: State) -> Floats:
-        """When neither grace nor lock holds any more."""
+        """Return when both the grace period and the lock have ended."""
         p = self.parameters
         locked_weeks = state.access_count / p.lock_accesses_per_week
         unlocked = state.created_at + np.where(locked_weeks < _WEEKS_MIN, 0, locked_weeks) * WEEK_SECONDS
@@ -148,7 +151,7 @@ class Cmm:
         return ops.log(ops.minimum(ops.maximum(strength, STRENGTH_MIN), 1.0)) + self._worn(ops, row, at)
 
     def _worn(self, ops: Ops[V], row: Row[V], now: V) -> V:
-        """-ln of the decay."""
+        """Return -ln of the decay."""
         p = self.parameters
         age = ops.once("age", age_seconds(ops, row, now))
         since_creation = ops.seconds(row.created_at, ops.maximum(row.anchored_at, now))
@@ -160,9 +163,9 @@ class Cmm:
 
 
 def priming(parameters: CmmParameters, turns: npt.NDArray[np.floating]) -> Floats:
-    """Factor for a memory that was activated so many turns ago, 1 or more (seed 002, priming boost).
+    """Return the score factor, 1 or more, of memories activated this many turns ago (seed 002, priming boost).
 
-    NaN stands for never; what is activated in a turn to come, below 0, isn't yet.
+    NaN means never activated; a negative number means activated in a later turn. Neither is primed.
     """
     near = (turns >= 0) & (turns <= parameters.priming_turns)
     fallen = -parameters.priming_decay_per_turn * np.where(near, turns, 0)
@@ -170,5 +173,5 @@ def priming(parameters: CmmParameters, turns: npt.NDArray[np.floating]) -> Float
 
 
 def relevance(similarity: Floats, decay: Floats, importance: Floats, primed: Floats) -> Floats:
-    """Score in a search: the product, so that a factor of 0 removes a memory (seed 002, why multiplicative)."""
+    """Return the search score: a product, so that a factor of 0 removes a memory (seed 002, why multiplicative)."""
     return similarity * decay * importance * primed

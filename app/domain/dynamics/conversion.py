@@ -1,4 +1,4 @@
-"""What a memory loses when its tenant changes the model of forgetting."""
+"""Determine what memories lose when their tenant switches to another model of forgetting."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ LOSSES: Final = {
     "retrieval": "how easily it is found where that differs from its strength: only memory_decay has it",
     "strength": "the new model can't express its strength, which changes",
 }
-"""Why, by name."""
+"""Explanation of each loss, by name."""
 
 _CLOSE: Final = 1e-6
 
 
 def losses(state: State, now: float, source: Dynamics, target: Dynamics) -> dict[str, npt.NDArray[np.bool_]]:
-    """Which memories lose what at the change from one model to another; everything else stays as it is at `now`.
+    """Return which memories lose what in a change of model; everything else is unchanged at `now`.
 
     Args:
         state: The memories, anchored under `source`.
         now: The moment of the change.
-        source: The model so far.
-        target: The model from then on; of the same name, it loses nothing.
+        source: The model before the change.
+        target: The model after it; nothing is lost if both have the same name.
 
     Returns:
-        By name in `LOSSES`, whether each memory loses that.
+        For each name in `LOSSES` that applies, whether each memory has that loss.
     """
     if source.name == target.name:
         return {}

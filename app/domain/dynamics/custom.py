@@ -1,4 +1,4 @@
-"""A decay function of the operator's own in place of `memory_decay`'s curve (seed 003, custom decay functions)."""
+"""Use an operator's decay function in place of `memory_decay`'s curves (seed 003, custom decay functions)."""
 
 from __future__ import annotations
 
@@ -20,10 +20,9 @@ from app.domain.dynamics.state import DAY_SECONDS, State
 ComputeDecay = Callable[[float, float, float, str, dict[str, Any]], float]
 """`compute_decay(activation, impact, stability, mtype, params)`: the activation after a tick.
 
-Activation, impact and stability are 0 to 1; `mtype` is `fact` or `episode`; `params` has the profile's parameters,
-by the seed's names where it has one (`lambda_fact`, `alpha`, …), and the policy's own `settings`. What it answers lies
-between 0 and the activation.
-"""
+Activation, impact and stability are 0 to 1; `mtype` is `fact` or `episode`; `params` has the profile's parameters
+(`lambda_fact`, …), those with another name in the seed also under that name (`alpha`, …), and the policy's own
+`settings`. The result must be between 0 and the activation."""
 
 REFRESH_TICKS_MAX: Final = 1_000
 _SEED_NAMES: Final = {
@@ -40,12 +39,12 @@ _Setting = Annotated[float, Field(allow_inf_nan=False)]
 
 @checked_dataclass(frozen=True, config=STRICT)
 class CustomParameters(MemoryDecayParameters):
-    """Parameters of a decay function of one's own: those of `memory_decay`, but for its curve."""
+    """Parameters of a custom decay function: those of `memory_decay`, except that its `curve` has no effect."""
 
     tick_seconds: Annotated[float, Field(ge=3_600, le=31_536_000, allow_inf_nan=False)] = DAY_SECONDS
-    """Length of a tick: an hour at least, since the function is called at each."""
+    """Length of a tick: at least an hour, since the function is called for each tick."""
     settings: dict[str, _Setting] = Field(default_factory=dict, max_length=64)
-    """Numbers for the function alone."""
+    """Numbers passed to the function only."""
 
     @model_validator(mode="after")
     def _refreshed_in_time(self) -> CustomParameters:
@@ -58,12 +57,12 @@ class CustomParameters(MemoryDecayParameters):
 
 @dataclass(frozen=True)
 class Stepping:
-    """The function as a curve: it is called for each memory, and once for each tick.
+    """A custom function as a `Curve`; it is called per memory and tick.
 
     Attributes:
-        name: The profile's, for errors.
+        name: Name of the profile, for errors.
         compute: The function.
-        params: What it is told.
+        params: Passed to the function.
     """
 
     name: str
@@ -71,7 +70,7 @@ class Stepping:
     params: dict[str, Any]
 
     def __call__(self, state: State) -> Callable[[Floats, Floats], Floats]:
-        """What a tick makes of amounts and stabilities of these memories, shape (n,) or (2, n)."""
+        """Return a function that applies a tick to amounts and stabilities of these memories, shape (n,) or (2, n)."""
         types = np.where(IS_FACT[state.kind.astype(np.intp)], "fact", "episode")
 
         def after(amount: Floats, stability: Floats) -> Floats:
@@ -91,9 +90,9 @@ class Stepping:
 
 
 def custom(name: str, compute: ComputeDecay) -> Callable[[CustomParameters], MemoryDecay]:
-    """What makes the model of a decay function, to be registered as a profile of this name.
+    """Return a factory for the decay function's model, to be registered as a profile of this name.
 
-    It raises `ValueError` where the function, told these parameters, answers what it mustn't.
+    The factory raises `ValueError` if the function returns invalid results with the given parameters.
     """
 
     def model(parameters: CustomParameters) -> MemoryDecay:

@@ -1,8 +1,8 @@
-"""The profile `memory_decay`: storage and retrieval fade tick by tick, the slower the stabler (seed 003).
+"""The profile `memory_decay`: storage and retrieval decay per tick, more slowly the higher the stability (seed 003).
 
-Time comes in whole ticks, counted from the anchor, and the anchor only ever moves to its last tick, so that neither
-sweeps nor uses lose a part of one. Stability fades with each tick, so there is no closed form: SQL shows strength as
-of the anchor, and a sweep moves that at least every `refresh_days`.
+Time passes in whole ticks counted from the anchor, and the anchor only moves to the last completed tick, so neither
+sweeps nor uses lose a fraction of a tick. Stability decays with each tick, so there is no closed form: SQL shows the
+strength at the anchor, and a sweep re-anchors rows at least every `refresh_days`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Consolidation = Literal[
 ]
 
 FACT_KINDS: Final = ("semantic", "procedural", "system")
-"""Kinds that fade as facts; the others fade as episodes."""
+"""Kinds that decay as facts; all others decay as episodes."""
 CATEGORIES: Final[dict[str, tuple[Kind, float]]] = {
     "preference": ("semantic", 0.9),
     "decision": ("semantic", 0.85),
@@ -43,20 +43,20 @@ CATEGORIES: Final[dict[str, tuple[Kind, float]]] = {
 """Kind and suggested importance by category: the middles of the seed's ranges (categories vs types)."""
 
 LOOK_AHEAD_TICKS: Final = 1_000
-"""How far `due_at` looks; beyond, it answers the moment up to which it looked."""
+"""Number of ticks that `due_at` looks ahead; without a crossing, it returns the end of that span."""
 
-_TICK_SLACK_SECONDS = 1e-6  # what a double of seconds since 1970 can't tell apart, and PostgreSQL neither
+_TICK_SLACK_SECONDS = 1e-6  # resolution of seconds since 1970 as a double, and of PostgreSQL
 _BLOCK_NUMBERS = 1_000_000
-_STABILITY_MIN = 1e-17  # beside 1, nothing
+_STABILITY_MIN = 1e-17  # negligible compared with 1
 IS_FACT: Final = np.array([kind in FACT_KINDS for kind in KINDS])
-"""By the kind's place."""
+"""Indexed by kind."""
 
 _Rate = Annotated[float, Field(ge=1e-9, le=100, allow_inf_nan=False)]
 
 
 @dataclass(frozen=True, config=STRICT)
 class SoftFloor:
-    """Parameters of the soft floor; the defaults are those of the seed's best configuration as the design gives it."""
+    """Parameters of the soft floor; the defaults are the seed's best configuration as given in the design."""
 
     impact_weight: Annotated[float, Field(ge=0, le=20, allow_inf_nan=False)] = 2.0
     """α: an impact i slows decay by e^(α·i)."""
@@ -65,67 +65,67 @@ class SoftFloor:
     highest: Share = 0.35
     """f1, floor at impact 1."""
     impact_power: Annotated[float, Field(ge=0.1, le=20, allow_inf_nan=False)] = 2.0
-    """p, how late the floor rises with impact."""
+    """p, exponent of the floor's rise with impact."""
     gate_middle: Share = 0.4
-    """g0, where the gate is half open."""
+    """g0, activation at which the gate is half open."""
     gate_width: Annotated[float, Field(ge=0.005, le=10, allow_inf_nan=False)] = 0.08
-    """gw, how smoothly it opens."""
+    """gw, width of the gate's transition."""
     gate_share: Share = 0.6
-    """h, how much an open gate slows decay."""
+    """h, share by which an open gate slows decay."""
     slowest: Annotated[float, Field(ge=0.001, le=1, allow_inf_nan=False)] = 0.1
-    """kmin, least share of decay that is left."""
+    """kmin, minimum share of decay that remains."""
 
 
 @dataclass(frozen=True, config=STRICT)
 class MemoryDecayParameters:
-    """Parameters of `memory_decay`; the defaults are seed 003's, but for the tick of a day."""
+    """Parameters of `memory_decay`; the defaults are seed 003's, except for a tick of a day."""
 
     curve: Literal["exponential", "power_law", "soft_floor"] = "exponential"
-    """A·e^(-λ/c), A / (1 + β/c), or towards a floor."""
+    """A·e^(-λ/c), A / (1 + β/c), or decay towards a floor."""
     tick_seconds: Annotated[float, Field(ge=600, le=31_536_000, allow_inf_nan=False)] = DAY_SECONDS
-    """Length of a tick; each one costs, so they aren't shorter than ten minutes."""
+    """Length of a tick; at least ten minutes, since each tick costs computing time."""
     lambda_fact: _Rate = 0.02
-    """λ per tick of facts."""
+    """λ per tick for facts."""
     lambda_episode: _Rate = 0.035
-    """λ per tick of episodes."""
+    """λ per tick for episodes."""
     beta_fact: _Rate = 0.08
-    """β per tick of facts, power law."""
+    """β per tick for facts, power law."""
     beta_episode: _Rate = 0.12
-    """β per tick of episodes, power law."""
+    """β per tick for episodes, power law."""
     impact_weight: Factor = 0.5
     """α of c = (1 + α·i)(1 + ρ·s)."""
     stability_weight: Factor = 0.8
     """ρ of c = (1 + α·i)(1 + ρ·s)."""
     stability_decay: Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)] = 0.01
-    """Share of stability that a tick takes."""
+    """Share of stability lost per tick."""
     soft_floor: SoftFloor = SoftFloor()
-    """What only the soft floor has."""
+    """Parameters used only by the soft floor."""
     consolidation: Consolidation = "retrieval_with_storage_fraction"
-    """What a use strengthens (seed 003, retrieval consolidation)."""
+    """Rule that determines what a use strengthens (seed 003, retrieval consolidation)."""
     boost: Share = 0.1
-    """What a use adds to retrieval."""
+    """Increase of retrieval per use."""
     storage_fraction: Share = 0.25
-    """Share of that for storage."""
+    """Share of that increase that also applies to storage."""
     gain_direct: Share = 0.2
-    """What a use adds to stability, times 1 - stability/cap."""
+    """Increase of stability per use, times 1 - stability/cap."""
     gain_associate: Share = 0.05
-    """What use of a linked memory adds, likewise."""
+    """Increase of stability per use of a linked memory, times 1 - stability/cap."""
     stability_cap: Annotated[float, Field(ge=0.001, le=1, allow_inf_nan=False)] = 1.0
-    """Most stability."""
+    """Maximum stability."""
     boost_below: Share = 0.85
-    """`retrieval_capped_fraction`: no boost for a retrieval above."""
+    """`retrieval_capped_fraction`: no boost above this retrieval."""
     margin_from: Annotated[float, Field(ge=-1, le=1, allow_inf_nan=False)] = 0.2
-    """`retrieval_margin_bm25_fraction`: no boost with less of a margin."""
+    """`retrieval_margin_bm25_fraction`: no boost below this margin."""
     storage_threshold: Share = 0.05
-    """Storage below which a search of mode `memory_decay` doesn't find a memory."""
+    """Storage below which a search of mode `memory_decay` doesn't return a memory."""
     retrieval_weight: Factor = 0.5
-    """w of such a search's similarity · A_r^w."""
+    """w in that search's similarity · A_r^w."""
     bm25_weight: Share = 0.3
-    """What its words count beside that."""
+    """Share of the word match in the score of that search; the rest is similarity · A_r^w."""
     spread_factor: Share = 0.5
-    """What a memory gets, at a link's full weight, of the score of one that was found; 0 for nothing."""
+    """Share of a found memory's score passed along a link of full weight; 0 disables spreading."""
     refresh_days: Annotated[float, Field(ge=0.01, le=10_000, allow_inf_nan=False)] = 7.0
-    """How old the strength that SQL shows may become."""
+    """Maximum age of the strength shown by SQL."""
 
     @model_validator(mode="after")
     def _floors_in_order(self) -> MemoryDecayParameters:
@@ -139,21 +139,22 @@ PRESETS: Final = {
     "daily": MemoryDecayParameters(),
     "server": MemoryDecayParameters(tick_seconds=3_600),
 }
-"""`server` is the seed's own tick of an hour, with which little that isn't used lives for a week."""
+"""`server` has the seed's own tick of an hour, at which few unused memories survive a week."""
 
 
 Curve = Callable[[State], Callable[[Floats, Floats], Floats]]
-"""Of memories, what a tick makes of an amount, storage or retrieval, and the stability that it begins with."""
+"""Function of memories that returns a function of one tick: (amount of storage or retrieval, stability before) to
+amount."""
 
 
 @plain_dataclass(frozen=True)
 class MemoryDecay:
-    """Strength is storage, A_s: e^level at the anchor. Retrieval, A_r, fades alike and ranks a search.
+    """Strength is storage, A_s: e^level at the anchor. Retrieval, A_r, decays by the same curve and ranks searches.
 
     Attributes:
-        parameters: Its parameters.
-        curve: In place of the one that the parameters name; see `custom`.
-        name: What a policy calls it.
+        parameters: Parameters of the model.
+        curve: Replaces the curve that the parameters name; see `custom`.
+        name: Name of the profile in a policy.
     """
 
     parameters: MemoryDecayParameters = field(default_factory=MemoryDecayParameters)
@@ -162,54 +163,54 @@ class MemoryDecay:
 
     @property
     def refresh_seconds(self) -> float:
-        """How old the strength in SQL may become; before a tick is over, nothing can be done about it."""
+        """Maximum age of the strength in SQL, at least one tick."""
         return max(self.parameters.refresh_days * DAY_SECONDS, self.parameters.tick_seconds)
 
     @property
     def spreads(self) -> bool:
-        """Whether the mode of consolidation gives memories along links any stability."""
+        """Return whether a use adds stability to linked memories in this consolidation mode."""
         p = self.parameters
         return p.gain_associate > 0 and p.consolidation not in {"retrieval_only", "stability_only_direct"}
 
     def strength(self, state: State, now: Floats | float) -> Floats:
-        """Storage after the ticks until `now`, 0 to 1."""
+        """Return storage after the ticks until `now`, 0 to 1."""
         return _storage(self._advanced(state, when(state, now)))
 
     def score(self, state: State, now: Floats | float) -> Floats:
-        """The strength."""
+        """Return the strength."""
         return self.strength(state, now)
 
     def retrieval(self, state: State, now: Floats | float) -> Floats:
-        """A_r after the ticks until `now`, 0 to 1."""
+        """Return A_r after the ticks until `now`, 0 to 1."""
         return self._advanced(state, when(state, now)).retrieval
 
-    def strength_sql(self, row: Row[Term], now: Term) -> str:  # noqa: ARG002 - it knows no later moment
-        """Storage at the anchor."""
+    def strength_sql(self, row: Row[Term], now: Term) -> str:  # noqa: ARG002 - strength as of the anchor
+        """Return storage at the anchor as an SQL expression."""
         ops = Sql()
         return ops.text(ops.exp(ops.minimum(row.level, 0.0)))
 
     def score_sql(self, row: Row[Term], now: Term) -> str:
-        """The strength."""
+        """Return the strength as an SQL expression."""
         return self.strength_sql(row, now)
 
-    def level_sql(self, row: Row[Term], at: Term, score: Term) -> str:  # noqa: ARG002 - the anchor moves there
-        """The level of `at_strength` as an SQL expression."""
+    def level_sql(self, row: Row[Term], at: Term, score: Term) -> str:  # noqa: ARG002 - the anchor moves to `at`
+        """Return the level that `at_strength` sets, as an SQL expression."""
         ops = Sql()
         return ops.text(ops.log(ops.minimum(ops.maximum(score, STRENGTH_MIN), 1.0)))
 
     def advance(self, state: State, now: float) -> State:
-        """The anchor at its last tick, with storage, retrieval and stability as they are then."""
+        """Move the anchor to its last tick, with storage, retrieval and stability as of then."""
         return self._advanced(state, when(state, now))
 
     def at_strength(self, state: State, now: Floats | float, strength: Floats | float) -> State:
-        """Storage of so much, and retrieval of at least as much."""
+        """Set storage to this strength and raise retrieval to at least as much."""
         strength = np.clip(strength, STRENGTH_MIN, 1)
         state = self._advanced(state, when(state, now))
         level = np.broadcast_to(np.log(strength), state.level.shape)
         return replace(state, level=level, retrieval=np.maximum(state.retrieval, strength))
 
     def reinforce(self, state: State, event: Event) -> State:
-        """Retrieval, storage and stability after the event, by the mode of consolidation."""
+        """Update retrieval, storage and stability according to the consolidation mode."""
         if event.source == "test":
             return self._consolidated(self.advance(state, event.now), event)
         at, late = used_at(state, event)
@@ -220,7 +221,7 @@ class MemoryDecay:
         return choose(late, replace(self.advance(state, event.now), access_count=count), used)
 
     def due_at(self, state: State, thresholds: Floats | float) -> Floats:
-        """The tick after which storage is below the thresholds, or how far it was looked (`LOOK_AHEAD_TICKS`)."""
+        """Return the tick at which storage is first below the thresholds, or the end of the look-ahead."""
         thresholds = np.broadcast_to(np.asarray(thresholds, np.float64), state.level.shape)
         below = _storage(state) < thresholds
         moments = np.where(below, state.anchored_at, np.inf)
@@ -244,7 +245,7 @@ class MemoryDecay:
 
     @property
     def _look_ahead_ticks(self) -> int:
-        """Of a curve of somebody's own each tick is dear, and a sweep comes after the refresh anyway."""
+        """Fewer for a custom curve: its ticks are expensive, and a sweep follows after the refresh interval anyway."""
         if self.curve is None:
             return LOOK_AHEAD_TICKS
         return min(math.floor(self.refresh_seconds / self.parameters.tick_seconds) + 1, LOOK_AHEAD_TICKS)
@@ -254,7 +255,7 @@ class MemoryDecay:
         return 1 - self.parameters.stability_decay
 
     def _advanced(self, state: State, at: Floats) -> State:
-        """The state at the last tick up to each row's moment, which isn't before its anchor."""
+        """Return the state at the last tick up to each row's moment, which must not be before its anchor."""
         tick_seconds = self.parameters.tick_seconds
         ticks = np.floor((at - state.anchored_at + _TICK_SLACK_SECONDS) / tick_seconds)
         if self.curve is not None or self.parameters.curve == "soft_floor":
@@ -273,7 +274,7 @@ class MemoryDecay:
         )
 
     def _faded(self, state: State, ticks: Floats) -> Floats:
-        """-ln of what so many ticks leave of both numbers: a sum over ticks, without a floor."""
+        """Return -ln of the share left after this many ticks: a sum over ticks, for curves without a floor."""
         faded = np.where(state.stability < _STABILITY_MIN, ticks * self._loss(state, np.zeros_like(ticks)), 0.0)
         rows = np.flatnonzero((state.stability >= _STABILITY_MIN) & (ticks > 0))
         if not rows.size:
@@ -286,7 +287,7 @@ class MemoryDecay:
         return faded
 
     def _stepped(self, state: State, ticks: Floats) -> tuple[Floats, Floats]:
-        """Storage and retrieval after so many ticks of the soft floor."""
+        """Return storage and retrieval after this many ticks, for curves calculated tick by tick."""
         amounts, stability = np.stack([_storage(state), state.retrieval]), state.stability.copy()
         moving = np.flatnonzero(ticks > 0)
         tick = self._tick(take(state, moving))
@@ -299,7 +300,7 @@ class MemoryDecay:
         return amounts[0], amounts[1]
 
     def _tick(self, state: State) -> Callable[[Floats, Floats], Floats]:
-        """What a tick makes of an amount, storage or retrieval, and the stability that it begins with."""
+        """Return a function of one tick: (amount of storage or retrieval, stability before) to amount."""
         if self.curve is not None:
             return self.curve(state)
         if self.parameters.curve != "soft_floor":
@@ -319,7 +320,7 @@ class MemoryDecay:
         return after
 
     def _loss(self, state: State, stability: Floats) -> Floats:
-        """-ln of what a tick leaves, exponential or by the power law."""
+        """Return -ln of what a tick leaves, for the exponential curve or the power law."""
         p = self.parameters
         slowed = (1 + p.impact_weight * state.salience) * (1 + p.stability_weight * stability)
         if p.curve == "power_law":
@@ -330,14 +331,14 @@ class MemoryDecay:
         return np.where(IS_FACT[state.kind.astype(np.intp)], fact, episode)
 
     def _floor(self, impact: Floats) -> Floats:
-        """What storage can't fall below, if it was above: 0 but for the soft floor."""
+        """Return the amount below which storage never falls: 0 except with the soft floor."""
         p = self.parameters.soft_floor
         if self.curve is not None or self.parameters.curve != "soft_floor":
             return np.zeros_like(impact)
         return p.lowest + (p.highest - p.lowest) * impact**p.impact_power
 
     def _consolidated(self, state: State, event: Event) -> State:
-        """What the event strengthens; the state is at the moment's last tick."""
+        """Apply the event's strengthening to a state at the moment's last tick."""
         p = self.parameters
         direct = event.source != "associate"
         stability = state.stability
@@ -373,7 +374,7 @@ class MemoryDecay:
 
 
 def relevance(parameters: MemoryDecayParameters, similarity: Floats, storage: Floats, retrieval: Floats) -> Floats:
-    """Score in a search: similarity · A_r^w, 0 where storage is too weak to be found (seed 003, hybrid search)."""
+    """Return the search score: similarity · A_r^w, or 0 if storage is below the threshold (seed 003, hybrid search)."""
     found = storage >= parameters.storage_threshold
     return np.where(found, similarity * retrieval**parameters.retrieval_weight, 0.0)
 
@@ -383,7 +384,7 @@ def _storage(state: State) -> Floats:
 
 
 def _blocks(ticks: int, rows: int) -> Iterator[Floats]:
-    """The ticks from 0 in blocks that, for so many rows, fit in memory."""
+    """Yield the ticks from 0 in blocks that fit in memory for this many rows."""
     size = max(_BLOCK_NUMBERS // rows, 1)
     for start in range(0, ticks, size):
         yield np.arange(start, min(start + size, ticks), dtype=np.float64)

@@ -1,6 +1,6 @@
-"""The profile `mnemex`: score by uses, time since the last one, and a multiplier (seeds 000 and 001).
+"""The profile `mnemex`: score from uses, time since the last use, and a multiplier (seeds 000 and 001).
 
-Errata of seed 000, whose printed numbers break its own formula; the formula wins:
+Errata of seed 000, whose printed numbers contradict its own formula; this module follows the formula:
 
 =================================== ======= =======
 e^(-λΔt), half-life 3 days          printed formula
@@ -44,11 +44,11 @@ from app.domain.dynamics.state import (
 
 MULTIPLIER_MAX: Final = 2.0
 CONTENT_MULTIPLIERS: Final = {"security": 2.0, "decision": 1.5, "preference": 1.3}
-"""Multiplier by what a new memory is about (seed 000, context-aware strength); the caller's own wins."""
+"""Multiplier by the topic of a new memory (seed 000, context-aware strength); a multiplier set by the caller wins."""
 CATEGORY_PACES: Final = {"credentials": 0.5, "ephemeral": 2.0}
 """Factor on λ by category (seed 000, adaptive decay)."""
 
-_SCORE_EXPONENT_MAX = 300.0  # far from overflow, and beyond any score over the least multiplier
+_SCORE_EXPONENT_MAX = 300.0  # far from overflow, and above any score divided by the smallest multiplier
 _STEPS_MAX = 60
 _STEP_MIN_SECONDS = 1e-6
 
@@ -57,12 +57,12 @@ _PerSecond = Annotated[float, Field(ge=1e-12, le=1, allow_inf_nan=False)]
 
 @dataclass(frozen=True, config=STRICT)
 class MnemexParameters:
-    """Parameters of `mnemex`; the defaults are those of seed 000."""
+    """Parameters of `mnemex`; the defaults are seed 000's."""
 
     curve: Literal["power_law", "exponential", "two_component"] = "power_law"
     """f(Δt): (1 + Δt/t0)^-α, e^(-λΔt), or a sum of a fast and a slow e^(-λΔt)."""
     half_life_days: Annotated[float, Field(ge=0.001, le=100_000, allow_inf_nan=False)] = 3.0
-    """H, after which f is a half; gives t0 = H / (2^(1/α) - 1) and λ = ln 2 / H. Not used by two components."""
+    """H, at which f is 1/2; t0 = H / (2^(1/α) - 1) and λ = ln 2 / H. Not used by the two-component curve."""
     alpha: Annotated[float, Field(ge=0.05, le=20, allow_inf_nan=False)] = 1.1
     """α, shape of the power law."""
     fast_share: Annotated[float, Field(ge=0.001, le=0.999, allow_inf_nan=False)] = 0.7
@@ -74,17 +74,17 @@ class MnemexParameters:
     beta: Share = 0.6
     """β, weight of the use count."""
     forget_below: Factor = 0.05
-    """Scores to be forgotten."""
+    """Score below which a memory is forgotten."""
     promote_from: Factor = 0.65
-    """Scores to be promoted."""
+    """Score from which a memory is promoted."""
     promote_uses: Annotated[int, Field(ge=1, le=1_000_000)] = 5
-    """Uses to be promoted, within the window."""
+    """Number of uses from which a memory is promoted, within the window."""
     promote_window_days: Days = 14.0
-    """Age up to which uses promote, in days since creation."""
+    """Age up to which that number of uses promotes a memory, in days since creation."""
     boost: Factor = 0.1
-    """What a boost, a use in another domain or a passed self-test adds to the multiplier, up to 2."""
+    """Increase of the multiplier, up to 2, by a boost, a use in another domain or a passed self-test."""
     other_domain_below: Share = 0.3
-    """Overlap of tags (Jaccard) below which a use is one in another domain (seed 001)."""
+    """Overlap of tags (Jaccard) below which a use counts as a use in another domain (seed 001)."""
 
     @model_validator(mode="after")
     def _fast_is_faster(self) -> MnemexParameters:
@@ -100,7 +100,7 @@ PRESETS: Final = {
     "research": MnemexParameters(half_life_days=14, beta=0.4, forget_below=0.03, promote_from=0.50),
     "meeting_notes": MnemexParameters(half_life_days=0.5, beta=0.9, forget_below=0.15, promote_from=0.75),
 }
-"""Parameters by use (seed 000, tuning); a half-life holds for whatever curve is chosen."""
+"""Parameters by use case (seed 000, tuning); the half-life applies to any of the curves."""
 
 
 @plain_dataclass(frozen=True)
@@ -113,42 +113,43 @@ class Mnemex:
     spreads = False
 
     def strength(self, state: State, now: Floats | float) -> Floats:
-        """The score, at most 1."""
+        """Return the score, limited to 1."""
         return np.minimum(self.score(state, now), 1)
 
     def score(self, state: State, now: Floats | float) -> Floats:
-        """The score at `now`, at least 0."""
+        """Return the score at `now`, at least 0."""
         return self._score(NUMPY, state, when(state, now))
 
     def strength_sql(self, row: Row[Term], now: Term) -> str:
-        """Strength as an SQL expression, the same to 1e-9."""
+        """Return the strength as an SQL expression, equal to `strength` within 1e-9."""
         ops = Sql()
         return ops.text(ops.minimum(self._score(ops, row, now), 1.0))
 
     def score_sql(self, row: Row[Term], now: Term) -> str:
-        """The score as an SQL expression, the same to 1e-9 of it."""
+        """Return the score as an SQL expression, within a relative error of 1e-9."""
         ops = Sql()
         return ops.text(self._score(ops, row, now))
 
     def level_sql(self, row: Row[Term], at: Term, score: Term) -> str:
-        """The level of `at_strength` as an SQL expression."""
+        """Return the level that `at_strength` sets, as an SQL expression."""
         ops = Sql()
         return ops.text(self._level(ops, row, at, score))
 
     def advance(self, state: State, now: float) -> State:
-        """The score needs no anchor; it says from when on the level holds."""
+        """Move the anchor; the score doesn't depend on it, but the level applies from there."""
         return replace(state, anchored_at=when(state, now))
 
     def at_strength(self, state: State, now: Floats | float, strength: Floats | float) -> State:
-        """The factor, until the next use, at which the score is this at `now`; a multiplier of 0 leaves none."""
+        """Set the factor that gives this score at `now` and lasts until the next use; no effect on multipliers of 0."""
         at = when(state, now)
         level = self._level(NUMPY, state, at, np.asarray(strength, np.float64))
         return replace(state, anchored_at=at, level=level)
 
     def reinforce(self, state: State, event: Event) -> State:
-        """Δt ← 0, n ← n + 1, and with a boost m ← m + 0.1 (seed 001, reinforcement).
+        """Apply a use: Δt ← 0, n ← n + 1, and with a boost m ← m + 0.1 (seed 001, reinforcement).
 
-        What the level adds ends, or falls to what keeps a use from weakening a memory that was lifted far.
+        The level drops to 0, or to the value at which the use doesn't lower the score of a memory that was raised by
+        `at_strength`.
         """
         if event.source == "associate":
             return state
@@ -163,20 +164,20 @@ class Mnemex:
         return choose(late, counted, replace(used, level=np.maximum(kept, 0)))
 
     def due_at(self, state: State, thresholds: Floats | float) -> Floats:
-        """When strength falls below the thresholds."""
+        """Return when strength falls below the thresholds."""
         thresholds = np.broadcast_to(np.asarray(thresholds, np.float64), state.level.shape)
         below = self.strength(state, state.anchored_at) < thresholds
         aided = state.level + self.parameters.beta * np.log(state.access_count + 1)
         least = math.exp(EXPONENT_MIN) * state.multiplier
         falling = ~below & (thresholds > least)
-        # The logarithm of f at the crossing; f is 1 at the last use.
+        # ln f at the crossing; f is 1 at the last use.
         fallen = np.log(np.where(falling, thresholds / np.where(falling, state.multiplier, 1), 1))
         seconds = self._seconds_to(np.minimum(np.where(falling, fallen - aided, 0), 0)) / state.pace
         crossing = np.where(falling, due(state, state.accessed_at + seconds), np.inf)
         return np.where(below, state.anchored_at, crossing)
 
     def promoted(self, state: State, now: float) -> npt.NDArray[np.bool_]:
-        """Whether each memory has earned a place for good: by score, or by uses soon after creation (seed 000)."""
+        """Return which memories qualify for promotion: by score, or by uses soon after creation (seed 000)."""
         p = self.parameters
         young = now - state.created_at <= p.promote_window_days * DAY_SECONDS
         return (self.score(state, now) >= p.promote_from) | ((state.access_count + 1 >= p.promote_uses) & young)
@@ -202,12 +203,12 @@ class Mnemex:
         return row.level + self._unaided(ops, row, now)
 
     def _unaided(self, ops: Ops[V], row: Row[V], now: V) -> V:
-        """The exponent at level 0."""
+        """Return the exponent at level 0."""
         seconds = age_seconds(ops, row, now) * row.pace
         return ops.log(row.access_count + 1.0) * self.parameters.beta + self._log_curve(ops, seconds)
 
     def _log_curve(self, ops: Ops[V], seconds: V) -> V:
-        """The logarithm of f(Δt), 0 or less."""
+        """Return ln f(Δt), 0 or less."""
         p = self.parameters
         match p.curve:
             case "power_law":
@@ -215,13 +216,13 @@ class Mnemex:
             case "exponential":
                 return seconds * -self._lambda_per_second
             case _:
-                # With the slow part taken out, what is left in the logarithm lies between its share and 1.
+                # Factor out the slow component: the rest of the logarithm's argument is between its share and 1.
                 gap = p.fast_lambda_per_second - p.slow_lambda_per_second
                 mixed = ops.exp(seconds * -gap) * p.fast_share + (1 - p.fast_share)
                 return ops.log(mixed) + seconds * -p.slow_lambda_per_second
 
     def _seconds_to(self, fallen: Floats) -> Floats:
-        """Δt at which ln f is this, 0 or less."""
+        """Return the Δt at which ln f has this value, 0 or less."""
         p = self.parameters
         match p.curve:
             case "power_law":
@@ -232,7 +233,7 @@ class Mnemex:
                 return self._two_component_seconds_to(fallen)
 
     def _two_component_seconds_to(self, fallen: Floats) -> Floats:
-        """By Newton's method from the left: ln f is convex, so a tangent gets there no later than it does."""
+        """Solve by Newton's method from the left: ln f is convex, so a tangent never overshoots the crossing."""
         p = self.parameters
         gap = p.fast_lambda_per_second - p.slow_lambda_per_second
         seconds = np.zeros_like(fallen)
@@ -248,11 +249,11 @@ class Mnemex:
 
 
 def is_other_domain(parameters: MnemexParameters, tags: Collection[str], context_tags: Collection[str]) -> bool:
-    """Whether a memory is used outside of its own domain: tags of both that hardly overlap (seed 001)."""
+    """Return whether a use is in another domain: memory and context both have tags that hardly overlap (seed 001)."""
     own, context = set(tags), set(context_tags)
     return bool(own and context) and len(own & context) / len(own | context) < parameters.other_domain_below
 
 
 def pace(categories: Collection[str]) -> float:
-    """How fast time counts for a memory of these categories: the product of their factors."""
+    """Return the speed of time for a memory with these categories: the product of their factors."""
     return math.prod(CATEGORY_PACES.get(category, 1.0) for category in set(categories))

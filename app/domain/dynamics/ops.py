@@ -1,8 +1,8 @@
-"""The operations that formulas are written in: NumPy works them out over arrays, SQL compiles them to text.
+"""Operations that formulas are written in: NumPy evaluates them over arrays, SQL compiles them to text.
 
-PostgreSQL raises an error where a float underflows or overflows, so `exp` never sees an exponent that could, and
-there is no power: multiply instead. It also folds constant branches of CASE that are never reached, so no formula
-divides by, or takes the logarithm of, anything that could be 0.
+PostgreSQL raises an error if a float underflows or overflows, so exponents passed to `exp` are limited, and there is no
+power operation: multiply instead. It also folds constant branches of CASE that are never reached, so no formula may
+divide by, or take the logarithm of, an expression that could be 0.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ import numpy as np
 import numpy.typing as npt
 
 Floats = npt.NDArray[np.float64]
-"""A number for each row of a batch."""
+"""One number per row of a batch."""
 
 EXPONENT_MIN: Final = -200.0
-"""`exp` of anything less is taken as that of this, 1.4e-87: a few of them multiply without underflow."""
+"""Lower limit of exponents; e^-200 is 1.4e-87, so a product of a few doesn't underflow."""
 
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """An SQL expression: a float8, a boolean from a comparison, or a moment; in brackets where it needs them.
+    """An SQL expression, parenthesised where necessary: a float8, a boolean from a comparison, or a timestamp.
 
     Attributes:
-        sql: Its text.
-        depth: How many values named by `once` stand on one another below it.
+        sql: Text of the expression.
+        depth: Nesting depth of the values named by `once` that the expression uses.
     """
 
     sql: str
@@ -70,45 +70,45 @@ class Term:
 _IDLE = {("+", 0.0), ("-", 0.0), ("*", 1.0), ("/", 1.0)}
 
 V = TypeVar("V", Floats, Term)
-"""What a formula is made of: arrays or terms."""
+"""Operand of a formula: array or term."""
 
 
 class Ops(Protocol[V]):
-    """What a formula may use besides + - * / and comparisons. Each works row by row."""
+    """Operations that a formula may use, apart from + - * / and comparisons. Each works row by row."""
 
     def once(self, name: str, x: V) -> V:
-        """The same, worked out once however often it is used; the name is its own in the formula."""
+        """Return `x`, evaluated once however often it is used; the name must be unique in the formula."""
 
     def seconds(self, earlier: V, later: V) -> V:
-        """From one moment to another, in whole microseconds; moments are `timestamptz` in SQL."""
+        """Return the seconds between two moments, in whole microseconds; moments are `timestamptz` in SQL."""
 
     def exp(self, x: V, floor: float = EXPONENT_MIN) -> V:
-        """e^max(x, floor). The formula sees to it that x stays below 700."""
+        """Return e^max(x, floor). The formula must ensure that x is below 700."""
 
     def log(self, x: V) -> V:
-        """Natural logarithm; x is above 0."""
+        """Return the natural logarithm of x, which must be above 0."""
 
     def minimum(self, x: V, y: V | float) -> V:
-        """The lesser."""
+        """Return the smaller value."""
 
     def maximum(self, x: V, y: V | float) -> V:
-        """The greater."""
+        """Return the larger value."""
 
     def where(self, condition: Any, then: V, otherwise: V) -> V:
-        """`then` where the condition holds, `otherwise` elsewhere; both must be fit to be worked out everywhere."""
+        """Return `then` where the condition holds and `otherwise` elsewhere; both must be valid for every row."""
 
     def pick(self, code: V, numbers: Sequence[float]) -> V:
-        """The number at the place that the code names; a code is an integer from 0, of two or more."""
+        """Return the number with this index; the code is an integer from 0, and there are two or more numbers."""
 
 
 class _Numpy:
-    """Works formulas out over arrays."""
+    """Evaluates formulas over arrays."""
 
-    def once(self, name: str, x: Floats) -> Floats:  # noqa: ARG002 - Python names values itself
+    def once(self, name: str, x: Floats) -> Floats:  # noqa: ARG002 - Python variables do that
         return x
 
     def seconds(self, earlier: Floats, later: Floats) -> Floats:
-        # Doubles of this century are off by up to a quarter of a microsecond, which is PostgreSQL's unit.
+        # Round to PostgreSQL's microseconds: doubles of this century are off by up to a quarter of one.
         return np.rint((later - earlier) * 1e6) / 1e6
 
     def exp(self, x: Floats, floor: float = EXPONENT_MIN) -> Floats:
@@ -131,52 +131,52 @@ class _Numpy:
 
 
 class Sql:
-    """Compiles one formula to text: give it to the formula, then ask for the `text` of what comes out."""
+    """Compiles one formula to text: pass it to the formula, then pass the result to `text`."""
 
     def __init__(self) -> None:
         self._named: list[list[str]] = []
 
     def once(self, name: str, x: Term) -> Term:
-        """The value under a name; PostgreSQL itself finds no common parts."""
+        """Name a value, since PostgreSQL doesn't eliminate common subexpressions."""
         if x.depth == len(self._named):
             self._named.append([])
         self._named[x.depth].append(f"{x.sql} AS {name}")
         return Term(name, x.depth + 1)
 
     def seconds(self, earlier: Term, later: Term) -> Term:
-        """As in `Ops`; `extract` would answer a numeric, at twice the time."""
+        """See `Ops`; `extract` would return a numeric and take twice as long."""
         return _call("date_part('epoch', {} - {})", later, earlier)
 
     def exp(self, x: Term, floor: float = EXPONENT_MIN) -> Term:
-        """As in `Ops`."""
+        """See `Ops`."""
         return _call("exp({})", self.maximum(x, floor))
 
     def log(self, x: Term) -> Term:
-        """As in `Ops`."""
+        """See `Ops`."""
         return _call("ln({})", x)
 
     def minimum(self, x: Term, y: Term | float) -> Term:
-        """As in `Ops`."""
+        """See `Ops`."""
         return _call("least({}, {})", x, _term(y))
 
     def maximum(self, x: Term, y: Term | float) -> Term:
-        """As in `Ops`."""
+        """See `Ops`."""
         return _call("greatest({}, {})", x, _term(y))
 
     def where(self, condition: Term, then: Term, otherwise: Term) -> Term:
-        """As in `Ops`."""
+        """See `Ops`."""
         return _call("CASE WHEN {} THEN {} ELSE {} END", condition, then, otherwise)
 
     def pick(self, code: Term, numbers: Sequence[float]) -> Term:
-        """As in `Ops`."""
+        """See `Ops`."""
         *firsts, last = (literal(number) for number in numbers)
         whens = " ".join(f"WHEN {place} THEN {number}" for place, number in enumerate(firsts))
         return _call(f"CASE {{}} {whens} ELSE {last} END", code)
 
     def text(self, formula: Term) -> str:
-        """The formula as one expression, with a subselect a depth of named values.
+        """Return the formula as one expression, with a subselect for each depth of named values.
 
-        OFFSET 0 keeps PostgreSQL from putting the values back in place of their names.
+        OFFSET 0 prevents PostgreSQL from inlining the named values.
         """
         source, carried = "", ""
         for depth, values in enumerate(self._named):
@@ -189,7 +189,7 @@ NUMPY: Final[Ops[Floats]] = _Numpy()
 
 
 def literal(number: float) -> str:
-    """A number as float8; without quotes PostgreSQL would read it as numeric first, which is slow."""
+    """Return a number as a float8 literal; unquoted, PostgreSQL would parse it as numeric first, which is slow."""
     return f"'{float(number)!r}'::float8"
 
 

@@ -1,6 +1,6 @@
-"""What parameters are made of: frozen dataclasses that refuse what makes no sense, and numbers with limits.
+"""Types for model parameters: configuration of frozen dataclasses that refuse invalid values, and bounded numbers.
 
-Numbers next to 0 are refused: products of a few of them would underflow, which PostgreSQL answers with an error.
+Tiny positive numbers are refused: products of a few of them would underflow, which raises an error in PostgreSQL.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pydantic import AfterValidator, ConfigDict, Field
 
 STRICT: Final = ConfigDict(extra="forbid", use_attribute_docstrings=True)
 LEAST: Final = 1e-9
-"""The least number but 0 that a share or factor may be."""
+"""Smallest positive number allowed for a share or factor."""
 
 
 def _not_tiny(number: float) -> float:

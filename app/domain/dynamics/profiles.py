@@ -1,4 +1,4 @@
-"""The models of forgetting by name, and the way from one to another."""
+"""Registry of forgetting models by name, and conversion of states between them."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from app.domain.dynamics.state import State, when
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """A model and what its parameters are.
+    """A model and the type of its parameters.
 
     Attributes:
-        model: Makes a `Dynamics` of its parameters: a class, or a function.
-        parameters: Their frozen dataclass; without any given, it is the defaults.
+        model: Creates a `Dynamics` from its parameters: a class or a function.
+        parameters: Frozen dataclass of the parameters, with defaults for all of them.
     """
 
     model: Callable[[Any], Any]
@@ -36,20 +36,20 @@ PROFILES: Final[dict[str, Profile]] = {
     "cmm": Profile(Cmm, CmmParameters),
     "memory_decay": Profile(MemoryDecay, MemoryDecayParameters),
 }
-"""By the name that a policy uses; plugins are added as a process starts."""
+"""Profiles by their name in a policy; plugins are added at process start."""
 BUILT_IN: Final = frozenset(PROFILES)
-"""Those that come along."""
+"""Names of the built-in profiles."""
 
 
 def profile(name: str, parameters: Mapping[str, Any] | None = None) -> Dynamics:
-    """A model of forgetting, ready to use.
+    """Return a forgetting model.
 
     Args:
-        name: One of `PROFILES`.
-        parameters: Those that differ from the defaults, as JSON has them.
+        name: A key of `PROFILES`.
+        parameters: Parameters that differ from the defaults, as in JSON.
 
     Raises:
-        ValueError: There is no such profile or parameter, or a value makes no sense; says which.
+        ValueError: The profile or a parameter is unknown, or a value is invalid; the message says which.
     """
     if name not in PROFILES:
         raise ValueError(f"unknown dynamics {name!r}: use one of {', '.join(PROFILES)}")
@@ -59,18 +59,18 @@ def profile(name: str, parameters: Mapping[str, Any] | None = None) -> Dynamics:
 
 
 def rebase(state: State, now: float, source: Dynamics, target: Dynamics, inputs: State | None = None) -> State:
-    """The state with its past settled under `source`, to fade from `now` on under `target`.
+    """Return the state with its past settled under `source`, to decay under `target` from `now` on.
 
-    Strength at `now` is the same before and after, where the target can express it: mnemex alone goes above 1, and
-    has no strength for a multiplier of 0.
+    The strength at `now` stays the same if the target can represent it: only mnemex exceeds 1, and its strength is
+    always 0 for a multiplier of 0.
 
     Args:
-        state: The memories as they are.
+        state: The memories as stored.
         now: The moment of the change.
-        source: What they were under.
-        target: What they are under from now on; the same, where only inputs change.
-        inputs: The same rows with the inputs (kind, salience, pace, times, uses) that hold from now on, for a late
-            score or an edit. Not for mnemex's multiplier: that is meant to change the score.
+        source: The model before the change.
+        target: The model after it; the same model if only inputs change.
+        inputs: The same rows with the inputs (kind, salience, pace, times, uses) that apply from now on, for a late
+            score or an edit. Don't use it to change mnemex's multiplier, which is supposed to change the score.
     """
     settled = source.advance(state, now)
     score = source.score(settled, now)

@@ -1,4 +1,4 @@
-"""Whether a model of forgetting is fit to be used: a trial run over the states that rows may hold."""
+"""Check a forgetting model against the `Dynamics` contract in a trial run over representative states."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ _AGES_DAYS: Final = (0.0, 0.01, 1.0, 6.5, 7.0, 30.0, 90.0)
 _CLOSE: Final = 1e-6
 _OFFERED: Final = ("strength", "score", "strength_sql", "due_at", "advance", "at_strength", "reinforce")
 _BOUNDS: Final = {"level": (-1e9, 1e9), "retrieval": (0, 1), "stability": (0, 1), "multiplier": (0, 2)}
-"""What the columns of these names take."""
+"""Valid ranges of the columns that have one."""
 _SOURCES: Final[tuple[Literal["direct", "associate", "test"], ...]] = ("direct", "associate", "test")
 
 
 class Unfit(ValueError):
-    """A model that breaks what everything else relies on; says what it does, and with which numbers."""
+    """A model that violates the `Dynamics` contract; the message says how, with the numbers."""
 
 
 def register(name: str, profile: Profile) -> None:
-    """Offer a model of forgetting to policies, if a trial run with its default parameters finds no fault.
+    """Make a forgetting model available to policies if a trial run with its default parameters finds no fault.
 
     Raises:
-        Unfit: The name is another's, or the model isn't fit.
+        Unfit: The name is taken or invalid, or the model is unfit.
     """
     if name in BUILT_IN:
         raise Unfit("its name is that of a profile that comes along: give it another")
@@ -60,10 +60,10 @@ def register(name: str, profile: Profile) -> None:
 
 
 def prove(dynamics: Dynamics) -> None:
-    """Run a model over states of every kind, some milliseconds long.
+    """Run a model over states of every kind, which takes some milliseconds.
 
     Raises:
-        Unfit: It lacks a part, raises, or answers what can't be: NaN, beyond 0 to 1, more strength without a use.
+        Unfit: The model lacks a member, raises, or returns NaN, values outside 0 to 1, or a rise without a use.
     """
     lacking = [name for name in _OFFERED if not callable(getattr(dynamics, name, None))]
     lacking += [name for name in ("parameters", "refresh_seconds", "spreads") if not hasattr(dynamics, name)]
@@ -99,7 +99,7 @@ def _run(dynamics: Dynamics) -> None:
 
 
 def _grid() -> State:
-    """Memories of each kind, with little and much salience, unused and much used."""
+    """Return memories of each kind, with low and high salience, unused and frequently used."""
     kinds, saliences, uses, multipliers = (
         axis.ravel() for axis in np.meshgrid(np.arange(5.0), [0.0, 0.2, 0.5, 1.0], [0.0, 1.0, 30.0], [0.0, 1.0, 2.0])
     )
@@ -108,7 +108,7 @@ def _grid() -> State:
 
 
 def _fades(dynamics: Dynamics, state: State) -> None:
-    """Strength is within bounds, never rises, and doesn't depend on stops on the way."""
+    """Check that strength is within bounds, never rises, and doesn't depend on intermediate anchors."""
     before = np.full(state.level.size, 1.0)
     for age_days in _AGES_DAYS:
         now = _START + age_days * DAY_SECONDS
@@ -124,7 +124,7 @@ def _fades(dynamics: Dynamics, state: State) -> None:
 
 
 def _knows_when(dynamics: Dynamics, state: State) -> None:
-    """A row isn't below its threshold before it is due."""
+    """Check that rows aren't below their threshold before they are due."""
     for threshold in (0.3, 0.05):
         due = np.asarray(dynamics.due_at(state, threshold), np.float64)
         _refuse(np.isnan(due) | (due < state.anchored_at), "due_at", "must be a moment from the anchor on", due)

@@ -1,4 +1,4 @@
-"""The profile `spec`: forgetting at a rate that falls with importance (seed 004 §2; ops/decisions/0010)."""
+"""The profile `spec`: decay at a rate that falls with importance (seed 004 §2; ops/decisions/0010)."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _AccessModifier = Annotated[float, Field(ge=0.001, le=100, allow_inf_nan=False)]
 
 @dataclass(frozen=True, config=STRICT)
 class KindModifiers:
-    """How fast each kind of memory fades (seed 004 §2.2); 0 is never. Names as in `domain.memory.KINDS`."""
+    """Decay factor of each kind of memory (seed 004 §2.2); 0 means never. Names as in `ingest.memory.KINDS`."""
 
     episodic: Factor = 1.0
     semantic: Factor = 0.7
@@ -54,7 +54,7 @@ class KindModifiers:
     system: Factor = 0.3
 
     def in_order(self) -> tuple[float, ...]:
-        """In the order of `domain.memory.KINDS`."""
+        """Return the factors in the order of `ingest.memory.KINDS`."""
         return (self.episodic, self.semantic, self.procedural, self.emotional, self.system)
 
 
@@ -63,23 +63,23 @@ class SpecParameters:
     """Parameters of `spec`; the defaults are seed 004's."""
 
     importance: Importance = Importance()
-    """What makes a memory important; without a context, since fading has none (§1)."""
+    """Weights of importance; decay has no context, so the context's part isn't used (§1)."""
     base_per_day: Factor = 0.1
-    """Rate at importance 0 (§2.1)."""
+    """Decay rate at importance 0 (§2.1)."""
     law: Literal["quadratic", "linear", "product"] = "quadratic"
-    """How importance slows it: (1 - I)² (§2.1), 1 - 0.9·I (§2.2), or both multiplied."""
+    """Factor on the rate by importance: (1 - I)² (§2.1), 1 - 0.9·I (§2.2), or their product."""
     forgetting: Literal["exponential", "subtractive"] = "exponential"
-    """With R the rate summed over time: S·e^(-R), the curve of Ebbinghaus, or S - R."""
+    """With R the rate integrated over time: S·e^(-R), Ebbinghaus's curve, or S - R."""
     never_accessed: _AccessModifier = 1.5
-    """Factor on the rate while a memory was never used (§2.2)."""
+    """Factor on the rate until the first use (§2.2)."""
     accessed_within_day: _AccessModifier = 0.5
-    """Factor in the first day after a use."""
+    """Factor during the first day after a use."""
     accessed_within_week: _AccessModifier = 0.7
-    """Factor from then until seven days after it; at most 1, which is the factor after that."""
+    """Factor from then until seven days after the use; at most 1, which is the factor after that."""
     kinds: KindModifiers = KindModifiers()
     """Factor by kind."""
     reinforcement: Share = 0.15
-    """What a use gives back of the strength that is missing (§2.3)."""
+    """Share of the missing strength that a use restores (§2.3)."""
 
     @model_validator(mode="after")
     def _slows_down_after_use(self) -> SpecParameters:
@@ -93,8 +93,8 @@ class SpecParameters:
 class Spec:
     """Strength S(τ) = exp(level - rate · W(τ)), τ in days since creation or the last use.
 
-    W is the integral from 0 of law(I) × access modifier; I = A + B·e^(-λτ), so law(I) is a polynomial in
-    x = e^(-λτ), W one in x and τ, and everything that doesn't depend on the row is a constant.
+    W is the integral from 0 of law(I) × access modifier; I = A + B·e^(-λτ), so law(I) is a polynomial in x = e^(-λτ), W
+    one in x and τ, and all coefficients that don't depend on the row are constants.
     """
 
     parameters: SpecParameters = field(default_factory=SpecParameters)
@@ -103,39 +103,39 @@ class Spec:
     spreads = False
 
     def strength(self, state: State, now: Floats | float) -> Floats:
-        """Strength at `now`, 0 to 1."""
+        """Return the strength at `now`, 0 to 1."""
         return self._strength(NUMPY, state, when(state, now))
 
     def score(self, state: State, now: Floats | float) -> Floats:
-        """The strength."""
+        """Return the strength."""
         return self.strength(state, now)
 
     def strength_sql(self, row: Row[Term], now: Term) -> str:
-        """Strength as an SQL expression, the same to 1e-9."""
+        """Return the strength as an SQL expression, equal to `strength` within 1e-9."""
         ops = Sql()
         return ops.text(self._strength(ops, row, now))
 
     def score_sql(self, row: Row[Term], now: Term) -> str:
-        """The strength."""
+        """Return the strength as an SQL expression."""
         return self.strength_sql(row, now)
 
     def level_sql(self, row: Row[Term], at: Term, score: Term) -> str:
-        """The level of `at_strength` as an SQL expression."""
+        """Return the level that `at_strength` sets, as an SQL expression."""
         ops = Sql()
         return ops.text(self._level(ops, row, at, score))
 
     def advance(self, state: State, now: float) -> State:
-        """A level needs no moving; the anchor says from when on it holds."""
+        """Move the anchor; the level stays the same and applies from there."""
         return replace(state, anchored_at=when(state, now))
 
     def at_strength(self, state: State, now: Floats | float, strength: Floats | float) -> State:
-        """The level at which strength is this at `now`; at least 1e-80 unless subtractive."""
+        """Set the level that gives this strength at `now`; the strength is at least 1e-80 unless subtractive."""
         at = when(state, now)
         level = self._level(NUMPY, state, at, np.asarray(strength, np.float64))
         return replace(state, anchored_at=at, level=level)
 
     def reinforce(self, state: State, event: Event) -> State:
-        """S + 0.15·(1 - S) at the moment of use, which becomes the last use (seed 004 §2.3)."""
+        """Set strength to S + 0.15·(1 - S) at the moment of use, which becomes the last use (seed 004 §2.3)."""
         if event.source == "associate":
             return state
         if event.source == "test":
@@ -150,7 +150,7 @@ class Spec:
         )
 
     def due_at(self, state: State, thresholds: Floats | float) -> Floats:
-        """When strength falls below the thresholds; `inf` where the rate is 0 or the threshold can't be reached."""
+        """Return when strength falls below the thresholds; `inf` if the rate is 0 or the threshold can't be reached."""
         thresholds = np.broadcast_to(np.asarray(thresholds, np.float64), state.level.shape)
         below = self.strength(state, state.anchored_at) < thresholds
         moments = np.where(below, state.anchored_at, np.inf)
@@ -173,7 +173,10 @@ class Spec:
 
     @cached_property
     def _area_terms(self) -> list[list[float]]:
-        """Row i, place k: what A^i·x^k has in the integral of law(A + B·x), x = e^(-λτ); A^i·τ has the law's own."""
+        """Coefficients of A^i·x^k (row i, column k) in the integral of law(A + B·x); those of A^i·τ are the law's own.
+
+        x = e^(-λτ).
+        """
         law, share = self._law, shares(self.parameters.importance, context=False).recency
         daily = self.parameters.importance.recency_lambda_per_day
         table = []
@@ -186,7 +189,7 @@ class Spec:
 
     @cached_property
     def _steps(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
-        """Coefficients of 1, A, A²… of what keeps W continuous after a day and after a week."""
+        """Coefficients of 1, A, A²… of the constants that make W continuous at one day and at one week."""
         p = self.parameters
         day, week = (self._area_at(age_days) for age_days in (1.0, 7.0))
         first = tuple((p.accessed_within_day - p.accessed_within_week) * area for area in day)
@@ -212,38 +215,38 @@ class Spec:
         return ops.minimum(ops.maximum(strength, 0.0), 1.0) - 1.0 + worn
 
     def _worn(self, ops: Ops[V], row: Row[V], now: V) -> V:
-        """The rate summed from the last use to `now`."""
+        """Return the rate integrated from the last use to `now`."""
         age_days = ops.once("age_days", age_seconds(ops, row, now) / DAY_SECONDS)
         constant = ops.once("lasting", lasting(ops, self.parameters.importance, row))
         return self._rate(ops, row) * self._weighed_area(ops, row, constant, age_days)
 
     def _rate(self, ops: Ops[V], row: Row[V]) -> V:
-        """Per day, at importance 0 and access modifier 1."""
+        """Return the rate per day at importance 0 and access modifier 1."""
         base = self.parameters.base_per_day
         return ops.pick(row.kind, [base * modifier for modifier in self.parameters.kinds.in_order()])
 
     def _weighed_area(self, ops: Ops[V], row: Row[V], constant: V, age_days: V) -> V:
-        """W: the law times the access modifier, integrated from the last use."""
+        """Return W: the law times the access modifier, integrated from the last use."""
         p = self.parameters
         x = ops.once("recency", recency(ops, p.importance, age_days))
-        area = self._area(constant, age_days, x)  # not named: each row needs it in one case alone
+        area = self._area(constant, age_days, x)  # not named with `once`: each row needs it in only one branch
         after_day, after_week = (_polynomial(constant, step) for step in self._steps)
         later = ops.where(age_days < 7.0, area * p.accessed_within_week + after_day, area + after_week)
         used = ops.where(age_days < 1.0, area * p.accessed_within_day, later)
         return ops.where(row.access_count < 0.5, area * p.never_accessed, used)
 
     def _area(self, constant: V, age_days: V, x: V) -> V:
-        """The law, integrated from the last use."""
+        """Return the law integrated from the last use."""
         area = age_days * self._law[-1] + _polynomial(x, self._area_terms[-1])
         for straight, terms in zip(self._law[-2::-1], self._area_terms[-2::-1], strict=True):
             area = area * constant + (age_days * straight + _polynomial(x, terms))
         return area
 
     def _days_to(self, state: State, thresholds: Floats) -> Floats:
-        """Age at which strength is the threshold, by Newton's method from the right.
+        """Return the age at which strength reaches the threshold, by Newton's method from the right.
 
-        W is convex, since the rate only grows between uses. So its asymptote lies below it and crosses no earlier,
-        and each tangent from there comes nearer without passing the crossing.
+        W is convex, since the rate only grows between uses. Its asymptote is therefore below it and crosses no earlier,
+        and each tangent step from there approaches the crossing without passing it.
         """
         p = self.parameters
         constant = lasting(NUMPY, p.importance, state)
@@ -272,7 +275,7 @@ class Spec:
 
 
 def _polynomial(x: V, coefficients: Sequence[float]) -> V | float:
-    """c0 + c1·x + c2·x²…, by Horner's rule."""
+    """Return c0 + c1·x + c2·x²…, by Horner's rule."""
     *lower, highest = coefficients
     value: V | float = highest
     for coefficient in reversed(lower):

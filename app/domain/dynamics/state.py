@@ -1,4 +1,4 @@
-"""What is kept of a memory's strength, and what can happen to it: batches of rows, one is a batch of one."""
+"""State that memory strength is calculated from, and the events that change it, in batches of rows."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from app.domain.dynamics.ops import NUMPY, Floats, Ops, Term, V
 DAY_SECONDS: Final = 86_400.0
 WEEK_SECONDS: Final = 7 * DAY_SECONDS
 DUE_MARGIN_SECONDS: Final = 0.001
-"""Added to a moment of crossing: at the moment itself, rounding would leave half of the rows above their threshold."""
+"""Added to each crossing: exactly at the crossing, rounding would leave half of the rows above their threshold."""
 FAR_SECONDS: Final = 253_000_000_000.0
-"""The year 9987. What would happen later, never happens: Python's calendar ends."""
+"""The year 9987, near the end of Python's calendar; anything later is treated as never."""
 STRENGTH_MIN: Final = 1e-80
-"""Strength is taken as at least this where its logarithm is kept."""
+"""Minimum strength for storing its logarithm."""
 
 
 @dataclass(frozen=True, slots=True)
 class Row(Generic[V]):
-    """The columns that strength is a function of; the package's docstring says what each means.
+    """Columns that strength is a function of; the package's docstring describes them.
 
-    As `State` they are arrays of one shape; as `Row[Term]` the SQL expressions of the columns.
+    In a `State` they are arrays of one shape; in a `Row[Term]`, SQL expressions of the columns.
     """
 
     kind: V
@@ -45,19 +45,19 @@ State = Row[Floats]
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that strengthens each memory of a batch once.
+    """An event that strengthens each memory of a batch once.
 
-    Several uses of one memory are several events, in the order of time.
+    Several uses of one memory are several events, in chronological order.
 
     Attributes:
-        at: When it was used, in seconds since 1970, one for all or one a row; of the future counts as `now`.
-        now: When this is worked out, by the database's clock.
-        source: `direct`, a use; `associate`, use of a linked memory (memory_decay alone); `test`, a passed self-test,
+        at: When it was used, in seconds since 1970, one for all or one per row; future moments count as `now`.
+        now: The moment of the calculation, by the database's clock.
+        source: `direct`, a use; `associate`, use of a linked memory (memory_decay only); `test`, a passed self-test,
             which raises strength and isn't counted as a use.
-        boost: Whether the multiplier rises too (mnemex): asked for, or used in another domain.
-        place: Place in the results, from 0 (memory_decay, rank-scaled).
-        margin: Similarity above the next result's, -1 to 1 (memory_decay, margin).
-        lexical: Whether words of the query were found as well (memory_decay, margin).
+        boost: Whether the multiplier rises too (mnemex): on request, or because of a use in another domain.
+        place: Rank in the results, from 0 (memory_decay, rank-scaled).
+        margin: Similarity minus the next result's, -1 to 1 (memory_decay, margin).
+        lexical: Whether the query's words matched too (memory_decay, margin).
     """
 
     at: Floats | float
@@ -77,14 +77,14 @@ def new(
     multiplier: Floats | float = 1.0,
     pace: Floats | float = 1.0,
 ) -> State:
-    """Memories as they are accepted: full strength, never used.
+    """Return newly accepted memories: full strength, never used.
 
     Args:
         created_at: Moments of acceptance, in seconds since 1970, shape (n,).
         salience: 0 to 1.
-        kind: Places in `domain.memory.KINDS`.
+        kind: Indices in `ingest.memory.KINDS`.
         multiplier: 0 to 2.
-        pace: How fast time counts, above 0.
+        pace: Speed of time, above 0.
     """
 
     def column(value: npt.ArrayLike) -> Floats:
@@ -106,17 +106,17 @@ def new(
 
 
 def sql_columns(table: str = "") -> Row[Term]:
-    """The columns as SQL reads them from `memory_state`: moments as they are, numbers as float8, no salience yet as 0.
+    """Return the columns of `memory_state` as SQL terms: timestamps unchanged, numbers as float8, NULL salience as 0.
 
     Args:
-        table: Alias in front of each name; empty for none.
+        table: Alias to qualify each name with; empty for none.
     """
     front = f"{table}." if table else ""
 
     def column(name: str) -> Term:
         if name == "salience":
             return Term(f"coalesce({front}salience, 0)::float8")
-        # A code is compared as the integer that it is; `level` is a double already.
+        # `kind` is compared as an integer; `level` is a double already.
         plain = name in {"kind", "level"} or name.endswith("_at")
         return Term(f"{front}{name}" if plain else f"{front}{name}::float8")
 
@@ -127,38 +127,38 @@ SQL_NOW: Final = Term("now()")
 
 
 def age_seconds(ops: Ops[V], row: Row[V], now: V) -> V:
-    """Seconds since the last use, 0 for one of the future; before its anchor, a row is as it was at its anchor."""
+    """Return the seconds since the last use, at least 0; moments before a row's anchor count as the anchor."""
     return ops.maximum(ops.seconds(row.accessed_at, ops.maximum(row.anchored_at, now)), 0.0)
 
 
 def when(state: State, now: Floats | float) -> Floats:
-    """The moment for each row: `now`, but never before the anchor."""
+    """Return `now` for each row, or its anchor if that is later."""
     return np.maximum(state.anchored_at, now)
 
 
 def age_at(state: State, now: Floats | float) -> Floats:
-    """`age_seconds` in NumPy."""
+    """Return `age_seconds`, evaluated with NumPy."""
     return age_seconds(NUMPY, state, when(state, now))
 
 
 def take(state: State, rows: npt.NDArray[np.intp]) -> State:
-    """These rows alone."""
+    """Return only these rows."""
     return Row(**{field.name: getattr(state, field.name)[rows] for field in fields(Row)})
 
 
 def choose(condition: npt.NDArray[np.bool_], state: State, other: State) -> State:
-    """The rows of `state` where the condition holds, those of `other` elsewhere."""
+    """Return the rows of `state` where the condition holds, and those of `other` elsewhere."""
     pairs = {field.name: (getattr(state, field.name), getattr(other, field.name)) for field in fields(Row)}
     return Row(**{name: np.where(condition, *pair) for name, pair in pairs.items()})
 
 
 def used_at(state: State, event: Event) -> tuple[Floats, npt.NDArray[np.bool_]]:
-    """When each use counts, and which came late: before a use that was known already, so that it is only counted."""
+    """Return when each use counts, and which are late: before a known use, so they only raise the count."""
     at = np.minimum(event.at, event.now)
     return when(state, at), at < state.accessed_at
 
 
 def due(state: State, crossing: Floats) -> Floats:
-    """Crossings as a sweep should see them: with the margin, not before the anchor, `inf` beyond the calendar."""
+    """Return crossings adjusted for a sweep: with the margin, not before the anchor, `inf` beyond the calendar."""
     moment = np.maximum(crossing + DUE_MARGIN_SECONDS, state.anchored_at)
     return np.where(moment < FAR_SECONDS, moment, np.inf)

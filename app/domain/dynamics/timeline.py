@@ -1,4 +1,4 @@
-"""A tenant's policies in the order of their days, and memories brought from the one they were left under to today's."""
+"""Order a tenant's policies by the time they take effect, and convert memories to the current one."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from app.domain.policy.policy import Policy
 
 @dataclass(frozen=True, slots=True)
 class Era:
-    """A policy, and from when on it holds.
+    """A policy version and the time it takes effect.
 
     Attributes:
-        version: The policy's; 0 is the default one, which holds before any was set.
-        since: Seconds since 1970; minus infinity for the first.
+        version: Version of the policy; 0 is the default policy, which applies before any was set.
+        since: Seconds since 1970; minus infinity for the first era.
     """
 
     version: int
@@ -32,7 +32,7 @@ class Era:
 
     @property
     def dynamics(self) -> Dynamics:
-        """Its model of forgetting."""
+        """The policy's forgetting model."""
         return self.policy.model
 
 
@@ -40,13 +40,13 @@ DEFAULT = Era(0, -np.inf, Policy())
 
 
 class Timeline:
-    """The policies of a tenant that have held, or will.
+    """A tenant's past, current and future policies.
 
-    A version ends when a higher one begins, so one that would begin after a higher one never holds.
+    A version ends when a higher one takes effect, so a version scheduled to start after a higher one never applies.
     """
 
     def __init__(self, eras: Sequence[Era]) -> None:
-        """Take all versions there are, in any order."""
+        """Build the timeline from all existing versions, in any order."""
         held: list[Era] = []
         for era in sorted((DEFAULT, *eras), key=lambda era: -era.version):
             if not held or era.since < held[-1].since:
@@ -57,34 +57,33 @@ class Timeline:
 
     @property
     def eras(self) -> list[Era]:
-        """Those that have held or will, in their order; the first is the default policy's."""
+        """Past, current and future eras in order; the first is the default policy's."""
         return list(self._eras)
 
     def at(self, now: float) -> Era:
-        """The era of a moment, in seconds since 1970."""
+        """Return the era of a moment, in seconds since 1970."""
         return self._eras[self._place(now)]
 
     def since(self, versions: npt.NDArray[np.integer[Any]]) -> Floats:
-        """From when on each of these versions holds, in seconds since 1970."""
+        """Return when each of these versions took effect, in seconds since 1970."""
         return np.asarray(self._starts)[self._places(versions)]
 
     def until(self, now: float) -> list[Era]:
-        """The eras up to that of a moment, the first one first."""
+        """Return the eras up to a moment's era, from the first on."""
         return self._eras[: self._place(now) + 1]
 
     def after(self, now: float) -> list[Era]:
-        """The eras that begin later than a moment, in their order."""
+        """Return the eras that begin later than a moment, in order."""
         return self._eras[self._place(now) + 1 :]
 
     def brought(self, state: State, versions: npt.NDArray[np.integer[Any]], now: float) -> State:
-        """The states under the policy that holds at `now`, whatever era each was anchored in.
+        """Return the states converted to the policy in force at `now`, from the eras they were anchored in.
 
-        Their past stays what it was: each era's model counts for its own time. Strength at `now` can then be
-        worked out by today's model alone.
+        Each past era is settled by its own model; afterwards the current model alone gives the strength at `now`.
 
         Args:
             state: The memories.
-            versions: Of the policy that each is anchored under, shape (n,).
+            versions: Policy version that each memory is anchored under, shape (n,).
             now: Seconds since 1970.
         """
         today = self._place(now)

@@ -1,1 +1,1 @@
-"""Questions of self-tests, and their parameters."""
+"""Self-tests: their questions and parameters."""

@@ -1,4 +1,4 @@
-"""Ask for a memory in other words than its own, by rules: as a person does who has forgotten its wording."""
+"""Build paraphrased questions about a memory by rule, as a person would ask who has forgotten its wording."""
 
 from __future__ import annotations
 
@@ -12,42 +12,42 @@ from app.domain.text.inflection import other_forms
 from app.domain.text.wording import first_content_words, is_in_first_person
 
 SHARE: Final = 0.5
-"""Share of a run's sampled memories that are asked for in other words too, and by recall."""
+"""Share of a run's sampled memories that are also tested with a paraphrased question, and through recall."""
 DROPPED: Final = 3
-"""One of so many words is dropped, the rarest first: they tell a memory best."""
+"""One in this many replaceable words is dropped, the rarest first, since rare words identify a memory best."""
 OWN_MAX: Final = 2
-"""Words of a question that are the memory's own: its rarest names and numbers, or else common words."""
+"""Maximum number of the memory's own words in a question: its rarest names and numbers, then common words."""
 WORDS_MIN: Final = 2
-"""Words of a question, of the memory's own where there are too few others."""
+"""Minimum number of words in a question; the memory's own words fill up if there are too few replacements."""
 NEAR_MIN: Final = 0.4
-"""Least cosine of a word and the one that replaces it."""
+"""Minimum cosine between a word and its replacement."""
 NEAR_WORDS: Final = 8
-"""Words near to one that are tried: the nearest are often its own forms."""
+"""Number of similar words to consider; the most similar are often inflections of the word itself."""
 
 _LETTERS_MIN: Final = 4
-_ALIKE: Final = 3  # words that begin with so many letters alike are forms of one
+_ALIKE: Final = 3  # words that share this many first letters count as inflections of one word
 
 
 def sampled(most: int) -> int:
-    """Return how many of at most so many sampled memories are asked for in other words."""
+    """Return how many of a sample of this size are tested with a paraphrased question."""
     return math.ceil(SHARE * most)
 
 
 def exchangeable(text: str) -> list[str]:
-    """Return the first content words of a text, each once, for which others may stand: no names, no numbers."""
+    """Return the replaceable words among a text's first content words, each once: neither names nor numbers."""
     fixed = marks(text)
     return [word for word in dict.fromkeys(first_content_words(text)) if stem(word) not in fixed]
 
 
 def ask_in_other_words(text: str, documents: Mapping[str, int], near: Mapping[str, Sequence[str]]) -> str:
-    """Return a question about a text's beginning: its rarest names, and words near to its own in meaning.
+    """Return a question about a text's beginning, made of its rarest names and of words similar in meaning to its own.
 
-    A word without a near one is asked for in another form, or as it is.
+    A word without a similar one is inflected if possible.
 
     Args:
-        text: One that `questions.can_be_asked`.
-        documents: In how many memories each word is; one that is missing is in none.
-        near: Words near in meaning to each of `exchangeable(text)`, the nearest first.
+        text: A text for which `questions.can_be_asked` holds.
+        documents: Number of memories that contain each word; 0 for missing words.
+        near: Similar words for each of `exchangeable(text)`, the most similar first.
     """
     said = list(dict.fromkeys(first_content_words(text)))
     rarest_first = sorted(said, key=lambda word: documents.get(word, 0))
@@ -70,5 +70,5 @@ def ask_in_other_words(text: str, documents: Mapping[str, int], near: Mapping[st
 
 
 def _is_another(other: str, word: str) -> bool:
-    """Return whether a word is neither a form nor a piece of another, nor a stop word."""
+    """Return whether `other` isn't an inflection of `word`, a word fragment or a stop word."""
     return len(other) >= _LETTERS_MIN and other[:_ALIKE] != word[:_ALIKE] and bool(first_content_words(other))

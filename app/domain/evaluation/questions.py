@@ -1,7 +1,7 @@
-"""Questions made from memories, to see whether each is found by one: by a rule, or by a model whose word is checked.
+"""Make questions from memories to test whether search finds them: by a rule, or by a model whose output is validated.
 
-A memory's text may try to speak to the model; it travels as `scoring` sends it. What an answer can do is to search:
-questions are neither stored nor shown, so a bad one costs a wrong test at most, and most of those are refused.
+A memory's text may contain instructions to the model; it is sent as in `scoring`. An answer can only trigger searches:
+questions are neither stored nor shown, so a bad one causes at most a wrong test result, and most bad ones are refused.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from app.domain.text.inflection import other_forms
 from app.domain.text.wording import content_words
 
 WORDS_MIN: Final = 4
-"""A memory of fewer different words can't be asked for without saying it."""
+"""Minimum number of distinct words in a memory; with fewer, a question would repeat the memory."""
 WORDS_MAX: Final = 8
-"""Of a question by the rule."""
+"""Maximum number of words in a rule-based question."""
 TEXT_MAX_BYTES: Final = 2_000
-"""What a model is shown of a memory."""
+"""Size to which a memory is truncated in the prompt."""
 CHARACTERS_MAX: Final = 300
-"""Of a model's question."""
+"""Maximum length of a model's question."""
 OWN_SHARE_MAX: Final = 0.75
-"""Share of a question's words that may be the memory's own."""
+"""Maximum share of a question's words that may come from the memory."""
 
-_SPARE_TOKENS: Final = 1_000  # of an answer, for models that think before they answer
+_SPARE_TOKENS: Final = 1_000  # for models that think before they answer
 _QUESTION_TOKENS: Final = 100
 _ITEM_CHARACTERS: Final = 2 * CHARACTERS_MAX
 
@@ -76,16 +76,16 @@ _decoder = msgspec.json.Decoder(_Answer)
 
 
 def can_be_asked(text: str) -> bool:
-    """Whether a text has enough words for a question that doesn't say all of it."""
+    """Return whether a text has enough words for a question that doesn't repeat all of it."""
     return len(set(content_words(text))) >= WORDS_MIN
 
 
 def by_rule(text: str, documents: Mapping[str, int]) -> str:
-    """A question by a rule: a memory's words in their order, in other forms, without those that tell it best.
+    """Return a question made by a rule: a memory's words in order, inflected, without the most distinctive ones.
 
     Args:
-        text: One that `can_be_asked`.
-        documents: In how many memories each word is; one that is missing is in none.
+        text: A text for which `can_be_asked` holds.
+        documents: Number of memories that contain each word; 0 for missing words.
     """
     said = list(dict.fromkeys(content_words(text)))
     by_rarity = sorted(said, key=lambda word: documents.get(word, 0))
@@ -95,11 +95,11 @@ def by_rule(text: str, documents: Mapping[str, int]) -> str:
 
 
 def messages(texts: Sequence[str], mark: str) -> list[Message]:
-    """The chat that asks for a question about each text.
+    """Return the chat messages that ask for a question about each text.
 
     Args:
-        texts: By their numbers, from 1 on.
-        mark: The `scoring.delimiter` of this request, never used twice.
+        texts: Numbered from 1 in the prompt.
+        mark: The `scoring.delimiter` of this request; never reuse it.
     """
     data = [{"id": number, "memory": clip(text, TEXT_MAX_BYTES)} for number, text in enumerate(texts, start=1)]
     return [
@@ -113,19 +113,19 @@ def messages(texts: Sequence[str], mark: str) -> list[Message]:
 
 
 def answer_tokens_max(texts: int) -> int:
-    """Most tokens a model may spend on an answer about so many texts."""
+    """Return the token limit for an answer about this number of texts."""
     return _SPARE_TOKENS + _QUESTION_TOKENS * texts
 
 
 def read(answer: str, count: int) -> list[str]:
-    """The questions in an answer, in the order of the texts, as they are.
+    """Return the questions from a model's answer, unvalidated, in the order of the texts.
 
     Args:
-        answer: What the model wrote.
-        count: How many texts it was asked about.
+        answer: The model's answer.
+        count: Number of texts in the prompt.
 
     Raises:
-        Unusable: It isn't an answer about exactly these texts.
+        Unusable: The answer doesn't match these texts.
     """
     items = decoded(answer, _decoder, _ITEM_CHARACTERS * (count + 1)).questions
     if len(items) != count:
@@ -137,10 +137,10 @@ def read(answer: str, count: int) -> list[str]:
 
 
 def fits(question: str, text: str, others: Sequence[str]) -> bool:
-    """Whether a model's question can be trusted to be one about this text.
+    """Return whether a model's question is usable for this text.
 
-    It is short, has no name or number that the text hasn't, is about something that the text says but doesn't repeat
-    it, and has fewer words of any other text that it was asked about than of its own.
+    It must be short, contain no name or number that the text lacks, share words with the text without repeating it, and
+    share fewer words with any other text of the request than with its own.
     """
     if len(question) > CHARACTERS_MAX or "\0" in question:
         return False

@@ -1,4 +1,4 @@
-"""Self-tests: what a tenant's memory is asked about itself, when, and what counts as an answer (seed 004 §4.3)."""
+"""Self-tests: which tests run on a tenant's memories, when, and how results are evaluated (seed 004 §4.3)."""
 
 from __future__ import annotations
 
@@ -16,48 +16,52 @@ from pydantic.dataclasses import dataclass
 from app.domain.dynamics.parameters import STRICT
 
 Kind = Literal["connection", "application", "other_words", "recall", "coherence", "retrieval_speed"]
-"""Tests: a linked memory is found from another by words and links alone; a memory by a question made of its own words;
-by one in other words; recall brings it up for that one; a summary holds the key points of its sources; and all that
-in time."""
+"""Kinds of tests. `connection`: search finds a linked memory from another by words and links only. `application`:
+search finds a memory by a question made of its own words. `other_words`: search finds it by a paraphrased question.
+`recall`: recall returns it for that question. `coherence`: a summary states the key points of its sources.
+`retrieval_speed`: searches are fast enough."""
 KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 ASKED: Final[tuple[Kind, ...]] = ("connection", "application", "other_words", "recall", "coherence")
-"""Those about a memory; speed is that of the searches of `application`."""
+"""Kinds that test individual memories; `retrieval_speed` times the searches of `application`."""
 FLAGGING: Final[tuple[Kind, ...]] = ("connection", "application", "coherence")
-"""Those that strengthen or flag their memory. A question in other words may be a bad one: it measures the service."""
+"""Kinds whose outcome strengthens or flags the memory. A paraphrased question may be a bad one, so those tests only
+measure the service."""
 EMPTY_SHARE: Final = 0.9
-"""Share of a run's recalls that bring nothing at all from which the tenant's recall counts as empty."""
+"""Share of a run's recalls without any result from which the tenant's recall counts as empty."""
 EMPTY_TESTS_MIN: Final = 5
-"""Recalls that a run needs for that."""
+"""Minimum number of recalls in a run for that verdict."""
 
-_SEED_BYTES: Final = 6  # a number that JSON keeps as it is
+_SEED_BYTES: Final = 6  # JSON represents the number exactly
 
 
 @dataclass(frozen=True, config=STRICT)
 class SelfTests:
-    """Parameters of self-tests."""
+    """Settings of self-tests."""
 
     enabled: bool = True
-    """Whether nights do them."""
+    """Run self-tests at night."""
     every_days: Annotated[int, Field(ge=1, le=3650)] = 7
-    """Days from one run to the next."""
+    """Days between two runs."""
     sample: Annotated[int, Field(ge=1, le=200)] = 20
-    """Most tests of each kind in a run."""
+    """Maximum number of tests of each kind per run."""
     found_within: Annotated[int, Field(ge=1, le=50)] = 10
-    """A memory has to be among so many of a search's best results."""
+    """Rank within which a search must return the memory."""
     speed_p95_ms: Annotated[float, Field(gt=0, le=60_000, allow_inf_nan=False)] = 50.0
-    """19 of 20 searches have to take no longer, the query's vector included."""
+    """Maximum 95th percentile of search times, including embedding of the query."""
     by_model: bool = True
-    """Whether a provider's model, where there is one, makes the questions; else a rule does."""
+    """Let the provider's model write the questions if one is configured; otherwise a rule does."""
 
 
 def is_due(parameters: SelfTests, last: datetime | None, as_of: datetime, time_zone: str) -> bool:
-    """Whether a night at `as_of` tests: by dates of the tenant's, as two nights are seldom whole days apart.
+    """Return whether a night at `as_of` runs self-tests.
+
+    The interval is counted in the tenant's local dates, since two nights are seldom whole days apart.
 
     Args:
-        parameters: Of the policy in force.
-        last: The moment of the last run; None for none so far.
-        as_of: The night's moment.
-        time_zone: The tenant's.
+        parameters: Settings of the policy in force.
+        last: Moment of the last run; None if there was none.
+        as_of: Moment of the night.
+        time_zone: The tenant's time zone.
     """
     if not parameters.enabled or last is None:
         return parameters.enabled
@@ -66,20 +70,20 @@ def is_due(parameters: SelfTests, last: datetime | None, as_of: datetime, time_z
 
 
 def seed_after(tenant_id: UUID, last_run: UUID | None) -> int:
-    """What the sample of a tenant's next run is drawn by: so a dry run shows the one that comes."""
+    """Return the random seed for the sample of a tenant's next run, so that a dry run shows the actual next sample."""
     told = tenant_id.bytes + (last_run.bytes if last_run else b"")
     return int.from_bytes(hashlib.blake2b(told, digest_size=_SEED_BYTES).digest())
 
 
 def empty_share(results: Mapping[str, Mapping[str, int]]) -> float | None:
-    """Return the share of a run's recalls that brought nothing at all; None for a run without recalls."""
+    """Return the share of a run's recalls without any result, or None for a run without recalls."""
     found = results.get("recall")
     asked = tested(found) if found else 0
     return found["empty"] / asked if found and asked else None
 
 
 def is_recall_empty(results: Mapping[str, Mapping[str, int]]) -> bool:
-    """Return whether so many of a run's recalls brought nothing that the tenant's recall counts as empty."""
+    """Return whether enough of a run's recalls had no result for the tenant's recall to count as empty."""
     share = empty_share(results)
     return share is not None and share >= EMPTY_SHARE and tested(results["recall"]) >= EMPTY_TESTS_MIN
 
@@ -90,10 +94,10 @@ def tested(outcomes: Mapping[str, int]) -> int:
 
 
 def place_of(wanted: Iterable[bool], within: int) -> int | None:
-    """Place of the first result that is the one wanted, from 1 on; None where none is among the first `within`."""
+    """Return the rank of the first wanted result, from 1, or None if there is none among the first `within`."""
     return next((place for place, is_it in enumerate(wanted, start=1) if is_it and place <= within), None)
 
 
 def quantile(numbers: Sequence[float], share: float) -> float | None:
-    """The least of the numbers that is at least as large as this share of them; None of none."""
+    """Return the smallest number that at least this share of the numbers doesn't exceed, or None without numbers."""
     return sorted(numbers)[max(math.ceil(share * len(numbers)) - 1, 0)] if numbers else None

@@ -1,6 +1,6 @@
-"""Bodies of `POST /v1/memories`: memories, or the messages of a chat, which become one memory each.
+"""Decode bodies of `POST /v1/memories`: memories, or chat messages, which become one memory each.
 
-The same decoder runs at the door and again in the drain, so what was accepted can be stored, and ids are the same.
+The ingest endpoint and the drain use the same decoder, so accepted bodies can be stored and yield the same ids.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from app.domain.ingest.roles import ROLES, Role
 from app.errors import FieldError, Invalid
 
 SHARED_MAX_BYTES: Final = 8 * 1024 * 1024
-"""Most bytes that the fields beside `messages` may take as JSON, counted once for each stored message."""
+"""Maximum size of the fields beside `messages` as JSON, multiplied by the number of stored messages."""
 TEXT_PARTS: Final = frozenset({"text", "input_text", "output_text"})
-"""Types of the parts of a message's content whose text is stored."""
+"""Types of content parts whose text is stored."""
 
 MessageRole = Literal["user", "assistant", "system", "tool", "developer", "function"]
 _SAME: Final[Mapping[MessageRole, Role]] = {"developer": "system", "function": "tool"}
@@ -49,14 +49,14 @@ class ContentPart(msgspec.Struct, frozen=True, gc=False):
 
 @prepared
 class ChatMessage(msgspec.Struct, frozen=True, gc=False):
-    """A message of a chat as chat applications have it; its other fields are ignored.
+    """A chat message in the format of chat applications; other fields are ignored.
 
     Attributes:
         role: user, assistant, system or tool; `developer` is stored as system, `function` as tool.
-        content: Its text, or a list of parts: those of the types text, input_text and output_text are stored, joined
-            by a newline. A message without any text isn't stored.
+        content: The text, or a list of parts: those of the types text, input_text and output_text are stored, joined by
+            a newline. A message without any text isn't stored.
         name: The speaker's name.
-        occurred_at: When it was sent, with an offset; left out, as the field beside `messages` says.
+        occurred_at: When it was sent, with an offset; defaults to the field beside `messages`.
     """
 
     role: MessageRole
@@ -66,19 +66,19 @@ class ChatMessage(msgspec.Struct, frozen=True, gc=False):
 
 
 class Messages(msgspec.Struct, forbid_unknown_fields=True, frozen=True, gc=False):
-    """Messages of a chat, and the fields that all of them get; each message with a text becomes a memory.
+    """Chat messages and the fields that all of them share; each message with text becomes a memory.
 
     Attributes:
         messages: In the order in which they were sent.
         thread: The conversation.
-        subject: Whose data they are.
-        kind: What kind of memories they are; left out, it is worked out later.
-        occurred_at: When they were sent, with an offset; left out, when they were accepted.
-        tags: Up to 64 words of the caller's own.
+        subject: The person whose data they are.
+        kind: Kind of the memories; determined later if omitted.
+        occurred_at: When they were sent, with an offset; defaults to the time of acceptance.
+        tags: Up to 64 tags.
         categories: Up to 64 privacy or retention categories.
         entities: Up to 64 names of people, places and things.
-        metadata: An object of up to 16 KiB as JSON, stored with each.
-        salience: How much each matters, 0 to 1; left out, it is scored.
+        metadata: An object of up to 16 KiB as JSON, stored with each memory.
+        salience: How much each memory matters, 0 to 1; scored if omitted.
         multiplier: Strength multiplier, 0 to 2.
     """
 
@@ -96,14 +96,14 @@ class Messages(msgspec.Struct, forbid_unknown_fields=True, frozen=True, gc=False
 
 
 class Skipped(msgspec.Struct, frozen=True):
-    """A message that isn't stored: its place among the messages, and the reason."""
+    """A message that isn't stored: its index among the messages, and the reason."""
 
     message: int
     reason: Literal["no text"] = "no text"
 
 
 class LeftOut(msgspec.Struct, frozen=True):
-    """Parts of a message's content that aren't stored: its place among the messages, and how many of which type."""
+    """Parts of a message's content that aren't stored: the message's index, and the number of parts by type."""
 
     message: int
     parts: dict[str, int]
@@ -114,9 +114,9 @@ class Body(msgspec.Struct, frozen=True):
 
     Attributes:
         memories: In the order of their ids.
-        messages: How many messages the body has, stored or not; None for a body of memories.
-        skipped: The messages that aren't stored.
-        left_out: The parts of messages that aren't stored.
+        messages: Number of messages in the body, stored or not; None for a body of memories.
+        skipped: Messages that aren't stored.
+        left_out: Parts of messages that aren't stored.
     """
 
     memories: list[MemoryIn]
@@ -138,29 +138,29 @@ _OF_ONE: Final = frozenset(MemoryIn.__struct_fields__) - set(_SHARED)
 
 
 def decode(body: bytes, form: Format, dimensions: int | None) -> list[MemoryIn]:
-    """Return the memories of a request's body, checked against every limit but the number of them.
+    """Return the memories of a request's body, checked against every limit except their number.
 
     Args:
-        body: The bytes as they came.
-        form: `json` (an object, an array, or messages) or `ndjson` (one object a line).
-        dimensions: Size a given `embedding` must have; None accepts any.
+        body: The raw bytes.
+        form: `json` (an object, an array, or messages) or `ndjson` (one object per line).
+        dimensions: Required size of a given `embedding`; None accepts any.
 
     Raises:
         Unreadable: The bytes aren't JSON in UTF-8.
-        Invalid: A field is wrong; names it, its limit and its value.
+        Invalid: A field is invalid; the error names it, its limit and its value.
     """
     memories = _read_memories(body, form, dimensions)
     return _read_messages(body).memories if memories is None else memories
 
 
 def read(body: bytes, form: Format, dimensions: int | None) -> Body:
-    """Return the same memories, with what isn't stored of messages; arguments and errors as `decode`'s."""
+    """Return the memories, and the messages and parts that aren't stored; arguments and errors as for `decode`."""
     memories = _read_memories(body, form, dimensions)
     return _read_messages(body) if memories is None else Body(memories)
 
 
 def _read_memories(body: bytes, form: Format, dimensions: int | None) -> list[MemoryIn] | None:
-    """Return the memories of a body; None where it has messages."""
+    """Return the memories of a body, or None if it has messages."""
     try:
         decoded = (
             decoding.read_lines(body, _line, CHOICES)
@@ -172,7 +172,7 @@ def _read_memories(body: bytes, form: Format, dimensions: int | None) -> list[Me
             return None
         raise _among_memories(refused) from None
     memories = decoded if isinstance(decoded, list) else [decoded]
-    # Escapes may hide NUL or characters of several bytes; without any, msgspec has checked all there is.
+    # Escapes may encode NUL or multi-byte characters; without any, msgspec has checked everything.
     exotic = not body.isascii() or b"\\u" in body
     for place, memory in enumerate(memories):
         where = place if memories is decoded else None
@@ -186,7 +186,7 @@ def _read_memories(body: bytes, form: Format, dimensions: int | None) -> list[Me
 
 
 def has_messages(body: bytes) -> bool:
-    """Tell whether a body that holds no memory is an object with the field `messages`."""
+    """Return whether a body without memories is an object with the field `messages`."""
     try:
         return _probe.decode(body).messages is not msgspec.UNSET
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -198,7 +198,7 @@ def _read_messages(body: bytes) -> Body:
         given = decoding.read(body, _messages, _CHAT_CHOICES)
     except Invalid as refused:
         raise _beside_messages(refused) from None
-    # Checked as one memory, by which errors name the fields beside `messages`.
+    # Checked as one memory, so that errors name the fields beside `messages`.
     shared = MemoryIn("", **{name: getattr(given, name) for name in _SHARED})
     check_closely(shared, None, None)
     if shared.occurred_at is not None:
@@ -224,7 +224,7 @@ def _read_messages(body: bytes) -> Body:
 
 
 def read_content(message: ChatMessage) -> tuple[str, Counter[str]]:
-    """Return a message's text, and how many parts of its content are of each other type."""
+    """Return a message's text, and the number of parts of each type that isn't stored."""
     if not isinstance(message.content, list):
         return message.content or "", Counter()
     texts = [part.text for part in message.content if part.type in TEXT_PARTS and part.text]
@@ -232,7 +232,7 @@ def read_content(message: ChatMessage) -> tuple[str, Counter[str]]:
 
 
 def _check_message(where: str, message: ChatMessage, text: str) -> None:
-    """Check what msgspec can't: the text's size in bytes, NUL characters, the calendar."""
+    """Check what msgspec can't: the text's size in bytes, NUL characters, the range of dates."""
     if len(text) * 4 > TEXT_MAX_BYTES:
         size = len(text.encode())
         if size > TEXT_MAX_BYTES:
@@ -245,7 +245,7 @@ def _check_message(where: str, message: ChatMessage, text: str) -> None:
 
 
 def _check_shared(given: Messages, stored: int) -> None:
-    """Refuse fields beside `messages` that a small body would multiply into very many bytes."""
+    """Refuse fields beside `messages` that would expand a small body to a huge amount of data."""
     shared = {name: value for name in _SHARED if (value := getattr(given, name)) not in (None, ())}
     size = len(msgspec.json.encode(shared)) * stored
     if size > SHARED_MAX_BYTES:
@@ -254,12 +254,12 @@ def _check_shared(given: Messages, stored: int) -> None:
 
 
 def _beside_messages(refused: Invalid) -> Invalid:
-    """Return the refusal, saying of a memory's own field beside `messages` why it isn't known there."""
+    """Explain for fields of a single memory that they can't be given beside `messages`."""
     return _explain(refused, dict.fromkeys(_OF_ONE, "can't be given beside messages"))
 
 
 def _among_memories(refused: Invalid) -> Invalid:
-    """Return the refusal, saying of messages in an array or a line where they belong."""
+    """Explain for `messages` in an array or a line that they need a body of their own."""
     where = "can't be given in an array or a line: send them as a body of their own"
     return _explain(refused, {error.field: where for error in refused.errors if error.field.endswith("].messages")})
 

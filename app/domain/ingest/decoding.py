@@ -1,4 +1,4 @@
-"""JSON that comes in: read as a value of some shape, or refused with the field, its limit and its value."""
+"""Decode incoming JSON into typed values, or refuse it naming the field, its limit and its value."""
 
 from __future__ import annotations
 
@@ -29,47 +29,47 @@ _OUT_OF_BOUNDS = {
 }
 _PYDANTICS_BOUNDS = ("ge", "gt", "le", "lt", "max_length", "min_length")
 _STEP = re.compile(r"\[(\d+)\]|\.([^.\[]+)")
-_SHOWN_CHARACTERS = 512  # of a field's name that nobody knows
+_SHOWN_CHARACTERS = 512  # of an unknown field's name
 
 
 def prepared(shape: type[T]) -> type[T]:
-    """The shape, looked into; above each one that msgspec reads without a decoder of its module.
+    """Make msgspec compile a struct's type information at import; decorate structs without a module-level decoder.
 
-    msgspec looks into a shape when it first reads one. A second thread that reads one meanwhile ends the process, with
-    a segmentation fault (as of 0.22). While its module is imported, only one thread does.
+    msgspec compiles a type when it first decodes it. If a second thread decodes the type at that moment, the process
+    dies with a segmentation fault (as of 0.22). During a module's import only one thread runs its code.
     """
     msgspec.json.Decoder(shape)
     return shape
 
 
 def read(body: bytes, decoder: msgspec.json.Decoder[T], choices: Choices = NO_CHOICES) -> T:
-    """The value that a JSON body holds.
+    """Decode a JSON body.
 
     Args:
-        body: The bytes as they came.
-        decoder: Of the shape wanted.
-        choices: What may be given, by name of field, for the fields that take fixed words.
+        body: The raw bytes.
+        decoder: Decoder of the expected type.
+        choices: Allowed words by field name, for fields with a fixed set.
 
     Raises:
-        Unreadable: It isn't JSON in UTF-8.
-        Invalid: A field is wrong; names it, its limit and its value, which is never text.
+        Unreadable: The body isn't JSON in UTF-8.
+        Invalid: A field is invalid; the error names it, its limit and its value, which is never text.
     """
     return _attempt(decoder.decode, body, "json", choices)
 
 
 def read_lines(body: bytes, decoder: msgspec.json.Decoder[T], choices: Choices = NO_CHOICES) -> list[T]:
-    """The values that a body of JSON lines holds; else as `read`."""
+    """Decode a body of JSON lines; arguments and errors are those of `read`."""
     return _attempt(decoder.decode_lines, body, "ndjson", choices)
 
 
 def reason(found: Mapping[str, Any]) -> str:
-    """What one of pydantic's errors says is wrong, in our way of saying it."""
+    """Return the message of a pydantic error, reworded in this API's style."""
     message = str(found["msg"]).removeprefix("Value error, ")
     return f"{message[:1].lower()}{message[1:]}".removeprefix("input ")
 
 
 def limit(found: Mapping[str, Any]) -> float | None:
-    """The limit that a value has missed by one of pydantic's errors."""
+    """Return the limit that a pydantic error reports as violated."""
     context = found.get("ctx", {})
     return next((context[name] for name in _PYDANTICS_BOUNDS if name in context), None)
 
@@ -88,9 +88,9 @@ def _attempt(decode: Callable[[bytes], T], body: bytes, form: Format, choices: C
 
 
 def _field_error(message: str, body: bytes, form: Format, choices: Choices) -> FieldError:
-    """One field's error out of msgspec's message.
+    """Convert msgspec's message to an error of one field.
 
-    The value is a length or a number, read from the body; never text.
+    The value is a length or a number read from the body, never text.
     """
     found = _PATH.search(message)
     path = found["path"] if found else ""
@@ -118,7 +118,7 @@ def _field_error(message: str, body: bytes, form: Format, choices: Choices) -> F
 
 
 def _measure(body: bytes, form: Format, path: str) -> int | float | None:
-    """The length or the number at `path` of the body; None where what follows it can't be read."""
+    """Return the length or the number at `path` of the body, or None if the body can't be decoded that far."""
     try:
         value: object = msgspec.json.Decoder().decode_lines(body) if form == "ndjson" else msgspec.json.decode(body)
         for index, name in _STEP.findall(path):

@@ -1,4 +1,4 @@
-"""An envelope: one request's memories or touches on their way through the tenant's stream, as checked bytes."""
+"""Encode and decode envelopes: a request's memories or touches as an entry of the tenant's stream."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ _ENTRY_ID = re.compile(r"[0-9]{1,15}-[0-9]{1,15}")
 
 
 class Malformed(Exception):
-    """The entry can't be an envelope of ours. The message is a fixed reason, never its content."""
+    """An entry that isn't a valid envelope. The message is a fixed reason, never content."""
 
 
 class Envelope(msgspec.Struct, frozen=True, gc=False):
     """One entry of a tenant's stream.
 
     Attributes:
-        entry_id: The stream's id, `milliseconds-sequence` by Redis's clock; gives the order of speaking.
-        base: First memory's id, 16 bytes; memory `i` is `base + i`.
-        memories: How many memories the body holds; 0 for touches.
-        form: `json` or `ndjson`, of memories, or `touches` (see `domain.touch.Touches`).
-        request_id: The request that brought it.
-        trace: W3C trace context, or nothing.
-        body: The request's body as it came.
-        first_entry_id: The id it had when it came first, where it is a dead letter's replay; else nothing.
+        entry_id: The stream's id, `milliseconds-sequence` by Redis's clock; defines the order of acceptance.
+        base: First memory's id, 16 bytes; memory `i` has the id `base + i`.
+        memories: Number of memories in the body; 0 for touches.
+        form: `json` or `ndjson` for memories, or `touches` (see `ingest.touch.Touches`).
+        request_id: Id of the request that sent it.
+        trace: W3C trace context, or empty.
+        body: The request's raw body.
+        first_entry_id: Original id of a replayed dead letter; otherwise empty.
     """
 
     entry_id: str
@@ -45,28 +45,28 @@ class Envelope(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def position(self) -> str:
-        """Its place in the order of speaking, which a replay keeps: the id it had first."""
+        """Position in the order of acceptance: the original entry id, also after a replay."""
         return self.first_entry_id or self.entry_id
 
     @property
     def accepted_ms(self) -> int:
-        """When Redis took it first, in milliseconds since 1970."""
+        """When Redis first accepted it, in milliseconds since 1970."""
         return int(self.position.partition("-")[0])
 
 
 def pack(base: bytes, memories: int, form: Form, request_id: str, trace: str, body: bytes) -> list[bytes | int]:
-    """The fields of a stream entry: the number of memories, a header, the body. `take.lua` relies on their order."""
+    """Return the fields of a stream entry: number of memories, header, body. `take.lua` relies on their order."""
     header = VERSION + form[:1].encode() + base + f"{request_id} {trace}".encode()
     return fields_of(memories, header, body)
 
 
 def fields_of(memories: int, header: bytes, body: bytes) -> list[bytes | int]:
-    """The fields of a stream entry with this header."""
+    """Return the fields of a stream entry with this header."""
     return [b"n", memories, b"h", header, b"e", body]
 
 
 def first_position(entry_id: str, header: bytes) -> str:
-    """The id that an entry had when it came first; its own where its header says nothing else."""
+    """Return an entry's original id, or the current one if its header contains none."""
     try:
         return unpack(entry_id, b"0", header, b"").position
     except Malformed:
@@ -74,12 +74,13 @@ def first_position(entry_id: str, header: bytes) -> str:
 
 
 def replayed(header: bytes, entry_id: str) -> bytes:
-    """The header of an entry that goes into the stream once more, with the id that it had first.
+    """Return the header for replaying an entry, which carries its original id.
 
-    One that was replayed before keeps its first id; one that is no envelope's stays as it is, and fails again.
+    An entry that was replayed before keeps its original id; the header of a malformed entry is returned unchanged, so
+    that it fails again.
 
     Args:
-        entry_id: The entry's id in the stream.
+        entry_id: The entry's current id in the stream.
     """
     try:
         envelope = unpack(entry_id, b"0", header, b"")
@@ -90,10 +91,10 @@ def replayed(header: bytes, entry_id: str) -> bytes:
 
 
 def unpack(entry_id: str, count: bytes, header: bytes, body: bytes) -> Envelope:
-    """The envelope in a stream entry.
+    """Decode the envelope in a stream entry.
 
     Raises:
-        Malformed: A field is missing or wrong, or the version is unknown.
+        Malformed: A field is missing or invalid, or the version is unknown.
     """
     if header[:1] != VERSION:
         raise Malformed("unknown envelope version")
@@ -102,7 +103,7 @@ def unpack(entry_id: str, count: bytes, header: bytes, body: bytes) -> Envelope:
     memories = read_count(count)
     if form is None or len(base) != _BASE_BYTES or memories is None:
         raise Malformed("envelope header out of shape")
-    # The third is only in a replay, and unknown to older versions.
+    # The third is only present in replays, and unknown to older versions.
     request_id, trace, first_entry_id = [*names.split(" ", 2), "", ""][:3]
     if first_entry_id and not _ENTRY_ID.fullmatch(first_entry_id):
         raise Malformed("envelope header out of shape")
@@ -110,5 +111,5 @@ def unpack(entry_id: str, count: bytes, header: bytes, body: bytes) -> Envelope:
 
 
 def read_count(count: bytes) -> int | None:
-    """The number of memories an entry says it holds; None where it isn't one that the door writes."""
+    """Return an entry's number of memories, or None if it isn't a number that `pack` could have written."""
     return int(count) if count.isdigit() and len(count) <= _COUNT_DIGITS else None

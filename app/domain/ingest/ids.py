@@ -1,7 +1,7 @@
-"""Memory ids and the order of speaking.
+"""Memory ids and sequence numbers, which define the order of acceptance.
 
-A request's memories share one UUIDv7 *base* whose last two bytes are zero; memory `i` is `base + i`, so
-ids of a whole batch cost one random draw (RFC 9562 §5.7: 48 bits of Unix milliseconds, then random).
+A request's memories share one UUIDv7 *base* whose last two bytes are zero; memory `i` is `base + i`, so ids of a whole
+batch cost one random draw (RFC 9562 §5.7: 48 bits of Unix milliseconds, then random).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _SUFFIXES = [f"{place:04x}" for place in range(BATCH_MAX)]
 
 
 def new_base(unix_ms: int, random: bytes) -> bytes:
-    """The 16 bytes of a UUIDv7 that ends in two zero bytes.
+    """Return the 16 bytes of a UUIDv7 that ends in two zero bytes.
 
     Args:
         unix_ms: Milliseconds since 1970, 48 bits.
@@ -31,37 +31,37 @@ def new_base(unix_ms: int, random: bytes) -> bytes:
 
 
 def memory_uuids(base: bytes, count: int) -> list[str]:
-    """The ids of a request's memories in order, as canonical text."""
+    """Return the ids of a request's memories in order, as canonical text."""
     text = base.hex()
     stem = f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:28]}"
     return [stem + suffix for suffix in _SUFFIXES[:count]]
 
 
 def base_of(memory_id: UUID) -> bytes:
-    """The base of the request that brought this memory."""
+    """Return the base of the request that contained this memory."""
     return memory_id.bytes[:-_SUFFIX_BYTES] + bytes(_SUFFIX_BYTES)
 
 
 def place_of(memory_id: UUID) -> int:
-    """The memory's place in its request, from 0."""
+    """Return the memory's index in its request, from 0."""
     return int.from_bytes(memory_id.bytes[-_SUFFIX_BYTES:], "big")
 
 
 def unix_ms_of(memory_id: UUID) -> int:
-    """When the id was made, in milliseconds since 1970, by the clock of the API process."""
+    """Return when the id was generated, in milliseconds since 1970, by the clock of the API process."""
     return int.from_bytes(memory_id.bytes[:6], "big")
 
 
 def first_uuid(unix_ms: int) -> UUID:
-    """What no id of a memory that was accepted before this moment is above, and none from then on is below."""
+    """Return the boundary between ids generated before this moment (all below it) and from then on (none below it)."""
     return UUID(int=unix_ms << 80)
 
 
 def first_seq(entry_id: str) -> int:
-    """The place in the order of speaking of an entry's first memory; memory `i` is this plus `i`.
+    """Return the sequence number of an entry's first memory; memory `i` has this number plus `i`.
 
     Args:
-        entry_id: The stream's id, `milliseconds-sequence`, which Redis hands out in order.
+        entry_id: The stream's id, `milliseconds-sequence`, which Redis assigns in ascending order.
     """
     milliseconds, _, sequence = entry_id.partition("-")
     ticks = max(int(milliseconds) - _SEQ_EPOCH_MS, 0)
@@ -70,10 +70,10 @@ def first_seq(entry_id: str) -> int:
 
 
 def last_seq(entry_id: str) -> int:
-    """The last place in the order of speaking that an entry's memories, or those of an earlier one, can have."""
+    """Return the highest sequence number that memories of this or an earlier entry can have."""
     return first_seq(entry_id) + (1 << _PLACE_BITS) - 1
 
 
 def array_literal(ids: Sequence[str]) -> str:
-    """The ids as a PostgreSQL array literal, for `CAST(:ids AS uuid[])`: far cheaper than UUID objects."""
+    """Return the ids as a PostgreSQL array literal, for `CAST(:ids AS uuid[])`: far cheaper than UUID objects."""
     return "{" + ",".join(ids) + "}"

@@ -1,4 +1,4 @@
-"""A memory as callers give it: its fields, their limits, and how an edit is read; bodies are read by `bodies`."""
+"""Fields of a memory as submitted by callers, their limits, and the decoding of edits; `bodies` decodes memories."""
 
 from __future__ import annotations
 
@@ -35,26 +35,27 @@ Moment = Annotated[datetime, msgspec.Meta(tz=True)]
 
 
 class MemoryIn(msgspec.Struct, forbid_unknown_fields=True, frozen=True, gc=False):
-    """One memory as given. Only `text` is needed.
+    """A memory as submitted. Only `text` is required.
 
     Attributes:
         text: 1 byte to 32 KiB of UTF-8.
-        subject: Whose data it is.
-        thread: The conversation it belongs to; its order there is the order of acceptance.
-        speaker: Who said it.
-        kind: What kind of memory it is; left out, it is worked out later.
-        occurred_at: When it happened, with an offset; left out, when it was accepted.
-        tags: Up to 64 words of the caller's own.
+        subject: The person whose data it is.
+        thread: The conversation it belongs to, ordered by acceptance.
+        speaker: The speaker's name.
+        kind: Kind of memory; determined later if omitted.
+        occurred_at: When it happened, with an offset; defaults to the time of acceptance.
+        tags: Up to 64 tags.
         categories: Up to 64 privacy or retention categories.
         entities: Up to 64 names of people, places and things.
-        metadata: An object of up to 16 KiB as JSON, kept as it is.
-        salience: How much it matters, 0 to 1; left out, it is scored.
+        metadata: An object of up to 16 KiB as JSON, stored unchanged.
+        salience: How much it matters, 0 to 1; scored if omitted.
         multiplier: Strength multiplier, 0 to 2.
         embedding: A vector of the tenant's embedding space.
-        external_id: The caller's own id: given again, it updates that memory.
-        supersedes: What is no longer true now that this is: memories by their ids or external ids, one or up to 64.
-        role: The speaker's role in a conversation with an assistant: user, assistant, system or tool. Left out, a
-            speaker of exactly one of these names has that role. Searches and recalls leave out system and tool unless
+        external_id: The caller's own id: submitting it again updates that memory.
+        supersedes: Memories that are no longer true because of this one, by their ids or external ids: one, or up to
+            64.
+        role: The speaker's role in a conversation with an assistant: user, assistant, system or tool. If omitted, a
+            speaker with exactly one of these names has that role. Searches and recalls leave out system and tool unless
             asked for them.
     """
 
@@ -82,7 +83,7 @@ class MemoryIn(msgspec.Struct, forbid_unknown_fields=True, frozen=True, gc=False
 
 
 class MemoryPatch(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """The fields of a memory that an edit may change; left out means unchanged, null means emptied."""
+    """The fields of a memory that an edit may change; omitted fields are unchanged, null clears a field."""
 
     text: _Text | msgspec.UnsetType = msgspec.UNSET
     subject: Name | msgspec.UnsetType | None = msgspec.UNSET
@@ -103,11 +104,11 @@ _patch = msgspec.json.Decoder(MemoryPatch)
 
 
 def decode_patch(body: bytes) -> MemoryPatch:
-    """The edit in a request's body.
+    """Decode the edit in a request's body.
 
     Raises:
         Unreadable: The bytes aren't JSON in UTF-8.
-        Invalid: A field is wrong.
+        Invalid: A field is invalid.
     """
     patch = decoding.read(body, _patch, CHOICES)
     check_closely(patch, None, None)
@@ -119,10 +120,10 @@ def decode_patch(body: bytes) -> MemoryPatch:
 
 
 def check_closely(memory: MemoryIn | MemoryPatch, place: int | None, dimensions: int | None) -> None:
-    """Check what msgspec can't: sizes in bytes, NUL (PostgreSQL stores none), depth, vectors.
+    """Check what msgspec can't: sizes in bytes, NUL (PostgreSQL can't store it), nesting depth, vectors.
 
     Raises:
-        Invalid: A field is wrong; names it.
+        Invalid: A field is invalid; the error names it.
     """
     text = memory.text
     if isinstance(text, str) and len(text) * 4 > TEXT_MAX_BYTES:
@@ -147,10 +148,10 @@ def _check_metadata(metadata: dict[str, Any], field: str) -> None:
 
 
 def check_moment(moment: datetime, field: str) -> None:
-    """Refuse a moment that PostgreSQL would store but that couldn't be read back, as Python's calendar lacks it.
+    """Refuse a moment that PostgreSQL could store but Python couldn't read back, since its calendar is shorter.
 
     Raises:
-        Invalid: It is outside of the years 1 to 9999 in UTC; names the field.
+        Invalid: The moment is outside the years 1 to 9999 in UTC; the error names the field.
     """
     if moment.year in _EDGES:
         try:
@@ -166,10 +167,10 @@ def _check_embedding(embedding: Sequence[float], field: str, dimensions: int | N
 
 
 def check_size(vector: Sequence[float], field: str, dimensions: int) -> None:
-    """Refuse a vector that isn't of the tenant's embedding space.
+    """Refuse a vector whose size differs from the tenant's embedding space.
 
     Raises:
-        Invalid: It has another size; names the field, its size and the space's.
+        Invalid: The sizes differ; the error names the field and both sizes.
     """
     if len(vector) != dimensions:
         message = "has another size than the tenant's embedding space"
@@ -177,10 +178,10 @@ def check_size(vector: Sequence[float], field: str, dimensions: int) -> None:
 
 
 def check_direction(vector: Sequence[float], field: str) -> None:
-    """Refuse a vector that points nowhere.
+    """Refuse a vector without a direction.
 
     Raises:
-        Invalid: It is all zero, or so large that its length isn't a number; names the field.
+        Invalid: It is all zero, or so large that its length isn't finite; the error names the field.
     """
     norm = math.hypot(*vector)
     if not math.isfinite(norm) or norm < 1e-12:
@@ -196,7 +197,7 @@ def _has_nul(value: object) -> bool:
 
 
 def _is_deeper(value: object, levels: int) -> bool:
-    """Whether containers lie within one another deeper than this; looks no further."""
+    """Return whether containers are nested more deeply than this, descending no further than needed."""
     if not isinstance(value, dict | list):
         return False
     inner = value.values() if isinstance(value, dict) else value
@@ -204,5 +205,5 @@ def _is_deeper(value: object, levels: int) -> bool:
 
 
 def field_at(place: int | None, name: str) -> str:
-    """Return the name of a memory's field, with its place in an array or among lines."""
+    """Return the name of a memory's field, with the memory's index in an array or among lines."""
     return name if place is None else f"[{place}].{name}"

@@ -7,11 +7,11 @@ from typing import Final, Literal, get_args
 Role = Literal["user", "assistant", "system", "tool"]
 ROLES: Final[tuple[Role, ...]] = get_args(Role)
 USUAL: Final[tuple[Role | None, ...]] = ("user", "assistant", None)
-"""Roles that searches and recalls find unless others are asked for; None stands for memories without a role."""
+"""Roles that searches and recalls cover by default; None stands for memories without a role."""
 
 
 def role_of(role: Role | None, speaker: str | None) -> Role | None:
-    """Return the role of a memory's speaker; None where it is unknown.
+    """Return the role of a memory's speaker, or None if it is unknown.
 
     A memory without a role whose speaker is exactly the name of a role has that role.
     """
@@ -21,8 +21,8 @@ def role_of(role: Role | None, speaker: str | None) -> Role | None:
 
 
 def name_of(speaker: str | None) -> str | None:
-    """Return the speaker's name; None where there is none, or it only names a role.
+    """Return the speaker's name, or None if there is none or it only names a role.
 
-    The name of a role is not part of what was said, so it is neither indexed nor embedded.
+    The name of a role is not part of the statement, so it is neither indexed nor embedded.
     """
     return None if speaker in ROLES else speaker

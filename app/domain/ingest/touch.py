@@ -1,4 +1,4 @@
-"""Touches: which memories were used, as callers tell it and as it travels through the stream."""
+"""Touches, which record uses of memories: the format callers send, and the format in the stream."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from app.domain.ingest.memory import LABEL_MAX_CHARACTERS, LABELS_MAX, NAME_MAX_
 from app.errors import FieldError, Invalid
 
 MEMORIES_MAX: Final = 1000
-_FIRST_MOMENT: Final = -62_135_596_800  # the year 1, before which Python reads no moment back
+_FIRST_MOMENT: Final = -62_135_596_800  # the year 1, before which Python can't represent moments
 
 _Name = Annotated[str, msgspec.Meta(min_length=1, max_length=NAME_MAX_CHARACTERS)]
 _Label = Annotated[str, msgspec.Meta(min_length=1, max_length=LABEL_MAX_CHARACTERS)]
@@ -24,11 +24,11 @@ _Moment = Annotated[datetime, msgspec.Meta(tz=True)]
 
 
 class Used(msgspec.Struct, forbid_unknown_fields=True, frozen=True, gc=False):
-    """A memory that was used at a moment of its own.
+    """A used memory, with its own moment of use.
 
     Attributes:
-        id: The memory's.
-        used_at: When; left out, when the request is accepted. The future counts as that too.
+        id: Id of the memory.
+        used_at: Moment of use; omitted or in the future, it counts as the time of acceptance.
     """
 
     id: UUID
@@ -36,14 +36,15 @@ class Used(msgspec.Struct, forbid_unknown_fields=True, frozen=True, gc=False):
 
 
 class Observation(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """What a caller says was used.
+    """Uses of memories as reported by a caller.
 
     Attributes:
         memories: 1 to 1,000, each by its id alone or with the moment of its use.
-        ids: The `ids` of an answer of `POST /v1/recall` in the place of `memories`, at most 1,000; may be empty.
-        context_tags: Up to 64 words for what they were used in: mnemex boosts what is used in another domain.
-        session: The conversation that they were used in: a memory is reinforced at most once in a while by one.
-        boost: Whether their multipliers rise too (mnemex).
+        ids: The `ids` of a response of `POST /v1/recall`, instead of `memories`; at most 1,000, may be empty.
+        context_tags: Up to 64 tags of the context of use: mnemex boosts memories used in another domain.
+        session: The conversation in which they were used; a session reinforces a memory at most once per refractory
+            period.
+        boost: Also raise the memories' multipliers (mnemex).
     """
 
     memories: Annotated[list[UUID | Used], msgspec.Meta(min_length=1, max_length=MEMORIES_MAX)] | None = None
@@ -53,10 +54,10 @@ class Observation(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     boost: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse a request that names memories in both ways, or in none.
+        """Refuse requests with both `memories` and `ids`, or neither.
 
         Raises:
-            Invalid: It does.
+            Invalid: The request has both or neither.
         """
         if (self.memories is None) == (self.ids is None):
             reason = "is missing" if self.ids is None else "is there beside `ids`"
@@ -64,7 +65,7 @@ class Observation(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class OneTouch(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """How one memory was used: as in `Observation` and `Used`."""
+    """Use of one memory; the fields are those of `Observation` and `Used`."""
 
     context_tags: _Labels = ()
     session: _Name | None = None
@@ -73,14 +74,14 @@ class OneTouch(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class Use(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """One memory used once.
+    """One use of a memory.
 
     Attributes:
-        id: The memory's, or an alias.
-        at: When, in seconds since 1970; None stands for when the envelope was accepted.
-        place: Place in the results of a search, from 0.
-        margin: How much nearer in meaning than the next result, -1 to 1.
-        lexical: Whether words of the query were found as well.
+        id: The memory's id, or an alias.
+        at: Seconds since 1970; None means when the envelope was accepted.
+        place: Rank in the results of a search, from 0.
+        margin: Similarity minus the next result's, -1 to 1.
+        lexical: Whether the query's words matched too.
     """
 
     id: UUID
@@ -91,14 +92,14 @@ class Use(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class Touches(msgspec.Struct, frozen=True, omit_defaults=True):
-    """An envelope's touches.
+    """Touches in an envelope.
 
     Attributes:
         uses: At most `MEMORIES_MAX`.
         session: See `session_digest`.
         boost: As in `Observation`.
         context_tags: As in `Observation`.
-        by_search: Whether a search reported them, rather than a caller: its results near the best one.
+        by_search: Reported by a search for its results near the best one, not by a caller.
     """
 
     uses: Annotated[list[Use], msgspec.Meta(max_length=MEMORIES_MAX)]
@@ -114,11 +115,11 @@ _touches = msgspec.json.Decoder(Touches)
 
 
 def observed(body: bytes, tenant_id: UUID) -> Touches:
-    """The touches that a request's body tells of.
+    """Return the touches in a request's body.
 
     Raises:
         Unreadable: The bytes aren't JSON in UTF-8.
-        Invalid: A field is wrong; names it, its limit and its value.
+        Invalid: A field is invalid; the error names it, its limit and its value.
     """
     given = decoding.read(body, _observation)
     uses = [_use(each, f"memories[{place}].used_at") for place, each in enumerate(given.memories or given.ids or ())]
@@ -126,34 +127,34 @@ def observed(body: bytes, tenant_id: UUID) -> Touches:
 
 
 def one(body: bytes, tenant_id: UUID, memory_id: UUID) -> Touches:
-    """The touch of one memory that a request's body tells of; an empty one tells nothing special. Raises likewise."""
+    """Return the touch of one memory from a request's body, which may be empty. Errors are those of `observed`."""
     given = decoding.read(body, _one_touch) if body else OneTouch()
     use = _use(Used(memory_id, given.used_at), "used_at")
     return Touches([use], session_digest(tenant_id, given.session), given.boost, given.context_tags)
 
 
 def found(uses: Sequence[Use], tenant_id: UUID, session: str | None) -> Touches:
-    """The touches of a search's results."""
+    """Return the touches of a search's results."""
     return Touches(list(uses), session_digest(tenant_id, session), by_search=True)
 
 
 def encode(touches: Touches) -> bytes:
-    """The body of an envelope of touches."""
+    """Encode touches as the body of an envelope."""
     return msgspec.json.encode(touches)
 
 
 def decode(body: bytes) -> Touches:
-    """The touches in an envelope's body.
+    """Decode the touches in an envelope's body.
 
     Raises:
         Unreadable: The bytes aren't JSON in UTF-8.
-        Invalid: A field is wrong.
+        Invalid: A field is invalid.
     """
     return decoding.read(body, _touches)
 
 
 def session_digest(tenant_id: UUID, session: str | None) -> int:
-    """What is kept of a session's name, 64 bits with a sign; uses without a session share one."""
+    """Return the digest stored instead of a session's name, signed 64 bits; uses without a session share one digest."""
     digest = hashlib.blake2b((session or "").encode(), digest_size=8, key=tenant_id.bytes)
     return int.from_bytes(digest.digest(), "big", signed=True)
 

@@ -1,1 +1,1 @@
-"""A tenant's policy, its defaults, presets, budget, night hours, and API keys."""
+"""A tenant's policy, its defaults, presets, budget and night schedule, and API keys."""

@@ -1,4 +1,4 @@
-"""A change of a policy: laid over what holds, checked, and told field by field."""
+"""Change a policy: merge changes into the current one, validate the result, and list the differences field by field."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from app.errors import FieldError, Invalid, ProfileMissing
 
 DEPTH_MAX: Final = 8
 DYNAMIC: Final = frozenset({"forgetting", "importance", "tiers"})
-"""Fields that strengths, tiers or the moments of a next look depend on."""
+"""Fields that strengths, tiers or the next due moments depend on."""
 
 _SHOWN_CHARACTERS = 100
-_TOLD = 20  # wrong fields, of however many
+_TOLD = 20  # maximum number of invalid fields reported
 _LARGEST = 2**63
 _UNKNOWN = frozenset({"extra_forbidden", "unexpected_keyword_argument"})
 
@@ -33,7 +33,7 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True)
 class FieldChange:
-    """A field of a policy by its path, with what it was and what it becomes; None where it has no value."""
+    """A changed field of a policy by its path, with its value before and after; None if it has no value."""
 
     field: str
     before: Any
@@ -41,14 +41,14 @@ class FieldChange:
 
 
 def read(given: Mapping[str, Any], place: str = "policy") -> Policy:
-    """A policy out of what JSON holds; what it leaves out has its default.
+    """Validate a policy given as JSON; omitted fields get their defaults.
 
     Args:
         given: The fields.
-        place: Where the policy stands in the request, for the names of fields.
+        place: Path of the policy in the request, for the names of fields.
 
     Raises:
-        Invalid: Fields are wrong; names each by its path, with its limit and its value.
+        Invalid: Fields are invalid; the error names each by its path, with its limit and its value.
     """
     try:
         policy = Policy.model_validate(given)
@@ -61,17 +61,17 @@ def read(given: Mapping[str, Any], place: str = "policy") -> Policy:
 
 
 def amended(policy: Policy, changes: Mapping[str, Any], preset: str | None = None) -> Policy:
-    """The policy with these fields changed; an object changes the fields that it names, null is back to the default.
+    """Return the policy with these changes: an object changes only the fields it names, null resets to the default.
 
-    Parameters of a profile aren't carried over to another one.
+    The parameters of one profile aren't carried over to another.
 
     Args:
-        policy: What holds.
-        changes: Fields, as JSON has them.
-        preset: Name of a preset, which goes before the changes.
+        policy: The current policy.
+        changes: Fields, as in JSON.
+        preset: Name of a preset, which is applied before the changes.
 
     Raises:
-        Invalid: As `read`; or there is no such preset.
+        Invalid: As for `read`, or the preset is unknown.
     """
     body = plain(policy)
     if preset is not None:
@@ -82,15 +82,15 @@ def amended(policy: Policy, changes: Mapping[str, Any], preset: str | None = Non
 
 
 def plain(policy: Policy) -> Json:
-    """The policy as JSON keeps it."""
+    """Return the policy as it is stored in JSON."""
     body: Json = policy.model_dump(mode="json")
     return body
 
 
 def whole(policy: Policy) -> Json:
-    """The same with every parameter of its profile, those left at their defaults too."""
+    """Return the policy as JSON with all parameters of its profile, including those at their defaults."""
     body = plain(policy)
-    with suppress(ProfileMissing):  # then they are as they were given
+    with suppress(ProfileMissing):  # the stored parameters remain as they are
         dumped = _dumped(policy.forgetting.profile, policy.model.parameters)
         if policy.forgetting.profile == "spec":
             del dumped["importance"]
@@ -99,7 +99,7 @@ def whole(policy: Policy) -> Json:
 
 
 def differences(before: Policy, after: Policy) -> list[FieldChange]:
-    """What is another value after than before; where the profile changes, its parameters that aren't defaults."""
+    """Return the changed fields; if the profile changes, only parameters that differ from its defaults are compared."""
     if before.forgetting.profile == after.forgetting.profile:
         pair = whole(before), whole(after)
     else:
@@ -110,7 +110,7 @@ def differences(before: Policy, after: Policy) -> list[FieldChange]:
 
 
 def _laid_over(body: Json, changes: Mapping[str, Any]) -> Json:
-    """As RFC 7396 merges, but for the parameters of another profile, which start anew."""
+    """Merge as in RFC 7396, except that a change of profile discards the previous profile's parameters."""
     forgetting = changes.get("forgetting")
     if isinstance(forgetting, Mapping):
         named = forgetting.get("profile", body["forgetting"]["profile"])
@@ -136,10 +136,10 @@ def _merged(body: Json, changes: Mapping[str, Any], place: str, depth: int) -> J
 
 
 def _kept_plain(policy: Policy) -> Policy:
-    """The policy with its parameters as the profile has read them, so that it is stored as it is meant."""
+    """Return the policy with its parameters as parsed by the profile, so that effective values are stored."""
     forgetting = policy.forgetting
     if forgetting.profile not in BUILT_IN and not isinstance(policy.model, MemoryDecay):
-        prove(policy.model)  # a decay function was tried out as its model was made
+        prove(policy.model)  # a custom decay function was tested when its model was built
     read_parameters = _only(_dumped(forgetting.profile, policy.model.parameters), forgetting.parameters)
     if "\\u0000" in msgspec.json.encode(read_parameters).decode():
         raise Invalid(
@@ -155,7 +155,7 @@ def _dumped(profile: str, parameters: Any) -> Json:
 
 
 def _only(values: Json, given: Mapping[str, Any]) -> Json:
-    """Of the values those that were given, by their names at every depth."""
+    """Return the values whose names were given, at every depth."""
     return {
         name: _only(value, given[name]) if isinstance(value, dict) and isinstance(given[name], Mapping) else value
         for name, value in values.items()
@@ -164,7 +164,7 @@ def _only(values: Json, given: Mapping[str, Any]) -> Json:
 
 
 def _without_defaults(policy: Policy) -> Json:
-    """The policy with those parameters alone that differ from the profile's defaults."""
+    """Return the policy as JSON with only those parameters that differ from the profile's defaults."""
     body = plain(policy)
     forgetting = policy.forgetting
     if forgetting.profile in PROFILES:
@@ -178,7 +178,7 @@ def _without_defaults(policy: Policy) -> Json:
 
 
 def _leaves(body: Json, place: str) -> list[tuple[str, Any]]:
-    """Every value that isn't an object, by its path."""
+    """Return every value that isn't an object, with its path."""
     found: list[tuple[str, Any]] = []
     for name, value in body.items():
         if isinstance(value, dict):
@@ -189,7 +189,7 @@ def _leaves(body: Json, place: str) -> list[tuple[str, Any]]:
 
 
 def _field_error(place: str, found: Mapping[str, Any]) -> FieldError:
-    """One of pydantic's errors; its value is a number or a short name, and what it says in the log holds neither."""
+    """Convert a pydantic error; its value is a number, a short string or a string's length."""
     field = ".".join((place, *(str(part)[:_SHOWN_CHARACTERS] for part in found["loc"])))
     if found["type"] in _UNKNOWN:
         return FieldError(field, UNKNOWN_FIELD)

@@ -1,6 +1,6 @@
-"""Budgets as a rule: what tokens cost, how near a day's spending is to its limits, and what is left.
+"""Budget rules: the cost of tokens, a day's spending compared with its limits, and the remaining amounts.
 
-Tokens are those sent and those answered; cached ones count in full as tokens, and at their own price as money.
+Tokens are input and output tokens; cached ones count in full as tokens, and at their own price as money.
 """
 
 from __future__ import annotations
@@ -10,61 +10,61 @@ from enum import StrEnum
 from typing import Final, Protocol, TypeVar
 
 PRICED_TOKENS: Final = 1_000_000
-"""What a price is for."""
+"""Number of tokens that a price refers to."""
 
 N = TypeVar("N", int, float)
 
 
 class State(StrEnum):
-    """How much of today's budget is left."""
+    """Budget status of the current day."""
 
     OK = "ok"
     SOFT = "soft"
-    """Close to a hard limit: said in the log, `/metrics` and `/v1/usage`, nothing else."""
+    """Close to a hard limit: reported in the log, `/metrics` and `/v1/usage`, without other effects."""
     HARD = "hard"
-    """At a hard limit: no model is asked for this tenant until the next day in UTC."""
+    """At a hard limit: no model is called for this tenant until the next day in UTC."""
 
 
 class Counted(Protocol):
-    """Tokens of calls, 0 or more each."""
+    """Token counts of calls, 0 or more each."""
 
     @property
     def input_tokens(self) -> int:
-        """Tokens sent, cached ones included."""
+        """Input tokens, including cached ones."""
 
     @property
     def cached_tokens(self) -> int:
-        """Those of them that the provider knew already."""
+        """Input tokens that the provider had cached."""
 
     @property
     def output_tokens(self) -> int:
-        """Tokens answered."""
+        """Output tokens."""
 
 
 class Price(Protocol):
-    """Money for a million tokens, 0 or more."""
+    """Prices per million tokens, 0 or more."""
 
     @property
     def input(self) -> float:
-        """For those sent."""
+        """Price of input tokens."""
 
     @property
     def output(self) -> float:
-        """For those answered."""
+        """Price of output tokens."""
 
     @property
     def cached(self) -> float | None:
-        """For those sent that were cached; None is the same as for the others."""
+        """Price of cached input tokens; None means the price of other input tokens."""
 
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """What a day has cost so far.
+    """Spending of a day so far.
 
     Attributes:
-        tokens: All of them.
-        cost: Money for those whose price is known.
-        unpriced_tokens: Those whose price isn't known; while there are any, the whole cost is unknown.
+        tokens: All tokens, priced or not.
+        cost: Cost of the tokens with a known price.
+        unpriced_tokens: Tokens without a known price; while there are any, the total cost is unknown.
     """
 
     tokens: int = 0
@@ -76,13 +76,13 @@ class Spent:
 
     @property
     def known_cost(self) -> float | None:
-        """Money for all tokens; None where that isn't known, so that it never looks cheaper than it was."""
+        """Cost of all tokens, or None if some have no price, so that it never looks lower than it was."""
         return None if self.unpriced_tokens else self.cost
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Hard limits of a day, of a tenant's own spending and of all tenants' together; None is no limit."""
+    """Hard limits per day, for one tenant's spending and for all tenants together; None means no limit."""
 
     tokens: int | None = None
     cost: float | None = None
@@ -91,17 +91,17 @@ class Limits:
 
     @property
     def has_total(self) -> bool:
-        """Whether all tenants' spending matters."""
+        """Return whether there is a limit for all tenants together."""
         return not (self.total_tokens is None and self.total_cost is None)
 
     def within(self, tokens: int | None, cost: float | None) -> Limits:
-        """These limits, and a tenant's own where they are smaller."""
+        """Return these limits, lowered to a tenant's own where those are smaller."""
         return Limits(_smaller(self.tokens, tokens), _smaller(self.cost, cost), self.total_tokens, self.total_cost)
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What a tenant has spent today, what all have, and the limits of both."""
+    """Today's spending of a tenant and of all tenants, with the limits of both."""
 
     own: Spent
     total: Spent
@@ -109,7 +109,7 @@ class Standing:
 
 
 def cost(counted: Counted, price: Price | None) -> float | None:
-    """Money for tokens; None where they have no price. No tokens cost nothing at any price."""
+    """Return the cost of tokens, or None if they have no price. Zero tokens cost 0 even without a price."""
     if not (counted.input_tokens or counted.output_tokens):
         return 0.0
     if price is None:
@@ -121,12 +121,12 @@ def cost(counted: Counted, price: Price | None) -> float | None:
 
 
 def state(standing: Standing, soft_share: float) -> State:
-    """How near the spending is to its limits; the worst of them decides. A limit of 0 is hard at once.
+    """Return the budget status; the most exhausted limit decides. A limit of 0 is hard at once.
 
-    Tokens without a price don't count towards a limit of money, which can't be held for them.
+    Tokens without a price don't count towards a cost limit, which can't be enforced for them.
 
     Args:
-        soft_share: Share of a hard limit from which on it is soft, above 0, at most 1.
+        soft_share: Share of a hard limit from which the status is soft, above 0, at most 1.
     """
     pairs = [(spent, limit) for spent, limit in _against_limits(standing) if limit is not None]
     if any(spent >= limit for spent, limit in pairs):
@@ -137,12 +137,12 @@ def state(standing: Standing, soft_share: float) -> State:
 
 
 def without_total(standing: Standing) -> Standing:
-    """The same without what concerns all tenants, as a tenant may see it."""
+    """Return the status without figures about all tenants, for display to a tenant."""
     return Standing(standing.own, Spent(), Limits(standing.limits.tokens, standing.limits.cost))
 
 
 def left(standing: Standing) -> Limits:
-    """What is left of each limit, 0 or more; None where there is no limit, or the cost isn't known."""
+    """Return the remainder of each limit, 0 or more; None if there is no limit or the cost is unknown."""
     limits = standing.limits
     return Limits(
         _left(standing.own.tokens, limits.tokens),

@@ -1,7 +1,7 @@
-"""API keys: `ebb_<id>_<secret><checksum>`, made and checked without any store.
+"""Create and check API keys, `ebb_<id>_<secret><checksum>`, without any store.
 
-The prefix and the checksum let secret scanners recognise a leaked key, and let the door refuse a mistyped
-one without a look-up. A secret has 256 random bits, so its plain SHA-256 is enough to keep.
+The prefix and the checksum let secret scanners recognise a leaked key, and let the API refuse a mistyped one without a
+lookup. A secret has 256 random bits, so storing its plain SHA-256 is safe.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ _LENGTH = len("ebb_") + _ID_LENGTH + 1 + _SECRET_LENGTH + _CHECKSUM_LENGTH
 
 @dataclass(frozen=True)
 class PresentedKey:
-    """A well-formed key as a caller showed it."""
+    """A well-formed key presented by a caller."""
 
     key_id: str
     secret: str
 
 
 def make(id_bytes: bytes, secret_bytes: bytes) -> str:
-    """A key's whole text, from 9 and 32 random bytes."""
+    """Return a key's full text, from 9 and 32 random bytes."""
     key_id = _base62(id_bytes, _ID_LENGTH)
     secret = _base62(secret_bytes, _SECRET_LENGTH)
     return f"ebb_{key_id}_{secret}{_checksum(key_id, secret)}"
 
 
 def parse(text: str) -> PresentedKey | None:
-    """The parts of a key, or None where it can't be one (form or checksum)."""
+    """Return the parts of a key, or None if its form or checksum is invalid."""
     if len(text) != _LENGTH or not text.startswith("ebb_") or not text.isascii():
         return None
     key_id, separator, rest = text[4 : 4 + _ID_LENGTH], text[4 + _ID_LENGTH], text[5 + _ID_LENGTH :]
@@ -50,12 +50,12 @@ def parse(text: str) -> PresentedKey | None:
 
 
 def digest(secret: str) -> bytes:
-    """What is stored of a secret: 32 bytes."""
+    """Return the digest stored for a secret: 32 bytes."""
     return hashlib.sha256(secret.encode()).digest()
 
 
 def matches(secret: str, stored_digest: bytes) -> bool:
-    """Whether the secret is the one stored, in constant time."""
+    """Return whether a secret matches the stored digest, in constant time."""
     return hmac.compare_digest(digest(secret), stored_digest)
 
 

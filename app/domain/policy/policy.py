@@ -1,4 +1,4 @@
-"""A tenant's policy: every choice about its memories that is the tenant's to make, validated in one place."""
+"""A tenant's policy: every setting of its memories that a tenant controls, validated in one place."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from app.domain.tiers.protection import Protection
 from app.domain.tiers.tiers import Tiers
 from app.errors import ProfileMissing
 
-# Text search configurations that every PostgreSQL brings along.
+# Text search configurations that every PostgreSQL installation includes.
 _LANGUAGES = """
 arabic armenian basque catalan danish dutch english estonian finnish french german greek hindi hungarian
 indonesian irish italian lithuanian nepali norwegian portuguese romanian russian serbian spanish swedish tamil
@@ -36,109 +36,110 @@ turkish yiddish simple
 LANGUAGES = frozenset(_LANGUAGES.split())
 
 CMM_SALIENCE: Final = 0.5
-"""What `cmm` gives any text: its salience says that something matters from above there on."""
+"""Salience that `cmm` assigns to ordinary text; only higher values mark a memory as important."""
 
 
 class Budget(BaseModel):
-    """A tenant's own hard limits for a day in UTC; the operator's are never exceeded by them."""
+    """A tenant's own hard limits per day in UTC; they can't exceed the operator's."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     tokens: Annotated[int, Field(ge=0)] | None = None
-    """Tokens of all models; 0 keeps memories away from a model that rates."""
+    """Tokens of all models; 0 prevents memories from being sent to a rating model."""
     cost: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
-    """Money, in the unit of the operator's prices."""
+    """Cost, in the unit of the operator's prices."""
 
 
 class Forgetting(BaseModel):
-    """Which model of forgetting a tenant's memories follow."""
+    """Forgetting model of a tenant's memories."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     profile: str = "spec"
-    """`spec`, `mnemex`, `cmm`, `memory_decay`, or the name of one that the operator has installed."""
+    """`spec`, `mnemex`, `cmm`, `memory_decay`, or the name of a profile that the operator has installed."""
     parameters: dict[str, Any] = {}
-    """Those of the profile that differ from its defaults; the importance of `spec` is the policy's own."""
+    """Parameters that differ from the profile's defaults; for `spec`, importance is the policy's own field."""
     by_content: bool = False
-    """`mnemex`: whether a memory's text sets its multiplier as it is scored: security 2.0, a decision 1.5, a preference
-    1.3. A multiplier other than 1 that the text hasn't set is the caller's, or was raised by uses, and stays."""
+    """`mnemex`: set a memory's multiplier from its text when it is scored: security 2.0, decision 1.5, preference 1.3.
+    A multiplier other than 1 that wasn't set from the text was given by the caller or raised by uses, and is left
+    unchanged."""
     by_category: bool = False
-    """`mnemex`: whether categories, the caller's or else inferred ones, set how fast time counts: credentials 0.5,
-    ephemeral 2."""
+    """`mnemex`: set the speed of time from the caller's categories, or from inferred ones if there are none:
+    credentials 0.5, ephemeral 2."""
 
 
 class Reinforcement(BaseModel):
-    """When a use makes a memory stronger."""
+    """Settings for strengthening memories when they are used."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     by_search: bool = True
-    """Whether being found by a search counts as a use, unless the search says otherwise."""
+    """Count appearing in search results as a use, unless the search says otherwise."""
     by_search_share: Share = 0.85
-    """Share of the best result's score that a result must reach for that: what is merely listed along isn't used."""
+    """Minimum share of the best result's score for that; lower results count as listed, not used."""
     refractory_seconds: Annotated[float, Field(ge=0, le=86_400, allow_inf_nan=False)] = 60.0
-    """A memory is reinforced at most once in this time by one session."""
+    """Refractory period during which a session reinforces a memory at most once."""
 
 
 class Policy(BaseModel):
-    """What a tenant may choose; stored as versioned JSON, so every field has a default."""
+    """Settings of a tenant; stored as versioned JSON, so every field has a default."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     language: str = "english"
-    """Text search configuration of PostgreSQL; a change takes effect on a memory when it is next indexed."""
+    """Text search configuration of PostgreSQL; a change applies to a memory when it is next indexed."""
     time_zone: str = "UTC"
-    """IANA name; the tenant's nights and the dates in its words follow it."""
+    """IANA name of the time zone for the tenant's nights and for dates in its texts."""
     night: Night = Night()
-    """When its memories are looked after."""
+    """Schedule of nightly maintenance."""
     ranking: Ranking = Ranking()
     """Weights of the search score."""
     budget: Budget = Budget()
-    """What models may cost."""
+    """Limits on model spending."""
     forgetting: Forgetting = Forgetting()
-    """The model of forgetting."""
+    """Forgetting model."""
     decay_from: Literal["accepted", "occurred"] = "accepted"
-    """From when on a new memory fades; `occurred` suits imports of old material."""
+    """Start of a new memory's decay; `occurred` suits imports of old material."""
     importance: Importance = Importance()
-    """What makes a memory important."""
+    """Weights of a memory's importance."""
     tiers: Tiers = Tiers()
-    """Where the tiers begin."""
+    """Thresholds of the tiers."""
     protection: Protection = Protection()
-    """What is never forgotten, or not yet."""
+    """Memories that are protected from being forgotten, permanently or for a time."""
     privacy: Privacy = Privacy()
-    """How long personal memories are kept."""
+    """Retention periods of personal memories."""
     consolidation: Consolidation = Consolidation()
-    """When memories that belong together become one."""
+    """Grouping and summarising of similar memories."""
     reinforcement: Reinforcement = Reinforcement()
-    """When a use makes a memory stronger."""
+    """Strengthening of memories when they are used."""
     review: Review = Review()
-    """When memories are reviewed."""
+    """Scheduling of memory reviews."""
     recall: Recall = Recall()
-    """What a conversation brings to mind."""
+    """Selection of memories for a conversation."""
     self_tests: SelfTests = SelfTests()
-    """How the service tests its own memory."""
+    """Self-tests of the tenant's memory."""
     supersession: Supersession = Supersession()
-    """What is done about memories that contradict earlier ones."""
+    """Handling of memories that contradict earlier ones."""
     quota_bytes: Annotated[int, Field(ge=1, le=2**60)] | None = None
-    """Room for the memories' texts and vectors; what is beyond it is told, and refused nowhere."""
+    """Quota for the memories' texts and vectors; exceeding it is reported, but nothing is refused."""
     quota_near: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)] = 0.8
-    """Share of the quota from which on it is nearly used up."""
+    """Share of the quota from which it counts as nearly used up."""
     history_days: Annotated[int, Field(ge=1, le=36_500)] = 365
-    """How long it is kept what happened to a memory."""
+    """Retention period of memories' event history."""
     record_searches: bool = False
-    """Whether searches are recorded, as ids and numbers without text, so that another policy can be tried on them.
-    Turning it off deletes the records."""
+    """Record searches, as ids and numbers without text, so that another policy can be tried on them. Turning it off
+    deletes the records."""
     record_searches_days: Annotated[int, Field(ge=1, le=90)] = 14
-    """How long a recorded search is retained."""
+    """Retention period of recorded searches."""
 
     @classmethod
     def stored(cls, body: str) -> Policy:
-        """A policy as it was written, checked back then; its model is only looked for when it is needed."""
+        """Load a stored policy, which was validated when written; its model is resolved only on first use."""
         return cls.model_validate_json(body, context=STORED)
 
     @property
     def rules(self) -> Rules:
-        """What decides where a memory is kept."""
+        """Rules that determine a memory's tier."""
         if self.forgetting.profile != "cmm":
             return Rules(self.tiers, self.protection, self.privacy)
         least = max(self.protection.salience_above, CMM_SALIENCE)
@@ -146,10 +147,11 @@ class Policy(BaseModel):
 
     @cached_property
     def model(self) -> Dynamics:
-        """The model of forgetting, with its parameters.
+        """Forgetting model with its parameters.
 
         Raises:
-            ProfileMissing: It was installed when the policy was set, and isn't any more.
+            ProfileMissing: The profile was installed when the policy was set, but no longer is, or takes other
+                parameters.
         """
         try:
             return _model(self.forgetting, self.importance)
@@ -163,7 +165,7 @@ class Policy(BaseModel):
 
     @property
     def known_parameters(self) -> object:
-        """Those of the model of forgetting; None where it isn't installed here."""
+        """Parameters of the forgetting model, or None if it isn't installed here."""
         try:
             return self.model.parameters
         except ProfileMissing:
@@ -209,13 +211,13 @@ def _model(forgetting: Forgetting, importance: Importance) -> Dynamics:
 
 
 def _at(place: tuple[str, ...], error: ValueError, given: object) -> ValidationError:
-    """The error as that of a field of `forgetting`."""
+    """Return the error as one of a field of `forgetting`."""
     line: Any = {"type": "value_error", "loc": ("forgetting", *place), "input": given, "ctx": {"error": error}}
     return ValidationError.from_exception_data("Policy", [line])
 
 
 def _placed(error: ValidationError) -> ValidationError:
-    """The parameters' errors as those of fields of `forgetting`, unless they are already."""
+    """Return the parameters' errors as those of fields of `forgetting`, unless they already are."""
     lines: list[Any] = [
         {
             "type": one["type"],
@@ -227,5 +229,5 @@ def _placed(error: ValidationError) -> ValidationError:
     ]
     try:
         return ValidationError.from_exception_data("Policy", lines)
-    except KeyError:  # a type of error that a plugin has made up
+    except KeyError:  # an error type defined by a plugin
         return _at(("parameters",), ValueError("; ".join(one["msg"] for one in error.errors())), None)

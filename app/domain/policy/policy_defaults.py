@@ -1,6 +1,6 @@
-"""Defaults that changed between versions, and the policies that were stored with the former ones.
+"""Track defaults that changed between versions, and update policies stored under earlier defaults.
 
-A tenant's stored policy holds every value, defaults included. A value equal to the default of its time was not a
+A tenant's stored policy contains every value, defaults included. A value equal to the default of its time was not a
 choice, so it follows the new default. Any other value is the tenant's choice and is retained.
 """
 
@@ -28,14 +28,14 @@ FORMER: Final[tuple[Mapping[str, float], ...]] = (
 )
 """For each change of defaults, the former default of every field that it changed."""
 CURRENT: Final = len(FORMER)
-"""Number of this version's defaults; each tenant has the number of those that its policies were written under."""
+"""Number of this version's defaults; each tenant stores the number that its policies were written under."""
 
 
 def follow(policy: Policy, written_under: int) -> Policy:
     """Return the policy with this version's defaults in place of the former ones.
 
     Args:
-        policy: As it was stored.
+        policy: The stored policy.
         written_under: Number of the defaults that it was written under.
     """
     body: dict[str, Any] = policy.model_dump(mode="json")

@@ -1,4 +1,4 @@
-"""Choices by name that belong together: what each sets of a policy, in full and as plain values."""
+"""Named presets of policy settings, in full and as plain values."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from app.domain.strength import importance
 
 
 def _mnemex(parameters: mnemex.MnemexParameters) -> dict[str, Any]:
-    """What is forgotten below a score is what the policy's tiers delete."""
+    """Return a `mnemex` preset; its forgetting threshold becomes the deletion threshold of the policy's tiers."""
     return {
         "forgetting": {"profile": "mnemex", "parameters": asdict(parameters)},
         "tiers": {"deleted_below": parameters.forget_below},
@@ -29,4 +29,5 @@ PRESETS: Final[dict[str, dict[str, Any]]] = {
         if name != "default"
     },
 }
-"""Parts of a policy by name: uses of mnemex (seed 000), ticks of memory_decay (003), weights of importance (004)."""
+"""Partial policies by name: use cases of mnemex (seed 000), ticks of memory_decay (003), weights of importance
+(004)."""

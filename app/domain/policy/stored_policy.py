@@ -1,4 +1,4 @@
-"""Reading a policy that was stored by this version or an earlier one."""
+"""Distinguish stored policies, of this version or an earlier one, from policies in requests."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Final
 from pydantic import ValidationInfo
 
 STORED: Final = {"is_stored": True}
-"""The validation context of a stored policy: it was checked when it was written."""
+"""Validation context of a stored policy, which was validated when it was written."""
 
 
 def is_stored(info: ValidationInfo) -> bool:
-    """Return whether a stored policy is read, rather than one from a request."""
+    """Return whether a stored policy is being loaded, as opposed to one from a request."""
     return info.context is STORED

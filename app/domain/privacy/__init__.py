@@ -1,1 +1,1 @@
-"""Privacy: what is personal in a text, how long it may be kept, and what an erasure has to do."""
+"""Privacy: personal data in texts, its retention, legal holds, exports and erasures."""

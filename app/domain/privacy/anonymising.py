@@ -1,7 +1,7 @@
-"""What is left of a memory that a legal ground keeps, once nothing in it says whose it is.
+"""Anonymise a memory that is retained on a legal ground, so that its text no longer identifies the person.
 
-What is known to be personal is taken out; that nobody can be told from the rest isn't proven by it. A text about one
-person can be about nobody else, so whoever keeps it must have a ground for it still.
+Only detected personal data is removed; that nobody can be identified from the rest isn't proven. Text about one person
+can only be about that person, so a legal ground for retaining it is still required.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from typing import Final
 
 _SHORTEST: Final = 2
-"""Names of one letter are left: they are in every word."""
+"""Minimum length of names; a single letter would match in too many places."""
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A place in a text, in characters, and what was found there, such as `email`."""
+    """A span of a text, in characters, and the kind of data found there, such as `email`."""
 
     start: int
     end: int
@@ -26,10 +26,10 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Anonymous:
-    """A memory's text without what was found in it; its subject, speaker, thread and the like are emptied.
+    """A memory's text without the removed data; its subject, speaker, thread and similar fields are cleared as well.
 
     Attributes:
-        removed: How often something of each kind was replaced.
+        removed: Number of replacements by kind.
     """
 
     text: str
@@ -37,13 +37,12 @@ class Anonymous:
 
 
 def anonymised(text: str, spans: Iterable[Span], names: Sequence[str] = ()) -> Anonymous:
-    """A text with `[kind]` where something personal was found, and `[name]` where one of the names is.
+    """Replace personal data in a text by `[kind]`, and names by `[name]`.
 
     Args:
-        text: As it is stored.
-        spans: What detection has found; they may overlap, and those beyond the text are cut.
-        names: Subject, speaker (unless it only names a role) and entities as they were given; whole words, whatever
-            their case.
+        text: The stored text.
+        spans: Findings of detection; they may overlap, and are clipped to the text.
+        names: Subject, speaker (unless it only names a role) and entities as given; matched as whole words in any case.
     """
     found = [Span(max(each.start, 0), min(each.end, len(text)), each.kind) for each in spans]
     for name in sorted({name.strip() for name in names if len(name.strip()) >= _SHORTEST}, key=len, reverse=True):
@@ -58,7 +57,7 @@ def anonymised(text: str, spans: Iterable[Span], names: Sequence[str] = ()) -> A
 
 
 def _apart(spans: Iterable[Span]) -> list[Span]:
-    """In order, those that overlap put together; the longest of them says what it is."""
+    """Return the spans in order, merging overlapping ones under the kind of the longest."""
     apart: list[tuple[Span, int]] = []
     for span in sorted((each for each in spans if each.start < each.end), key=lambda each: (each.start, -each.end)):
         length = span.end - span.start

@@ -1,4 +1,4 @@
-"""What comes in about somebody who is being erased, or was: whether an erasure is of it."""
+"""Decide whether an erasure covers memories that arrive while it is open or after it has finished."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from app.domain.privacy.hold import Meant
 
 
 def matches(scope: Meant, memory: MemoryIn, accepted_ms: int) -> bool:
-    """Whether a memory that isn't stored yet meets a scope; one of ids is met by none."""
+    """Return whether a memory that isn't stored yet matches a scope; a scope of ids never matches."""
     if scope.memory_ids is not None:
         return False
     happened = memory.occurred_at or datetime.fromtimestamp(accepted_ms / 1000, UTC)
@@ -31,12 +31,12 @@ def matches(scope: Meant, memory: MemoryIn, accepted_ms: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Grave:
-    """What came in up to a place of the stream about one who was erased is dropped.
+    """A tombstone: data about an erased subject or thread that arrived up to a stream position is dropped.
 
     Attributes:
         what: `subject` or `thread`.
-        digest: Of the name.
-        cut: The last place that the erasure covers.
+        digest: Keyed digest of the name.
+        cut: Last stream position that the erasure covers.
     """
 
     what: Named
@@ -45,13 +45,13 @@ class Grave:
 
 
 def is_buried(graves: Iterable[Grave], key: bytes, memory: MemoryIn, seq: int) -> bool:
-    """Whether a memory came at or before the cut of an erasure of its subject or thread.
+    """Return whether a memory arrived within an erasure of its subject or thread.
 
     Args:
-        graves: The tenant's.
-        key: Of its digests.
-        memory: What was given.
-        seq: Its place in the order of speaking, which a replay keeps.
+        graves: The tenant's tombstones.
+        key: Key of their digests.
+        memory: The memory as submitted.
+        seq: Its sequence number, which a replay preserves.
     """
     covering = {(grave.what, grave.digest) for grave in graves if seq <= last_seq(grave.cut)}
     if not covering:
@@ -62,12 +62,13 @@ def is_buried(graves: Iterable[Grave], key: bytes, memory: MemoryIn, seq: int) -
 
 @dataclass(frozen=True, slots=True)
 class Coming:
-    """What to look out for among a tenant's arrivals.
+    """Erasures that a tenant's arriving memories have to be checked against.
 
     Attributes:
-        scopes: Of open erasures, by their ids, those of ids alone left out.
-        cuts: The last places that they cover, of those that have begun: what came later is about somebody new.
-        last_cut_ms: The moment of the last cut, in milliseconds since 1970; what is from before it may be buried.
+        scopes: Scopes of open erasures by their ids, without scopes of ids only.
+        cuts: Last stream positions that started erasures cover; later data belongs to a new subject.
+        last_cut_ms: Moment of the last of these positions, in milliseconds since 1970; earlier data may match a
+            tombstone.
     """
 
     scopes: dict[UUID, Meant]
@@ -75,7 +76,7 @@ class Coming:
     last_cut_ms: int
 
     def concerns(self, memories: Iterable[MemoryIn], accepted_ms: int) -> bool:
-        """Whether any of a request's memories may have to be hidden or dropped."""
+        """Return whether any of a request's memories may have to be hidden or dropped."""
         if accepted_ms <= self.last_cut_ms:
             return True
         return bool(self.scopes) and any(

@@ -1,7 +1,7 @@
-"""The audit's chain: each entry is sealed by a hash over itself and the hash of the one before.
+"""The hash chain of the audit log: each entry's hash covers the entry and the hash of its predecessor.
 
-What a chain alone can't tell: that its last entries are missing, or that all of it was written anew. For the first
-its head is kept beside it; for the second somebody has to have noted a place of it elsewhere, an anchor.
+A chain alone doesn't reveal that its last entries are missing, or that all of it was rewritten. The stored head of the
+chain reveals the first; the second takes an anchor, a position recorded elsewhere.
 """
 
 from __future__ import annotations
@@ -51,24 +51,24 @@ Action = Literal[
 ]
 
 SYSTEM: Final = "system"
-"""Who acts where nobody has asked: the nights."""
+"""Actor of automatic actions, such as the nightly ones."""
 CLI: Final = "cli"
-"""Who acts directly in the database, on the machine of the service."""
+"""Actor with direct database access on the service's machine."""
 
 NOTHING: Final = bytes(32)
-"""What the first entry has for the hash of the one before."""
+"""Previous hash of the first entry."""
 
 Detail = int | str | bool | Sequence[str] | None
 
 _FORM: Final = "ebbing-audit-1"
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-# Ids, times and fixed words fit; a sentence, a name with a space or an e-mail address doesn't.
+# Ids, times and fixed words match; a sentence, a name with a space or an e-mail address doesn't.
 _WORD: Final = re.compile(r"[A-Za-z0-9_.:+-]{1,64}")
 _WHOLE_MAX: Final = 2**53
 
 
 class Place(NamedTuple):
-    """An entry's number and hash: all that is before hangs on it."""
+    """Position in the chain: an entry's number and its hash, which covers all earlier entries."""
 
     seq: int
     hash: bytes
@@ -79,19 +79,19 @@ START: Final = Place(0, NOTHING)
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What was done, by whom, and to how many.
+    """An audit entry.
 
     Attributes:
-        seq: 1 for a tenant's first.
+        seq: 1 for a tenant's first entry.
         at: By the database's clock.
-        actor: Id of the key that asked for it, `system` or `cli`.
-        action: An `Action`; those of other versions too.
-        subject: Keyed digest of the subject, where it was about one.
-        items: How many it was done to.
-        digest: `digest_of` their ids, where they have any.
+        actor: Id of the key that made the request, `system` or `cli`.
+        action: An `Action`, possibly of another version.
+        subject: Keyed digest of the subject, if there is one.
+        items: Number of items affected.
+        digest: `digest_of` their ids, if they have any.
         details: Numbers, ids and fixed words.
-        previous: Hash of the entry before.
-        hash: `sealed` over all of these.
+        previous: Hash of the preceding entry.
+        hash: Hash over all of these, set by `sealed`.
     """
 
     tenant_id: UUID
@@ -108,20 +108,20 @@ class Entry:
 
     @property
     def place(self) -> Place:
-        """Where it stands."""
+        """Position of the entry in the chain."""
         return Place(self.seq, self.hash)
 
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """The first entry that isn't as it was written: its number, and what is wrong."""
+    """The first invalid entry: its number and the reason."""
 
     seq: int
     why: str
 
 
 def canonical(entry: Entry) -> bytes:
-    """The bytes of all that an entry says, its hash left out: equal entries have equal bytes."""
+    """Return the canonical bytes of an entry without its hash: equal entries have equal bytes."""
     said = (
         _FORM,
         entry.tenant_id,
@@ -138,25 +138,25 @@ def canonical(entry: Entry) -> bytes:
 
 
 def sealed(entry: Entry) -> Entry:
-    """The entry with its hash: SHA-256 over the hash before and the canonical bytes."""
+    """Return the entry with its hash: SHA-256 over the previous hash and the canonical bytes."""
     return replace(entry, hash=hashlib.sha256(entry.previous + canonical(entry)).digest())
 
 
 def digest_of(ids: Iterable[UUID]) -> bytes:
-    """SHA-256 over ids in their order as numbers, so that it says which they were and not in which order they came."""
+    """Return SHA-256 over sorted, unique ids, so that the digest doesn't depend on their order."""
     return hashlib.sha256(b"".join(sorted({each.bytes for each in ids}))).digest()
 
 
 def subject_digest(key: bytes, subject: str) -> bytes:
-    """What stands for a subject: without the key, guessing is no way to find out whom it means."""
+    """Return the keyed digest of a subject, which can't be guessed without the key."""
     return hmac.digest(key, subject.encode(), "sha256")
 
 
 def checked(details: Mapping[str, Detail]) -> dict[str, Detail]:
-    """The details as they are, if they hold nothing but whole numbers, ids and words.
+    """Return the details if they contain only whole numbers, ids and words.
 
     Raises:
-        ValueError: One of them could be content; it isn't told.
+        ValueError: A value could be content; the message doesn't contain it.
     """
     for name, value in details.items():
         if not all(map(_is_harmless, value if isinstance(value, list | tuple) else (value,))):
@@ -172,19 +172,19 @@ def _is_harmless(value: object) -> bool:
 
 
 def is_word(value: str) -> bool:
-    """Whether it may stand in an entry: an id, a time or a fixed word."""
+    """Return whether an audit entry may contain this string: an id, a time or a fixed word."""
     return _WORD.fullmatch(value) is not None
 
 
 def first_broken(entries: Iterable[Entry], after: Place) -> tuple[Place, Broken | None]:
-    """How far a stretch of a chain holds.
+    """Verify a section of a chain.
 
     Args:
         entries: In order.
-        after: Where the stretch before has ended.
+        after: Last position of the preceding section.
 
     Returns:
-        The last place that holds, and the first entry that doesn't.
+        The last valid position, and the first invalid entry, if any.
     """
     place = after
     for entry in entries:
@@ -206,12 +206,12 @@ def _wrong(entry: Entry, before: Place) -> Broken | None:
 
 
 def at_end(place: Place, head: Place, last_seq: int) -> Broken | None:
-    """What is wrong where the entries end, those before being well.
+    """Return what is wrong at the end of a chain whose entries are valid so far, or None.
 
     Args:
-        place: The last entry up to the head's number.
-        head: Where the chain says that it ends.
-        last_seq: The highest number among all entries.
+        place: Position of the last entry up to the head's number.
+        head: Stored end of the chain.
+        last_seq: The highest number of all entries.
     """
     if place.seq < head.seq:
         return Broken(place.seq + 1, "it is missing, at the end of the chain")
@@ -223,11 +223,11 @@ def at_end(place: Place, head: Place, last_seq: int) -> Broken | None:
 
 
 def anchor_of(place: Place) -> str:
-    """A place in words, to be noted elsewhere: `12:` and 64 hexadecimal digits."""
+    """Return a position as text, to be recorded elsewhere: `12:` and 64 hexadecimal digits."""
     return f"{place.seq}:{place.hash.hex()}"
 
 
 def read_anchor(text: str) -> Place | None:
-    """The place that was noted; None where it is none."""
+    """Return the position of a recorded anchor, or None if the text isn't one."""
     found = re.fullmatch(r"([0-9]{1,18}):([0-9a-f]{64})", text)
     return Place(int(found[1]), bytes.fromhex(found[2])) if found else None

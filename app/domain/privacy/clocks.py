@@ -1,4 +1,4 @@
-"""The clocks of a request about somebody's data: when it is confirmed, done and irrevocable at the latest.
+"""Legal deadlines of privacy requests: when a request must be confirmed and answered, and when an erasure starts.
 
 An engineer's reading of GDPR Art. 12(3), 11 CCR 7021 and seed 004 (§5.3), not a lawyer's.
 """
@@ -16,24 +16,24 @@ Law = Literal["user", "gdpr", "ccpa"]
 
 LAWS: Final[tuple[Law, ...]] = ("user", "gdpr", "ccpa")
 GRACE_DAYS: Final[dict[Law, int]] = {"user": 30, "gdpr": 7, "ccpa": 7}
-"""Days in which an erasure can be cancelled, where nothing else is said."""
+"""Default grace period during which an erasure can be cancelled, in days."""
 GRACE_DAYS_MAX: Final[dict[Law, int]] = {"user": 30, "gdpr": 14, "ccpa": 14}
 CCPA_DAYS: Final = 45
 CCPA_CONFIRM_DAYS: Final = 10
 """Business days."""
 RESERVE: Final = timedelta(days=5)
-"""Erasing begins this long before the law's last day, whatever the grace."""
+"""Erasing starts at least this long before the legal deadline, even if that shortens the grace period."""
 _SATURDAY: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Clocks:
-    """Moments in UTC.
+    """Deadlines, in UTC.
 
     Attributes:
-        confirm_by: By when the person is to be told that the request has come; None where no law says.
-        due_at: By when it must be done; None where no law says.
-        erase_after: When the grace is over, and erasing begins.
+        confirm_by: Deadline for confirming receipt to the person; None if no law sets one.
+        due_at: Deadline for completion; None if no law sets one.
+        erase_after: End of the grace period, when erasing starts.
     """
 
     confirm_by: datetime | None
@@ -42,16 +42,16 @@ class Clocks:
 
 
 def clocks(law: Law, received_at: datetime, grace_days: int | None = None) -> Clocks:
-    """The clocks of an erasure.
+    """Return the deadlines of an erasure.
 
     Args:
-        law: What it was asked under; `user` is somebody's own wish, which no legal clock runs for.
-        received_at: When it came, with a time zone.
-        grace_days: Days in which it can be cancelled, from 0; None for the law's default. It is cut short where
-            erasing would begin later than `RESERVE` before `due_at`.
+        law: Legal basis of the request; `user` is a person's own wish, without legal deadlines.
+        received_at: Time of receipt, with a time zone.
+        grace_days: Length of the grace period, from 0; None for the law's default. It is shortened if erasing would
+            otherwise start later than `RESERVE` before `due_at`.
 
     Raises:
-        Invalid: More than `GRACE_DAYS_MAX`, or less than 0.
+        Invalid: The grace period is above `GRACE_DAYS_MAX`, or negative.
     """
     most = GRACE_DAYS_MAX[law]
     given = GRACE_DAYS[law] if grace_days is None else grace_days
@@ -66,7 +66,7 @@ def clocks(law: Law, received_at: datetime, grace_days: int | None = None) -> Cl
 
 
 def confirm_by(law: Law, received_at: datetime) -> datetime | None:
-    """By when the person is to be told that a request has come; None where no law says."""
+    """Return the deadline for confirming receipt to the person, or None if no law sets one."""
     return _business_days_later(received_at, CCPA_CONFIRM_DAYS) if law == "ccpa" else None
 
 
@@ -77,13 +77,13 @@ def _due_at(law: Law, received_at: datetime) -> datetime | None:
 
 
 def month_later(moment: datetime) -> datetime:
-    """The same day of the next month, or that month's last: 31 January becomes 28 or 29 February."""
+    """Return the same day of the next month, or that month's last: 31 January becomes 28 or 29 February."""
     year, month = (moment.year, moment.month + 1) if moment.month < 12 else (moment.year + 1, 1)
     return moment.replace(year=year, month=month, day=min(moment.day, monthrange(year, month)[1]))
 
 
 def _business_days_later(moment: datetime, days: int) -> datetime:
-    """So many days from Monday to Friday later; public holidays count as such days."""
+    """Add this many days from Monday to Friday; public holidays count as business days."""
     while days:
         moment += timedelta(days=1)
         days -= moment.weekday() < _SATURDAY

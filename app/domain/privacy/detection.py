@@ -1,7 +1,7 @@
-"""What is personal in a text, found without a model: patterns, and checksums where there are any.
+"""Detect personal data in texts without a model, by patterns and, where they exist, checksums.
 
-Each finding has a confidence: how sure it is that this is what it looks like. What a checksum or a form of its own
-vouches for stands by itself; a row of digits counts only beside a word that says what it is.
+Each finding has a confidence. Data with a checksum or a distinctive form is reported regardless of its context; plain
+digits only if a word nearby names their meaning.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ CATEGORY: Final[dict[Kind, str]] = {
     "machine_address": "pii",
     "secret": "credentials",
 }
-"""The category of privacy that a kind belongs to."""
+"""Privacy category of each kind."""
 REPORTED_FROM: Final = 0.5
-"""Less sure findings are left out."""
+"""Minimum confidence of reported findings."""
 
 MAYBE: Final = (
     "@|\uff20|://|::|----|[0-9].{0,3}[0-9].{0,3}[0-9].{0,3}[0-9]|[0-9a-f]{2}[:-][0-9a-f]{2}[:-]|[a-z0-9_-]{20}"
     "|born|birth|d\\.?o\\.?b|gebor|geburt|naissance|anniversaire|n[\u00e9e]e? le|nac[i\u00ed]|cumplea|nat[oa] il"
     "|pass|pwd|pin|kennwort|mot +de|contrase|key|token|secret|bearer|code"
 )
-"""A pattern that any text with a finding matches, case ignored; PostgreSQL reads it as Python does."""
+"""A pattern that matches every text with a finding, ignoring case; Python and PostgreSQL interpret it alike."""
 _SIGNS: Final = (
     *("@", "\uff20", "://", "::", "----", "born", "birth", "dob", "d.ob", "do.b", "d.o.b", "gebor", "geburt"),
     *(
@@ -63,12 +63,12 @@ _LONG: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A piece of a text that is personal.
+    """Personal data in a text.
 
     Attributes:
-        kind: What it is.
-        start: Its first character's place in the text.
-        end: The place after its last.
+        kind: Kind of the data.
+        start: Index of the first character.
+        end: Index after the last character.
         confidence: 0 to 1.
     """
 
@@ -79,12 +79,12 @@ class Finding:
 
 
 def detect(text: str, regions: Sequence[str] = ()) -> list[Finding]:
-    """What is personal in a text, in its order; of findings that overlap the surest alone.
+    """Return the personal data in a text, in order; of overlapping findings only the most confident one.
 
     Args:
-        text: Any.
-        regions: Countries, as ISO 3166 codes, whose ways of writing telephone numbers are to be understood; those
-            with the country's prefix (`+49 …`) are in any case.
+        text: Any text.
+        regions: Countries, as ISO 3166 codes, whose national formats of telephone numbers are recognised; numbers with
+            a country prefix (`+49 …`) always are.
     """
     if not may_be(text):
         return []
@@ -93,7 +93,7 @@ def detect(text: str, regions: Sequence[str] = ()) -> list[Finding]:
 
 
 def may_be(text: str) -> bool:
-    """Whether `MAYBE` may match: the same, nearly, at a tenth of its cost, since each text is asked."""
+    """Return whether `MAYBE` may match: an approximation at a tenth of its cost, since every text is checked."""
     lower = text.lower()
     return (
         any(sign in lower for sign in _SIGNS)
@@ -116,7 +116,7 @@ def _apart(found: Sequence[Finding]) -> list[Finding]:
 _EMAIL: Final = re.compile(
     r"(?<![\w.+%-])[\w.!#$%&'*+/=?^`{|}~-]{1,64}[@\uff20](?:[^\W_](?:[\w-]{0,61}[^\W_])?\.)+(?:[^\W\d_]{2,63}|xn--[\w-]{2,59})(?!\w)"
 )
-# Scripts that are written without a space before it.
+# Text in scripts without spaces that directly precedes an address.
 _RUN_ON: Final = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]+(?=[A-Za-z0-9])")
 _EXAMPLE: Final = re.compile(
     r"@(?:[\w-]+\.)*example\.(?:com|org|net)$|\.(?:png|jpe?g|gif|svg|js|css|py)$", re.IGNORECASE
@@ -144,7 +144,7 @@ _WORDS_REACH: Final = 40
 def _phones(text: str, regions: Sequence[str]) -> Iterator[Finding]:
     if _DIALLED.search(text) is None:
         return
-    import phonenumbers  # noqa: PLC0415 - 20 MB of patterns that a process without texts spares
+    import phonenumbers  # noqa: PLC0415 - 20 MB of patterns that only processes with texts need
 
     for region in regions or (None,):
         matcher = phonenumbers.PhoneNumberMatcher(text, region, leniency=phonenumbers.Leniency.VALID)
@@ -157,7 +157,7 @@ def _phones(text: str, regions: Sequence[str]) -> Iterator[Finding]:
 
 
 def _beside(text: str, start: int, word: re.Pattern[str]) -> bool:
-    """Whether a word stands shortly before a place."""
+    """Return whether a word occurs shortly before a position."""
     return word.search(text, max(start - _WORDS_REACH, 0), start) is not None
 
 
@@ -206,7 +206,7 @@ def _ibans(text: str, _: Sequence[str]) -> Iterator[Finding]:
 
 
 def _ends(candidate: str) -> Iterator[int]:
-    """Where it may end, the longest first: a word that follows looks like one group more."""
+    """Yield possible ends of the match, longest first, since a following word looks like another group."""
     yield len(candidate)
     yield from reversed([place for place, character in enumerate(candidate) if character in " -"])
 
@@ -250,7 +250,7 @@ def _births(text: str, _: Sequence[str]) -> Iterator[Finding]:
         yield Finding("birth_date", match.start("date"), match.end("date"), 0.95 if whole else 0.7)
 
 
-# --- Addresses of machines ---
+# --- Machine addresses ---
 
 _IPV4: Final = re.compile(r"(?<![\d.])(?:\d{1,3}\.){3}\d{1,3}(?![\d]|\.\d)")
 _IPV6: Final = re.compile(

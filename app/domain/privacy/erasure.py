@@ -1,4 +1,4 @@
-"""An erasure as callers ask for it: whose data, or which, goes, under which law, and after which grace."""
+"""An erasure as requested: its scope, legal basis and grace period."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ _Name = Annotated[str, msgspec.Meta(min_length=1, max_length=NAME_MAX_CHARACTERS
 
 
 class NewErasure(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """An erasure to be done: of a subject, of memories by their ids, of a thread, or of what meets a filter.
+    """A requested erasure: of a subject, of memories by their ids, of a thread, or of memories that match a filter.
 
     Attributes:
-        subject: All that is about this person.
+        subject: All data about this person.
         ids: Up to 1,000 memories.
-        thread: All of this conversation.
+        thread: All data of this conversation.
         filter: Other conditions, alone or with a subject or a thread.
-        kind: `user` for somebody's own deletion, `gdpr` or `ccpa` for a request under that law.
-        grace_days: Days in which it can be cancelled, 0 to 30 (0 to 14 under a law); 30 or 7 where left out.
-        reason: Why, up to 2,000 characters; kept until it is done.
-        dry_run: Only tell what it would hide and erase.
+        kind: `user` for a person's own deletion, `gdpr` or `ccpa` for a request under that law.
+        grace_days: Days in which it can be cancelled, 0 to 30 (0 to 14 under a law); defaults to 30, or 7 under a law.
+        reason: The reason, up to 2,000 characters; stored until the erasure is finished.
+        dry_run: Only report what would be hidden and erased.
     """
 
     subject: _Name | None = None
@@ -48,10 +48,10 @@ class NewErasure(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 def scope_of(given: NewErasure) -> Meant:
-    """What an erasure is of.
+    """Return an erasure's scope.
 
     Raises:
-        Invalid: Nothing is named, ids and other conditions are, or a moment can't be stored.
+        Invalid: No condition is given, ids are combined with other conditions, or a moment can't be stored.
     """
     by = given.filter or HoldFilter()
     if given.thread is not None:
@@ -71,12 +71,12 @@ def _named_here(error: FieldError) -> FieldError:
 
 
 def scope_as_json(scope: Meant) -> bytes:
-    """A scope as it is kept until the erasure is over."""
+    """Encode a scope for storage until the erasure is finished."""
     return msgspec.json.encode(scope.given())
 
 
 def scope_from_json(kept: dict[str, Any]) -> Meant:
-    """The same, read; empty once the erasure is over."""
+    """Decode a stored scope; it is empty once the erasure is finished."""
     return Meant(**msgspec.structs.asdict(msgspec.convert(kept, _Kept)))
 
 
@@ -93,10 +93,10 @@ class _Kept(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 def is_whole(scope: Meant, what: Named) -> bool:
-    """Whether it is of all of a subject, or of a thread: then what comes late about it is dropped too."""
+    """Return whether the scope is all of a subject or thread; then late data about it is dropped too."""
     return scope.given().keys() == {what}
 
 
 def digest(key: bytes, what: Named, name: str) -> bytes:
-    """The keyed digest by which somebody who was erased is known again, 32 bytes; it tells nothing without the key."""
+    """Return the keyed digest that identifies an erased subject or thread, 32 bytes; useless without the key."""
     return hmac.new(key, f"{what}\0{name}".encode(), hashlib.sha256).digest()

@@ -1,4 +1,4 @@
-"""Exports: what is asked for, what a line of the portable one holds, and what says what is in the zip."""
+"""Exports of a subject's data: the request, the lines of the portable export, and the sealed parts."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from app.domain.privacy.hold import REASON_MAX_CHARACTERS
 ExportKind = Literal["access", "portable"]
 
 MEMORIES_MAX: Final = 1_000_000
-"""About one subject; who has more is given them by thread or by time, from the lists."""
+"""Maximum number of memories about one subject; larger subjects are exported by thread or time, from the listings."""
 PART_BYTES: Final = 4 << 20
-"""Of lines that are sealed together; a line is never cut."""
+"""Maximum size of lines that are sealed together; a line is never split."""
 FORMAT: Final = "ebbing-export-1"
 
 _TEXT: Final = r"^[^\x00]*$"
 
 
 class NewExport(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """An export to be made of what is held on a subject.
+    """A requested export of the data stored about a subject.
 
     Attributes:
-        subject: On whom.
-        kind: `access` for all that is held and was worked out, `portable` for what was given, to be taken elsewhere.
-        law: What it was asked under; `user` is somebody's own wish, without a legal clock.
-        reason: Why, up to 2,000 characters; kept until it expires.
+        subject: The person.
+        kind: `access` for all stored and derived data, `portable` for the submitted data, in a reusable format.
+        law: Legal basis of the request; `user` is a person's own wish, without legal deadlines.
+        reason: The reason, up to 2,000 characters; stored until the export expires.
     """
 
     subject: Annotated[str, msgspec.Meta(min_length=1, max_length=NAME_MAX_CHARACTERS, pattern=_TEXT)]
@@ -41,10 +41,10 @@ class NewExport(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class Given(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """A memory as it was given: a line of the portable export, which `POST /v1/memories` takes.
+    """A memory as submitted: a line of the portable export, which `POST /v1/memories` accepts.
 
     Attributes:
-        occurred_at: When it happened; where nobody said so, when it was accepted.
+        occurred_at: When it happened, or when it was accepted if that wasn't given.
     """
 
     text: str
@@ -64,19 +64,19 @@ class Given(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 def given_line(fields: Mapping[str, Any]) -> bytes:
-    """A line of the portable export, of the fields of `Given`; what is empty is left out."""
+    """Return a line of the portable export from the fields of `Given`, without empty fields."""
     return msgspec.json.encode({name: value for name, value in fields.items() if value not in (None, [], ())})
 
 
 def schema() -> dict[str, Any]:
-    """The JSON Schema of a line of the portable export."""
+    """Return the JSON Schema of a line of the portable export."""
     shape: dict[str, Any] = msgspec.json.schema(Given)["$defs"]["Given"]
     title = "A memory as it was given to Ebbing"
     return {"$schema": "https://json-schema.org/draft/2020-12/schema"} | shape | {"title": title}
 
 
 def parts(lines: Iterable[bytes]) -> Iterator[list[bytes]]:
-    """Lines in parts of up to `PART_BYTES`, a longer line alone."""
+    """Yield the lines in parts of up to `PART_BYTES`; a longer line gets a part of its own."""
     part: list[bytes] = []
     size = 0
     for line in lines:
@@ -90,5 +90,5 @@ def parts(lines: Iterable[bytes]) -> Iterator[list[bytes]]:
 
 
 def bound_to(owner: bytes, number: int) -> bytes:
-    """What a sealed part belongs to: its export, as the ids of the tenant and of it, and its place in that."""
+    """Return the associated data of a sealed part: the ids of its tenant and export, and its number in the export."""
     return b"export" + owner + number.to_bytes(4, "big")

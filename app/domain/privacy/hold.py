@@ -1,4 +1,4 @@
-"""A legal hold as callers give it: what is neither removed, moved nor changed until it is released."""
+"""A legal hold as requested: which memories must not be deleted, moved or changed until it is released."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ _Moment = Annotated[datetime, msgspec.Meta(tz=True)]
 
 
 class HoldFilter(msgspec.Struct, forbid_unknown_fields=True, frozen=True, omit_defaults=True):
-    """Which memories are meant, by what their callers said of them; all that is given must hold.
+    """Conditions on memories by the fields that callers gave; all given conditions must match.
 
     Attributes:
-        thread: Of this conversation.
+        thread: In this conversation.
         tags: With all of these tags.
         categories: With any of these categories.
         kinds: Of any of these kinds.
-        after: That happened at this moment or later; where that isn't known, were accepted.
-        before: The same, earlier than this moment.
+        after: Happened at this moment or later (accepted, if the time of the event is unknown).
+        before: Happened before this moment (accepted, if the time of the event is unknown).
     """
 
     thread: _Name | None = None
@@ -43,14 +43,14 @@ class HoldFilter(msgspec.Struct, forbid_unknown_fields=True, frozen=True, omit_d
 
 
 class NewHold(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """A hold to be placed: on memories by their ids, or on all of a subject, a filter or both, those to come included.
+    """A hold on memories by their ids, or on all memories of a subject, a filter or both, including future ones.
 
     Attributes:
-        reason: Why, 1 to 2,000 characters; shown to those with the scope `privacy` alone.
-        memory_ids: Up to 1,000 memories, which are stored.
+        reason: The reason, 1 to 2,000 characters; shown only to callers with the scope `privacy`.
+        memory_ids: Up to 1,000 stored memories.
         subject: All memories about this subject.
         filter: Other conditions.
-        dry_run: Only count what it would be on.
+        dry_run: Only count the memories that the hold would cover.
     """
 
     reason: Annotated[str, msgspec.Meta(min_length=1, max_length=REASON_MAX_CHARACTERS, pattern=_TEXT)]
@@ -62,7 +62,7 @@ class NewHold(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Meant:
-    """The conditions of a hold, all of which must be met; None is none."""
+    """Conditions of a hold or an erasure, all of which must match; None means no condition."""
 
     memory_ids: list[UUID] | None = None
     subject: str | None = None
@@ -74,15 +74,15 @@ class Meant:
     before: datetime | None = None
 
     def given(self) -> dict[str, object]:
-        """The conditions that there are, by name."""
+        """Return the conditions that are set, by name."""
         return {name: value for name in self.__slots__ if (value := getattr(self, name)) is not None}
 
 
 def meant(given: NewHold) -> Meant:
-    """The conditions of a hold to be placed.
+    """Return the conditions of a requested hold.
 
     Raises:
-        Invalid: There is none, there are ids and others as well, or a moment can't be stored.
+        Invalid: No condition is given, ids are combined with other conditions, or a moment can't be stored.
     """
     by = given.filter or HoldFilter()
     found = Meant(

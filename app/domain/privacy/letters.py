@@ -1,7 +1,7 @@
-"""Dead letters without the memories that an erasure is of. The ids that were answered for the others stay theirs.
+"""Remove the memories covered by an erasure from dead letters without changing the ids of the others.
 
-A memory's id is its place in its request, so what is taken out leaves something in its place: a memory of a thread of
-the erasure's own, which a tombstone drops when the letter is replayed.
+A memory's id depends on its index in the request, so each removed memory is replaced by a placeholder: a memory in a
+thread that belongs to the erasure, which a tombstone drops when the letter is replayed.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ _array: Final = msgspec.json.Decoder(list[msgspec.Raw])
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What is left of a letter.
+    """Result of redacting a letter.
 
     Attributes:
-        removed: Memories, or uses of memories, that were in it.
-        payload: What takes the place of what it held; None where nothing is left.
+        removed: Number of memories, or uses of memories, removed.
+        payload: The new payload; None if nothing is left.
     """
 
     removed: int
@@ -44,13 +44,13 @@ class Taken:
 
 @dataclass(frozen=True, slots=True)
 class Meant:
-    """What an erasure takes out of letters.
+    """An erasure's criteria for redacting letters.
 
     Attributes:
-        erasure_id: The erasure's.
-        scope: What it is of.
-        erased: The stored memories that it erases, uses of which go too.
-        cut: The last place of the stream that it covers.
+        erasure_id: The erasure's id.
+        scope: The erasure's scope.
+        erased: Stored memories that it erases, whose uses are removed too.
+        cut: Last stream position that it covers.
     """
 
     erasure_id: UUID
@@ -60,18 +60,18 @@ class Meant:
 
 
 def thread_of(erasure_id: UUID) -> str:
-    """The thread of what stands in the place of memories that an erasure took out of letters."""
+    """Return the thread of the placeholders for memories that an erasure removed from letters."""
     return f"{_THREAD}{erasure_id}"
 
 
 def without(meant: Meant, position: str, header: bytes, payload: bytes) -> Taken:
-    """A letter without what an erasure is of; of what came after its cut, nothing is.
+    """Redact a letter; letters accepted after the erasure's last stream position stay unchanged.
 
     Args:
-        meant: What is taken out.
-        position: The place that the letter's entry had when it came first.
-        header: The entry's.
-        payload: The entry's body.
+        meant: The erasure's criteria.
+        position: Original position of the letter's entry in the stream.
+        header: Header of the entry.
+        payload: Body of the entry.
     """
     if first_seq(position) > last_seq(meant.cut):
         return Taken(0, payload)
@@ -86,7 +86,7 @@ def without(meant: Meant, position: str, header: bytes, payload: bytes) -> Taken
 
 
 def _given(meant: Meant, envelope: Envelope, given: Sequence[msgspec.Raw]) -> Taken:
-    """What is left of memories, each in its place."""
+    """Redact memories, each replaced in its position."""
     ids = memory_uuids(envelope.base, len(given))
     wanted = set(meant.scope.memory_ids or ())
     goes = [
@@ -104,9 +104,9 @@ def _given(meant: Meant, envelope: Envelope, given: Sequence[msgspec.Raw]) -> Ta
 
 
 def _memories(envelope: Envelope) -> Sequence[msgspec.Raw] | None:
-    """Each memory as it came, or as it is made of a message.
+    """Return each memory as submitted, or as made from a message.
 
-    None where the body isn't JSON, messages can't be stored, or there are more memories than ids.
+    None if the body isn't JSON, messages can't be stored, or there are more memories than ids.
     """
     try:
         if envelope.form == "ndjson":
@@ -136,7 +136,7 @@ def _meets(scope: Scope, raw: msgspec.Raw, accepted_ms: int) -> bool:
 
 
 def _names(scope: Scope, raw: msgspec.Raw) -> bool:
-    """What can't be a memory meets a scope by the names that it gives; what else is wanted of it can't be told."""
+    """Return whether an invalid memory matches a scope by subject and thread; other conditions can't be checked."""
     try:
         given: Any = msgspec.json.decode(raw)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
@@ -146,7 +146,7 @@ def _names(scope: Scope, raw: msgspec.Raw) -> bool:
 
 
 def _stands_in(raw: msgspec.Raw) -> bool:
-    """Whether it stands for what an erasure has taken out before."""
+    """Return whether this is a placeholder of an earlier erasure."""
     try:
         given = _memory.decode(raw)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
@@ -158,7 +158,7 @@ def _touches(erased: Collection[UUID], envelope: Envelope) -> Taken:
     try:
         touches = touch.decode(envelope.body)
     except (Unreadable, Invalid):
-        return Taken(0, envelope.body)  # ids alone, and a digest of a session
+        return Taken(0, envelope.body)  # contains only ids and the digest of a session
     left = [use for use in touches.uses if use.id not in erased]
     removed = len(touches.uses) - len(left)
     if not removed:
@@ -167,7 +167,7 @@ def _touches(erased: Collection[UUID], envelope: Envelope) -> Taken:
 
 
 def _unknown(scope: Scope, payload: bytes) -> Taken:
-    """What can't be read, and so never can be stored, goes if it has the name anywhere."""
+    """Remove an undecodable payload, which can never be stored, if it contains the subject's or thread's name."""
     for name in (scope.subject, scope.thread):
         if name is not None and (name.encode() in payload or json.dumps(name)[1:-1].encode() in payload):
             return Taken(1, None)

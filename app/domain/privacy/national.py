@@ -1,4 +1,4 @@
-"""Numbers that a state or a bank gives to one person: forms, checksums, and the words that name them."""
+"""Detect personal numbers issued by states or banks, by their form, checksum and the words that name them."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ class _Form:
     """One country's number.
 
     Attributes:
-        module: Of python-stdnum, which knows the checksum.
-        shape: What it looks like in a text.
-        word: What it is called there; None where its shape and checksum are enough.
-        alone: How sure it is without the word; 0 where a number of that shape is something else as a rule.
+        module: Module of python-stdnum that validates the checksum.
+        shape: Pattern of the number.
+        word: Pattern of its name; None if shape and checksum are enough.
+        alone: Confidence without the name; 0 if a number of this shape usually is something different.
     """
 
     module: str
@@ -101,7 +101,7 @@ _MAYBE: Final = re.compile(r"(?:\d.*){6}")
 
 
 def find(text: str) -> Iterator[tuple[int, int, float]]:
-    """Start, end and confidence of each number that names a person."""
+    """Yield start, end and confidence of each number that identifies a person."""
     if _MAYBE.search(text) is None:
         return
     for form, shape in _SHAPES:
@@ -118,7 +118,7 @@ def find(text: str) -> Iterator[tuple[int, int, float]]:
 
 
 def is_iban(text: str) -> bool:
-    """Whether this is an account's number: country, length and checksum agree."""
+    """Return whether this is a valid account number: country, length and checksum agree."""
     return _validator("iban")(text)
 
 

@@ -1,4 +1,4 @@
-"""The page of an export that people read: escaped, without a script, and whole in one file."""
+"""Render the human-readable page of an export: one self-contained, escaped HTML file without scripts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LEAD: Final = {
 
 
 def head(kind: str, subject: str, made_at: str) -> str:
-    """The beginning of the page."""
+    """Return the beginning of the page."""
     return (
         '<!doctype html><html lang="en"><meta charset="utf-8">'
         "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">"
@@ -30,7 +30,7 @@ def head(kind: str, subject: str, made_at: str) -> str:
 
 
 def held(line: Mapping[str, Any]) -> str:
-    """A memory of the export of all that is held."""
+    """Render a memory of an `access` export."""
     memory, state = line["memory"], line.get("state") or {}
     damage = line.get("damaged")
     shown = {
@@ -51,12 +51,12 @@ def held(line: Mapping[str, Any]) -> str:
 
 
 def given(line: Mapping[str, Any]) -> str:
-    """A memory of the export of what was given."""
+    """Render a memory of a `portable` export."""
     return _article(line["text"], {"when": line["occurred_at"], **_labels(line)})
 
 
 def foot(files: Mapping[str, int], recipients: Sequence[Mapping[str, Any]]) -> str:
-    """The end of the page: who was sent memories, and what else the zip holds, lines by file."""
+    """Return the end of the page: the recipients of memories, and the other files in the zip with their line counts."""
     hosts = "".join(
         f"<dt>{escape(each['host'])}</dt><dd>{escape(', '.join(each['purposes']))}</dd>" for each in recipients
     )

@@ -1,4 +1,4 @@
-"""What a tenant may choose about how long personal memories are kept (design: lifecycle, Privacy)."""
+"""Retention settings for personal memories (design: lifecycle, Privacy)."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from pydantic.dataclasses import dataclass
 from app.domain.dynamics.parameters import STRICT, Days, Share
 
 KNOWN: Final = ("pii", "financial", "casual", "work", "health", "credentials")
-"""The categories that every policy has; a tenant adds its own after them."""
+"""Categories of every policy; a tenant's own categories follow them."""
 HEALTH: Final = KNOWN.index("health")
 PII: Final = KNOWN.index("pii")
 SENSITIVITIES: Final = (0.7, 1.0, 0.1, 0.3, 1.0, 1.0)
-"""Of `KNOWN`, in its order, where no model has rated the memory."""
+"""Sensitivity of each of `KNOWN`, in its order, for memories that no model has rated."""
 ARCHIVED_CONVERSATIONS: Final = "archived_conversations"
 
 Name = Annotated[str, Field(min_length=1, max_length=128)]
@@ -23,67 +23,68 @@ Region = Annotated[str, Field(pattern=r"^[A-Z]{2}$")]
 
 @dataclass(frozen=True, config=STRICT)
 class Category:
-    """One that a tenant has added."""
+    """A category defined by a tenant."""
 
     name: Name
-    """As callers give it in `categories`; upper and lower case are the same."""
+    """Name as given by callers in `categories`; case is ignored."""
     max_days: Days
-    """Days that its memories are kept."""
+    """Retention period of its memories, in days."""
     sensitivity: Share = 0.0
-    """Harm if strangers read them, where no model has rated that."""
+    """Harm if strangers read its memories; used if no model has rated the memory."""
 
 
 @dataclass(frozen=True, config=STRICT)
 class Privacy:
-    """How long personal memories are kept, whatever their importance and tags; legal holds alone keep them longer.
+    """Retention periods of personal memories, regardless of importance and tags; only legal holds extend them.
 
-    A category that the caller gave counts in any case. One that was only found counts once the privacy risk is above
-    `risk_above`; where none applies then, `default_days` do.
+    A category given by the caller always applies. A detected or inferred one applies once the privacy risk exceeds
+    `risk_above`; if none applies then, `default_days` does.
     """
 
     pii_days: Days | None = 30.0
-    """Days that memories of the category `pii` are kept; null for as long as others."""
+    """Retention period of the category `pii` in days; null for no limit of its own."""
     financial_days: Days | None = 90.0
-    """The same of `financial`."""
+    """Retention period of `financial`."""
     casual_days: Days | None = 180.0
-    """The same of `casual`."""
+    """Retention period of `casual`."""
     work_days: Days | None = 365.0
-    """The same of `work`."""
+    """Retention period of `work`."""
     health_days: Days | None = None
-    """The same of `health`; null keeps them as the person has said, also above the risk."""
+    """Retention period of `health`; null sets no limit, and exempts these memories from the risk threshold."""
     credentials_days: Days | None = None
-    """The same of `credentials`; null leaves them to `default_days` once the risk is above its threshold."""
+    """Retention period of `credentials`; null applies `default_days` above the risk threshold."""
     archived_conversation_days: Days | None = 730.0
-    """The same of turns of a thread that aren't active any more and that no category of the caller's is for."""
+    """Retention period of conversation turns that are no longer active and have no category given by the caller."""
     further: Annotated[tuple[Category, ...], Field(max_length=24)] = ()
-    """Categories of the tenant's own."""
+    """The tenant's own categories."""
     pii_weight: Share = 0.4
-    """What the surest finding counts in the risk."""
+    """Weight of the most confident finding in the risk."""
     sensitivity_weight: Share = 0.4
-    """What the sensitivity counts."""
+    """Weight of the sensitivity."""
     age_weight: Share = 0.2
-    """What the age counts, as a share of a year."""
+    """Weight of the age, as a share of a year."""
     risk_above: Share = 0.7
-    """From above this on, neither importance nor tags protect a memory."""
+    """Risk above which neither importance nor tags protect a memory."""
     default_days: Days = 30.0
-    """Days that a memory above that is kept where it is of no category with a limit."""
+    """Retention period above that risk for memories without a category that has a limit."""
     regions: Annotated[tuple[Region, ...], Field(max_length=16)] | None = None
-    """Countries (ISO 3166) whose ways of writing telephone numbers are looked for; null for that of the time zone."""
+    """Countries (ISO 3166) whose national formats of telephone numbers are recognised; null for the time zone's
+    country."""
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of all categories, in lower case."""
+        """Names of all categories, in lower case."""
         return (*KNOWN, *(each.name.lower() for each in self.further))
 
     @property
     def days(self) -> tuple[float | None, ...]:
-        """Their limits."""
+        """Retention periods of all categories."""
         own = (self.pii_days, self.financial_days, self.casual_days, self.work_days)
         return (*own, self.health_days, self.credentials_days, *(each.max_days for each in self.further))
 
     @property
     def sensitivities(self) -> tuple[float, ...]:
-        """Their sensitivities."""
+        """Sensitivities of all categories."""
         return (*SENSITIVITIES, *(each.sensitivity for each in self.further))
 
     @field_validator("further")

@@ -1,4 +1,4 @@
-"""The report of an erasure as a page to print: one file, no script, everything escaped."""
+"""Render an erasure report as a printable page: one escaped HTML file without scripts."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ thead { display: table-header-group }
 @page { margin: 18mm }
 @media print { body { margin: 0; max-width: none; font-size: 10.5pt } }
 """
-"""Of the page, all of it: who serves it under a policy lets it through by its digest."""
+"""The page's complete style sheet; a Content-Security-Policy can allow it by its digest."""
 
 
 def page(report: Mapping[str, Any]) -> str:
-    """The page of a report as `GET …/report` gives it."""
+    """Render a report as returned by `GET …/report`."""
     left = sum(report["left"].values())
     kept, backups = report["kept"], report["backups"]
     verdict = "Nothing is left of what was to be erased" if not left else f"{left} rows are left"

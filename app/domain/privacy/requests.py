@@ -1,4 +1,4 @@
-"""Requests about somebody's data, as the log keeps them: what was asked, when, and what was answered; never by whom."""
+"""Entries of the privacy request log: what was requested, when, and the answer, but never by whom."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ Manner = Literal["api", "mail", "letter", "telephone", "form", "person"]
 Answer = Literal["done", "cancelled", "denied"]
 
 KEPT_MONTHS: Final = 24
-"""Counted from the answer (11 CCR 7101)."""
+"""Retention period, counted from the answer (11 CCR 7101)."""
 BASIS_MAX_CHARACTERS: Final = 500
 
 
 class NewRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """A request to be entered that no call of the API has entered by itself, such as a correction asked for by mail.
+    """A request to log manually because no API call has logged it, such as a correction requested by mail.
 
     Attributes:
-        nature: What was asked for.
-        law: What it was asked under.
-        manner: How it came.
-        received_at: When; now where left out.
+        nature: What was requested.
+        law: Legal basis of the request.
+        manner: Channel through which it arrived.
+        received_at: Time of receipt; defaults to now.
     """
 
     nature: Nature
@@ -38,10 +38,10 @@ class NewRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class Denial(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """Why a request is denied.
+    """Denial of a request.
 
     Attributes:
-        basis: The ground, such as `GDPR Art. 17(3)(b)`; it is kept 24 months, and must say nothing of anybody.
+        basis: The ground, such as `GDPR Art. 17(3)(b)`; stored for 24 months, and must not contain personal data.
     """
 
     basis: Annotated[
@@ -50,10 +50,11 @@ class Denial(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class Ground(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """Why a memory is kept that is made anonymous.
+    """Legal ground for retaining a memory in anonymised form.
 
     Attributes:
-        ground: Such as `GDPR Art. 17(3)(b), tax records`. Reports of erasures tell it: it must say nothing of anybody.
+        ground: Such as `GDPR Art. 17(3)(b), tax records`. Erasure reports show it, so it must not contain personal
+            data.
     """
 
     ground: Annotated[str, msgspec.Meta(max_length=BASIS_MAX_CHARACTERS, pattern=r"^[^\x00]*$")] | None = None
@@ -62,13 +63,13 @@ class Ground(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 @prepared
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request as it stands.
+    """A request in its current state.
 
     Attributes:
-        confirm_by: By when it is to be confirmed; None where no law says.
-        due_at: By when it is to be answered; None where no law says.
+        confirm_by: Deadline for confirming receipt; None if no law sets one.
+        due_at: Deadline for the answer; None if no law sets one.
         answer: None while it is open.
-        basis: The ground of a denial.
+        basis: Ground of a denial.
     """
 
     request_id: UUID
@@ -86,11 +87,11 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """Requests of a nature under a law, received in a period.
+    """Statistics of requests of one nature under one law, received in a period.
 
     Attributes:
-        late: Answered after they were due, or not yet.
-        median_days: From receipt to the answer, of those that were answered; None where none was.
+        late: Answered after the deadline, or overdue.
+        median_days: From receipt to answer, over answered requests; None if there are none.
     """
 
     nature: Nature

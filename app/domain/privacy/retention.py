@@ -1,6 +1,6 @@
-"""When memories expire: by a category that the caller gave, or once the risk of keeping them is too high.
+"""Determine when memories expire: by a category that the caller gave, or once the privacy risk is too high.
 
-Categories come as bits, in the order of the policy's `names`: bit 0 is the first.
+Categories are encoded as bits in the order of the policy's `names`: bit 0 is the first.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from app.domain.privacy.parameters import ARCHIVED_CONVERSATIONS, HEALTH, PII, P
 
 YEAR_DAYS: Final = 365.0
 ROUNDING: Final = 1e-6
-"""A risk that is so near its threshold isn't above it."""
+"""A risk within this distance of the threshold doesn't exceed it."""
 NO_CATEGORY: Final = -1
 CONVERSATION: Final = -2
 
@@ -26,14 +26,14 @@ Bits = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Personal:
-    """What is known of memories, shape (n,).
+    """Privacy-related facts about memories, shape (n,).
 
     Attributes:
-        given: The caller's categories.
-        found: Those that were detected, or that a model has inferred.
-        pii: The surest finding's confidence, 0 to 1.
-        rated: The sensitivity that a model gave, 0 to 1; nan for none.
-        is_talk: Whether it is a turn of a thread, and not active any more.
+        given: Categories given by the caller.
+        found: Categories that were detected or that a model inferred.
+        pii: Confidence of the most confident finding, 0 to 1.
+        rated: Sensitivity rated by a model, 0 to 1; nan if unrated.
+        is_talk: Whether the memory is a turn of a thread and no longer active.
     """
 
     given: Bits
@@ -45,15 +45,15 @@ class Personal:
 
 @dataclass(frozen=True, slots=True)
 class Expiry:
-    """When memories expire and why, shape (n,).
+    """Expiry of memories with its causes, shape (n,).
 
     Attributes:
         at: Seconds since 1970; infinite for never.
-        category: Whose limit it is, as a place in the policy's `names`; `NO_CATEGORY`, or `CONVERSATION`.
-        by_risk: Whether it is the risk that makes the limit count.
-        pii: As it counts in the risk.
-        sensitivity: As it counts in the risk.
-        categories: All that apply, as bits.
+        category: Category whose limit applies, as an index in the policy's `names`; `NO_CATEGORY`, or `CONVERSATION`.
+        by_risk: Whether the limit applies because of the risk.
+        pii: Value used in the risk.
+        sensitivity: Value used in the risk.
+        categories: All categories that apply, as bits.
     """
 
     at: Floats
@@ -64,12 +64,12 @@ class Expiry:
     categories: Bits
 
     def __getitem__(self, rows: npt.NDArray[np.integer[Any]]) -> Expiry:
-        """These rows alone."""
+        """Return only these rows."""
         return Expiry(*(getattr(self, field.name)[rows] for field in fields(self)))
 
 
 def never(count: int) -> Expiry:
-    """Of memories of which nothing is known."""
+    """Return the expiry of memories about which nothing is known."""
     return Expiry(
         np.full(count, np.inf),
         np.full(count, NO_CATEGORY),
@@ -81,17 +81,17 @@ def never(count: int) -> Expiry:
 
 
 def privacy_risk(privacy: Privacy, pii: Floats, sensitivity: Floats, age_days: Floats) -> Floats:
-    """How bad it is to keep a memory, 0 to 1 with the default weights."""
+    """Return the privacy risk of retaining a memory, 0 to 1 with the default weights."""
     age = np.clip(age_days / YEAR_DAYS, 0, 1)
     return np.asarray(privacy.pii_weight * pii + privacy.sensitivity_weight * sensitivity + privacy.age_weight * age)
 
 
 def expiry(privacy: Privacy, personal: Personal, accepted_at: Floats) -> Expiry:
-    """When memories expire; a category of the policy that the caller gave takes the place of all that was found.
+    """Return when memories expire; categories given by the caller replace all detected ones.
 
     Args:
-        privacy: The policy's.
-        personal: What is known of them.
+        privacy: The policy's settings.
+        personal: Facts about the memories.
         accepted_at: Seconds since 1970.
     """
     is_given = personal.given != 0
@@ -131,7 +131,7 @@ def _flags(bits: Bits, count: int) -> npt.NDArray[np.bool_]:
 
 
 def _days_until_risky(privacy: Privacy, pii: Floats, sensitivity: Floats) -> Floats:
-    """Days after which the risk is above its threshold; infinite where it never is."""
+    """Return the days until the risk exceeds its threshold; infinite if it never does."""
     missing = privacy.risk_above - privacy_risk(privacy, pii, sensitivity, np.zeros(len(pii)))
     ever = missing < privacy.age_weight - ROUNDING
     share = np.divide(missing, privacy.age_weight, out=np.zeros(len(pii)), where=ever & (privacy.age_weight > 0))
@@ -139,14 +139,14 @@ def _days_until_risky(privacy: Privacy, pii: Floats, sensitivity: Floats) -> Flo
 
 
 def name_of(privacy: Privacy, category: int) -> str | None:
-    """What a place of `Expiry.category` is called; None for no category."""
+    """Return the name for a value of `Expiry.category`, or None for no category."""
     if category == CONVERSATION:
         return ARCHIVED_CONVERSATIONS
     return None if category == NO_CATEGORY else privacy.names[category]
 
 
 def days_of(privacy: Privacy, category: int) -> float | None:
-    """The limit that it has."""
+    """Return the limit in days for a value of `Expiry.category`."""
     if category == CONVERSATION:
         return privacy.archived_conversation_days
     return privacy.default_days if category == NO_CATEGORY else privacy.days[category]

@@ -1,4 +1,4 @@
-"""Secrets: keys, tokens and passwords that somebody has told."""
+"""Detect secrets in texts: keys, tokens and passwords."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
-# Prefixes that their makers gave them so that they are recognised.
+# Prefixes that issuers use to make their keys recognisable.
 _ISSUED: Final = re.compile(
     r"(?<![A-Za-z0-9_-])(?:"
     r"sk-(?:proj-|ant-|or-)?[A-Za-z0-9_-]{20,}"
@@ -33,11 +33,11 @@ _TOLD: Final = re.compile(
 _ORDINARY: Final = re.compile(r"[A-Za-zÀ-ÿ]+(?:['’-][A-Za-zÀ-ÿ]+)*[.!?)]*", re.UNICODE)
 _PIN: Final = re.compile(r"\d{4,8}[.!?)]*")
 _ENTROPY_FROM: Final = 3.0
-"""Bits a character; words of a language have less for their length."""
+"""Bits per character; ordinary words of this length have less."""
 
 
 def find(text: str) -> Iterator[tuple[int, int, float]]:
-    """Start, end and confidence of each secret; of what is told by name (`the password is …`) the word alone."""
+    """Yield start, end and confidence of each secret; for named ones (`the password is …`), of the secret word only."""
     for match in _ISSUED.finditer(text):
         yield match.start(), match.end(), 0.98
     for match in _PRIVATE_KEY.finditer(text):
@@ -51,7 +51,7 @@ def find(text: str) -> Iterator[tuple[int, int, float]]:
 
 
 def _told(name: str, word: str) -> float:
-    """How sure it is that this word, after that name, is the secret itself and not the rest of a sentence."""
+    """Return the confidence that this word, following that name, is the secret and not the rest of a sentence."""
     if name.startswith("pin"):
         return 0.9 if _PIN.fullmatch(word) else 0.0
     if _ORDINARY.fullmatch(word):  # "the password is wrong", but "the password is Tr0ub4dor"

@@ -1,4 +1,4 @@
-"""Which open request about somebody's data is the most urgent: what is due next of each, and in how many days."""
+"""Rank open privacy requests by their next legal deadline and the days left."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _DAY_SECONDS: Final = 86_400.0
 
 @dataclass(frozen=True, slots=True)
 class Deadline:
-    """What is due next of a request.
+    """Next deadline of a request.
 
     Attributes:
-        what: To confirm it, or to answer it; None where no law gives a day.
-        at: By when.
-        days_left: Until then, below 0 once it is over.
+        what: `confirm` or `answer`; None if no law sets a deadline.
+        at: The deadline.
+        days_left: Days until the deadline, negative once it has passed.
     """
 
     request: Request
@@ -32,14 +32,14 @@ class Deadline:
 
     @property
     def severity(self) -> Severity | None:
-        """How urgent it is; None while there is time."""
+        """Severity of the deadline; None while there is enough time."""
         if self.days_left is None or self.days_left >= DAYS_LEFT:
             return None
         return "attention" if self.days_left >= 1 else "trouble"
 
 
 def deadline(request: Request, now: datetime) -> Deadline:
-    """What is due next of a request that is open."""
+    """Return the next deadline of an open request."""
     due: list[tuple[datetime, Next]] = []
     if request.confirm_by is not None and request.confirmed_at is None:
         due.append((request.confirm_by, "confirm"))
@@ -52,6 +52,6 @@ def deadline(request: Request, now: datetime) -> Deadline:
 
 
 def worst_first(requests: Iterable[Request], now: datetime) -> list[Deadline]:
-    """Open requests, those first whose next day is the nearest; those without one at the end, the oldest first."""
+    """Return open requests by their next deadline; those without a deadline last, the oldest first."""
     found = [deadline(request, now) for request in requests]
     return sorted(found, key=lambda one: (one.at is None, one.at or one.request.received_at))
