@@ -94,7 +94,7 @@ class SearchRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
             there is no reranker or it times out, the results keep their order.
         explain: Return the partial scores.
         reinforce: Count results as used; null uses the tenant's policy.
-        session: The conversation that makes the search; it reinforces a memory at most once per interval.
+        session: The conversation that makes the search; it reinforces a memory at most once per refractory period.
         turn: The turn of the session; results of its recent turns are primed (cmm).
         review_blend: Share of the results reserved for memories due for review, 0 to 1; defaults to 0.3 in the profile
             mnemex and to none elsewhere.

@@ -76,7 +76,7 @@ def spreading(mode: Mode, own: object) -> Spreading | None:
 
 
 def raised(scores: Mapping[UUID, float], near: Iterable[Near], factor: float) -> dict[UUID, Reached]:
-    """Return the neighbours that spreading scores higher than they are, each by its best parent: score · factor · weight.
+    """Return the neighbours whose score rises by spreading, each from its best parent: score · factor · weight.
 
     Args:
         scores: Scores of all memories found so far.
