@@ -106,8 +106,6 @@ def names_in(said: Sequence[str], texts: Iterable[str], labels: Iterable[str]) -
     sentence. Days and months never count.
 
     Args:
-        said: The messages of the conversation.
-        texts: Texts of memories.
         labels: Speakers and subjects of memories.
     """
     content = {word for line in said for word in words(line) if word not in STOP_WORDS and not read_days(word)}

@@ -93,7 +93,6 @@ def fades(words: Sequence[WeighedWord], emphasis: Mapping[str, float]) -> dict[s
     """Return the decay of each lexeme of a conversation by the age of its message, 0 to 1.
 
     Args:
-        words: Content words of the conversation.
         emphasis: Decay by spelling, from `request.emphasis`.
     """
     found: dict[str, float] = {}

@@ -29,7 +29,6 @@ def entities(text: str, *, foreign: bool) -> tuple[str, ...]:
     """Return distinct names (capitalised words inside a sentence), dates and handles in order of appearance.
 
     Args:
-        text: Any text.
         foreign: Skip names, because other languages also capitalise nouns and titles.
     """
     found = [(match.start(), match[0]) for match in _DATE.finditer(text)] if _DIGIT.search(text) else []

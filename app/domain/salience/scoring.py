@@ -339,7 +339,6 @@ def read(answer: str, memories: Sequence[Unscored], mark: str, *, cues: bool = F
     Numbers outside 0 to 10 are clamped; labels and cues that aren't allowed are dropped.
 
     Args:
-        answer: The model's answer.
         memories: The batch in the request.
         mark: The mark of the request.
         cues: True if cues were requested; otherwise they are ignored.

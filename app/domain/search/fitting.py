@@ -86,7 +86,6 @@ def propose(judged: Sequence[Judged], ranking: Ranking) -> Proposal:
 
     Args:
         judged: Searches with a use, oldest first.
-        ranking: The current weights.
     """
     present = np.array([getattr(ranking, name) for name in PARTS], np.float64)
     pairs = [search.pairs() for search in judged]

@@ -86,7 +86,6 @@ def blend(
     """Return the candidates' scores under the ranking's mode.
 
     Args:
-        found: The candidates.
         parts: Their relevance to the query.
         vitals: Their time-dependent scores.
         ranking: Mode and weights.

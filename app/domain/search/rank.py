@@ -30,9 +30,7 @@ def rank(
     Ties are broken by the higher memory id. Candidates with a score of 0 are dropped.
 
     Args:
-        candidates: Candidates of the search.
         vitals: Their time-dependent scores.
-        request: The search request.
         ranking: The weights, including the request's own.
         priming: Factor on each candidate's score, 1 or more, shape (n,); None if nothing is primed.
         now: Reference time for expressions such as "yesterday", in the tenant's time zone; None ignores them.

@@ -130,9 +130,7 @@ def order(
     above the memories that they correct. Reranking, review results, spreading and priming are not replayed.
 
     Args:
-        recorded: The recorded candidates.
         ranking: The weights, including the request's own.
-        policy: The policy to rank under.
         vitals: Time-dependent scores; defaults to those at the time of the search.
         shown: Number of results that the search returns.
     """
@@ -151,9 +149,7 @@ def features(recorded: Recorded, ranking: Ranking, policy: Policy) -> Floats:
     """Return the values that the weights of the parts multiply, per candidate: its parts times its factors.
 
     Args:
-        recorded: The recorded candidates.
         ranking: Weights of the mode `hybrid`, whose scores are the features times the weights of the parts.
-        policy: The policy to rank under.
 
     Returns:
         Shape (n, parts), in the order of `PARTS`.

@@ -112,7 +112,6 @@ def read(answer: str, count: int) -> list[float]:
     """Return the scores in an answer, each 0 to 1, in the order of the texts.
 
     Args:
-        answer: The model's answer.
         count: Number of texts in the request.
 
     Raises:

@@ -76,8 +76,6 @@ def parts(
     A candidate that matches the query neither by words nor by meaning gets 0 for all other parts.
 
     Args:
-        candidates: Candidates of the search.
-        query: The query's text.
         ranking: The weight of each part.
         now: Reference time for expressions such as "yesterday", in the tenant's time zone; None ignores times.
         soft_words: Soft word match of each candidate, at least 0, shape (n,); None for no match.

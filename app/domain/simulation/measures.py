@@ -60,7 +60,6 @@ def measures(
     """Compute the metrics of a forgetting policy on a year.
 
     Args:
-        year: The simulated year.
         active_set: Number of active memories, including summaries.
         tiers: Tier of each remaining memory, by its index in `year.said`.
         default: Results of default searches.

@@ -99,7 +99,6 @@ def course(known: Known, times: Timeline, now: float, until: float) -> Course:
     """Compute the strength of a memory over time.
 
     Args:
-        known: The memory.
         times: The tenant's policies.
         now: Seconds since 1970.
         until: End of the forecast, in seconds since 1970.

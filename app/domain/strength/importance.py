@@ -111,7 +111,6 @@ def importance(
 
     Args:
         parameters: Weights and constants.
-        state: The memories.
         now: Seconds since 1970.
         relevance: Closeness to the context, 0 to 1, from `relevance`; None without a context.
     """

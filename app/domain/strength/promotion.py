@@ -23,8 +23,6 @@ def promoted_for(dynamics: Dynamics, state: State, now: float) -> npt.NDArray[np
     is the strength, which is 1 for every new memory. Five uses within 14 days of creation promote in every model.
 
     Args:
-        dynamics: The forgetting model.
-        state: The memories.
         now: Seconds since 1970.
     """
     by_score: npt.NDArray[Any]

@@ -100,8 +100,6 @@ def reinforced(dynamics: Dynamics, state: State, uses: Uses, now: float) -> Rein
     """Apply the uses to the memories, preserving the order of each memory's uses.
 
     Args:
-        dynamics: The forgetting model.
-        state: The memories.
         uses: Their uses, none later than `now`.
         now: Seconds since 1970.
     """

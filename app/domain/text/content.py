@@ -30,7 +30,6 @@ def importance_class(text: str, nearest: float | None) -> ImportanceClass:
     """Return the first matching class of seed 002's table; small talk is never novel.
 
     Args:
-        text: The memory's text.
         nearest: Cosine to the nearest earlier memory, 0 to 1; None if unknown, in which case no text is novel.
     """
     sentences = _statements(text)

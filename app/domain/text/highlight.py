@@ -29,7 +29,6 @@ def highlight(text: str, weights: Mapping[str, float], most: int = 1) -> list[Sp
     window matches.
 
     Args:
-        text: The text.
         weights: The query's words with their weights, above 0; a word also matches its other forms.
         most: Maximum number of windows.
     """

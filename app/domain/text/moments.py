@@ -56,7 +56,6 @@ def spans(query: str, now: datetime, years: Iterable[int]) -> list[Span]:
     """Return the times that a query's expressions refer to, at most `SPANS_MAX`; empty if there are none.
 
     Args:
-        query: Any text.
         now: Reference time for expressions such as "yesterday"; days start in its time zone.
         years: Years that a date without a year may refer to, each 1900 to 2099.
     """
@@ -71,8 +70,7 @@ def spans(query: str, now: datetime, years: Iterable[int]) -> list[Span]:
 
 
 def _dates(match: re.Match[str], now: datetime, years: Iterable[int]) -> Iterator[Span]:
-    """Yield a month or day in its year, otherwise in each candidate year, shifted by phrases like "two weeks before".
-    """
+    """Yield a month or day in its year or in each candidate year, shifted by phrases like "two weeks before"."""
     said = match.groupdict()
     name = said["month"].lower()
     month = int(name) if name.isdecimal() else next(n for n, known in enumerate(_MONTHS, 1) if known[:3] == name[:3])

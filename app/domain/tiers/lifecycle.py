@@ -106,7 +106,6 @@ def decide(rules: Rules, standing: Standing, state: State, now: Floats | float, 
     """Decide the tier of each memory at a time.
 
     Args:
-        rules: The policy's rules.
         standing: Tiers, protections and deadlines of the memories.
         state: Decay state of the same memories.
         now: Seconds since 1970.
@@ -176,8 +175,6 @@ def fixed_due_at(rules: Rules, standing: Standing, now: float, seen: Seen) -> Fl
     are evaluated again when they become weak.
 
     Args:
-        rules: The policy's rules.
-        standing: The memories.
         now: Seconds since 1970.
         seen: Their strength and importance at that time.
     """

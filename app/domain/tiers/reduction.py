@@ -70,7 +70,6 @@ def variance_kept(matrix: Vectors, mean: Vectors, vectors: Vectors) -> float:
     """Return the share of the variance about a mean that a reduction retains, 0 to 1; 1 if there is no variance.
 
     Args:
-        matrix: The basis's matrix.
         mean: shape (dimensions,).
         vectors: shape (n, dimensions).
     """
@@ -84,7 +83,6 @@ def reduced(basis: Basis, vectors: Vectors) -> Vectors:
     """Reduce vectors to shape (n, reduced) or (reduced,), approximately preserving inner products.
 
     Args:
-        basis: Basis of their embedding space.
         vectors: shape (n, dimensions) or (dimensions,).
 
     Raises:

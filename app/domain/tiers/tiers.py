@@ -62,8 +62,6 @@ def decay_tier(
     """Return the tier that decay alone asks for, as an index in `DECAY_TIERS`, ignoring protection.
 
     Args:
-        tiers: Thresholds.
-        state: The memories.
         now: Seconds since 1970.
         seen: Their strength and importance at that time.
         accepted_at: Time of acceptance, in seconds since 1970.
@@ -96,9 +94,7 @@ def next_due_at(
     `inf` if neither happens.
 
     Args:
-        tiers: Thresholds.
         weights: Parameters of importance.
-        dynamics: The forgetting model.
         state: The memories, anchored under these parameters.
         now: Seconds since 1970.
         seen: Their strength and importance at that time.
