@@ -53,8 +53,7 @@ class Embedder(Protocol):
 
         Args:
             idf: Rarity of the query's content words among the tenant's memories, 0 or more; unused by models that weigh
-                words
-                themselves.
+                words themselves.
             spent: Receives each call's cost.
         """
 

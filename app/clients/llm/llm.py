@@ -26,8 +26,7 @@ class Scored:
     Attributes:
         scores: Scores by memory id.
         failed: Failures of individual memories by id. Memories without a result, because the provider failed or time
-            ran
-            out first, are in neither mapping.
+            ran out first, are in neither mapping.
         usage: Cost of all calls, including failed ones.
     """
 
@@ -62,8 +61,7 @@ class Gathered:
         scores: Scores by memory id.
         failed: Failures caused by the memory itself, by memory id.
         spared: Memories whose status is unchanged: not rated, or only by a failing provider. Memories in none of the
-            three
-            belonged to a problematic batch that ran out of time, and should be rated individually.
+            three belonged to a problematic batch that ran out of time, and should be rated individually.
         illness: Failure of the provider as a whole, if any.
         usage: Cost of all calls, including failed ones.
     """
@@ -177,8 +175,7 @@ class Scorer:
             memories: Any number.
             threads: Number of concurrent batches, 1 or more.
             seconds: Time limit for starting batches, other than the first of each thread. A failure of the provider
-                also stops
-                new batches.
+                also stops new batches.
             cues: Request cues too.
         """
         until = self._clock() + seconds

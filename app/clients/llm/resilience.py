@@ -62,8 +62,7 @@ class Treatment:
     Attributes:
         verdict: Consequence for the work.
         trips: True if the failure indicates that the provider as a whole is down, and counts for the breaker. An
-            unusable
-            answer doesn't count: one tenant's text may have caused it and must not affect the others.
+            unusable answer doesn't count: one tenant's text may have caused it and must not affect the others.
         halve: True if a smaller batch may succeed because a single memory may be the cause.
     """
 
@@ -155,8 +154,7 @@ class Retries:
     Args:
         tries: Maximum number of attempts, 1 or more.
         wait_max_seconds: Maximum total wait in seconds. A wait that would exceed it is not started; the failure is
-            raised
-            with its `retry_after_seconds`, so that the caller can retry later.
+            raised with its `retry_after_seconds`, so that the caller can retry later.
         sleep: Sleep function, in seconds.
     """
 
@@ -261,8 +259,7 @@ class Breaker:
 
         Raises:
             ProviderFailed: The failure of `work`, or `CIRCUIT_OPEN` without a call; `retry_after_seconds` is the time
-                until
-                the next probe.
+                until the next probe.
         """
         probe = self._enter()
         try:

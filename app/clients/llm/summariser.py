@@ -76,8 +76,7 @@ class Summariser:
 
         Raises:
             ProviderFailed: There was no response, or it was rejected: `GARBAGE` or `TRUNCATED`, with one of
-                `checking.FAULTS`
-                as the detail.
+                `checking.FAULTS` as the detail.
         """
         mark = scoring.delimiter(self._random_bytes(scoring.DELIMITER_BYTES))
         reply = self._provider.chat(

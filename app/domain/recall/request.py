@@ -56,8 +56,7 @@ class RecallRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
             whose text occurs in any of the messages are not recalled.
         limit: Maximum number of memories, 1 to 20; null uses the tenant's policy.
         least: Minimum relevance (exclusive), 0 to 1; null uses the tenant's policy. 0 returns the most relevant
-            memories
-            however low their relevance.
+            memories however low their relevance.
         explain: Return the features behind each memory's relevance.
         token_budget: Maximum number of tokens in the context, 1 to 32,768; null uses the tenant's policy.
         subject: Only memories about this subject.

@@ -345,8 +345,7 @@ def read(answer: str, memories: Sequence[Unscored], mark: str, *, cues: bool = F
 
     Raises:
         Unusable: The answer doesn't cover exactly these memories with exactly the requested fields; the message is one
-            of
-            the `REASONS`. Non-finite numbers aren't JSON.
+            of the `REASONS`. Non-finite numbers aren't JSON.
     """
     items = decoded(answer, _decoder, _ANSWER_CHARACTERS * (len(memories) + 1)).memories
     if len(items) != len(memories):

@@ -39,8 +39,7 @@ class Judged:
 
     Attributes:
         features: Unweighted parts of each result times its factors (such as strength and importance), in the order of
-            the
-            response, shape (n, parts).
+            the response, shape (n, parts).
         used: True for each result that was used, shape (n,).
     """
 

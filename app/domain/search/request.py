@@ -71,8 +71,7 @@ class SearchRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
         query: Plain words, up to 32,768 characters; punctuation and operators have no meaning. An empty query without a
             `vector` returns no results.
         vector: Query vector to use instead of the query text's embedding: from the tenant's embedding space, up to
-            16,000
-            numbers, of any norm except 0. The words of `query`, if any, still count.
+            16,000 numbers, of any norm except 0. The words of `query`, if any, still count.
         limit: Maximum number of results, 1 to 100.
         subject: Only memories about this subject.
         thread: Only memories of this thread.
@@ -128,8 +127,7 @@ class SearchRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
         Raises:
             Invalid: A text contains NUL, `turn` is set without `session`, `reinforce` is true with `as_of`, or the
-                vector is
-                all zeros or too large.
+                vector is all zeros or too large.
         """
         if self.vector is not None:
             check_direction(self.vector, "vector")

@@ -39,8 +39,7 @@ class WeighedQuery:
         lexemes: Weights for the full-text index.
         spellings: Weights for the embedder.
         soft: Weights of the spellings whose closest words are searched for in memories: all of them, or, if there are
-            more
-            than `TERMS_MAX`, the rarest that occur in some memory.
+            more than `TERMS_MAX`, the rarest that occur in some memory.
     """
 
     lexemes: dict[str, float]
