@@ -62,7 +62,7 @@ class WordVectors:
 
     @cached_property
     def usual(self) -> Usual:
-        """Moments for the usual cosines of a word: those with the first `_COMMON_WORDS` whole lower-case words.
+        """Moments of the vectors of the common words: the first `_COMMON_WORDS` whole lower-case words.
 
         The vocabulary is ordered by frequency. Only the moments are stored, half a MiB at 256 dimensions.
         """

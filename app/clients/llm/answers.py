@@ -149,7 +149,7 @@ def _problem(choice: _Choice) -> Reason | None:
 
 
 def _usage(given: _Tokens | None, sent: int, answered: int) -> Usage:
-    """Return the usage reported by the provider, or else an estimate."""
+    """Return the usage reported by the provider, otherwise an estimate."""
     if given is None:
         return Usage(1, sent, 0, answered)
     cached = (given.prompt_tokens_details or {}).get("cached_tokens")

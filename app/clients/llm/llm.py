@@ -212,9 +212,9 @@ class Scorer:
         """Rate all the memories.
 
         A batch with an unusable answer is split and its halves are retried. If one half succeeds, the other is bisected
-        further until the failing memory is isolated; if both halves are unusable, the model's failure is accepted. An
-        isolated memory is retried once. This takes at most `SETTLE_SECONDS` per batch; memories not settled by then are
-        in neither mapping.
+        further until the failing memory is isolated; if both answers are unusable too, all memories of the batch fail.
+        An isolated memory is retried once. This takes at most `SETTLE_SECONDS` per batch; memories not settled by then
+        are in neither mapping.
 
         Args:
             memories: Any number.

@@ -13,7 +13,7 @@ These rules decide who receives memories, regardless of base URL, redirects or D
 
 from __future__ import annotations
 
-import encodings.idna  # noqa: F401 - else the resolver imports it at its first use, in several threads at once
+import encodings.idna  # noqa: F401 - otherwise the resolver imports it lazily, in several threads at once
 import ipaddress
 import socket
 import threading

@@ -91,7 +91,7 @@ TREATMENTS: Final = MappingProxyType(
         Reason.BAD_REQUEST: Treatment(Verdict.DEAD_LETTER, halve=True),
     }
 )
-"""Treatment of every failure, defined nowhere else."""
+"""Single source for the treatment of every failure."""
 
 
 class ProviderFailed(Exception):

@@ -10,7 +10,7 @@ from app.clients.redis.redis import BACKLOG, HELD, RING, stream_key
 from app.clients.redis.stream import client
 
 COMPARED_MOST: Final = 5000
-"""Maximum number of tenants examined, in ring order; examining more would block Redis for too long."""
+"""Maximum number of tenants examined, leased ones first, then in ring order; more would block Redis for too long."""
 
 
 @dataclass(frozen=True, slots=True)

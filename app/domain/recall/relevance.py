@@ -14,7 +14,7 @@ from app.domain.recall.request import emphasis
 from app.domain.search.terms import Term, idf
 
 UNKNOWN: Final = 0.1
-"""Closeness of a memory whose cosine is unknown: the median over memories that conversations call for."""
+"""Closeness of a memory whose cosine is unknown: the median over memories relevant to a conversation."""
 SAID_BEFORE: Final = 0.3
 """Weight of a word that occurs only in neighbouring turns, relative to one in the memory itself."""
 

@@ -379,7 +379,7 @@ def _score(item: _Item, position: int, memory: Unscored, mark: str) -> Score:
 
 
 def _clamped(number: float) -> float:
-    # More digits carry no information, and smaller non-zero numbers can't be stored as `real`.
+    # More digits carry no information, and a tiny non-zero number can't be stored as `real`.
     return round(min(max(number, 0.0), CRITERION_MAX), 6)
 
 
