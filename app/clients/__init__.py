@@ -1,1 +1,1 @@
-"""The world outside PostgreSQL: the stream in Redis, embedders and other providers."""
+"""Clients for external systems other than PostgreSQL: Redis, model providers, embedding models and cold storage."""

@@ -1,8 +1,8 @@
-"""Cold storage: objects in a local folder, or in S3, Google Cloud Storage or Azure by URL; only operators choose it.
+"""Store objects for cold storage in a local folder, S3, Google Cloud Storage or Azure, as configured by the operator.
 
-Failures are told apart by what they mean for the work: the object is missing or ends too early, which is final; the
-store is away or full, which passes; or it refuses us, which an operator must set right. No message holds a secret: the
-library's own may hold addresses with keys in them, and isn't shown.
+Failures are classified by their consequence: the object is missing or truncated (permanent), the store is unavailable
+or full (transient), or access is refused (an operator must act). The library's messages are never shown because they
+may contain URLs with keys.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ CREDENTIALS: Final = {
     "gs": "GOOGLE_SERVICE_ACCOUNT, the path of its key",
     "az": "AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY",
 }
-"""What names them in the environment; there are other ways, by role or by the machine."""
+"""Environment variables with the credentials; roles and machine identities work too."""
 CONNECT_SECONDS: Final = 5
 RETRIES: Final = 2
 PROBE_BYTES: Final = 64
 _FULL: Final = ("no space left", "quota", "storage full", "insufficientstorage", "os error 28)", "os error 122)")
 _STATUS: Final = re.compile(r"status code: (\d{3})\b")
 _ADDRESS: Final = re.compile(r"https?://\S+")
-"""In a message, but not of it: an object's name may hold any number, and a bucket's any word."""
+"""URLs are removed before matching a message, since object names may contain any number and bucket names any word."""
 
 
 class Failure(StrEnum):
-    """What a failure means."""
+    """Classes of failures."""
 
     MISSING = "missing"
     TRUNCATED = "truncated"
@@ -55,7 +55,7 @@ class Failure(StrEnum):
 
 
 class StoreFailed(EbbingError):
-    """The store couldn't do it. The message says what was asked, and what that means."""
+    """A store operation failed. The message names the operation and the class of the failure."""
 
     status, type, title = 503, "cold-storage", "Cold storage can't be used"
 
@@ -65,17 +65,17 @@ class StoreFailed(EbbingError):
 
     @property
     def passing(self) -> bool:
-        """Whether the same may succeed later as it is."""
+        """True if the same operation may succeed later."""
         return self.failure in {Failure.AWAY, Failure.FULL}
 
     @property
     def lost(self) -> bool:
-        """Whether it is the object that is at fault, so that others may be well."""
+        """True if only this object is affected and others may be intact."""
         return self.failure in {Failure.MISSING, Failure.TRUNCATED}
 
 
 class Found(NamedTuple):
-    """An object in a list."""
+    """An object in a listing."""
 
     path: str
     size: int
@@ -83,23 +83,23 @@ class Found(NamedTuple):
 
 
 class ColdStore:
-    """Objects by path. Each call ends within `COLD_TIMEOUT_SECONDS`, tries included, or raises `StoreFailed`."""
+    """Objects by path. Each call, including retries, finishes within `COLD_TIMEOUT_SECONDS` or raises `StoreFailed`."""
 
     def __init__(self, store: ObjectStore, name: str, folder: Path | None = None) -> None:
-        """Take a store.
+        """Wrap a store.
 
         Args:
-            store: The library's.
-            name: Where it is, without secrets.
-            folder: Of a local one, so that what is written is on disk when `put` returns.
+            store: The library's store.
+            name: Its location, without secrets.
+            folder: Path of a local store, so that `put` can flush files to disk.
         """
         self.name = name
         self._store = store
         self._folder = folder
 
     def put(self, path: str, data: bytes) -> None:
-        """Write an object, whole or not at all."""
-        import obstore  # noqa: PLC0415 - heavy, and not needed to start
+        """Write an object atomically."""
+        import obstore  # noqa: PLC0415 - heavy and not needed at startup
 
         with self._meaning("write"):
             obstore.put(self._store, path, data)
@@ -107,21 +107,21 @@ class ColdStore:
                 _flush(self._folder / path)
 
     def get(self, path: str) -> bytes:
-        """All of an object."""
+        """Return an object's content."""
         import obstore  # noqa: PLC0415 - as above
 
         with self._meaning("read"):
             return bytes(obstore.get(self._store, path).bytes())
 
     def get_range(self, path: str, start: int, length: int) -> bytes:
-        """A range of an object; shorter where the object ends before it does."""
+        """Return a range of an object; shorter if the object ends within the range."""
         import obstore  # noqa: PLC0415 - as above
 
         with self._meaning("read"):
             return bytes(obstore.get_range(self._store, path, start=start, length=length))
 
     def size(self, path: str) -> int | None:
-        """How large an object is; None where there is none."""
+        """Return an object's size; None if it doesn't exist."""
         import obstore  # noqa: PLC0415 - as above
 
         try:
@@ -133,7 +133,7 @@ class ColdStore:
             raise
 
     def delete(self, path: str) -> None:
-        """Delete an object; one that isn't there is no failure."""
+        """Delete an object; a missing object is not an error."""
         import obstore  # noqa: PLC0415 - as above
 
         try:
@@ -144,7 +144,7 @@ class ColdStore:
                 raise
 
     def under(self, folder: str) -> Iterator[Found]:
-        """The objects in a folder, and in those inside of it."""
+        """List the objects in a folder, recursively."""
         import obstore  # noqa: PLC0415 - as above
 
         listing = iter(obstore.list(self._store, prefix=folder))
@@ -157,10 +157,10 @@ class ColdStore:
                 yield Found(found["path"], found["size"], found["last_modified"])
 
     def probe(self) -> None:
-        """Write an object, read a range of it, list and delete it.
+        """Test the store: write an object, read a range of it, list it and delete it.
 
         Raises:
-            StoreFailed: One of these didn't work, or something else came back.
+            StoreFailed: An operation failed or returned different data.
         """
         path, data = f"probe/{uuid4()}", os.urandom(PROBE_BYTES)
         self.put(path, data)
@@ -174,7 +174,7 @@ class ColdStore:
 
     @contextmanager
     def _meaning(self, verb: str) -> Iterator[None]:
-        """Errors of the library as what they mean."""
+        """Translate the library's errors into classified failures."""
         from obstore.exceptions import BaseError  # noqa: PLC0415 - as above
 
         try:
@@ -188,7 +188,7 @@ def _failure(error: Exception) -> Failure:
     from obstore import exceptions  # noqa: PLC0415 - as above
 
     if isinstance(error, exceptions.NotFoundError | FileNotFoundError):
-        # A bucket that isn't there isn't an object that is lost.
+        # A missing bucket doesn't mean that the object is lost.
         return Failure.REFUSED if "nosuchbucket" in str(error).lower() else Failure.MISSING
     if isinstance(
         error,
@@ -209,7 +209,7 @@ def _failure(error: Exception) -> Failure:
 
 
 def _flush(path: Path) -> None:
-    """Let a file, and its name in its folder, survive a loss of power."""
+    """Sync a file and its directory entry, so that they survive a power failure."""
     for each in (path, path.parent):
         descriptor = os.open(each, os.O_RDONLY)
         try:
@@ -220,10 +220,10 @@ def _flush(path: Path) -> None:
 
 @lru_cache(maxsize=1)
 def cold_store() -> ColdStore:
-    """The process's cold storage, as the settings name it; opened when it is first used.
+    """Return the process's cold storage according to the settings; opened on first use.
 
     Raises:
-        Misconfigured: `COLD_URL` isn't an address of a store that we know.
+        Misconfigured: `COLD_URL` isn't a supported address.
     """
     config = settings()
     url = config.cold_url or (config.home.resolve() / "cold").as_uri()
@@ -248,7 +248,7 @@ def _local(folder: Path) -> ColdStore:
 
 
 def _remote(url: str, scheme: str, name: str) -> ColdStore:
-    """A store in the network. What names its credentials is what its own tools read from the environment."""
+    """Open a remote store; its credentials come from the environment variables of its vendor's tools."""
     from obstore.exceptions import BaseError  # noqa: PLC0415 - as above
     from obstore.store import from_url  # noqa: PLC0415 - as above
 
@@ -258,7 +258,7 @@ def _remote(url: str, scheme: str, name: str) -> ColdStore:
     client: ClientConfig = {
         "timeout": seconds,
         "connect_timeout": timedelta(seconds=CONNECT_SECONDS),
-        # Records are encrypted before they leave; plain HTTP is for stores on this machine or in its network.
+        # Records are encrypted before upload; plain HTTP is only for stores on this machine or its network.
         "allow_http": endpoint is not None and endpoint.startswith("http://"),
     }
     options: dict[str, Any] = {} if endpoint is None else {"config": {"endpoint": endpoint}}

@@ -1,1 +1,1 @@
-"""Embedders in the process and of providers."""
+"""Embedding models, in this process or at a provider."""

@@ -1,4 +1,4 @@
-"""Text to vectors: the protocol of an embedder, and the embedder that a setting or a space names."""
+"""Define the embedder protocol, and select the embedder of a setting or an embedding space."""
 
 from __future__ import annotations
 
@@ -15,66 +15,64 @@ from app.errors import Misconfigured
 from app.settings import settings
 
 GONE_SECONDS: Final = 60.0
-"""How long an embedder that couldn't be had isn't looked for again."""
+"""Time before an unavailable embedder is tried again."""
 
 
 class NoEmbedder(Exception):
-    """The embedder of a space can't be had in this process; the message says why, and holds names alone."""
+    """The embedder of a space is unavailable in this process; the message gives the reason and contains only names."""
 
 
 class Embedder(Protocol):
-    """A model that turns texts into vectors of one embedding space."""
+    """A model that maps texts to vectors of one embedding space."""
 
     @property
     def model(self) -> str:
-        """Name of the model, with whatever else makes its vectors incomparable to others."""
+        """Name of the model, including everything that makes its vectors incomparable to others."""
 
     @property
     def dimensions(self) -> int:
-        """Length of a vector."""
+        """Dimensions of a vector."""
 
     @property
     def normalised(self) -> bool:
-        """Whether every vector has length 1 (or 0, where a text has no meaning to the model)."""
+        """True if every vector has norm 1 (or 0, for a text without meaning to the model)."""
 
     @property
     def priced_as(self) -> str | None:
-        """Name of what is paid for, as in the setting `PRICES`; None where calls cost nothing."""
+        """Name in the setting `PRICES`; None if calls are free."""
 
     def embed_memories(self, batch: Sequence[MemoryText], spent: Spent = unnoted) -> Vectors:
-        """Vectors of memories, shape (n, dimensions), float32, finite.
+        """Return the vectors of memories, shape (n, dimensions), float32, finite.
 
         Args:
-            batch: The memories.
-            spent: Told what each call cost.
+            spent: Receives each call's cost.
         """
 
     def embed_query(self, text: str, idf: Mapping[str, float], spent: Spent = unnoted) -> Vectors:
-        """The vector of a query, shape (dimensions,), float32, finite.
+        """Return the vector of a query, shape (dimensions,), float32, finite.
 
         Args:
-            text: The query.
-            idf: Rarity of the query's content words among the tenant's memories, 0 or more; a model that
-                weighs words by itself has no use for it.
-            spent: Told what each call cost.
+            idf: Rarity of the query's content words among the tenant's memories, 0 or more; unused by models that weigh
+                words themselves.
+            spent: Receives each call's cost.
         """
 
 
 @lru_cache(maxsize=1)
 def embedder() -> Embedder:
-    """The embedder that the settings name, loaded on first use.
+    """Return the configured embedder, loaded on first use.
 
     Raises:
-        Misconfigured: They name one that can't be.
+        Misconfigured: The configured embedder can't be loaded.
     """
     config = settings()
     if config.embedder == "local":
         return StaticEmbedder()
     if config.embedder == "openai":
-        from app.clients.embedding import openai_embedder  # noqa: PLC0415 - half a second and 40 MB that the bundled one spares
+        from app.clients.embedding import openai_embedder  # noqa: PLC0415 - half a second, 40 MB; not for the bundled one
 
         return openai_embedder.from_settings(config)
-    from app.clients.embedding import local_models  # noqa: PLC0415 - only where it is asked for
+    from app.clients.embedding import local_models  # noqa: PLC0415 - only if configured
 
     return local_models.from_settings(config)
 
@@ -85,18 +83,18 @@ _gone: dict[tuple[str, str, int], tuple[float, str]] = {}
 
 
 def embedder_of(kind: str, model: str, dimensions: int) -> Embedder:
-    """The embedder of a space that needn't be the settings' one, kept once it is loaded.
+    """Return the embedder of a space, which may differ from the configured one; cached after loading.
 
     Args:
         kind: A value of the setting `EMBEDDER`.
-        model: The space's model, as `Embedder.model` has it.
-        dimensions: The space's.
+        model: The space's model, as in `Embedder.model`.
+        dimensions: The space's dimensions.
 
     Raises:
-        NoEmbedder: It can't be had here, or makes other vectors now. The next `GONE_SECONDS` it isn't tried again.
+        NoEmbedder: It is unavailable here, or its vectors have changed. It is not retried for `GONE_SECONDS`.
     """
     key = (kind, model, dimensions)
-    with _lock:  # a model is loaded once, however many ask
+    with _lock:  # concurrent callers load a model only once
         since, reason = _gone.get(key, (-GONE_SECONDS, ""))
         if key not in _others and time.monotonic() - since < GONE_SECONDS:
             raise NoEmbedder(reason)

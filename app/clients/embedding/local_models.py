@@ -1,7 +1,7 @@
-"""Embed texts by a model that runs in this process: one of `fastembed`, or of `sentence-transformers`.
+"""Embed texts with a model in this process, using `fastembed` or `sentence-transformers`.
 
-Both are optional packages, imported when such a model is loaded; a model that isn't on the disk yet they download.
-`fastembed` puts no prefix before queries and passages, `sentence-transformers` only what a model's own files name:
+Both are optional packages, imported when a model is loaded; they download models that aren't on disk. `fastembed` adds
+no prefixes to queries and passages, and `sentence-transformers` only those named in a model's own files;
 `app.domain.text.prefixes` has those of the known families.
 """
 
@@ -25,13 +25,13 @@ from app.errors import Misconfigured
 from app.settings import Settings
 
 INPUT_MAX_BYTES: Final = 24_000
-"""Bytes of a memory that are given to the model, which reads the first `reads_tokens` tokens of them."""
+"""Truncation limit for a memory passed to the model, which reads its first `reads_tokens` tokens."""
 BATCH: Final = 32
-"""Texts in one run of the model: more costs memory for the padding, and no time less."""
+"""Texts per run of the model; more would use more memory for padding without saving time."""
 AUTO: Final = "auto"
-"""A prefix that the model's own files or its family determine."""
+"""Use the prefix that the model's own files or its family define."""
 MODEL_FILES: Final = ("model.onnx", "onnx/model.onnx", "model_optimized.onnx", "onnx/model_quantized.onnx")
-"""Places of an ONNX model in its folder; the first that exists counts."""
+"""Paths of an ONNX model within its folder; the first that exists is used."""
 
 _TAG: Final = re.compile(r"\+prefix-[0-9a-f]+$")
 _DOCUMENT_PROMPTS: Final = ("document", "passage", "corpus")
@@ -40,13 +40,13 @@ Texts = list[str]
 
 
 class Loaded(NamedTuple):
-    """A model of a package.
+    """A loaded model.
 
     Attributes:
-        documents: Returns vectors of texts, in order, each with a prefix in front.
-        query: Returns the vector of a query with a prefix in front.
-        own: The prefixes that its files name, or else those of its family.
-        reads_tokens: Tokens of a text that it reads; None where the package doesn't tell.
+        documents: Returns vectors of texts, in order, after adding a prefix to each.
+        query: Returns the vector of a query after adding a prefix.
+        own: Prefixes named in its files, otherwise those of its family.
+        reads_tokens: Number of tokens of a text that it reads; None if the package doesn't report it.
     """
 
     documents: Callable[[Texts, str], Any]
@@ -56,15 +56,14 @@ class Loaded(NamedTuple):
 
 
 class LocalModel:
-    """An embedding model in this process; may be used by many threads, one after the other.
+    """An embedding model in this process; thread-safe, with serialised runs.
 
-    A text that is blank gets the zero vector, which is near nothing.
+    A blank text gets the zero vector, which is close to nothing.
 
     Args:
         kind: The package, a value of the setting `EMBEDDER`.
-        name: The model's name there.
-        loaded: The model.
-        prefixes: Put in front of each text, once.
+        name: The model's name in this package.
+        prefixes: Prefixes for queries and documents.
     """
 
     normalised = True
@@ -75,26 +74,26 @@ class LocalModel:
         self.prefixes = prefixes
         self.reads_tokens = loaded.reads_tokens
         self._loaded = loaded
-        self._lock = threading.Lock()  # tokenizers aren't for several threads
+        self._lock = threading.Lock()  # tokenizers aren't thread-safe
         self.dimensions: int = np.asarray(loaded.query("dimensions", "")).shape[-1]
 
     def embed_memories(self, batch: Sequence[MemoryText], spent: Spent = unnoted) -> Vectors:  # noqa: ARG002 - free
-        """Return vectors of memories, shape (n, dimensions), float32; length 1, or 0 for a blank text.
+        """Return vectors of memories, shape (n, dimensions), float32; norm 1, or 0 for a blank text.
 
-        Texts of similar length run together, since a run pads all of its texts to the longest.
+        Texts of similar length are run together because a run pads all of its texts to the longest.
         """
         texts = [clip(passage(memory), INPUT_MAX_BYTES) for memory in batch]
         places = sorted((place for place, text in enumerate(texts) if text), key=lambda place: len(texts[place]))
         found = np.zeros((len(batch), self.dimensions), dtype=np.float32)
         for start in range(0, len(places), BATCH):
             run = places[start : start + BATCH]
-            with self._lock:  # a query waits for one run at most
+            with self._lock:  # a query waits for at most one run
                 vectors = self._loaded.documents([texts[place] for place in run], self.prefixes.document)
             found[run] = unit(np.asarray(vectors, dtype=np.float32))
         return found
 
     def embed_query(self, text: str, idf: Mapping[str, float], spent: Spent = unnoted) -> Vectors:  # noqa: ARG002 - as above
-        """Return the vector of a query, shape (dimensions,), float32; length 1, or 0 for a blank one."""
+        """Return the vector of a query, shape (dimensions,), float32; norm 1, or 0 for a blank query."""
         if not text.strip():
             return np.zeros(self.dimensions, dtype=np.float32)
         with self._lock:
@@ -103,24 +102,24 @@ class LocalModel:
 
 
 def from_settings(config: Settings) -> LocalModel:
-    """Return the model that the settings name.
+    """Return the configured model.
 
     Raises:
-        Misconfigured: As `load`.
+        Misconfigured: As in `load`.
     """
     return _load_with(config, config.embedder, config.embedder_model, config.embedding_document_prefix)
 
 
 def of_space(config: Settings, kind: str, tagged: str) -> LocalModel:
-    """Return the model of a space, with the prefix that its vectors were made with, where that is known.
+    """Return the model of a space, with the document prefix of its vectors if known.
 
     Args:
-        config: For the query's prefix, the document's prefix of a space with one, and the threads.
+        config: Settings for the query prefix, the document prefix of a space that has one, and the threads.
         kind: `fastembed` or `sentence-transformers`.
-        tagged: The space's model without its version of passages.
+        tagged: The space's model without its passage version.
 
     Raises:
-        Misconfigured: As `load`.
+        Misconfigured: As in `load`.
     """
     name = _TAG.sub("", tagged.removeprefix(f"{kind}:"))
     is_prefixed = _TAG.search(tagged) is not None
@@ -140,17 +139,17 @@ def _load_with(config: Settings, kind: str, name: str, document_prefix: str) -> 
 def load(
     kind: str, name: str, *, query_prefix: str = AUTO, document_prefix: str = AUTO, threads: int = 1
 ) -> LocalModel:
-    """Return the model of this name or in this folder; a model with a name is downloaded if need be.
+    """Load a model by name or from a folder; a model given by name is downloaded if needed.
 
     Args:
         kind: `fastembed` or `sentence-transformers`.
-        name: The model's name there, or the path of a folder with its files.
-        query_prefix: Put in front of each query; `AUTO` for that of the model.
-        document_prefix: Put in front of each memory, likewise.
-        threads: Threads that one run of the model uses.
+        name: The model's name in this package, or the path of a folder with its files.
+        query_prefix: Prefix of each query; `AUTO` for the model's own.
+        document_prefix: Prefix of each memory; `AUTO` for the model's own.
+        threads: Threads per run of the model.
 
     Raises:
-        Misconfigured: The package isn't installed, or the model doesn't load; says what to do.
+        Misconfigured: The package isn't installed or the model doesn't load; the message says what to do.
     """
     try:
         loaded = _LOADERS[kind](name, threads)
@@ -191,10 +190,10 @@ def _fastembed(name: str, threads: int) -> Loaded:
 
 
 def _register(name: str, folder: Path) -> None:
-    """Make a folder with an ONNX model known to `fastembed`, under its path.
+    """Register a folder with an ONNX model in `fastembed`, under its path.
 
     Raises:
-        FileNotFoundError: It holds no model.
+        FileNotFoundError: It contains no model.
     """
     from fastembed import TextEmbedding  # noqa: PLC0415 - optional
     from fastembed.common.model_description import ModelSource, PoolingType  # noqa: PLC0415 - optional
@@ -209,14 +208,14 @@ def _register(name: str, folder: Path) -> None:
         name,
         pooling=pooling,
         normalization=True,
-        sources=ModelSource(hf=name),  # never asked: the folder has the files
-        dim=0,  # found out by a run
+        sources=ModelSource(hf=name),  # never downloaded: the folder contains the files
+        dim=0,  # determined by a run
         model_file=file,
     )
 
 
 def _takes_first_token(folder: Path) -> bool:
-    """Return whether a model's vector is that of its first token, by the file that sentence-transformers writes."""
+    """Return true if the model pools by its first token, according to the config file of sentence-transformers."""
     file = folder / "1_Pooling" / "config.json"
     if not file.is_file():
         return False
@@ -237,7 +236,7 @@ def _sentence_transformers(name: str, threads: int) -> Loaded:
         next((prompts[key] for key in _DOCUMENT_PROMPTS if key in prompts), family.document),
     )
 
-    # A prompt that is given, be it empty, takes the place of the model's own.
+    # An explicit prompt, even an empty one, overrides the model's own.
     def documents(texts: Texts, prefix: str) -> Any:
         return model.encode_document(texts, prompt=prefix, batch_size=BATCH, show_progress_bar=False)
 

@@ -1,4 +1,4 @@
-"""Text to vectors by a provider's embedding model."""
+"""Embed texts with a provider's embedding model."""
 
 from __future__ import annotations
 
@@ -17,25 +17,24 @@ from app.domain.text.embedding import PASSAGE_VERSION, MemoryText, passage, unit
 from app.settings import Settings
 
 INPUT_MAX_BYTES: Final = 24_000
-"""What the model is shown of a memory; most take 8,192 tokens, and a token may be three bytes."""
-_CUTS = 3  # times that a single text is cut in half when the model finds it too long
-_NORMS = (1e-6, 1e6)  # a vector shorter or longer than this is no vector of any model
+"""Truncation limit for a memory; most models accept 8,192 tokens, and a token may be three bytes."""
+_CUTS = 3  # maximum number of times a single text is halved if the model finds it too long
+_NORMS = (1e-6, 1e6)  # norms outside this range are no model's output
 
 
 class OpenAIEmbedder:
-    """An embedding model behind OpenAI's protocol; may be used by many threads.
+    """An embedding model behind OpenAI's protocol; thread-safe.
 
-    A text that is blank isn't sent, and gets the zero vector, which is near nothing.
+    A blank text isn't sent and gets the zero vector, which is close to nothing.
 
     Args:
-        provider: Who is asked.
-        model: Its name there.
-        dimensions: Size to ask for; None takes the model's own, found out by one call.
-        patience: How long one call for memories may take.
-        query_patience: How long a query may take; somebody waits for it.
-        batch_tokens: Tokens of one call.
-        batch_memories: Texts of one call.
-        asks_dimensions: Whether the size is asked for; a server may take none, and give its own alone.
+        model: The model's name at the provider.
+        dimensions: Dimensions of a vector; None uses the model's own, determined by one call.
+        patience: Time limits for memories.
+        query_patience: Time limits for a query, for which a caller is waiting.
+        batch_tokens: Maximum tokens per call.
+        batch_memories: Maximum texts per call.
+        asks_dimensions: Send the requested dimensions; some servers don't accept them.
     """
 
     normalised = True
@@ -63,7 +62,7 @@ class OpenAIEmbedder:
 
     @property
     def model(self) -> str:
-        """Name of the model, and the way a memory becomes a text for it."""
+        """Name of the model and version of the passages."""
         return f"{self._name}+{PASSAGE_VERSION}"
 
     @property
@@ -73,20 +72,20 @@ class OpenAIEmbedder:
 
     @property
     def dimensions(self) -> int:
-        """Length of a vector.
+        """Dimensions of a vector.
 
         Raises:
-            ProviderFailed: It had to be found out, and the provider gave no usable answer.
+            ProviderFailed: They had to be determined by a call, and it failed.
         """
         if self._dimensions is None:
             self._dimensions = self._call(["dimensions"], self._query_patience, unnoted).shape[1]
         return self._dimensions
 
     def embed_memories(self, batch: Sequence[MemoryText], spent: Spent = unnoted) -> Vectors:
-        """Vectors of memories, shape (n, dimensions), float32; length 1, or 0 for a blank text.
+        """Return vectors of memories, shape (n, dimensions), float32; norm 1, or 0 for a blank text.
 
         Raises:
-            ProviderFailed: Some call gave no usable answer. One that names a single memory may be about its text.
+            ProviderFailed: A call failed. If it was for a single memory, its text may be the cause.
         """
         texts = [clip(passage(memory), INPUT_MAX_BYTES) for memory in batch]
         found = np.zeros((len(batch), self.dimensions), dtype=np.float32)
@@ -95,10 +94,10 @@ class OpenAIEmbedder:
         return found
 
     def embed_query(self, text: str, idf: Mapping[str, float], spent: Spent = unnoted) -> Vectors:  # noqa: ARG002
-        """The vector of a query, shape (dimensions,), float32; length 1, or 0 for a blank one.
+        """Return the vector of a query, shape (dimensions,), float32; norm 1, or 0 for a blank query.
 
         Raises:
-            ProviderFailed: There was no usable answer in the time that a query has.
+            ProviderFailed: There was no usable response within the query's time limits.
         """
         if not text.strip():
             return np.zeros(self.dimensions, dtype=np.float32)
@@ -106,7 +105,7 @@ class OpenAIEmbedder:
         return vector
 
     def _batches(self, texts: Sequence[str]) -> Iterator[list[int]]:
-        """Places of the texts that aren't blank, in batches that fit one call."""
+        """Yield the indexes of the non-blank texts in batches that fit one call."""
         places: list[int] = []
         size = 0
         for place, text in enumerate(texts):
@@ -122,7 +121,7 @@ class OpenAIEmbedder:
             yield places
 
     def _cutting(self, texts: Sequence[str], spent: Spent) -> Vectors:
-        """Vectors of one batch; a single text that the model finds too long is cut until it isn't."""
+        """Return the vectors of one batch; a single text that is too long for the model is halved until it fits."""
         for _ in range(_CUTS if len(texts) == 1 else 0):
             try:
                 return self._call(texts, self._patience, spent)
@@ -133,10 +132,10 @@ class OpenAIEmbedder:
         return self._call(texts, self._patience, spent)
 
     def _call(self, texts: Sequence[str], patience: Patience, spent: Spent) -> Vectors:
-        """Unit vectors of texts, in their order.
+        """Return unit vectors of texts, in their order.
 
         Raises:
-            ProviderFailed: `GARBAGE` when they aren't one finite vector of the right size for each text.
+            ProviderFailed: The call failed; `GARBAGE` if it didn't return one finite vector of the right size per text.
         """
         came, usage = self._provider.vectors(self._name, texts, dimensions=self._asked_dimensions, patience=patience)
         spent(usage)
@@ -155,27 +154,25 @@ class OpenAIEmbedder:
 
 
 def from_settings(settings: Settings) -> OpenAIEmbedder:
-    """The embedder that the settings name, with a provider of its own.
+    """Create the configured embedder with its own provider.
 
     Raises:
-        Misconfigured: They name a provider that can't be.
+        Misconfigured: The settings name an invalid provider.
     """
     return of_space(settings, settings.embedder_model, settings.embedding_dimensions or None)
 
 
 def of_space(settings: Settings, name: str, dimensions: int | None) -> OpenAIEmbedder:
-    """Any model of the settings' provider.
+    """Create an embedder for any model of the configured provider.
 
-    It has connections and a breaker of its own: a model that the provider doesn't know any more mustn't keep the
-    others from being asked.
+    It has its own connections and breaker, so that a model that the provider has dropped doesn't block the others.
 
     Args:
-        settings: Of the provider.
-        name: The model's name there.
-        dimensions: Length of a vector; None finds it out. It is asked for unless `EMBEDDING_DIMENSIONS` is 0.
+        name: The model's name at the provider.
+        dimensions: Dimensions of a vector; None determines them. They are requested unless `EMBEDDING_DIMENSIONS` is 0.
 
     Raises:
-        Misconfigured: The settings name a provider that can't be.
+        Misconfigured: The settings name an invalid provider.
     """
     return OpenAIEmbedder(
         Provider.from_settings(settings),
@@ -190,12 +187,12 @@ def of_space(settings: Settings, name: str, dimensions: int | None) -> OpenAIEmb
 
 
 def _numbers(vector: Vector) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    """One vector's numbers, shape (size,); a server may answer plain numbers though base64 was asked for."""
+    """Decode one vector, shape (size,); a server may return plain numbers although base64 was requested."""
     if isinstance(vector.embedding, list):
         return np.array(vector.embedding, dtype=np.float64)
     try:
         raw = binascii.a2b_base64(vector.embedding, strict_mode=True)
         return np.frombuffer(raw, dtype="<f4").astype(np.float64)
-    except ValueError:  # binascii.Error is one
+    except ValueError:  # includes binascii.Error
         detail = "not base64"
     raise ProviderFailed(Reason.GARBAGE, detail)

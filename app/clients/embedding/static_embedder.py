@@ -1,7 +1,7 @@
-"""The bundled embedder: static word vectors, looked up offline; no model runs.
+"""The bundled embedder: static word vectors, looked up offline without running a model.
 
-The vectors are wordllama's. Two ways of composing a memory's vector from them exist: the present one, and the one
-before it, which serves tenants until `ebbing reembed` has moved them.
+The vectors are wordllama's. A memory's vector is composed from them in one of two ways: the current one, and the
+previous one, which serves tenants until `ebbing reembed` has migrated them.
 """
 
 from __future__ import annotations
@@ -27,27 +27,27 @@ from app.domain.text.wording import content_words, words
 Vectors = NDArray[np.float32]
 
 BEFORE_WEIGHTS: Final = (0.2, 0.12)
-"""Share of the previous turn's vector, and of the one before it, in the vector of a short memory."""
+"""Weights of the vectors of the previous turn and the one before it in the vector of a short memory."""
 AFTER_WEIGHTS: Final = (0.2, 0.12)
-"""Share of the next turn's vector, and of the one after it, likewise."""
+"""Weights of the vectors of the next turn and the one after it in the vector of a short memory."""
 SENTENCE_WEIGHT: Final = 0.5
-"""Share of the plain mean of all words, stop words included, in a query's vector."""
+"""Weight of the plain mean of all words, including stop words, in a query's vector."""
 RARITY_RANGE: Final = (0.3, 4.5)
-"""Bounds of a word's general rarity; a word of several tokens has the upper one."""
+"""Bounds of a word's general rarity; a word of several tokens has the upper bound."""
 COMMON_TOKEN: Final = 300
-"""Token id at which the general rarity is 0: ids follow frequency, so a larger id means a rarer word."""
+"""Token id with a general rarity of 0: ids follow frequency, so a larger id means a rarer word."""
 
 _COMMON_WORDS = 8_000
 _WHOLE_WORD = re.compile("\u2581[a-z]{2,}")
-"""A token that is a word of its own, rather than a piece of one."""
+"""Matches a token that is a whole word rather than a piece of one."""
 _SPELLINGS = 100_000
-"""Words whose tokens are remembered; then the memory is emptied."""
+"""Maximum number of words whose tokens are cached; beyond it, the cache is cleared."""
 _SLICE_WORDS = 16_384
 """Word vectors gathered at a time: 16 MiB at 256 dimensions."""
 
 
 class WordVectors:
-    """The vector of each word: the mean of its tokens' vectors. One object may be used by many threads."""
+    """Vectors of words: the mean of the vectors of a word's tokens; thread-safe."""
 
     def __init__(self) -> None:
         """Load the vectors, in about 0.2 s and 60 MB."""
@@ -57,26 +57,25 @@ class WordVectors:
 
     @property
     def dimensions(self) -> int:
-        """Length of a vector."""
+        """Dimensions of a vector."""
         return int(self._matrix.shape[1])
 
     @cached_property
     def usual(self) -> Usual:
-        """The usual cosines of a word: those with the first `_COMMON_WORDS` whole lower-case words of the vocabulary.
+        """Moments of the vectors of the common words: the first `_COMMON_WORDS` whole lower-case words.
 
-        The vocabulary is ordered by frequency. Only the moments are retained, half a MiB at 256 dimensions.
+        The vocabulary is ordered by frequency. Only the moments are stored, half a MiB at 256 dimensions.
         """
         return Usual.from_vectors(unit(self._matrix[list(self._common_words().values())]))
 
     def nearest(self, spellings: Sequence[str], least: float, most: int) -> dict[str, list[str]]:
-        """Return the common words nearest to each common word, the nearest first, without the word itself.
+        """Return the nearest common words of each common word, nearest first, without the word itself.
 
-        A word that isn't common is made of pieces, which are near to pieces: it has none.
+        Words that aren't common are left out because they consist of pieces, whose neighbours are pieces too.
 
         Args:
-            spellings: The words.
-            least: Cosine that a word needs.
-            most: Words that are returned of each.
+            least: Minimum cosine.
+            most: Maximum number of words returned for each.
         """
         common = self._common_words()
         names = list(common)
@@ -89,7 +88,7 @@ class WordVectors:
         }
 
     def _common_words(self) -> dict[str, int]:
-        """Return the tokens of the first `_COMMON_WORDS` whole lower-case words by their spelling."""
+        """Return the token ids of the first `_COMMON_WORDS` whole lower-case words, by spelling."""
         tokens = sorted(self._tokenizer.get_vocab().items(), key=itemgetter(1))
         whole = [(token[1:], number) for token, number in tokens if _WHOLE_WORD.fullmatch(token)]
         return dict(whole[:_COMMON_WORDS])
@@ -100,11 +99,11 @@ class WordVectors:
         return _means(np.asarray(self._matrix[tokens], np.float32), sizes)
 
     def unit_vectors(self, spellings: Sequence[str]) -> Vectors:
-        """Return the vector of each word, shape (n, dimensions), of length 1, or 0 for an unknown word."""
+        """Return each word's unit vector, shape (n, dimensions); zero for an unknown word."""
         return unit(self.vectors(spellings))
 
     def rarity(self, spellings: Sequence[str]) -> NDArray[np.float64]:
-        """Return how rare each word is in general, 0.3 to 4.5, shape (n,); 1 for a word without tokens."""
+        """Return each word's general rarity, 0.3 to 4.5, shape (n,); 1 for a word without tokens."""
         least, most = RARITY_RANGE
         tokens, sizes = self._tokens_of(spellings)
         found = np.where(sizes > 0, most, 1.0)
@@ -113,11 +112,11 @@ class WordVectors:
         return found
 
     def closest(self, asked: Sequence[str], texts: Sequence[Sequence[str]]) -> NDArray[np.float64]:
-        """Return the largest cosine, at least 0, of each asked word to any word of each text.
+        """Return, for each text, the largest cosine of each query word to any word of the text, at least 0.
 
         Args:
             asked: Words of a query.
-            texts: Words of each text; a text may have none.
+            texts: Words of each text; may be empty.
 
         Returns:
             Shape (len(texts), len(asked)).
@@ -133,9 +132,9 @@ class WordVectors:
         return np.maximum(found, 0.0, out=found)
 
     def _cosines(self, table: WordTable, rows: NDArray[np.intp], asked: Sequence[str]) -> Vectors:
-        """Return the cosine of each word to each asked word, shape (words, asked); 0 for a word without tokens.
+        """Return the cosine of each word with each query word, shape (words, asked); 0 for a word without tokens.
 
-        A token that several words share is multiplied once: a word's product is the mean of its tokens' products.
+        A token shared by several words is multiplied only once: a word's product is the mean of its tokens' products.
         """
         tokens, sizes = table.tokens(rows)
         distinct, places = np.unique(tokens, return_inverse=True)
@@ -145,7 +144,7 @@ class WordVectors:
         return np.divide(products, lengths, out=np.zeros_like(products), where=lengths > NO_LENGTH)
 
     def _lengths(self, table: WordTable, rows: NDArray[np.intp]) -> Vectors:
-        """Return the length of the vector of each word, shape (n,)."""
+        """Return the norm of each word's vector, shape (n,); norms are computed once per word."""
         known = self._measured
         if known is None or known[0] is not table or len(known[1]) < len(table):
             first = len(known[1]) if known is not None and known[0] is table else 0
@@ -160,7 +159,7 @@ class WordVectors:
         return table.tokens(table.rows(spellings))
 
     def _known(self) -> WordTable:
-        """Return the words that were looked up; once they are too many, a new table."""
+        """Return the table of words looked up so far; a new one if it has grown too large."""
         if len(self._table) > _SPELLINGS:
             self._table = WordTable(self._encode)
         return self._table
@@ -170,7 +169,7 @@ class WordVectors:
 
 
 def _means(rows: Vectors, sizes: NDArray[np.intp]) -> Vectors:
-    """Return the mean of each run of rows, shape (runs, columns); zero for a run of none."""
+    """Return the mean of each run of rows, shape (runs, columns); zero for an empty run."""
     means = np.zeros((len(sizes), rows.shape[1]), np.float32)
     some = np.flatnonzero(sizes)
     if some.size:
@@ -186,16 +185,17 @@ def word_vectors() -> WordVectors:
 
 
 class StaticEmbedder:
-    """Vectors of memories from those of their words, each weighted by how rare the word is in general.
+    """Composes the vector of a memory from its words' vectors, weighted by their general rarity.
 
-    A short memory's vector holds a share of the two turns before and after it: the shorter it is, the less it says
-    by itself. A text without any known word (an empty one, say) gets the zero vector, which is near nothing.
+    A short memory's vector includes a share of the two turns before and after it, larger the shorter the memory is,
+    because short texts are less informative. A text without any known word (such as an empty one) gets the zero vector,
+    which is close to nothing.
     """
 
     normalised = True
     priced_as = None
     model = "wordllama-l2-supercat+turns"
-    """Name of the weights, and of the way in which words become a memory's vector."""
+    """Name of the weights and of the composition method."""
 
     def __init__(self) -> None:
         """Share the process's word vectors."""
@@ -203,11 +203,11 @@ class StaticEmbedder:
 
     @property
     def dimensions(self) -> int:
-        """Length of a vector."""
+        """Dimensions of a vector."""
         return self._words.dimensions
 
     def embed_memories(self, batch: Sequence[MemoryText], spent: Spent = unnoted) -> Vectors:  # noqa: ARG002 - free
-        """Return vectors of memories, shape (n, dimensions); length 1, or 0 for a text without any known word."""
+        """Return vectors of memories, shape (n, dimensions); norm 1, or 0 for a text without any known word."""
         places = _places(line for each in batch for line in (each.line, *each.context, *each.after))
         looked_up = [_looked_up(line) for line in places]
         alone = self._sums(looked_up)
@@ -219,9 +219,9 @@ class StaticEmbedder:
         return unit(vectors)
 
     def embed_query(self, text: str, idf: Mapping[str, float], spent: Spent = unnoted) -> Vectors:  # noqa: ARG002
-        """Return the query's vector: its content words by rarity here and in general, and all words' plain mean.
+        """Return a query vector: content words weighted by `idf` and general rarity, plus all words' plain mean.
 
-        A word that `idf` lacks has the rarity 1 here.
+        A word missing from `idf` has an idf of 1.
         """
         content = list(dict.fromkeys(_looked_up(text)))
         weights = np.array([idf.get(word, 1.0) for word in content]) * (1 + self._words.rarity(content))
@@ -230,20 +230,20 @@ class StaticEmbedder:
         return unit(by_rarity + np.float32(SENTENCE_WEIGHT) * plain)
 
     def _sums(self, texts: Sequence[Sequence[str]]) -> Vectors:
-        """Return the unit sum of each text's distinct words by their general rarity, shape (n, dimensions)."""
+        """Return the unit sum of each text's distinct words, weighted by general rarity, shape (n, dimensions)."""
         return _summed(self._words, [list(dict.fromkeys(text)) for text in texts], weighted=True)
 
 
 class FormerStaticEmbedder:
-    """The composition before `StaticEmbedder`: plain means of content words, with the two turns before alone.
+    """Previous composition: plain means of content words, with only the two previous turns.
 
-    It serves tenants whose vectors were made by it, until they have been moved.
+    It serves tenants whose vectors it created until they are migrated.
     """
 
     normalised = True
     priced_as = None
     model = "wordllama-l2-supercat+context"
-    """Name of the weights, and of the way in which words become a memory's vector."""
+    """Name of the weights and of the composition method."""
 
     _CONTEXT_WEIGHTS: Final = (0.3, 0.2)
 
@@ -253,11 +253,11 @@ class FormerStaticEmbedder:
 
     @property
     def dimensions(self) -> int:
-        """Length of a vector."""
+        """Dimensions of a vector."""
         return self._words.dimensions
 
     def embed_memories(self, batch: Sequence[MemoryText], spent: Spent = unnoted) -> Vectors:  # noqa: ARG002 - free
-        """Return vectors of memories, shape (n, dimensions); length 1, or 0 for a text without any known word."""
+        """Return vectors of memories, shape (n, dimensions); norm 1, or 0 for a text without any known word."""
         places = _places(line for each in batch for line in (each.line, *each.context))
         alone = _summed(self._words, [_looked_up(line) for line in places], weighted=False)
         vectors: Vectors = alone[[places[memory.line] for memory in batch]]
@@ -266,14 +266,14 @@ class FormerStaticEmbedder:
         return unit(vectors)
 
     def embed_query(self, text: str, idf: Mapping[str, float], spent: Spent = unnoted) -> Vectors:  # noqa: ARG002
-        """Return the unit sum of the query's content words, each by its rarity; 1 for a word that `idf` lacks."""
+        """Return the unit sum of the query's content words, weighted by `idf`, 1 for missing words."""
         content = _looked_up(text)
         weights = np.array([idf.get(word, 1.0) for word in content], dtype=np.float32)
         return unit(weights @ self._words.vectors(content))
 
 
 def _places(texts: Iterable[str]) -> dict[str, int]:
-    """Return the distinct texts, each with its place among them."""
+    """Map each distinct text to its index."""
     return {text: place for place, text in enumerate(dict.fromkeys(texts))}
 
 
@@ -285,15 +285,15 @@ def _add_turns(
     weights: Sequence[float],
     openness: Vectors,
 ) -> None:
-    """Add to each memory's vector the vectors of turns beside it, in place.
+    """Add the vectors of neighbouring turns to each memory's vector, in place.
 
     Args:
-        vectors: The memories' own, shape (n, dimensions).
+        vectors: The memories' own vectors, shape (n, dimensions).
         alone: Vectors of lines, shape (lines, dimensions).
-        places: The row of each line in them.
-        turns: The lines beside each memory, the nearest first.
-        weights: Weight of the nearest turn, and of the next.
-        openness: Share of these weights that a memory takes, shape (n,).
+        places: Row of each line in `alone`.
+        turns: Neighbouring lines of each memory, nearest first.
+        weights: Weights of the nearest turn and of the next.
+        openness: Factor on these weights per memory, shape (n,).
     """
     for turn, weight in enumerate(weights):
         here = [n for n, lines in enumerate(turns) if turn < len(lines)]
@@ -302,12 +302,12 @@ def _add_turns(
 
 
 def _looked_up(text: str) -> list[str]:
-    """Return the words that a text is looked up by: its content words, or else its signs (emoji)."""
+    """Return a text's content words; if there are none, its signs (emoji)."""
     return content_words(text) or text.split()
 
 
 def _summed(known: WordVectors, texts: Sequence[Sequence[str]], *, weighted: bool) -> Vectors:
-    """Return the unit sum of each text's word vectors, shape (n, dimensions), by general rarity where `weighted`."""
+    """Return the unit sum of each text's word vectors, shape (n, dimensions), by general rarity if `weighted`."""
     rows = _places(word for text in texts for word in text)
     vectors = known.vectors(list(rows))
     if weighted:
@@ -321,7 +321,7 @@ def _summed(known: WordVectors, texts: Sequence[Sequence[str]], *, weighted: boo
 
 
 def _slices(texts: Sequence[Sequence[str]]) -> Iterator[list[int]]:
-    """Yield places of the texts that have words, in slices of about `_SLICE_WORDS` words."""
+    """Yield indexes of the non-empty texts, in slices of about `_SLICE_WORDS` words."""
     part: list[int] = []
     size = 0
     for n, text in enumerate(texts):
@@ -337,10 +337,10 @@ def _slices(texts: Sequence[Sequence[str]]) -> Iterator[list[int]]:
 
 
 def _load() -> tuple[Vectors, Any]:
-    """Return the word matrix, shape (tokens, dimensions), and the tokenizer, from the installed package; offline."""
+    """Return the word matrix, shape (tokens, dimensions), and the tokenizer from the installed package, offline."""
     root = logging.getLogger()
     handlers, level = list(root.handlers), root.level
-    import wordllama  # noqa: PLC0415 - heavy, and it sets up logging, which is undone below
+    import wordllama  # noqa: PLC0415 - heavy; its logging setup is undone below
 
     for handler in [handler for handler in root.handlers if handler not in handlers]:
         root.removeHandler(handler)

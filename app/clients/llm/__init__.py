@@ -1,1 +1,1 @@
-"""Model providers: calls, retries, budgets, and the prompts' answers."""
+"""Model providers: requests, retries, budgets, and the validation of answers."""

@@ -1,4 +1,4 @@
-"""Answers of a provider, read from their bytes: what the protocol says they hold, and nothing on trust."""
+"""Decode a provider's responses from their bytes, validating every field against the protocol."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What calls have cost, in tokens.
+    """Cost of calls in tokens.
 
     Attributes:
-        calls: Answers that were paid for.
-        input_tokens: Tokens sent, cached ones included.
-        cached_tokens: Those of them that the provider knew already.
-        output_tokens: Tokens answered.
+        calls: Number of billed responses.
+        input_tokens: Tokens sent, including cached ones.
+        cached_tokens: Input tokens that the provider had cached.
+        output_tokens: Tokens generated.
     """
 
     calls: int = 0
@@ -41,21 +41,21 @@ class Usage:
 
 
 Spent = Callable[[Usage], object]
-"""A function that each call's usage is reported to."""
+"""Callback that receives each call's usage."""
 
 
 def unnoted(_: Usage) -> None:
-    """Ignore what a call has cost."""
+    """Ignore a call's usage."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What a chat model answered.
+    """A chat model's response.
 
     Attributes:
-        content: Its words; empty where there are none.
-        problem: Why they can't be a whole answer: cut short, or refused; else None.
-        usage: What the call cost.
+        content: Text of the response; may be empty.
+        problem: Reason why it is incomplete (truncated or refused), or None.
+        usage: Cost of the call.
     """
 
     content: str = field(repr=False)
@@ -86,7 +86,7 @@ class _Chat(msgspec.Struct, frozen=True):
 
 
 class Vector(msgspec.Struct, frozen=True):
-    """One vector as it came: its place in the request, and base64 of little-endian float32 or plain numbers."""
+    """A vector as received: its index in the request, and base64 of little-endian float32 or plain numbers."""
 
     index: int
     embedding: str | list[float]
@@ -99,14 +99,14 @@ class _Embeddings(msgspec.Struct, frozen=True):
 
 
 def read_chat(body: bytes, input_tokens: int) -> Reply:
-    """What a chat model answered.
+    """Decode a chat response.
 
     Args:
-        body: The answer.
-        input_tokens: About what was sent, where the answer doesn't say.
+        body: The response body.
+        input_tokens: Estimated input tokens, used if the response has no usage.
 
     Raises:
-        ProviderFailed: `GARBAGE`; it isn't an answer of a chat model.
+        ProviderFailed: `GARBAGE` if it isn't a chat response.
     """
     answer = _decoded(body, _Chat)
     if not answer.choices:
@@ -117,14 +117,14 @@ def read_chat(body: bytes, input_tokens: int) -> Reply:
 
 
 def read_vectors(body: bytes, input_tokens: int) -> tuple[Sequence[Vector], Usage]:
-    """Vectors in the order they came, and what they cost.
+    """Decode an embedding response into its vectors, as received, and the usage.
 
     Args:
-        body: The answer.
-        input_tokens: About what was sent, where the answer doesn't say.
+        body: The response body.
+        input_tokens: Estimated input tokens, used if the response has no usage.
 
     Raises:
-        ProviderFailed: `GARBAGE`; it isn't an answer of an embedding model.
+        ProviderFailed: `GARBAGE` if it isn't an embedding response.
     """
     answer = _decoded(body, _Embeddings)
     return answer.data, _usage(answer.usage, input_tokens, 0)
@@ -149,7 +149,7 @@ def _problem(choice: _Choice) -> Reason | None:
 
 
 def _usage(given: _Tokens | None, sent: int, answered: int) -> Usage:
-    """What a call cost, as the provider says, else about as much as was sent and answered."""
+    """Return the usage reported by the provider, otherwise an estimate."""
     if given is None:
         return Usage(1, sent, 0, answered)
     cached = (given.prompt_tokens_details or {}).get("cached_tokens")

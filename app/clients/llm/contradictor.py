@@ -1,4 +1,4 @@
-"""Which earlier memories new ones outdate, by a provider's chat model."""
+"""Ask a provider's chat model which earlier memories are outdated by new ones."""
 
 from __future__ import annotations
 
@@ -16,13 +16,12 @@ from app.settings import Settings
 
 
 class Contradictor:
-    """A chat model that compares memories; it tries once, since what it isn't asked about can wait.
+    """A chat model that compares memories; it makes a single attempt because unanswered questions can wait.
 
     Args:
-        provider: Who is asked.
-        model: Name of the model there.
-        patience: How long an answer may take.
-        random_bytes: Gives so many random bytes, for the marks of the blocks.
+        model: The model's name at the provider.
+        patience: Timeout of a response.
+        random_bytes: Source of random bytes for block markers.
     """
 
     def __init__(
@@ -40,22 +39,21 @@ class Contradictor:
 
     @classmethod
     def from_settings(cls, settings: Settings) -> Contradictor:
-        """The one that the settings name, with a provider of its own: the model that rates compares as well."""
+        """Create a contradictor with its own provider and the settings' salience model."""
         return cls(Provider.from_settings(settings), settings.salience_model, Patience(settings.llm_timeout_seconds))
 
     def close(self) -> None:
-        """Close the provider's connections; it can't be used afterwards."""
+        """Close the provider's connections; the object is unusable afterwards."""
         self._provider.close()
 
     def outdated(self, questions: Sequence[Question], spent: Spent) -> list[Pair]:
-        """Which earlier memories of one batch are outdated by the new one beside them.
+        """Return which earlier memories of one batch are outdated by the new memory they are paired with.
 
         Args:
-            questions: One batch.
-            spent: Is told what the call has cost, whatever becomes of its answer.
+            spent: Receives the cost of the call, even if its response is unusable.
 
         Raises:
-            ProviderFailed: There was no answer, or none that makes sense.
+            ProviderFailed: There was no response or an invalid one.
         """
         mark = scoring.delimiter(self._random_bytes(scoring.DELIMITER_BYTES))
         reply = self._provider.chat(

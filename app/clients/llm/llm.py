@@ -1,4 +1,4 @@
-"""Scores of memories by a language model: ask in batches, believe only what fits, halve what doesn't."""
+"""Rate memories with a language model in batches; bisect the batches whose answers are unusable."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from app.settings import Settings
 
 @dataclass(frozen=True, slots=True)
 class Scored:
-    """What became of memories that were to be scored.
+    """Outcome of rating memories.
 
     Attributes:
-        scores: By memory id; whatever isn't here has no score.
-        failed: Why a memory that was asked about has none, by memory id. Those that nothing is known about, because
-            the provider fell ill or the time was over before, are in neither.
-        usage: What all calls cost, the useless ones too.
+        scores: Scores by memory id.
+        failed: Failures of individual memories by id. Memories without a result, because the provider failed or time
+            ran out first, are in neither mapping.
+        usage: Cost of all calls, including failed ones.
     """
 
     scores: dict[UUID, Score] = field(default_factory=dict)
@@ -36,9 +36,9 @@ class Scored:
 
 
 class ScoringFailed(ProviderFailed):
-    """Not every memory has a score. What there is, is in `scored`; for the others the rules stand in.
+    """Some memories have no score; `scored` holds the partial outcome, and the rule-based scores remain for the others.
 
-    Its reason is the provider's illness where that ended the work, else that of the first memory that failed.
+    The reason is the provider's failure if it ended the work, otherwise that of the first memory that failed.
     """
 
     def __init__(
@@ -55,15 +55,15 @@ class ScoringFailed(ProviderFailed):
 
 @dataclass(slots=True)
 class Gathered:
-    """What became of memories that several threads asked about.
+    """Outcome of rating memories in several threads.
 
     Attributes:
-        scores: By memory id.
-        failed: Why a memory has no score, where that is its own matter, by memory id.
-        spared: Those that are as they were before: not asked about, or only by an ill provider. What is in none of the
-            three made trouble in a batch until the time was over, and should come alone.
-        illness: Why the provider as a whole gave no answer, where it didn't.
-        usage: What all calls cost, the useless ones too.
+        scores: Scores by memory id.
+        failed: Failures caused by the memory itself, by memory id.
+        spared: Memories whose status is unchanged: not rated, or only by a failing provider. Memories in none of the
+            three belonged to a problematic batch that ran out of time, and should be rated individually.
+        illness: Failure of the provider as a whole, if any.
+        usage: Cost of all calls, including failed ones.
     """
 
     scores: dict[UUID, Score] = field(default_factory=dict)
@@ -73,7 +73,7 @@ class Gathered:
     usage: Usage = field(default_factory=Usage)
 
     def add(self, batch: Sequence[Unscored], outcome: Scored | ScoringFailed | None) -> None:
-        """Take in what became of one batch; None is a batch that wasn't asked about."""
+        """Merge the outcome of one batch; None means that the batch wasn't sent."""
         ids = {memory.memory_id for memory in batch}
         if outcome is None:
             self.spared |= ids
@@ -88,12 +88,12 @@ class Gathered:
 
     @property
     def is_nonsense(self) -> bool:
-        """Whether there were answers about several texts, and none of them made sense."""
+        """True if several texts were answered but every answer was unusable."""
         several = len(self.failed) > 1 and not self.scores
         return several and all(failure.reason is Reason.GARBAGE for failure in self.failed.values())
 
     def blame_provider(self, reason: Reason) -> None:
-        """Take what failed for this reason for the provider's matter, and not the memories'."""
+        """Reclassify failures with this reason from the memories to the provider."""
         blamed = {memory_id for memory_id, each in self.failed.items() if each.reason is reason}
         for memory_id in blamed:
             self.illness = self.illness or self.failed[memory_id]
@@ -102,7 +102,7 @@ class Gathered:
 
 
 class _OutOfTime(Exception):
-    """A batch made trouble for too long."""
+    """Time ran out while bisecting a batch."""
 
     def __init__(self, failure: ProviderFailed) -> None:
         super().__init__()
@@ -110,16 +110,14 @@ class _OutOfTime(Exception):
 
 
 class Scorer:
-    """A chat model that scores memories; may be used by many threads.
+    """A chat model that rates memories; thread-safe.
 
     Args:
-        provider: Who is asked.
-        model: Name of the model.
-        patience: How long one answer may take.
-        batch_tokens: Tokens of memories in one call.
-        batch_memories: Memories in one call.
-        random_bytes: Gives so many random bytes, for the marks of the blocks.
-        clock: Seconds that never go back.
+        patience: Timeout of a response.
+        batch_tokens: Maximum tokens of memories per call.
+        batch_memories: Maximum memories per call.
+        random_bytes: Source of random bytes for block markers.
+        clock: Monotonic clock in seconds.
     """
 
     def __init__(
@@ -144,10 +142,10 @@ class Scorer:
 
     @classmethod
     def from_settings(cls, provider: Provider, settings: Settings) -> Scorer:
-        """The scorer that the settings name.
+        """Create the scorer from the settings.
 
-        It tries once: what waits to be rated stands in rows, and comes again by itself. Waiting for the next try here
-        would hold the lane that the rules share.
+        It makes a single attempt: pending ratings are stored in rows and are picked up again later. Waiting for a retry
+        here would block the lane that is shared with the rules.
         """
         return cls(
             provider,
@@ -158,27 +156,27 @@ class Scorer:
         )
 
     def version(self, *, cues: bool) -> str:
-        """Return the model and the prompt, with cues or without: what a score, and a cache of scores, belongs to."""
+        """Return the model and prompt version, which identify a score and its cache entry."""
         return scoring.version(self._model, cues=cues)
 
     @property
     def is_resting(self) -> bool:
-        """Whether the provider has failed so often that nobody should ask it for now."""
+        """True while the chat breaker is open."""
         return self._provider.health()["chat"] == "open"
 
     def close(self) -> None:
-        """Close the provider's connections; it can't be used afterwards."""
+        """Close the provider's connections; the object is unusable afterwards."""
         self._provider.close()
 
     def gather(self, memories: Sequence[Unscored], *, threads: int, seconds: float, cues: bool = False) -> Gathered:
-        """Scores of the memories, a batch a thread. Raises nothing for a provider that fails.
+        """Rate memories with one batch per thread; provider failures are returned, not raised.
 
         Args:
             memories: Any number.
-            threads: Batches at once, 1 or more.
-            seconds: After these no further batch is begun than the first of each thread; nor after the provider
-                fell ill.
-            cues: Ask for cues too.
+            threads: Number of concurrent batches, 1 or more.
+            seconds: Time limit for starting batches, other than the first of each thread. A failure of the provider
+                also stops new batches.
+            cues: Request cues too.
         """
         until = self._clock() + seconds
         is_ill = threading.Event()
@@ -200,29 +198,30 @@ class Scorer:
             for batch, outcome in zip(batches, pool.map(ask, count(), batches), strict=True):
                 gathered.add(batch, outcome)
         finally:
-            # All is done here, unless the process was told to stop: then it doesn't wait for what a model may say.
+            # All batches are done unless the process is stopping, in which case it must not wait for a model's
+            # response.
             pool.shutdown(wait=False, cancel_futures=True)
         self._was_understood |= bool(gathered.scores)
-        if not self._was_understood:  # a server that finds fault with every request hasn't understood one yet
+        if not self._was_understood:  # a server that rejects every request has not accepted the protocol yet
             gathered.blame_provider(Reason.BAD_REQUEST)
         if gathered.illness is None and gathered.is_nonsense:
             gathered.blame_provider(Reason.GARBAGE)
         return gathered
 
     def score(self, memories: Sequence[Unscored], *, cues: bool = False) -> Scored:
-        """Scores of all the memories.
+        """Rate all the memories.
 
-        An answer that isn't about exactly the memories asked is asked for again in halves. A half that does no
-        better, beside one that did, is halved on until the memory that can't be scored stands alone; when both
-        halves make no sense, the model is taken at its word. A memory that stands alone is asked about once more.
-        That takes `SETTLE_SECONDS` for a batch at most; what isn't settled by then is in neither.
+        A batch with an unusable answer is split and its halves are retried. If one half succeeds, the other is bisected
+        further until the failing memory is isolated; if both answers are unusable too, all memories of the batch fail.
+        An isolated memory is retried once. This takes at most `SETTLE_SECONDS` per batch; memories not settled by then
+        are in neither mapping.
 
         Args:
             memories: Any number.
-            cues: Ask for cues too.
+            cues: Request cues too.
 
         Raises:
-            ScoringFailed: Some have no score; holds those that have, and why the others haven't.
+            ScoringFailed: Some memories have no score; contains the scores and the failures.
         """
         work = _Work(self, self._clock, cues=cues)
         cause = None
@@ -240,10 +239,10 @@ class Scorer:
         return work.scored
 
     def ask(self, batch: Sequence[Unscored], *, cues: bool) -> tuple[Reply, str]:
-        """What the model answers about one batch, and the mark that the batch went with.
+        """Send one batch and return the response with the batch's marker.
 
         Raises:
-            ProviderFailed: There was no answer.
+            ProviderFailed: There was no response.
         """
         mark = scoring.delimiter(self._random_bytes(scoring.DELIMITER_BYTES))
         reply = self._provider.chat(
@@ -257,7 +256,7 @@ class Scorer:
 
 
 class _Work:
-    """One call of `Scorer.score`: what has been found so far."""
+    """State of one call of `Scorer.score`."""
 
     def __init__(self, scorer: Scorer, clock: Clock, *, cues: bool) -> None:
         self._scorer = scorer
@@ -267,11 +266,11 @@ class _Work:
         self.scored = Scored()
 
     def settle(self, batch: Sequence[Unscored]) -> None:
-        """See a batch to its end: each memory has a score or a failure.
+        """Process a batch until each memory has a score or a failure.
 
         Raises:
-            ProviderFailed: The provider is ill; what was settled until then stays.
-            _OutOfTime: So does it when the time is over.
+            ProviderFailed: The provider as a whole failed; settled memories remain settled.
+            _OutOfTime: Time ran out; settled memories remain settled.
         """
         self._until = self._clock() + scoring.SETTLE_SECONDS
         if failure := self._try(batch):
@@ -293,10 +292,10 @@ class _Work:
                 self._settle_failed(half, failed)
 
     def _try(self, batch: Sequence[Unscored], before: ProviderFailed | None = None) -> ProviderFailed | None:
-        """Nothing when the batch is scored; else a failure that a smaller batch may not meet.
+        """Rate a batch once; return None on success, or a failure that a smaller batch may avoid.
 
         Args:
-            before: Why it is asked about once more.
+            before: The failure that led to this retry, if any.
         """
         if before is not None and self._clock() >= self._until:
             raise _OutOfTime(before)
@@ -322,5 +321,5 @@ class _Work:
 
 
 def _is_illness(failure: ProviderFailed) -> bool:
-    """Whether the provider as a whole gave no answer: no memory can be the cause, as it may where halving helps."""
+    """Return true if the provider as a whole failed, so that no single memory can be the cause."""
     return not failure.treatment.halve

@@ -1,4 +1,4 @@
-"""Questions about texts, by a provider's chat model: one call for all of them."""
+"""Generate questions about texts with a provider's chat model, in one call."""
 
 from __future__ import annotations
 
@@ -14,13 +14,12 @@ from app.settings import Settings
 
 
 class Questioner:
-    """A chat model that makes a question about each text; may be used by many threads.
+    """A chat model that generates a question about each text; thread-safe.
 
     Args:
-        provider: Who is asked.
-        model: Name of the model there.
-        patience: How long it may take.
-        random_bytes: Gives so many random bytes, for the marks of the blocks.
+        model: The model's name at the provider.
+        patience: Timeout of a response.
+        random_bytes: Source of random bytes for block markers.
     """
 
     def __init__(
@@ -38,22 +37,22 @@ class Questioner:
 
     @classmethod
     def from_settings(cls, settings: Settings) -> Questioner:
-        """The questioner that the settings name, with a provider of its own; the model is that of salience.
+        """Create a questioner with its own provider and the settings' salience model.
 
-        It tries once: a rule stands in.
+        It makes a single attempt because rule-based questions are the fallback.
         """
         provider = Provider.from_settings(settings)
         return cls(provider, settings.salience_model, Patience(settings.llm_timeout_seconds))
 
     def close(self) -> None:
-        """Close the provider's connections; it can't be used afterwards."""
+        """Close the provider's connections; the object is unusable afterwards."""
         self._provider.close()
 
     def questions(self, texts: Sequence[str], spent: Spent = unnoted) -> list[str]:
-        """A question about each text, as the model gives it.
+        """Return one question about each text.
 
         Raises:
-            ProviderFailed: There was no answer in time, or none that is about these texts.
+            ProviderFailed: There was no response in time, or it doesn't cover exactly these texts.
         """
         mark = scoring.delimiter(self._random_bytes(scoring.DELIMITER_BYTES))
         reply = self._provider.chat(

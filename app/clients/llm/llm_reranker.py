@@ -1,4 +1,4 @@
-"""How well texts serve a query, by a provider's chat model: one call for all of them."""
+"""Score how well texts serve a query with a provider's chat model, in one call."""
 
 from __future__ import annotations
 
@@ -15,13 +15,12 @@ from app.settings import Settings
 
 
 class LlmReranker:
-    """A chat model that scores texts by a query, 0 to 1; may be used by many threads.
+    """A chat model that scores texts for a query, 0 to 1; thread-safe.
 
     Args:
-        provider: Who is asked.
-        model: Name of the model there.
-        patience: How long it may take; somebody waits for it.
-        random_bytes: Gives so many random bytes, for the marks of the blocks.
+        model: The model's name at the provider.
+        patience: Timeout of a response; a caller is waiting for it.
+        random_bytes: Source of random bytes for block markers.
     """
 
     def __init__(
@@ -39,14 +38,14 @@ class LlmReranker:
         self.priced_as = model
 
     def close(self) -> None:
-        """Close the provider's connections; it can't be used afterwards."""
+        """Close the provider's connections; the object is unusable afterwards."""
         self._provider.close()
 
     def scores(self, query: str, texts: Sequence[str], spent: Spent = unnoted) -> list[float]:
-        """How well each text serves the query, 0 to 1.
+        """Return how well each text serves the query, 0 to 1.
 
         Raises:
-            ProviderFailed: There was no answer in time, or none that makes sense.
+            ProviderFailed: There was no response in time, or it was invalid.
         """
         mark = scoring.delimiter(self._random_bytes(scoring.DELIMITER_BYTES))
         reply = self._provider.chat(
@@ -67,10 +66,10 @@ class LlmReranker:
 
 
 def from_settings(settings: Settings) -> LlmReranker:
-    """The reranker that the settings name, with a provider of its own.
+    """Create the reranker with its own provider from the settings.
 
     Raises:
-        Misconfigured: They name no provider, or one that can't be.
+        Misconfigured: The settings name no provider or an invalid one.
     """
     if not settings.has_provider:
         raise Misconfigured("EBBING_RERANKER=llm needs a provider: set EBBING_OPENAI_API_KEY or EBBING_OPENAI_BASE_URL")

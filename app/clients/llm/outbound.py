@@ -1,19 +1,19 @@
-"""The one way out of the service: HTTP to hosts that the operator allowed, within a time and a size.
+"""Outbound HTTP: requests only reach hosts that the operator allowed, within limits on time and size.
 
-Whoever is given memories is decided here, whatever base URL, redirect or DNS answer says otherwise:
+These rules decide who receives memories, regardless of base URL, redirects or DNS answers:
 
-- the host is one of the allowed, and a redirect is never followed;
-- its name is resolved once, the addresses are checked, and the connection goes to the address that was checked;
-- a public name that leads to a private address is refused, and link-local and metadata addresses always are;
-- plain HTTP stays on this machine or in its private network;
-- the whole exchange, from connecting to the last byte, fits in the request's time, however slowly bytes trickle;
-- an answer has a largest size, and comes uncompressed, so that it can't grow in memory;
-- nothing is sent but the headers named here, whatever a library or its environment variables would add.
+- the host must be allowed, and redirects are never followed;
+- its name is resolved once, and the connection uses the addresses that were checked;
+- a public name that resolves to a private address is refused; link-local and metadata addresses always are;
+- plain HTTP is limited to this machine and its private network;
+- the whole exchange, from connecting to the last byte, must finish within the request's timeout, even if bytes trickle;
+- a response has a maximum size and must be uncompressed, so that it cannot expand in memory;
+- only the headers listed here are sent, whatever a library or its environment variables add.
 """
 
 from __future__ import annotations
 
-import encodings.idna  # noqa: F401 - else the resolver imports it at its first use, in several threads at once
+import encodings.idna  # noqa: F401 - otherwise the resolver imports it lazily, in several threads at once
 import ipaddress
 import socket
 import threading
@@ -31,39 +31,39 @@ Resolve = Callable[[str, int], Sequence[str]]
 Clock = Callable[[], float]
 
 CONNECT_SECONDS: Final = 5.0
-"""Longest time for one address to take a connection."""
+"""Connection timeout per address."""
 
 _Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 _SENT_HEADERS = frozenset(
     {"accept", "authorization", "connection", "content-length", "content-type", "host", "transfer-encoding"}
 )
-# Metadata services of clouds that aren't link-local.
+# Cloud metadata services that aren't link-local.
 _METADATA = frozenset({ipaddress.ip_address("100.100.100.200"), ipaddress.ip_address("fd00:ec2::254")})
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
 
 
 class HostRefused(Exception):
-    """This host, or the address that its name leads to, isn't allowed. The message names the host and the rule."""
+    """The host, or an address that it resolves to, isn't allowed. The message names the host and the rule."""
 
 
 class AnswerRefused(Exception):
-    """The answer is larger than allowed, or compressed though that wasn't asked for. The message is a fixed reason."""
+    """The response is too large, or compressed although that wasn't requested. The message is a fixed reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
-    """Where requests may go.
+    """Allowed destinations.
 
     Attributes:
         hosts: Host names or addresses, in lower case.
-        private: Whether a name may lead to a private address.
+        private: True if names may resolve to private addresses.
     """
 
     hosts: frozenset[str]
     private: bool = False
 
     def check_host(self, host: str) -> None:
-        """Nothing, where the host is one of the allowed.
+        """Check that the host is allowed.
 
         Raises:
             HostRefused: It isn't.
@@ -72,15 +72,15 @@ class Allowed:
             raise HostRefused(f"{host} isn't one of the allowed hosts: {', '.join(sorted(self.hosts))}")
 
     def check_address(self, host: str, address: str, *, plain: bool) -> None:
-        """Nothing, where the host may be at this address.
+        """Check that the host may have this address.
 
         Args:
-            host: As the URL has it.
-            address: What it was resolved to.
-            plain: Whether the request is plain HTTP.
+            host: Host of the URL.
+            address: An address that it resolved to.
+            plain: True for plain HTTP.
 
         Raises:
-            HostRefused: It mayn't.
+            HostRefused: The address isn't allowed.
         """
         where = _plain_form(address)
         if where.is_link_local or where.is_multicast or where.is_unspecified or where in _METADATA:
@@ -100,22 +100,22 @@ def client(
     resolve: Resolve | None = None,
     clock: Clock = time.monotonic,
 ) -> httpx2.Client:
-    """An HTTP client that keeps the rules above; its connections are kept open and may be used by many threads.
+    """Return an HTTP client that enforces the rules above; it is thread-safe and reuses connections.
 
     Args:
-        allowed: Where requests may go.
-        timeout_seconds: Longest time of a request that names none of its own (its read timeout is the whole).
-        answer_max_bytes: Largest body of an answer.
-        connections: Most connections at once.
-        resolve: Addresses of a host and port; by default the system's resolver.
-        clock: Seconds that never go back.
+        allowed: Allowed destinations.
+        timeout_seconds: Default timeout of a request; a request's read timeout limits the whole exchange.
+        answer_max_bytes: Maximum size of a response body.
+        connections: Maximum number of concurrent connections.
+        resolve: Function that resolves a host and port; defaults to the system's resolver.
+        clock: Monotonic clock in seconds.
     """
     transport = _Outbound(allowed, answer_max_bytes, connections, resolve or _resolve, clock)
     return httpx2.Client(transport=transport, trust_env=False, follow_redirects=False, timeout=timeout_seconds)
 
 
 class _Deadline(threading.local):
-    """What this thread's request may still take."""
+    """Deadline and scheme of this thread's current request."""
 
     at: float | None = None
     plain: bool = False
@@ -138,12 +138,12 @@ class _Outbound(httpx2.BaseTransport):
         )
 
     def handle_request(self, request: httpx2.Request) -> httpx2.Response:
-        """The answer, its body yet to be read.
+        """Send a request and return the response with its body unread.
 
         Raises:
             HostRefused: The host or its address isn't allowed.
-            AnswerRefused: The answer is too large, or compressed.
-            httpx2.TransportError: The exchange failed; its `TimeoutException` where it took too long.
+            AnswerRefused: The response is too large or compressed.
+            httpx2.TransportError: The exchange failed; a `TimeoutException` if it timed out.
         """
         self._allowed.check_host(request.url.host)
         timeouts = dict(request.extensions["timeout"])
@@ -178,7 +178,7 @@ class _Outbound(httpx2.BaseTransport):
         self._pool.close()
 
     def parts(self, stream: Iterable[bytes], at: float) -> Iterator[bytes]:
-        """The parts of a body, while they come in time and are not too many."""
+        """Yield the parts of a body, enforcing the deadline and the maximum size."""
         size = 0
         parts = iter(stream)
         while True:
@@ -199,7 +199,7 @@ class _Outbound(httpx2.BaseTransport):
 
     @contextmanager
     def _within(self, at: float, *, plain: bool) -> Iterator[None]:
-        """Everything that this thread sends and reads inside happens before `at`; errors are httpx2's."""
+        """Enforce the deadline for all I/O of this thread in the block, and translate errors to httpx2's."""
         self._deadline.at, self._deadline.plain = at, plain
         try:
             yield
@@ -227,7 +227,7 @@ class _Body(httpx2.SyncByteStream):
 
 
 class _Network(httpcore2.NetworkBackend):
-    """Connects to addresses that were checked."""
+    """Network backend that only connects to checked addresses."""
 
     def __init__(self, allowed: Allowed, resolve: Resolve, deadline: _Deadline, clock: Clock) -> None:
         self._allowed = allowed
@@ -244,7 +244,7 @@ class _Network(httpcore2.NetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[httpcore2.SOCKET_OPTION] | None = None,
     ) -> httpcore2.NetworkStream:
-        """A connection to the first address of the host that takes one; all of them must be allowed."""
+        """Connect to the first address of the host that accepts; all of its addresses must be allowed."""
         try:
             addresses = self._resolve(host, port)
         except OSError as error:
@@ -264,7 +264,7 @@ class _Network(httpcore2.NetworkBackend):
 
 
 class _Stream(httpcore2.NetworkStream):
-    """A connection whose every step ends before the deadline of the thread that uses it."""
+    """A connection whose operations all respect the deadline of the thread that uses it."""
 
     def __init__(self, stream: httpcore2.NetworkStream, deadline: _Deadline, clock: Clock) -> None:
         self._stream = stream
@@ -291,7 +291,7 @@ class _Stream(httpcore2.NetworkStream):
 
 
 def _left(deadline: _Deadline, clock: Clock, timeout: float | None) -> float | None:
-    """Seconds for the next step: what is left, at most `timeout`."""
+    """Return the seconds left for the next operation, at most `timeout`."""
     if deadline.at is None:
         return timeout
     left = deadline.at - clock()
@@ -305,13 +305,13 @@ def _sent(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
 
 
 def _resolve(host: str, port: int) -> list[str]:
-    """Addresses of a host, by the system's resolver, each once."""
+    """Resolve a host to its distinct addresses with the system's resolver."""
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(address[0]) for *_, address in found))
 
 
 def _is_named_local(host: str) -> bool:
-    """Whether the host is said to be here: `localhost`, or an address in its usual form."""
+    """Return true if the host is explicitly local or numeric: `localhost` or an IP address in its usual form."""
     if host.lower() == "localhost":
         return True
     try:
@@ -322,7 +322,7 @@ def _is_named_local(host: str) -> bool:
 
 
 def _plain_form(address: str) -> _Address:
-    """The address, or the IPv4 one that an IPv6 form of it hides."""
+    """Return the address, unwrapping an IPv4 address embedded in an IPv6 one."""
     given = ipaddress.ip_address(address.partition("%")[0])
     if isinstance(given, ipaddress.IPv6Address):
         if given in _NAT64:

@@ -1,8 +1,8 @@
-"""The provider of models, by OpenAI's protocol: what is sent, what comes back, and what its failures are called.
+"""Call a model provider over OpenAI's protocol: requests, responses, and the classification of failures.
 
-The `openai` package makes the requests; it is told everything and decides nothing: no tries of its own, no
-redirects, no environment. Answers are read from their bytes (`answers.py`), since the package would hand on
-whatever came. No error of it leaves this module: its message may quote what was sent.
+The `openai` package makes the requests but decides nothing: its retries, redirects and environment variables are
+disabled. Responses are decoded from their bytes (`answers.py`) because the package doesn't validate them. None of its
+errors leave this module, because their messages may quote the request.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from app.errors import Misconfigured
 from app.settings import MIB, Settings
 
 ANSWER_MAX_BYTES: Final = 64 * MIB
-"""Largest answer, which is one with 2048 vectors of some 3,000 dimensions as numbers."""
+"""Maximum size of a response: 2048 vectors of about 3,000 dimensions as plain numbers."""
 NO_KEY: Final = "none"
-"""Sent as the key where there is none, as to a server of one's own."""
+"""API key to send if none is configured, as for a self-hosted server."""
 
 _BY_STATUS: Final = {
     400: Reason.BAD_REQUEST,
@@ -65,13 +65,12 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How long a caller waits for one answer.
+    """Time limits for one response.
 
     Attributes:
-        timeout_seconds: Longest time of one call, from connecting to the last byte; a turn among others is waited
-            for as long at most.
-        tries: Most calls for one answer.
-        wait_max_seconds: Longest wait between them, in all.
+        timeout_seconds: Timeout of a call, from connecting to the last byte; also the maximum wait for a free slot.
+        tries: Maximum number of calls.
+        wait_max_seconds: Maximum total wait between calls.
     """
 
     timeout_seconds: float
@@ -80,22 +79,22 @@ class Patience:
 
 
 class Provider:
-    """One provider, its open connections and its state of health; one object a process, used by many threads.
+    """One provider with its connections and breakers; one object per process, thread-safe.
 
-    Chats and vectors have a breaker each, since their models fail apart; they share the limit on calls at once.
+    Chat and embeddings have separate breakers because their models fail independently; they share the concurrency
+    limit.
 
     Args:
-        base_url: Where it is, up to and with `/v1`.
-        api_key: Its key.
-        allowed: Hosts that may be asked, the base URL's among them.
-        slots: Calls at once.
-        breaker: Makes a closed breaker.
-        backoff: Waits between tries.
-        sleep: Waits so many seconds.
-        now: Seconds since 1970, for a `Retry-After` that is a date.
+        base_url: Base URL up to and including `/v1`.
+        allowed: Allowed hosts, including the base URL's.
+        slots: Maximum number of concurrent calls.
+        breaker: Creates a closed breaker.
+        backoff: Wait times between attempts.
+        sleep: Sleep function, in seconds.
+        now: Clock in seconds since 1970, for `Retry-After` dates.
 
     Raises:
-        Misconfigured: The base URL isn't one, or its host isn't among the allowed.
+        Misconfigured: The base URL is invalid or its host isn't allowed.
     """
 
     def __init__(
@@ -117,10 +116,10 @@ class Provider:
             base_url=base_url,
             max_retries=0,
             http_client=self._http,
-            # Given here, neither can come from the environment.
+            # Passed explicitly, so that neither can come from the environment.
             default_headers={"Authorization": f"Bearer {api_key}"},
         )
-        # The package imports these at their first use, which would be that of several threads at once.
+        # The package imports these lazily, which isn't safe if several threads do it at once.
         self._chats = self._openai.chat.completions.with_raw_response
         self._embeddings = self._openai.embeddings.with_raw_response
         self._slots = Slots(slots)
@@ -131,10 +130,10 @@ class Provider:
 
     @classmethod
     def from_settings(cls, settings: Settings) -> Provider:
-        """The provider that the settings name.
+        """Create the provider from the settings.
 
         Raises:
-            Misconfigured: They name one that can't be.
+            Misconfigured: The settings are invalid.
         """
         url = settings.provider_url
         key = settings.openai_api_key
@@ -148,11 +147,11 @@ class Provider:
         )
 
     def close(self) -> None:
-        """Close its connections; it can't be used afterwards."""
+        """Close the connections; the object is unusable afterwards."""
         self._openai.close()
 
     def health(self) -> dict[str, str]:
-        """The state of each breaker: `closed`, `open` or `half_open`, by `chat` and `vectors`."""
+        """Return the state of each breaker, `closed`, `open` or `half_open`, by `chat` and `vectors`."""
         return {name: breaker.state for name, breaker in self._breakers.items()}
 
     def chat(
@@ -164,17 +163,15 @@ class Provider:
         tokens_max: int,
         patience: Patience,
     ) -> Reply:
-        """What a chat model answers, as JSON by a schema.
+        """Call a chat model for a JSON response that follows a schema.
 
         Args:
-            model: Its name at the provider.
-            messages: The chat.
-            schema: JSON schema of the answer.
-            tokens_max: Most tokens of the answer.
-            patience: How long to wait.
+            model: The model's name at the provider.
+            schema: JSON schema of the response.
+            tokens_max: Maximum tokens of the response.
 
         Raises:
-            ProviderFailed: There was no answer, or none in the protocol's shape.
+            ProviderFailed: There was no response, or it doesn't follow the protocol.
         """
 
         def ask() -> Reply:
@@ -195,16 +192,15 @@ class Provider:
     def vectors(
         self, model: str, texts: Sequence[str], *, dimensions: int | None, patience: Patience
     ) -> tuple[Sequence[Vector], Usage]:
-        """Vectors of texts as they came, in the order they came, and what they cost.
+        """Call an embedding model; return the vectors as received, in that order, and the usage.
 
         Args:
-            model: Its name at the provider.
-            texts: None of them empty.
-            dimensions: Size to ask for; None asks for none.
-            patience: How long to wait.
+            model: The model's name at the provider.
+            texts: Non-empty texts.
+            dimensions: Requested dimensions; None omits the parameter.
 
         Raises:
-            ProviderFailed: There was no answer, or none in the protocol's shape.
+            ProviderFailed: There was no response, or it doesn't follow the protocol.
         """
 
         def ask() -> tuple[Sequence[Vector], Usage]:
@@ -229,10 +225,10 @@ class Provider:
         return retries.run(one_try)
 
     def _asked(self, ask: Callable[[], T]) -> T:
-        """What was answered, or the failure under our own name.
+        """Make one call, translating failures into `ProviderFailed`.
 
-        It is raised outside of the handler, so that the error it stands for, which may quote a text, doesn't
-        travel along as its context.
+        The failure is raised outside the handler, so that the original error, which may quote a text, isn't attached as
+        its context.
         """
         try:
             return ask()
@@ -252,10 +248,10 @@ class Provider:
 
 
 def retry_after_seconds(headers: Mapping[str, str], now: float) -> float | None:
-    """How long an answer asks to be left alone, 0 to `RETRY_AFTER_MAX_SECONDS`; None where it doesn't say.
+    """Return the requested wait, 0 to `RETRY_AFTER_MAX_SECONDS`; None if the response requests none.
 
     Args:
-        headers: Of the answer, names in any case: `retry-after-ms`, or `retry-after` in seconds or as a date.
+        headers: Response headers, case-insensitive: `retry-after-ms`, or `retry-after` in seconds or as a date.
         now: Seconds since 1970.
     """
     for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):

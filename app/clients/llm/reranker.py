@@ -1,4 +1,4 @@
-"""How well texts serve a query, by a model that reads both together: what a reranker is, and which there are."""
+"""Define rerankers, models that read query and text together, and select the configured one."""
 
 from __future__ import annotations
 
@@ -17,32 +17,31 @@ KINDS: Final = ("none", "llm", "cross-encoder")
 
 
 class Reranker(Protocol):
-    """A model that scores texts by a query; may be asked by many threads."""
+    """A model that scores texts for a query; thread-safe."""
 
     @property
     def model(self) -> str:
-        """Its name, as shown to people."""
+        """Display name of the model."""
 
     @property
     def priced_as(self) -> str | None:
-        """Name of what is paid for, as in the setting `PRICES`; None where calls cost nothing."""
+        """Name in the setting `PRICES`; None if calls are free."""
 
     def scores(self, query: str, texts: Sequence[str], spent: Spent = unnoted) -> Sequence[float]:
-        """How well each text serves the query: on any scale, finite, the higher the better.
+        """Return how well each text serves the query: finite numbers on any scale, higher is better.
 
         Args:
-            query: What was searched for.
-            texts: Memories, each with its day and its speaker in front where known; at least two.
-            spent: Told what each call cost.
+            texts: At least two memories, each prefixed with its day and speaker if known.
+            spent: Receives each call's cost.
         """
 
 
 class CrossEncoder:
-    """A cross-encoder in this process; asked by many threads, it takes one after the other.
+    """A cross-encoder in this process; thread-safe, with serialised calls.
 
     Args:
-        name: The model's.
-        ask: Makes scores of a query and texts.
+        name: The model's name.
+        ask: Scores a query and texts.
     """
 
     priced_as = None
@@ -50,26 +49,26 @@ class CrossEncoder:
     def __init__(self, name: str, ask: Callable[[str, Sequence[str]], Iterable[float]]) -> None:
         self.model = f"cross-encoder:{name}"
         self._ask = ask
-        self._lock = threading.Lock()  # tokenizers aren't for several threads
+        self._lock = threading.Lock()  # tokenizers aren't thread-safe
 
     def scores(self, query: str, texts: Sequence[str], spent: Spent = unnoted) -> list[float]:  # noqa: ARG002 - free
-        """How well each text serves the query: the model's logits."""
+        """Return the model's logits."""
         with self._lock:
             return [float(score) for score in self._ask(query, texts)]
 
 
 @lru_cache(maxsize=1)
 def reranker() -> Reranker | None:
-    """The reranker that the settings name, loaded on first use; None where they name none.
+    """Return the configured reranker, loaded on first use; None if none is configured.
 
     Raises:
-        Misconfigured: They name one that can't be; says what to do.
+        Misconfigured: The configured reranker can't be loaded; the message says what to do.
     """
     config = settings()
     if config.reranker == "none":
         return None
     if config.reranker == "llm":
-        from app.clients.llm import llm_reranker  # noqa: PLC0415 - half a second and 40 MB that the others spare
+        from app.clients.llm import llm_reranker  # noqa: PLC0415 - saves the other rerankers half a second and 40 MB
 
         return llm_reranker.from_settings(config)
     if config.reranker == "cross-encoder":
@@ -95,7 +94,7 @@ def _cross_encoder(name: str, threads: int) -> CrossEncoder:
 
 
 def _of_package(name: str) -> Reranker:
-    """A reranker of one's own: what the entry point names, or what that makes when it is called."""
+    """Load a custom reranker from its entry point, calling it first if it is callable."""
     entries = {entry.name: entry for entry in metadata.entry_points(group=GROUP)}
     if name not in entries:
         known = ", ".join([*KINDS, *sorted(entries)])

@@ -1,8 +1,8 @@
-"""What to do when a provider fails: one table of failures, and small pieces that act on it.
+"""Handle provider failures: one table of treatments, and the mechanisms that apply it.
 
-Each piece has `run(work)` and may be shared by many threads. Together, outermost first: `Retries` (waits and tries
-again), `Slots` (how many at once), `Breaker` (nobody asks while the provider is down). They know failures only as
-`ProviderFailed`, whose message is a reason and numbers: never a text, a body or a key.
+Each mechanism has `run(work)` and is thread-safe. They nest, outermost first: `Retries` (waits and retries), `Slots`
+(limits concurrency), `Breaker` (stops calls while the provider is down). They only see failures as `ProviderFailed`,
+whose message is a reason and numbers and never contains a text, a body or a key.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ T = TypeVar("T")
 Clock = Callable[[], float]
 
 RETRY_AFTER_MAX_SECONDS: Final = 3600.0
-"""A `Retry-After` beyond this is taken as this."""
+"""Upper bound on an honoured `Retry-After`."""
 
 
 class Reason(StrEnum):
-    """Why a provider gave no usable answer."""
+    """Reasons why a provider gave no usable response."""
 
     RATE_LIMITED = "rate_limited"
     OUT_OF_QUOTA = "out_of_quota"
@@ -45,25 +45,25 @@ class Reason(StrEnum):
 
 
 class Verdict(StrEnum):
-    """What becomes of the work."""
+    """Consequence of a failure for the work."""
 
     RETRY = "retry"
-    """The same request may succeed later: wait, then try; meanwhile the rules stand in."""
+    """The same request may succeed later: wait and retry; until then, the rules apply."""
     FALL_BACK = "fall_back"
-    """Trying again soon is no use: let the rules stand in where there are some."""
+    """A retry soon is no use: use the rules where there are some."""
     DEAD_LETTER = "dead_letter"
-    """This very request will always fail: set the memory aside, or keep what the rules say."""
+    """This request will always fail: dead-letter the memory, or keep the rule-based result."""
 
 
 @dataclass(frozen=True, slots=True)
 class Treatment:
-    """How one kind of failure is met.
+    """Treatment of one kind of failure.
 
     Attributes:
-        verdict: What becomes of the work.
-        trips: Whether it says that the provider as a whole is ill, and counts for the breaker. An answer that
-            makes no sense doesn't: one tenant's text may have caused it, and mustn't shut out the others.
-        halve: Whether a smaller batch may succeed, because one memory of it may be the cause.
+        verdict: Consequence for the work.
+        trips: True if the failure indicates that the provider as a whole is down, and counts for the breaker. An
+            unusable answer doesn't count: one tenant's text may have caused it and must not affect the others.
+        halve: True if a smaller batch may succeed because a single memory may be the cause.
     """
 
     verdict: Verdict
@@ -91,17 +91,17 @@ TREATMENTS: Final = MappingProxyType(
         Reason.BAD_REQUEST: Treatment(Verdict.DEAD_LETTER, halve=True),
     }
 )
-"""Every failure and how it is met; nothing else decides."""
+"""Single source for the treatment of every failure."""
 
 
 class ProviderFailed(Exception):
-    """A provider gave no usable answer.
+    """A provider gave no usable response.
 
     Attributes:
-        reason: Why.
-        detail: More of it in our own words, such as `wrong count` or the host that was refused; may be empty.
-        status: The HTTP status, where there was one.
-        retry_after_seconds: How long the provider, or the breaker, asks to be left alone; 0 or more, or None.
+        reason: Kind of failure.
+        detail: Details in our own words, such as `wrong count` or the refused host; may be empty.
+        status: HTTP status, if there was one.
+        retry_after_seconds: Wait requested by the provider or the breaker, 0 or more, or None.
     """
 
     def __init__(
@@ -119,18 +119,18 @@ class ProviderFailed(Exception):
 
     @property
     def treatment(self) -> Treatment:
-        """How it is met."""
+        """Treatment of this failure."""
         return TREATMENTS[self.reason]
 
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """How long to wait before the next try: full jitter under a doubling cap.
+    """Wait times between attempts: full jitter under an exponentially growing cap.
 
     Attributes:
         base_seconds: Cap of the first wait, above 0.
-        cap_seconds: Cap of any wait that the provider didn't ask for.
-        chance: A random number, 0 up to 1.
+        cap_seconds: Maximum cap; doesn't apply to waits requested by the provider.
+        chance: Random number generator, 0 up to 1.
     """
 
     base_seconds: float = 0.5
@@ -138,10 +138,10 @@ class Backoff:
     chance: Callable[[], float] = random.random
 
     def delay_seconds(self, tries: int, retry_after_seconds: float | None = None) -> float:
-        """Seconds to wait after so many tries, 1 or more.
+        """Return the seconds to wait after this many attempts, 1 or more.
 
-        A `Retry-After` is honoured in full, with up to `base_seconds` on top, so that those who were sent away
-        together don't return together.
+        A `Retry-After` is honoured in full, plus jitter of up to `base_seconds`, so that clients rejected together
+        don't return together.
         """
         if retry_after_seconds is not None:
             return max(retry_after_seconds, 0.0) + self.chance() * self.base_seconds
@@ -149,14 +149,13 @@ class Backoff:
 
 
 class Retries:
-    """Tries again what may pass by itself, a few times and within a budget of waiting.
+    """Retries transient failures, limited in number and in total waiting time.
 
     Args:
-        tries: Most tries in all, 1 or more.
-        wait_max_seconds: Most seconds of waiting in all; a wait that would go beyond isn't begun, and the failure
-            is raised with its `retry_after_seconds`, for the caller to come back later.
-        backoff: How long each wait is.
-        sleep: Waits so many seconds.
+        tries: Maximum number of attempts, 1 or more.
+        wait_max_seconds: Maximum total wait in seconds. A wait that would exceed it is not started; the failure is
+            raised with its `retry_after_seconds`, so that the caller can retry later.
+        sleep: Sleep function, in seconds.
     """
 
     def __init__(
@@ -172,10 +171,10 @@ class Retries:
         self._sleep = sleep
 
     def run(self, work: Callable[[], T]) -> T:
-        """What `work` returns, at the last try.
+        """Run `work`, retrying transient failures, and return its result.
 
         Raises:
-            ProviderFailed: As `work` raised it at the last try, or at the first that can't be helped by waiting.
+            ProviderFailed: The failure of the last attempt, or the first failure that isn't transient.
         """
         waited = 0.0
         tries = 1
@@ -194,24 +193,23 @@ class Retries:
 
 
 class Slots:
-    """At most so many calls at once; the others wait a while for their turn.
+    """Limits the number of concurrent calls; further calls wait for a free slot.
 
     Args:
-        slots: Calls at once, 1 or more.
+        slots: Maximum number of concurrent calls, 1 or more.
     """
 
     def __init__(self, slots: int) -> None:
         self._free = threading.BoundedSemaphore(slots)
 
     def run(self, work: Callable[[], T], wait_max_seconds: float) -> T:
-        """What `work` returns.
+        """Run `work` in a slot and return its result.
 
         Args:
-            work: What to do.
-            wait_max_seconds: Longest wait for a turn.
+            wait_max_seconds: Maximum wait for a slot.
 
         Raises:
-            ProviderFailed: `BUSY` when no turn came, else as `work` raised it.
+            ProviderFailed: `BUSY` if no slot became free, or the failure of `work`.
         """
         if not self._free.acquire(timeout=wait_max_seconds):
             raise ProviderFailed(Reason.BUSY)
@@ -222,17 +220,17 @@ class Slots:
 
 
 class Breaker:
-    """Leaves a provider alone that keeps failing, then lets one call through to see.
+    """Circuit breaker: stops calls to a failing provider, then probes it with a single call.
 
-    Closed, calls pass. After so many failures in a row it opens, and calls fail at once. A failure that comes with
-    a `Retry-After` opens it at once, for that long. When the time is over it is half open: one call passes as a
-    probe, the others still fail; its success closes the breaker, its failure opens it for twice as long as before.
+    While closed, calls pass. A number of consecutive failures opens it, and calls fail immediately. A failure with a
+    `Retry-After` opens it at once, for the requested time. After this time it is half open: one call passes as a probe
+    and the others still fail. The probe's success closes the breaker; its failure opens it for twice as long as before.
 
     Args:
-        failures: Failures in a row that open it, 1 or more.
-        open_seconds: How long it stays open at first.
-        open_max_seconds: How long it stays open at most, unless the provider asks for longer.
-        clock: Seconds that never go back.
+        failures: Consecutive failures that open it, 1 or more.
+        open_seconds: Initial time in the open state.
+        open_max_seconds: Maximum time in the open state, unless the provider requests longer.
+        clock: Monotonic clock in seconds.
     """
 
     def __init__(
@@ -250,18 +248,18 @@ class Breaker:
 
     @property
     def state(self) -> str:
-        """`closed`, `open` or `half_open`."""
+        """State: `closed`, `open` or `half_open`."""
         with self._lock:
             if self._until is None:
                 return "closed"
             return "open" if self._clock() < self._until else "half_open"
 
     def run(self, work: Callable[[], T]) -> T:
-        """What `work` returns.
+        """Run `work` unless the breaker is open, and return its result.
 
         Raises:
-            ProviderFailed: As `work` raised it, or `CIRCUIT_OPEN` without calling it; `retry_after_seconds` says
-                when the next probe may go.
+            ProviderFailed: The failure of `work`, or `CIRCUIT_OPEN` without a call; `retry_after_seconds` is the time
+                until the next probe.
         """
         probe = self._enter()
         try:
@@ -273,14 +271,14 @@ class Breaker:
                 self._answered(probe=probe)
             raise
         except BaseException:
-            # Stopped in the middle, which says nothing; the next call is the probe.
+            # An interrupted call is inconclusive; the next call becomes the probe.
             self._stopped(probe=probe)
             raise
         self._answered(probe=probe)
         return result
 
     def _enter(self) -> bool:
-        """Whether this call is the probe."""
+        """Return true if this call is the probe."""
         with self._lock:
             if self._until is None:
                 return False
@@ -305,7 +303,7 @@ class Breaker:
             if probe:
                 self._probing = False
             asked = min(retry_after_seconds or 0.0, RETRY_AFTER_MAX_SECONDS)
-            if self._until is not None and not probe:  # began before it opened; only a longer request counts
+            if self._until is not None and not probe:  # started before the breaker opened: can only extend it
                 self._until = max(self._until, self._clock() + asked)
             elif probe or self._failures >= self._most:
                 own = min(self._open_seconds * 2.0 ** min(self._openings, 60), self._open_max_seconds)

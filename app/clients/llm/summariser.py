@@ -1,4 +1,4 @@
-"""Summaries by a provider's chat model: asked for, and checked."""
+"""Summarise memories with a provider's chat model, and verify the summaries."""
 
 from __future__ import annotations
 
@@ -16,13 +16,12 @@ from app.settings import Settings
 
 
 class Summariser:
-    """A chat model that sums up memories; may be used by many threads.
+    """A chat model that summarises memories; thread-safe.
 
     Args:
-        provider: Who is asked.
-        model: Name of the model there.
-        patience: How long one answer may take.
-        random_bytes: Gives so many random bytes, for the marks of the blocks.
+        model: The model's name at the provider.
+        patience: Timeout of a response.
+        random_bytes: Source of random bytes for block markers.
     """
 
     def __init__(
@@ -40,20 +39,20 @@ class Summariser:
 
     @classmethod
     def from_settings(cls, settings: Settings) -> Summariser:
-        """The summariser that the settings name, with a provider of its own.
+        """Create the summariser with its own provider from the settings.
 
         Raises:
-            Misconfigured: They name a provider that can't be.
+            Misconfigured: The settings name an invalid provider.
         """
         return cls(Provider.from_settings(settings), settings.summarising_model, Patience(settings.llm_timeout_seconds))
 
     @property
     def is_resting(self) -> bool:
-        """Whether the provider has failed so often that nobody should ask it for now."""
+        """True while the chat breaker is open."""
         return self._provider.health()["chat"] == "open"
 
     def close(self) -> None:
-        """Close the provider's connections; it can't be used afterwards."""
+        """Close the provider's connections; the object is unusable afterwards."""
         self._provider.close()
 
     def summary(
@@ -65,19 +64,19 @@ class Summariser:
         spent: Spent = unnoted,
         fault: str | None = None,
     ) -> Summary:
-        """A summary of the sources that has passed every check, by one call.
+        """Return a verified summary of the sources, in one call.
 
         Args:
             sources: One or more.
-            form: What it is to be.
-            level: How much shorter.
-            extracted: What their own sentences make; a model's summary has to be about as rich.
-            spent: Told what the answer has cost, a useless one too.
-            fault: Why the answer before wasn't believed, one of `checking.FAULTS`.
+            form: Form of the summary.
+            level: Level of compression.
+            extracted: Extractive summary of the sources; the model's summary must be about as rich.
+            spent: Receives the cost of the response, even of an unusable one.
+            fault: Why the previous response was rejected, one of `checking.FAULTS`.
 
         Raises:
-            ProviderFailed: There was no answer, or none that is believed: then it is `GARBAGE` or `TRUNCATED`, and
-                its detail one of `checking.FAULTS`.
+            ProviderFailed: There was no response, or it was rejected: `GARBAGE` or `TRUNCATED`, with one of
+                `checking.FAULTS` as the detail.
         """
         mark = scoring.delimiter(self._random_bytes(scoring.DELIMITER_BYTES))
         reply = self._provider.chat(

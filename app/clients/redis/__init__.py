@@ -1,1 +1,1 @@
-"""Redis: the stream, its backlog, memory limits and Lua scripts."""
+"""Redis: the ingest streams, their backlog, memory limits and Lua scripts."""

@@ -1,4 +1,4 @@
-"""What waits in the streams, for reads and dashboards."""
+"""Inspect the ingest streams for reads and dashboards."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from app.clients.redis.redis import BACKLOG, HELD, RING_MEMBERS, STREAM_PREFIX, 
 from app.domain.ingest.envelope import Envelope, Malformed, unpack
 from app.domain.ingest.ids import base_of, unix_ms_of
 
-# An API host's clock may differ from Redis's by this much when a waiting memory is looked up by its id.
+# Tolerated difference between an API host's clock and Redis's when a pending memory is looked up by its id.
 CLOCK_SLACK_MS = 10_000
 TENANTS_COMPARED = 5000
 _FIND_PAGE = 200
 
 
 class Backlog:
-    """What waits in the streams, for reads and dashboards."""
+    """Read access to the pending entries of the ingest streams."""
 
     def __init__(self, client: redis.Redis) -> None:
-        """Take a client made by `connect`."""
+        """Use a client from `connect`."""
         self._client = client
 
     def find(self, tenant_id: UUID, *memory_ids: UUID) -> Envelope | None:
-        """The first waiting envelope with one of these memories, looked for around the milliseconds in their ids."""
+        """Return the first pending envelope with one of these memories, searching around the times in their ids."""
         if not memory_ids:
             return None
         bases, moments = {*map(base_of, memory_ids)}, [*map(unix_ms_of, memory_ids)]
@@ -42,17 +42,17 @@ class Backlog:
             start = "(" + page[-1][0].decode()
 
     def memories(self, tenant_id: UUID | None = None) -> int:
-        """Memories that wait to be stored, of a tenant or of all."""
+        """Return the number of memories pending storage, for one tenant or all."""
         return int(self._client.hget(BACKLOG, f"{tenant_id}:memories" if tenant_id else "memories") or 0)
 
     def entries(self, tenant_id: UUID | None = None) -> int:
-        """Requests that wait to be stored, of a tenant or of all."""
+        """Return the number of requests pending storage, for one tenant or all."""
         if tenant_id is not None:
             return self._client.xlen(stream_key(tenant_id))
         return int(self._client.hget(BACKLOG, "entries") or 0)
 
     def oldest_ms(self, tenant_ids: Sequence[UUID] | None = None) -> int | None:
-        """When the oldest waiting request was accepted, in milliseconds since 1970; None when nothing waits."""
+        """Return when the oldest pending request was accepted, in milliseconds since 1970; None if there is none."""
         waiting = [str(t) for t in tenant_ids] if tenant_ids is not None else self._waiting()
         with self._client.pipeline(transaction=False) as pipe:
             for tenant in waiting:
@@ -61,9 +61,10 @@ class Backlog:
         return min((int(entry_id.partition(b"-")[0]) for entry_id in firsts), default=None)
 
     def unaccounted(self) -> int | None:
-        """Requests noted as waiting and not there: 0, unless a stream was lost or nobody will look into it.
+        """Return the number of requests that are counted as pending but missing from the streams.
 
-        None where more than `TENANTS_COMPARED` tenants have something waiting.
+        It is 0 unless a stream was lost or belongs to no tenant on the ring or under a lease. None if more than
+        `TENANTS_COMPARED` tenants have pending requests.
         """
         keys = (RING_MEMBERS, HELD, BACKLOG)
         answer = cast(
@@ -72,7 +73,7 @@ class Backlog:
         return answer[0] - answer[1] if answer else None
 
     def now_ms(self) -> int:
-        """Redis's clock, in milliseconds since 1970."""
+        """Return Redis's clock, in milliseconds since 1970."""
         seconds, microseconds = self._client.time()
         return seconds * 1000 + microseconds // 1000
 

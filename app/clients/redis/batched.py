@@ -1,4 +1,4 @@
-"""One Lua script called by many requests at once: calls that come while others are on their way go out together."""
+"""Batch concurrent calls of one Lua script: calls made while a batch is in flight are sent together."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _Call = tuple[tuple[Any, ...], asyncio.Future[Any]]
 
 
 class BatchedScript:
-    """A script whose calls share round trips: with 16 callers a call costs half the CPU of one by itself.
+    """A script whose calls share round trips; with 16 callers, a call costs half the CPU of an individual one.
 
-    A batch is what has gathered while the one before was on its way, so a lone call waits for nobody. Each
-    call is answered by itself; a batch isn't a transaction.
+    A batch contains the calls that arrived while the previous batch was in flight, so a single call is never delayed.
+    Each call gets its own answer; a batch isn't a transaction.
     """
 
     def __init__(self, client: redis.asyncio.Redis, script: str) -> None:
-        """Take a client made by `connect_async`, and the script's text."""
+        """Use a client from `connect_async` and the script's source."""
         self._client = client
         self._script = script
         self._digest = hashlib.sha1(script.encode(), usedforsecurity=False).hexdigest()  # Redis's name for it
@@ -34,7 +34,7 @@ class BatchedScript:
         """Call the script.
 
         Raises:
-            redis.RedisError: This call's own error, or Redis can't be reached.
+            redis.RedisError: This call failed, or Redis is unreachable.
         """
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._waiting.append(((len(keys), *keys, *arguments), answer))
@@ -43,16 +43,16 @@ class BatchedScript:
         return await answer
 
     async def _send(self) -> None:
-        """Send batches until nothing waits."""
+        """Send batches until no calls are pending."""
         try:
             while self._waiting:
                 batch, self._waiting = self._waiting[:BATCH_MAX], self._waiting[BATCH_MAX:]
                 try:
                     answers = await self._ask([call for call, _ in batch])
-                except Exception as error:  # noqa: BLE001 - every caller raises it
+                except Exception as error:  # noqa: BLE001 - raised in every caller
                     answers = [error] * len(batch)
                 for (_, caller), answer in zip(batch, answers, strict=True):
-                    if caller.done():  # it was cancelled
+                    if caller.done():  # cancelled
                         continue
                     if isinstance(answer, Exception):
                         caller.set_exception(answer)
@@ -64,14 +64,14 @@ class BatchedScript:
     async def _ask(self, calls: Sequence[tuple[Any, ...]]) -> list[Any]:
         answers = await self._evaluate(calls)
         unknown = [n for n, answer in enumerate(answers) if isinstance(answer, redis.exceptions.NoScriptError)]
-        if unknown:  # a Redis that has just started
+        if unknown:  # Redis has restarted
             await self._client.script_load(self._script)
             for n, answer in zip(unknown, await self._evaluate([calls[n] for n in unknown]), strict=True):
                 answers[n] = answer
         return answers
 
     async def _evaluate(self, calls: Sequence[tuple[Any, ...]]) -> list[Any]:
-        """The answer of each call, or its error."""
+        """Return the answer or the error of each call."""
         async with self._client.pipeline(transaction=False) as pipe:
             for call in calls:
                 pipe.execute_command("EVALSHA", self._digest, *call)

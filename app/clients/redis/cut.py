@@ -1,4 +1,4 @@
-"""Places in a tenant's stream: where it ends, and whether anything up to a place still waits."""
+"""Watermarks in a tenant's stream: its current end, and whether entries up to a position are still pending."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from app.clients.redis.stream import backlog, client
 
 
 def end(tenant_id: UUID) -> str:
-    """The place that all that came is at or before, and all that comes is after."""
-    before = f"{backlog().now_ms() - 1}-0"  # where there is no stream, whatever comes first has a later moment
+    """Return a position at or after all existing entries and before all future ones."""
+    before = f"{backlog().now_ms() - 1}-0"  # without a stream, its first entry will have a later timestamp
     with suppress(redis.ResponseError):
         last: bytes = client().xinfo_stream(stream_key(tenant_id))["last-generated-id"]
         return last.decode()
@@ -21,5 +21,5 @@ def end(tenant_id: UUID) -> str:
 
 
 def is_waiting(tenant_id: UUID, position: str) -> bool:
-    """Whether anything up to this place waits to be stored, or is being stored."""
+    """Return true while entries up to this position are pending or being stored."""
     return bool(client().xrange(stream_key(tenant_id), max=position, count=1))

@@ -1,4 +1,4 @@
-"""What waits in a tenant's stream, in pages."""
+"""Page through the pending entries of a tenant's stream."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from app.domain.ingest.envelope import Envelope, Malformed, unpack
 
 
 def page(tenant_id: UUID, after: str, limit: int) -> tuple[list[Envelope], str | None]:
-    """Entries after a place, `0-0` at first.
+    """Return the entries after a position, initially `0-0`.
 
     Returns:
-        Those that are envelopes; and where to go on, None at the end.
+        The valid envelopes, and the position for the next page; None after the last page.
     """
     found = cast(
         "list[tuple[bytes, dict[bytes, bytes]]]", client().xrange(stream_key(tenant_id), min=f"({after}", count=limit)
@@ -24,5 +24,5 @@ def page(tenant_id: UUID, after: str, limit: int) -> tuple[list[Envelope], str |
         try:
             envelopes.append(unpack(entry_id.decode(), *(fields.get(name, b"") for name in (b"n", b"h", b"e"))))
         except Malformed:
-            continue  # the drain sets it aside, and nobody can tell whom it is about
+            continue  # the drain turns it into a dead letter; its subject is unknown
     return envelopes, found[-1][0].decode() if len(found) == limit else None

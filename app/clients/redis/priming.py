@@ -1,4 +1,4 @@
-"""What the turns of a conversation have activated: ids and numbers alone, forgotten by Redis after a while."""
+"""Record which memories the turns of a conversation activated: only ids and numbers, expiring after an hour."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ EXPIRY_SECONDS: Final = 3_600
 
 
 def last_turns(tenant_id: UUID, session: str, memory_ids: Sequence[UUID]) -> npt.NDArray[np.float64]:
-    """The turn of the session in which each of these memories was activated last; NaN where it wasn't, or is forgotten.
+    """Return the session's last turn that activated each memory; NaN if there is none or it has expired.
 
     Raises:
-        RedisError: Redis can't be reached.
+        RedisError: Redis is unreachable.
     """
     if not memory_ids:
         return np.empty(0)
-    members = cast("list[str]", [memory_id.bytes for memory_id in memory_ids])  # it takes bytes as well
+    members = cast("list[str]", [memory_id.bytes for memory_id in memory_ids])  # it accepts bytes too
     return np.array(client().zmscore(_key(tenant_id, session), members), np.float64)
 
 
 def activate(tenant_id: UUID, session: str, memory_ids: Sequence[UUID], turn: int, turns_kept: int) -> None:
-    """Remember that a turn of the session has activated these memories, for an hour from now.
+    """Record that a turn of the session activated these memories, and extend the expiry to an hour from now.
 
-    Turns longer ago than `turns_kept` are forgotten, and more than `ACTIVATED_MAX` memories, the longest ago first.
+    Entries more than `turns_kept` turns old are removed, and beyond `ACTIVATED_MAX` memories the oldest ones.
 
     Raises:
-        RedisError: Redis can't be reached, or is full.
+        RedisError: Redis is unreachable or full.
     """
     if not memory_ids:
         return
@@ -49,6 +49,6 @@ def activate(tenant_id: UUID, session: str, memory_ids: Sequence[UUID], turn: in
 
 
 def _key(tenant_id: UUID, session: str) -> str:
-    """Holds a digest of the session's name, which is the caller's own words."""
+    """Return the session's key; it contains a digest of the session's name, which is caller data."""
     digest = hashlib.blake2b(session.encode(), digest_size=16, key=tenant_id.bytes)
     return priming_key(tenant_id, digest.hexdigest())

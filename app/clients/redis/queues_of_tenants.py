@@ -1,4 +1,4 @@
-"""What waits in the streams, tenant by tenant: for a page that compares them."""
+"""Report the pending requests of individual tenants, for a page that compares them."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from app.clients.redis.redis import BACKLOG, HELD, RING, stream_key
 from app.clients.redis.stream import client
 
 COMPARED_MOST: Final = 5000
-"""Tenants that are looked at, those first whose turn is next; one look at more would keep Redis from its work."""
+"""Maximum number of tenants examined, leased ones first, then in ring order; more would block Redis for too long."""
 
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """What a tenant has waiting to be stored.
+    """A tenant's pending requests.
 
     Attributes:
-        oldest_seconds: Age of the oldest request; None where nothing waits.
+        oldest_seconds: Age of the oldest request; None if none are pending.
     """
 
     tenant_id: UUID
@@ -29,7 +29,7 @@ class Queue:
 
 
 def longest(most: int) -> list[Queue]:
-    """The tenants whose oldest request waits longest, so many at most."""
+    """Return the tenants with the oldest pending requests, oldest first."""
     redis = client()
     with redis.pipeline(transaction=False) as pipe:
         pipe.lrange(RING, 0, COMPARED_MOST - 1)
@@ -45,7 +45,7 @@ def longest(most: int) -> list[Queue]:
 
 
 def tenant_queues(tenant_ids: list[UUID]) -> list[Queue]:
-    """What these tenants have waiting, in their order."""
+    """Return the pending requests of these tenants, in their order."""
     if not tenant_ids:
         return []
     with client().pipeline(transaction=False) as pipe:

@@ -1,6 +1,6 @@
-"""Connections to Redis: one factory, the names of all keys, the settings that it must have.
+"""Connect to Redis, name all keys, and check the required settings.
 
-All keys share one hash tag, so that a cluster keeps them in one slot and one script may touch them together.
+All keys share one hash tag, so that a cluster stores them in one slot and a script can access several of them.
 """
 
 from __future__ import annotations
@@ -45,27 +45,27 @@ CONNECT_TIMEOUT_SECONDS = 2
 
 
 def stream_key(tenant_id: UUID | str) -> str:
-    """The key of a tenant's stream."""
+    """Return the key of a tenant's stream."""
     return f"{STREAM_PREFIX}{tenant_id}"
 
 
 def idempotency_key(tenant_id: UUID, key_digest: str) -> str:
-    """The key under which a request's outcome is remembered; holds a digest, not the caller's words."""
+    """Return the key of a request's stored outcome; it contains a digest, not the caller's idempotency key."""
     return f"{PREFIX}idempotency:{tenant_id}:{key_digest}"
 
 
 def priming_key(tenant_id: UUID, session_digest: str) -> str:
-    """The key under which it is remembered what a session's turns have activated: memory id → turn."""
+    """Return the key of a session's activated memories: memory id → turn."""
     return f"{PREFIX}priming:{tenant_id}:{session_digest}"
 
 
 def script(name: str) -> str:
-    """The text of a Lua script of this package."""
+    """Return the source of a Lua script of this package."""
     return resources.files("app.clients.redis").joinpath("scripts", f"{name}.lua").read_text(encoding="utf-8")
 
 
 def redis_url() -> str:
-    """The service's Redis.
+    """Return the URL of the service's Redis.
 
     Raises:
         Misconfigured: No URL is set.
@@ -78,11 +78,11 @@ def redis_url() -> str:
 
 
 def connect(timeout_seconds: float = SOCKET_TIMEOUT_SECONDS, retries: int = 2) -> redis.Redis:
-    """A client for workers and routes off the hot path. RESP2: the older reply shapes, fewer round trips.
+    """Return a client for workers and routes off the hot path; RESP2, for its older reply types and fewer round trips.
 
     Args:
-        timeout_seconds: Longest wait for an answer.
-        retries: Further tries of a command whose connection broke.
+        timeout_seconds: Timeout of a reply.
+        retries: Maximum number of retries of a command after a connection error.
     """
     return redis.Redis.from_url(
         redis_url(),
@@ -94,36 +94,36 @@ def connect(timeout_seconds: float = SOCKET_TIMEOUT_SECONDS, retries: int = 2) -
 
 
 class _Connection(redis.asyncio.Connection):
-    """Packs commands in C, as the synchronous client does by itself: half of what a call of the door cost."""
+    """Packs commands in C, as the synchronous client does by default; this halves the cost of an ingest call."""
 
     def pack_command(self, *args: Any) -> list[bytes]:
-        if isinstance(args[0], str) and " " in args[0]:  # "CLIENT SETINFO" and the like are two arguments
+        if isinstance(args[0], str) and " " in args[0]:  # "CLIENT SETINFO" and similar commands are two arguments
             args = (*args[0].split(), *args[1:])
         return [hiredis.pack_command(args)]
 
 
 def connect_async(connections: int = 64) -> redis.asyncio.Redis:
-    """A client for the ingest path. A retried script is harmless: the ledger stores an envelope once."""
+    """Return a client for the ingest path; retrying its script is safe because the ledger stores an envelope once."""
     pool = redis.asyncio.BlockingConnectionPool.from_url(
         redis_url(),
-        connection_class=_Connection,  # a URL with TLS or a socket brings its own
+        connection_class=_Connection,  # URLs with TLS or a socket override this class
         protocol=2,
         max_connections=connections,
         timeout=SOCKET_TIMEOUT_SECONDS,
         socket_timeout=SOCKET_TIMEOUT_SECONDS,
         socket_connect_timeout=CONNECT_TIMEOUT_SECONDS,
     )
-    return redis.asyncio.Redis.from_pool(pool)  # which closes the pool with the client
+    return redis.asyncio.Redis.from_pool(pool)  # closes the pool together with the client
 
 
 def check_settings(client: redis.Redis) -> list[str]:
-    """What Redis must be set to, so that nothing accepted is evicted or lost with its process.
+    """Check the settings that prevent Redis from evicting accepted memories or losing them on restart.
 
     Returns:
-        Remarks for the log, where a setting can't be asked for (managed services often forbid it).
+        Warnings for the log if the settings can't be read (managed services often forbid it).
 
     Raises:
-        Misconfigured: A setting would lose accepted memories; says how to change it.
+        Misconfigured: A setting would lose accepted memories; the message says how to change it.
     """
     try:
         held = {**client.config_get("maxmemory-policy"), **client.config_get("appendonly")}

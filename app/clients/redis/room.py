@@ -1,4 +1,4 @@
-"""Whether there is room for another request in Redis."""
+"""Guard Redis's memory: refuse ingest requests before Redis is full."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ import time
 
 from app.errors import Unavailable
 
-# The door takes no more than this share of Redis's memory, and looks after so long or so much. What is left is for
-# what empties the queue: the answers to drains (`drain_bytes` for each process, twice while Lua builds them), the
-# broker's messages, the drain's own notes. Celery's workers end when Redis refuses them theirs.
+# Ingest uses at most this share of Redis's memory; usage is re-checked every 250 ms or every MiB accepted. The rest is
+# reserved for draining the backlog: replies to drains (`drain_bytes` per process, twice while Lua builds them), the
+# broker's messages, and the drain's own records. Celery workers exit if Redis refuses their messages.
 DOOR_SHARE = 0.8
 LOOK_SECONDS = 0.25
 LOOK_BYTES = 1 << 20
 
 
 class Room:
-    """Whether the door may take more into Redis's memory, which it looks at now and then."""
+    """Tracks whether ingest may use more of Redis's memory, based on periodic checks."""
 
     def __init__(self) -> None:
         self._looked_at, self._taken_bytes, self._is_full = 0.0, 0, False
         self._shut_until = 0.0
 
     def is_to_look(self, size: int) -> bool:
-        """Whether to look again before so many bytes; of many requests, one is told so."""
+        """Count the bytes of a request and return true if this request must check memory usage first."""
         now = time.monotonic()
         self._taken_bytes += size
         if now - self._looked_at < LOOK_SECONDS and self._taken_bytes < LOOK_BYTES:
@@ -31,19 +31,19 @@ class Room:
         return True
 
     def note(self, memory: dict[str, int]) -> None:
-        """Note what Redis says of its memory."""
+        """Record the memory usage reported by Redis."""
         self._is_full = 0 < memory["maxmemory"] * DOOR_SHARE < memory["used_memory"]
 
     def shut(self, seconds: float) -> None:
-        """Take nothing for so long."""
+        """Refuse everything for this long."""
         self._shut_until = time.monotonic() + seconds
 
     def is_shut(self) -> bool:
-        """Whether it was shut, and still is."""
+        """Return true while closed by `shut`."""
         return time.monotonic() < self._shut_until
 
     def check(self) -> None:
-        """Refuse what doesn't fit.
+        """Refuse the request if Redis is full.
 
         Raises:
             Unavailable: Redis is full.

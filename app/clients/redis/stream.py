@@ -1,7 +1,7 @@
-"""The way in: requests wait in their tenant's stream in Redis until they are stored.
+"""Ingest streams: requests are appended to their tenant's Redis stream and drained from it into PostgreSQL.
 
-The door (asynchronous, in the API) appends; the drain (synchronous, in workers) takes turns of the ring of
-tenants that have something waiting. Each is one Lua call. See `scripts/`.
+`Door` (asynchronous, in the API) appends; `Drainage` (synchronous, in workers) takes turns on the ring of tenants with
+pending entries. Each operation is a single Lua call; see `scripts/`.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ from app.errors import BacklogFull, Unavailable
 from app.settings import settings
 
 NUDGE_MILLISECONDS = 1000
-# The flag says that a nudge is on its way; see `app.queues.nudge`.
+# The flag exists while a nudge is in flight; see `app.queues.nudge`.
 _NUDGE = f"{NUDGE_PREFIX}ingest.drain"
 SUSPECTS_A_TURN = 50
-# Who may drop what it appends waits no longer, and after a failure doesn't try for a while.
+# Best-effort appends use a short timeout and back off after a failure.
 APPEND_TIMEOUT_SECONDS = 1.0
 APPEND_PAUSE_SECONDS = 5
 
 
 class Entry(NamedTuple):
-    """A stream entry as it is: nothing of it is believed yet."""
+    """A raw stream entry; none of its fields are validated yet."""
 
     entry_id: str
     number: bytes
@@ -58,13 +58,13 @@ class Entry(NamedTuple):
 
     @property
     def memories(self) -> int:
-        """Memories it says it holds, 0 where that can't be read."""
+        """Number of memories according to its header; 0 if unreadable."""
         return read_count(self.number) or 0
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What one turn of the ring gave: `suspects` were in the hands of a worker that died."""
+    """One tenant's turn on the ring; a dead worker was processing the `suspects`."""
 
     tenant_id: UUID
     suspects: list[Entry] = field(default_factory=list)
@@ -73,17 +73,17 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """The door's answer. `earlier` is the outcome of the request that had the same idempotency key before."""
+    """Result of an append; `earlier` is the stored outcome of a previous request with the same idempotency key."""
 
     nudge: bool
     earlier: str | None = None
 
 
 class Door:
-    """Where requests come in. One script call each; nothing is half done."""
+    """Appends requests to the streams; each in one atomic script call."""
 
     def __init__(self, client: redis.asyncio.Redis) -> None:
-        """Take a client made by `connect_async`."""
+        """Use a client from `connect_async`."""
         self._client = client
         self._room = Room()
         self._accept = BatchedScript(client, script("accept"))
@@ -105,11 +105,11 @@ class Door:
         """Append one request's memories or touches to the tenant's stream.
 
         Args:
-            idempotency: Digest of the caller's key, and the outcome to remember under it.
+            idempotency: Digest of the caller's key, and the outcome to store under it.
 
         Raises:
-            BacklogFull: This tenant has too much waiting.
-            Unavailable: All tenants together have, or Redis is full or away.
+            BacklogFull: The tenant's backlog limit is reached.
+            Unavailable: The total backlog limit is reached, or Redis is full or unreachable.
         """
         key_digest, outcome = idempotency or ("", "")
         entry = pack(base, memories, form, request_id, trace, body)
@@ -129,7 +129,7 @@ class Door:
 
     async def _check_room(self, size: int) -> None:
         if self._room.is_to_look(size):
-            with suppress(redis.ResponseError):  # not allowed to us here: then Redis itself refuses
+            with suppress(redis.ResponseError):  # INFO is not permitted: Redis itself refuses when full
                 self._room.note(await self._client.info("memory"))
         self._room.check()
 
@@ -157,24 +157,24 @@ def _limits() -> tuple[int, int, int, int]:
 
 
 def replay(tenant_id: UUID, entry: Entry) -> bool:
-    """Append an entry that was set aside, by the door's script and within its limits. Returns whether to nudge.
+    """Append a dead letter's entry again with the ingest script and its limits; return true if a nudge is needed.
 
-    It keeps its base, by which the ledger knows it, and its first place in the order of speaking.
+    The entry retains its base, by which the ledger recognises it, and its original position in the conversation.
 
     Raises:
-        BacklogFull: This tenant has too much waiting.
-        Unavailable: All tenants together have, or Redis is full or away.
+        BacklogFull: The tenant's backlog limit is reached.
+        Unavailable: The total backlog limit is reached, or Redis is full or unreachable.
     """
     again = fields_of(entry.memories, replayed(entry.header, entry.entry_id), entry.body)
     return _append(client(), Room(), tenant_id, again)
 
 
 def append(tenant_id: UUID, base: bytes, form: Form, request_id: str, body: bytes) -> None:
-    """Append what may be lost, from a thread, without a long wait and without a nudge: the next drain takes it.
+    """Append best-effort data from a thread, with a short timeout and no nudge; the next drain picks it up.
 
     Raises:
-        BacklogFull: This tenant has too much waiting.
-        Unavailable: All tenants together have, or Redis is full or away, or was a moment ago.
+        BacklogFull: The tenant's backlog limit is reached.
+        Unavailable: The total backlog limit is reached, Redis is full or unreachable, or an append failed moments ago.
     """
     room = _room()
     if room.is_shut():
@@ -198,7 +198,7 @@ def _append(
     arguments: list[Any] = [str(tenant_id), memories, size, *_limits(), "", 0, nudge_milliseconds, *entry]
     try:
         if room.is_to_look(size):
-            with suppress(redis.ResponseError):  # not allowed to us here: then Redis itself refuses
+            with suppress(redis.ResponseError):  # INFO is not permitted: Redis itself refuses when full
                 room.note(through.info("memory"))
         room.check()
         answer = _acceptance()(keys=_accept_keys(tenant_id, ""), args=arguments, client=through)
@@ -210,7 +210,7 @@ def _append(
 
 
 def unavailable(error: redis.RedisError) -> Unavailable:
-    """What a caller is told when Redis can't take more or can't be reached."""
+    """Translate a Redis error into the error for callers: Redis is full or unreachable."""
     if "OOM" in str(error):
         return Unavailable("the queue's memory is full", retry_after_seconds=5)
     return Unavailable("the queue can't be reached", retry_after_seconds=2)
@@ -225,27 +225,27 @@ def _refusal(which: str, held: int, limit: int) -> BacklogFull | Unavailable:
 
 
 class Drainage:
-    """The workers' end of the streams.
+    """Drains the streams in workers.
 
-    A worker holds one tenant at a time, under a lease. While it does, nobody else has that tenant's turn, so no
-    entry needs a claim of its own. A lease that lapses says that its worker died, and what that had in hand
-    comes again, entry by entry.
+    A worker holds one tenant at a time under a lease. No other worker gets this tenant's turn while the lease lasts, so
+    entries need no claims of their own. An expired lease means that its worker died; the entries that it was processing
+    are redelivered one by one.
     """
 
     def __init__(self, client: redis.Redis) -> None:
-        """Take a client made by `connect`."""
+        """Use a client from `connect`."""
         self._client = client
         self._take = client.register_script(script("take"))
         self._clock = (0, 0.0)
         self._settle = client.register_script(script("settle"))
 
     def take(self, *, first: bool) -> Turn | None:
-        """Turn the ring once: hold the next tenant and get its entries; None when nobody has any.
+        """Lease the tenant at the head of the ring and return its entries; None if the ring is empty.
 
-        Every turn must be ended by a `settle` that frees the tenant.
+        Every turn must be ended by a `settle` with `free`.
 
         Args:
-            first: Whether a slice begins, so that the nudge which woke it must be taken down.
+            first: True on the first turn of a slice, which clears the flag of the nudge that started the slice.
         """
         config = settings()
         limits = [config.drain_rows, config.drain_entries, config.drain_bytes]
@@ -262,17 +262,17 @@ class Drainage:
         return Turn(UUID(tenant.decode()), entries[:suspects], entries[suspects:])
 
     def waited_seconds(self, entry: Entry) -> float:
-        """How long ago an entry of the last turn was accepted, by Redis's clock, without asking it."""
+        """Return the age of an entry of the last turn, by Redis's clock, without a call to Redis."""
         now_ms, at = self._clock
         return max(now_ms - int(entry.entry_id.partition("-")[0]), 0) / 1000 + time.monotonic() - at
 
     def settle(self, tenant_id: UUID, entries: Sequence[Entry] = (), *, free: bool) -> int:
-        """Delete entries whose fate is committed. Returns how many the stream still has.
+        """Delete entries whose outcome is committed; return the number of entries left in the stream.
 
         Args:
-            tenant_id: Whose turn it is.
-            entries: Those that are stored or set aside.
-            free: Whether the turn is over, so that the tenant goes back to the ring if it has more.
+            tenant_id: Tenant of the turn.
+            entries: Entries that were stored or set aside.
+            free: End the turn, so that the tenant returns to the ring if it has more entries.
         """
         sizes = [sum(len(entry.body) for entry in entries), sum(entry.memories for entry in entries)]
         arguments = [
@@ -285,15 +285,15 @@ class Drainage:
         return cast("int", self._settle(keys=keys, args=arguments))
 
     def count_attempt(self, tenant_id: UUID, entry: Entry) -> int:
-        """Count a try at one entry by itself, before it starts: a try that kills its process counts too.
+        """Count an attempt at a single entry before it starts, so that attempts that kill the process count too.
 
         Returns:
-            Which try this is, from 1. Call `forgive` when it fails for no fault of the entry's.
+            Number of this attempt, from 1. Call `forgive` if it fails for a reason unrelated to the entry.
         """
         return self._client.hincrby(ATTEMPTS, f"{tenant_id}:{entry.entry_id}", 1)
 
     def forgive(self, tenant_id: UUID, entry: Entry) -> None:
-        """Take back the count of a try that failed because the database was away."""
+        """Uncount an attempt that failed because the database was unavailable."""
         self._client.hincrby(ATTEMPTS, f"{tenant_id}:{entry.entry_id}", -1)
 
 
@@ -305,19 +305,19 @@ def _entries(flat: list[Any]) -> Iterator[Entry]:
 
 @cache
 def client() -> redis.Redis:
-    """The process's synchronous client."""
+    """Return the process's synchronous client."""
     return connect()
 
 
 @cache
 def drainage() -> Drainage:
-    """The process's end of the streams."""
+    """Return the process's `Drainage`."""
     return Drainage(client())
 
 
 @cache
 def backlog() -> Backlog:
-    """The process's view of what waits."""
+    """Return the process's `Backlog`."""
     return Backlog(client())
 
 
@@ -337,7 +337,7 @@ def _room() -> Room:
 
 
 def close() -> None:
-    """Drop the connections: at shutdown, and between tests."""
+    """Close the connections, at shutdown and between tests."""
     for opened in (client, _hasty):
         if opened.cache_info().currsize:
             opened().close()

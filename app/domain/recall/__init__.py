@@ -1,9 +1,10 @@
-"""Memories that a conversation brings to mind.
+"""Recall: select the memories that are relevant to an ongoing conversation.
 
-`request` holds its recent messages, `parameters` the policy's part, `context` the text that is put before a model.
-Relevance is a product of two logistic regressions: `gate`, of the conversation's `form`, and `worth`, of each memory by
-`relevance` (words, closeness, cues), `kin` (word vectors) and `bridges` (flags of its text). `english` reads the lists.
+`request` holds the request and its recent messages, `parameters` the policy settings, `context` the text block for the
+prompt. Relevance is the product of two logistic regressions: `gate` scores the conversation by its `form`, and `worth`
+scores each memory by `relevance` (shared words, vector closeness, cues), `kin` (word vectors) and `bridges` (bit flags
+of its text). `english` reads the word lists.
 
-The score of a search compares results of one search, so that something is always best. Relevance here is absolute: it
-says whether a memory is worth bringing up at all, and most often none is.
+A search score only compares the results of one search, so every search has a best result. Recall relevance is absolute:
+it says whether a memory is worth bringing up at all, and most messages need none.
 """

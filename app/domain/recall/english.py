@@ -1,4 +1,4 @@
-"""The English word lists and patterns of recall, read once from `english.toml`."""
+"""Load the English word lists and patterns of recall from `english.toml`, once."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Bridge:
-    """A way from what a message asks for to what a memory holds.
+    """An association from words of a message to words of a memory that share no word with it.
 
     Attributes:
-        asked: Words of a message, in their base form.
-        held: Matches the lower-case text of a memory.
+        asked: Trigger words in the message, in their base form.
+        held: Pattern that matches the lower-cased text of a memory.
     """
 
     asked: frozenset[str]
@@ -29,8 +29,8 @@ class English:
     """Word lists and compiled patterns; `english.toml` explains them.
 
     Attributes:
-        days: Matches a day or month in a lower-case text; the name of the group that matched is its key in `day_names`.
-        day_names: Days and months in the order of their flags.
+        days: Pattern for a day or month in lower-cased text; the matching group's name is its key in `day_names`.
+        day_names: Days and months in the order of their bit flags.
     """
 
     small_talk: frozenset[str]
@@ -48,7 +48,7 @@ class English:
 
 @lru_cache(maxsize=1)
 def english() -> English:
-    """Return the lists and patterns."""
+    """Load and compile the lists and patterns; cached."""
     read = tomllib.loads(files(__package__).joinpath("english.toml").read_text(encoding="utf-8"))
     said: Mapping[str, str] = read["messages"]
     days: Mapping[str, str] = read["days"]
@@ -69,10 +69,10 @@ def english() -> English:
 
 
 def _pattern(written: str) -> re.Pattern[str]:
-    """Compile a pattern that may be written over several lines, which are joined."""
+    """Compile a case-insensitive pattern, joining its lines."""
     return re.compile(written.replace("\n", ""), re.IGNORECASE)
 
 
 def _at_word(written: str) -> re.Pattern[str]:
-    """Compile a pattern for lower-case text that begins at a word."""
+    """Compile a pattern for lower-cased text that matches from the start of a word, joining its lines."""
     return re.compile(r"\b(?:" + written.replace("\n", "") + ")")

@@ -1,4 +1,4 @@
-"""The form of messages: about the speaker, about the world, or small talk."""
+"""Classify messages by form: about the speaker, about the world, or small talk."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from app.domain.recall.english import english
 from app.domain.text.wording import STOP_WORDS, words, words_as_written
 
 _LENGTH_WORDS: Final = 20
-"""Content words beyond this number make a conversation no longer."""
+"""Cap on content words: a longer conversation has the same `length` feature."""
 _SENTENCE_END: Final = re.compile(r"(?<=[.!?])\s+")
 _NAME_INSIDE: Final = re.compile(r"(?<=[a-z,;] )[A-Z][\w-]*")
 
@@ -23,16 +23,16 @@ class Form:
     """Features of a conversation that need no search; flags are 0 or 1.
 
     Attributes:
-        about_self: It says I, me, my, we, us or our.
-        worldly: It asks for knowledge of the world, and says nothing about the speaker.
-        general: It asks for knowledge of the world in the first person: "how do I boil an egg".
-        phatic: It consists of small talk alone.
+        about_self: It contains I, me, my, we, us or our, or asks about a person named in the memories.
+        worldly: It asks for general knowledge and doesn't mention the speaker.
+        general: It asks for general knowledge in the first person: "how do I boil an egg".
+        phatic: It consists of small talk only.
         chatting: Share of small talk among its content words, 0 to 1.
         when: It names a day, a month, an hour, or "next".
         length: ln(1 + content words, 20 at most) / 3, 0 to 1.02.
-        name: It shares a name with the memories.
-        asks_about_self: Its newest message asks about the speaker, or about a person whom the memories know.
-        asks_about_person: Its newest message asks about a person whom the memories know.
+        name: It contains a name that the memories use.
+        asks_about_self: The newest message asks about the speaker or about a person named in the memories.
+        asks_about_person: The newest message asks about a person named in the memories.
     """
 
     about_self: float
@@ -48,13 +48,13 @@ class Form:
 
 
 def read_form(said: Sequence[str], known: frozenset[str]) -> Form:
-    """Return the form of what was said.
+    """Extract the form features of a conversation.
 
-    A question about a person whom the memories know counts as a question about the speaker.
+    A question about a person named in the memories counts as a question about the speaker.
 
     Args:
-        said: The messages of one side of the conversation, the newest first, without speakers; at least one.
-        known: The names that it shares with the memories, as `names_in` returns them.
+        said: The messages of one side of the conversation, newest first, without speaker names; at least one.
+        known: The names that the conversation shares with the memories, from `names_in`.
     """
     rules = english()
     newest, oldest = said[0], said[-1]
@@ -88,25 +88,24 @@ def read_form(said: Sequence[str], known: frozenset[str]) -> Form:
 
 
 def asks(message: str) -> bool:
-    """Return whether a message ends with a question."""
+    """Return true if the message ends with a question."""
     return message.rstrip(" \t\n)\"'”’*_").endswith(("?", "\uff1f", "\u061f"))
 
 
 def persons_in(message: str) -> frozenset[str]:
-    """Return the names, in lower case, that a message asks about: "does Ann", "Ann's"."""
+    """Return the lower-cased names that a message asks about: "does Ann", "Ann's"."""
     found = (match["subject"] or match["owner"] for match in english().person.finditer(message))
     return frozenset(name.lower() for name in found if name[0].isupper()) - STOP_WORDS
 
 
 def names_in(said: Sequence[str], texts: Iterable[str], labels: Iterable[str]) -> frozenset[str]:
-    """Return the words of a conversation, in lower case, that memories use as names.
+    """Return the lower-cased words of a conversation that memories use as names.
 
-    Such a word is capitalised inside a sentence of a memory, or is part of a speaker's or subject's name. A word that
-    the conversation asks about as a person may also begin the sentence. Days and months are no names.
+    A word counts as a name if a memory capitalises it inside a sentence or if it is part of a speaker or subject label.
+    A word that the conversation asks about as a person also counts if a memory capitalises it at the start of a
+    sentence. Days and months never count.
 
     Args:
-        said: The messages of the conversation.
-        texts: Texts of memories.
         labels: Speakers and subjects of memories.
     """
     content = {word for line in said for word in words(line) if word not in STOP_WORDS and not read_days(word)}

@@ -1,4 +1,4 @@
-"""The gate: how likely a conversation is one that a memory helps with at all."""
+"""Score the chance that a conversation needs any memory at all."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ BIAS: Final = -4.8
 
 
 def gate_features(form: Form, rarest: float, closest: float) -> dict[str, float]:
-    """Return the features that `WEIGHTS` weighs, by name.
+    """Return the features weighted by `WEIGHTS`, by name.
 
     Args:
-        form: The form of what was said.
-        rarest: The highest weight of a word of the conversation that any memory has, 0 to 1.
-        closest: The highest closeness of a memory that is judged, 0 to 1.
+        form: Form of the conversation.
+        rarest: Highest weight of a word of the conversation that occurs in any memory, 0 to 1.
+        closest: Highest closeness among the candidate memories, 0 to 1.
     """
     found = {name: float(getattr(form, name)) for name in WEIGHTS if hasattr(form, name)}
     return found | {"rarest": rarest, "closest": closest}

@@ -1,7 +1,7 @@
-"""Kin words: a word of a conversation whose nearest word in a memory is unusually close to it.
+"""Score kin words: words of a conversation whose nearest word in a memory is unusually close.
 
-A cosine alone says little, because some words are close to many others. Each word's cosines are therefore measured
-against its own usual ones, those with the common words of the vocabulary.
+A raw cosine says little because some words are close to many others. Each word's cosines are therefore standardised by
+the mean and standard deviation of its cosines with the common words of the vocabulary.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from app.domain.dynamics.ops import Floats
 
 _FROM: Final = 3.0
 _SPAN: Final = 12.0
-"""Standard deviations above the usual cosine where kinship begins, and over which it grows to 1."""
+"""Kinship starts at `_FROM` standard deviations above the mean cosine and reaches 1 after another `_SPAN`."""
 
 Vectors = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True)
 class Usual:
-    """The common words of a vocabulary, as the cosines with them need them.
+    """Moments of the vocabulary's common words; enough to compute the distribution of cosines with them.
 
     Attributes:
         mean: Mean of their unit vectors, shape (dimensions,).
@@ -36,12 +36,12 @@ class Usual:
 
     @classmethod
     def from_vectors(cls, vectors: Vectors) -> Usual:
-        """Return the moments of unit vectors, shape (n, dimensions)."""
+        """Compute the moments of unit vectors, shape (n, dimensions)."""
         exact = np.asarray(vectors, np.float64)
         return cls(exact.mean(axis=0), exact.T @ exact / max(len(exact), 1))
 
     def cosines(self, words: Vectors) -> tuple[Floats, Floats]:
-        """Return mean and standard deviation of each word's cosines with the common words, shape (n,) each."""
+        """Return the mean and standard deviation of each word's cosines with the common words, shape (n,) each."""
         exact = np.asarray(words, np.float64)
         mean = exact @ self.mean
         variance = np.einsum("nd,de,ne->n", exact, self.second, exact) - mean**2
@@ -58,16 +58,16 @@ def kinship(
 ) -> Floats:
     """Return the kinship of each of n memories, 0 to 1, shape (n,).
 
-    The best over the words of the conversation and the windows of a memory that lack the word: the word's weight times
-    the kinship of the nearest word in the window.
+    The maximum over the conversation's words and those windows of the memory that don't contain the word: the word's
+    weight times the kinship of the window's nearest word.
 
     Args:
         asked: Unit vectors of the conversation's words, shape (k, dimensions).
-        weights: Their weights, 0 to 1, shape (k,).
-        usual: The common words.
-        windows: For each memory, for each of its windows, the places of its words among `held`.
-        held: Unit vectors of the distinct words of the memories, shape (m, dimensions).
-        same: Which of them are forms of the same word, shape (k, m).
+        weights: Weights of these words, 0 to 1, shape (k,).
+        usual: Moments of the common words.
+        windows: Per memory and window, the indexes of the window's words in `held`.
+        held: Unit vectors of the distinct words of all memories, shape (m, dimensions).
+        same: True where a word of `held` is a form of a word of the conversation, shape (k, m).
     """
     found = np.zeros(len(windows))
     filled = [(memory, places) for memory, each in enumerate(windows) for places in each if places]

@@ -1,4 +1,4 @@
-"""The policy's choice of what is worth bringing up."""
+"""Define the recall section of the policy: thresholds, limits and cues."""
 
 from __future__ import annotations
 
@@ -13,23 +13,25 @@ _Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 
 
 class Recall(BaseModel):
-    """Which memories a conversation brings up, and how many."""
+    """Thresholds, limits and budget of recall."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     relevance_above: _Share = 0.12
-    """Only memories of more relevance to the conversation, 0 to 1, come up."""
+    """Minimum relevance of a recalled memory (exclusive), 0 to 1."""
     relevance_above_for_questions: _Share = 0.03
-    """The same where the newest message asks about a person whom the memories know, or is sent alone and asks about its
-    speaker."""
+    """Minimum relevance (exclusive) if the newest message asks about a person named in the memories, or if the request
+    has a single message and it asks about its speaker."""
     most: Annotated[int, Field(ge=1, le=RECALLED_MAX)] = 5
-    """Most memories that come up at once, unless the request says otherwise."""
+    """Maximum number of memories per recall, unless the request sets `limit`."""
     review_boost: Annotated[float, Field(ge=1, le=10, allow_inf_nan=False)] = 1.2
-    """Factor of relevance, in the order of those that come up, for a memory that is due for review."""
+    """Factor on the relevance of memories that are due for review; it only affects the order of the recalled
+    memories."""
     cues: bool = True
-    """Ask the model that rates memories for up to five cues each, words and situations that should bring the memory to
-    mind, and match messages with them. False asks for none and ignores the stored ones. Without a model that rates
-    there are none and they cost nothing; with one they cost about 80 tokens a call and 25 a memory. Memories that were
-    rated before have none."""
+    """Ask the rating model for up to five cues per memory (words and situations that should trigger it) and match
+    messages against them. False requests none and ignores the stored ones. Without a rating model there are no cues and
+    no cost; with one they cost about 80 tokens per call and 25 per memory. Memories rated before this was enabled have
+    none."""
     token_budget: Annotated[int, Field(ge=1, le=TOKENS_MAX)] = 1_000
-    """Most tokens of the context, unless the request says otherwise; estimated from above."""
+    """Maximum number of tokens in the context, unless the request sets `token_budget`; token counts are
+    overestimates."""

@@ -1,4 +1,4 @@
-"""How much a memory has to do with what is being said, as a number that means the same in every conversation."""
+"""Compute the word and vector features of a memory's relevance, on a scale that is the same in every conversation."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from app.domain.recall.request import emphasis
 from app.domain.search.terms import Term, idf
 
 UNKNOWN: Final = 0.1
-"""Closeness of a memory where it is unknown: the median of the memories that conversations call for."""
+"""Closeness of a memory whose cosine is unknown: the median over memories relevant to a conversation."""
 SAID_BEFORE: Final = 0.3
-"""Worth of a word that only the neighbouring turns say, as a share of one of the memory's own."""
+"""Weight of a word that occurs only in neighbouring turns, relative to one in the memory itself."""
 
 Flags = npt.NDArray[np.bool_]
 
@@ -26,10 +26,10 @@ class WeighedWord:
     """A content word of a conversation.
 
     Attributes:
-        spelling: As the newest message that says it has it, in lower case.
-        lexemes: Those of the full-text index for the word and its irregular forms.
-        weight: Its rarity among the memories, faded by the messages since, 0 to 1.
-        is_held: Whether any memory has it.
+        spelling: Lower-cased spelling in the newest message that contains it.
+        lexemes: Lexemes of the full-text index for the word and its irregular forms.
+        weight: Rarity among the memories times the decay of the message's age, 0 to 1.
+        is_held: True if any memory contains the word.
     """
 
     spelling: str
@@ -43,14 +43,14 @@ class Evidence:
     """Stored facts about each of n memories.
 
     Attributes:
-        lexemes: Those of the window's words that may be found, m of them.
-        own: Which of them are among a memory's own words, shape (n, m).
-        near: Which are among its own or its neighbours', shape (n, m).
-        cosine: To the window's vector, shape (n,); NaN where there is none.
-        background: The same of memories taken without regard to it, shape (k,).
-        personal: The criterion of the salience score, 0 to 10, shape (n,); 0 where a memory isn't scored yet.
-        reminders: Their flags, as `bridges.read_flags` reads them, shape (n,); 0 where a memory isn't indexed yet.
-        cues: Which of the cues that the conversation says they have, shape (n, cues).
+        lexemes: The window's lexemes that can be looked up, m of them.
+        own: True where the lexeme occurs in the memory itself, shape (n, m).
+        near: True where the lexeme occurs in the memory or its neighbours, shape (n, m).
+        cosine: Cosine with the window's vector, shape (n,); NaN if the memory has no vector.
+        background: Cosines of memories sampled independently of the query, shape (k,).
+        personal: The personal criterion of the salience score, 0 to 10, shape (n,); 0 if the memory isn't scored yet.
+        reminders: Bit flags from `bridges.read_flags`, shape (n,); 0 if the memory isn't indexed yet.
+        cues: True where the memory has a cue that occurs in the conversation, shape (n, cues).
     """
 
     lexemes: Sequence[str]
@@ -66,12 +66,12 @@ class Evidence:
 def weigh_words(
     window: Sequence[str], asked: Sequence[Term], total: int, forms: Mapping[str, Sequence[str]]
 ) -> list[WeighedWord]:
-    """Return the content words of a conversation with their weights; those that the index passes over are left out.
+    """Return the content words of a conversation with their weights, without words that the full-text index ignores.
 
     Args:
-        window: The messages, the newest first.
-        asked: Their words and the words' irregular forms, with how many memories have each.
-        total: All memories.
+        window: The messages, newest first.
+        asked: Terms of the words and their irregular forms, with document counts.
+        total: Number of memories.
         forms: Irregular forms by the word they belong to.
     """
     documents: dict[str, dict[str, int]] = {}
@@ -90,11 +90,10 @@ def weigh_words(
 
 
 def fades(words: Sequence[WeighedWord], emphasis: Mapping[str, float]) -> dict[str, float]:
-    """Return each lexeme of a conversation with how much the messages since have faded it, 0 to 1.
+    """Return the decay of each lexeme of a conversation by the age of its message, 0 to 1.
 
     Args:
-        words: Its content words.
-        emphasis: Their fading by spelling, as `request.emphasis` has it.
+        emphasis: Decay by spelling, from `request.emphasis`.
     """
     found: dict[str, float] = {}
     for word in words:
@@ -104,23 +103,23 @@ def fades(words: Sequence[WeighedWord], emphasis: Mapping[str, float]) -> dict[s
 
 
 def cue_values(cues: Mapping[str, int], faded: Mapping[str, float], total: int) -> Floats:
-    """Return the value of each cue that a conversation says, 0 to 1, shape (cues,).
+    """Return the value of each cue that occurs in a conversation, 0 to 1, shape (cues,).
 
-    It is the cue's rarity among the memories, faded as the word of the cue is that was said the longest ago.
+    The value is the cue's rarity among the memories times the decay of its least recent word.
 
     Args:
-        cues: Their stems, lexemes with blanks between, with how many memories have each.
-        faded: Lexemes of the conversation, as `fades` has them.
-        total: All memories.
+        cues: Document counts by stem; a stem is a space-separated list of lexemes.
+        faded: Decay by lexeme of the conversation, from `fades`.
+        total: Number of memories.
     """
     return np.array([min(faded[each] for each in stem.split(" ")) * rarity(held, total) for stem, held in cues.items()])
 
 
 def shared_words(words: Sequence[WeighedWord], evidence: Evidence) -> Floats:
-    """Return the share of a conversation's words that each memory has, by weight, 0 to 1, shape (n,).
+    """Return the weighted share of a conversation's words that occur in each memory, 0 to 1, shape (n,).
 
-    Words of the same lexemes count once, as the heaviest of them; a word that only the neighbouring turns say counts
-    `SAID_BEFORE`.
+    Words with the same lexemes count once, with the largest weight; a word that occurs only in neighbouring turns
+    counts `SAID_BEFORE`.
     """
     weights: dict[frozenset[str], float] = {}
     for word in words:
@@ -136,20 +135,20 @@ def shared_words(words: Sequence[WeighedWord], evidence: Evidence) -> Floats:
 
 
 def rarity(documents: int, total: int) -> float:
-    """Rarity of a word, 0 to 1: 1 where one of `total` memories has it, or none.
+    """Return the rarity of a word, 0 to 1; 1 if at most one of `total` memories contains it.
 
-    So that what is rare means the same among ten memories and among a million.
+    The normalisation makes rarities comparable between ten memories and a million.
     """
     return idf(max(documents, 1), total) / idf(1, total)
 
 
 def closeness(cosine: Floats, background: Floats) -> Floats:
-    """Closeness in meaning, 0 to 1: how far a cosine is from the usual one towards 1.
+    """Return the closeness of meaning, 0 to 1: the position of each cosine between the usual cosine and 1.
 
-    The usual one is the median of memories taken without regard to the query: embedders differ in what they give to
-    texts that have nothing to do with each other, from 0 to .8. Without it, or without a cosine, `UNKNOWN`.
+    The usual cosine is the median over memories sampled independently of the query, because embedders give unrelated
+    texts cosines anywhere from 0 to .8. Without a background sample, or without a cosine, the closeness is `UNKNOWN`.
     """
-    if len(background) < 2:  # one alone tells nothing of the others
+    if len(background) < 2:  # one sample doesn't show the distribution
         return np.full(len(cosine), UNKNOWN)
     usual = min(max(float(np.sort(background)[(len(background) - 1) // 2]), 0.0), 0.99)
     return np.where(np.isnan(cosine), UNKNOWN, np.clip((cosine - usual) / (1 - usual), 0, 1))

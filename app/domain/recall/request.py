@@ -1,4 +1,4 @@
-"""A conversation as it comes in, what of it counts, and what has come up."""
+"""Define the recall request, the window of messages that count, and the recalled memory."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ MESSAGES_MAX: Final = 100
 
 WINDOW_MESSAGES: Final = 5
 WINDOW_TOKENS: Final = 2_048
-"""The context is the last 5 messages or 2,048 tokens, whichever is less (seed 004 §1.4)."""
+"""The window is the last 5 messages or 2,048 tokens, whichever is less (seed 004 §1.4)."""
 FADE: Final = 0.85
-"""What a message counts, of the one after it."""
+"""Decay factor per message of age: each message counts 0.85 of the next newer one."""
 ASIDE: Final = frozenset({"system", "developer", "tool"})
-"""Roles whose messages aren't of the conversation."""
+"""Roles whose messages are not part of the conversation."""
 
 _Name = Annotated[str, msgspec.Meta(min_length=1, max_length=512)]
 _Text = Annotated[str, msgspec.Meta(max_length=QUERY_MAX_CHARACTERS)]
@@ -36,10 +36,10 @@ class Message(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """A message of a conversation.
 
     Attributes:
-        text: What was said, up to 32,768 characters.
-        content: The same under another name; null where nothing is said.
-        role: `user`, `assistant` or another; messages of the roles system, developer and tool are passed over.
-        speaker: Who said it.
+        text: The message, up to 32,768 characters.
+        content: Alias of `text`; null if the message has no text.
+        role: `user`, `assistant` or another; messages of the roles system, developer and tool are ignored.
+        speaker: Name of the speaker.
     """
 
     text: _Text | None = None
@@ -49,25 +49,25 @@ class Message(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class RecallRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """A conversation, and what it may bring to mind.
+    """A conversation and the filters for the memories to recall.
 
     Attributes:
-        messages: The last ones, the newest last, 1 to 100: only the last five, at most 2,048 tokens, are looked at; of
-            all of them, what they say already isn't brought up.
-        limit: Most memories, 1 to 20; null leaves it to the tenant's policy.
-        least: Only memories of more relevance, 0 to 1; null leaves it to the tenant's policy. With 0 the most relevant
-            memories come up however little they have to do with the conversation.
-        explain: Whether each memory shows the features that its relevance comes from.
-        token_budget: Most tokens of the context, 1 to 32,768; null leaves it to the tenant's policy.
+        messages: The last messages, newest last, 1 to 100. Relevance uses the last five, at most 2,048 tokens; memories
+            whose text occurs in any of the messages are not recalled.
+        limit: Maximum number of memories, 1 to 20; null uses the tenant's policy.
+        least: Minimum relevance (exclusive), 0 to 1; null uses the tenant's policy. 0 returns the most relevant
+            memories however low their relevance.
+        explain: Return the features behind each memory's relevance.
+        token_budget: Maximum number of tokens in the context, 1 to 32,768; null uses the tenant's policy.
         subject: Only memories about this subject.
         thread: Only memories of this thread.
-        exclude_thread: No memories of this thread: the conversation's own, say.
+        exclude_thread: No memories of this thread, such as the conversation's own.
         tags: Only memories that have all of these tags.
         kinds: Only memories of one of these kinds; empty means any.
-        roles: Only memories of these roles; null stands for memories without a role. Left out, memories of the roles
-            system and tool don't come up.
-        after: Only memories that happened (else: were accepted) at this moment or later.
-        before: Only memories that happened (else: were accepted) before this moment.
+        roles: Only memories of these roles; null stands for memories without a role. If omitted, memories of the roles
+            system and tool are excluded.
+        after: Only memories that happened (or, if unknown, were accepted) at or after this time.
+        before: Only memories that happened (or, if unknown, were accepted) before this time.
     """
 
     messages: Annotated[list[_Text | Message], msgspec.Meta(min_length=1, max_length=MESSAGES_MAX)]
@@ -85,10 +85,10 @@ class RecallRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     roles: Annotated[tuple[Role | None, ...], msgspec.Meta(min_length=1)] = USUAL
 
     def __post_init__(self) -> None:
-        """Refuse what no search can take.
+        """Validate the messages and filters.
 
         Raises:
-            Invalid: A message says nothing and doesn't say that it does, or a text has a NUL character.
+            Invalid: A message has both a text and a content, or neither of them nor a role, or a text contains NUL.
         """
         for place, message in enumerate(self.messages):
             if isinstance(message, Message):
@@ -100,13 +100,13 @@ class RecallRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
     @property
     def lines(self) -> list[str]:
-        """All that the conversation says, the newest last."""
+        """The non-empty lines of the conversation, newest last."""
         return [line for line in map(_line, self.messages) if line]
 
     def turns(self) -> list[Turn]:
-        """The messages that count, the newest first: at most five, and 2,048 tokens.
+        """Return the messages in the window, newest first: at most five and 2,048 tokens.
 
-        One that is too long for what is left keeps its end.
+        A message that exceeds the remaining tokens is truncated to its end.
         """
         of_conversation = [each for each in self.messages if isinstance(each, str) or each.role not in ASIDE]
         said = [each for each in of_conversation if _line(each)]
@@ -122,11 +122,11 @@ class RecallRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
         return taken
 
     def window(self) -> list[str]:
-        """The lines of the messages that count, the newest first."""
+        """Return the lines of the messages in the window, newest first."""
         return [turn.line for turn in self.turns()]
 
     def search(self, window: Sequence[str], limit: int) -> SearchRequest:
-        """The search for what the window is about: among the memories allowed, and nothing counts as used."""
+        """Build the search request for the window's text; results are not reinforced, reviewed or reranked."""
         return SearchRequest(
             " ".join(reversed(window)),
             limit=limit,
@@ -145,11 +145,11 @@ class RecallRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class Turn(NamedTuple):
-    """A message that counts.
+    """A message in the window.
 
     Attributes:
-        line: What it says, with its speaker in front.
-        said: The same without the speaker.
+        line: The message, prefixed with its speaker.
+        said: The message without the speaker.
         by_user: False for a message of the assistant.
     """
 
@@ -159,11 +159,11 @@ class Turn(NamedTuple):
 
 
 class Recalled(msgspec.Struct, frozen=True):
-    """A memory that has come up.
+    """A recalled memory.
 
-    `highlight` is the part of the text that matches the conversation best, about 300 characters of whole sentences;
-    `relevance` is 0 to 1 and compares across conversations; `strength` is live, 0 to 1. `role` is the speaker's, null
-    where it is unknown. `explain` is null unless asked.
+    `highlight` is the part of the text that matches the conversation best, about 300 characters of whole sentences.
+    `relevance` is 0 to 1 and comparable across conversations. `strength` is the current strength, 0 to 1. `role` is the
+    speaker's role, null if unknown. `explain` is null unless requested.
     """
 
     id: UUID
@@ -186,12 +186,12 @@ class Recalled(msgspec.Struct, frozen=True):
 
 
 def spoken_by_user(turns: Sequence[Turn]) -> list[str]:
-    """Return the messages of people, without speakers; those of the assistant where there are no others."""
+    """Return the messages of people, without speakers; if there are none, return those of the assistant."""
     return [turn.said for turn in turns if turn.by_user] or [turn.said for turn in turns]
 
 
 def emphasis(window: Sequence[str]) -> dict[str, float]:
-    """What each content word of the window counts, 0 to 1: that of the newest message which says it."""
+    """Return the weight of each content word of the window, 0 to 1, by the age of the newest message with that word."""
     counts: dict[str, float] = {}
     for age, line in enumerate(window):
         for word in content_words(line):
@@ -200,12 +200,12 @@ def emphasis(window: Sequence[str]) -> dict[str, float]:
 
 
 def _said(message: str | Message) -> str:
-    """Return the text of a message, without its speaker."""
+    """Return the text of a message without its speaker."""
     return (message if isinstance(message, str) else message.text or message.content or "").strip()
 
 
 def _line(message: str | Message) -> str:
-    """What a message says, with its speaker in front; empty where it says nothing."""
+    """Return the text of a message, prefixed with its speaker; empty if it has no text."""
     said = _said(message)
     return said if isinstance(message, str) else said and spoken(said, message.speaker)
 

@@ -1,4 +1,4 @@
-"""Worth: how likely a memory is one that helps, once the gate is open."""
+"""Score each memory's chance of being helpful, given that the gate is open."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WEIGHTS: Final[dict[str, float]] = {
 }
 BIAS: Final = -7.1
 _OF_ASSISTANT: Final = 0.5
-"""Worth of a bridge or cue to what the assistant said, as a share of one to what a person said."""
+"""Factor on bridges and cues of memories said by the assistant; memories said by people have 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,14 +30,14 @@ class Features:
     """Features of n memories in one conversation, each 0 to 1, shape (n,).
 
     Attributes:
-        near: Share of the conversation's words that a memory has, by their weights.
-        close: Closeness in meaning.
-        kin: A word of the conversation whose nearest word in the memory is unusually close to it.
-        user: 0 for what the assistant said, 1 for anybody else's words.
-        personal: What the memory says about a person, by its salience score.
-        bridge: The rarest bridge that leads from the conversation to the memory.
-        day: The rarest day or month that both name; for memories of people alone.
-        cue: The rarest of the memory's cues that the conversation says.
+        near: Weighted share of the conversation's words that occur in the memory.
+        close: Closeness of meaning.
+        kin: Kinship of the conversation's words to the memory's words, from `kin.kinship`.
+        user: 0 if the assistant said the memory, otherwise 1.
+        personal: The personal criterion of the memory's salience score.
+        bridge: Rarity of the rarest bridge from the conversation to the memory.
+        day: Rarity of the rarest day or month that both mention; 0 for memories said by the assistant.
+        cue: Rarity of the rarest of the memory's cues that occurs in the conversation.
     """
 
     near: Floats
@@ -55,24 +55,25 @@ def worth(features: Features) -> Floats:
     total = np.full(len(features.near), BIAS)
     for field in fields(features):
         total += WEIGHTS[field.name] * getattr(features, field.name)
-    # A cue and a bridge say the same thing, one by a model and one by a list: only the larger of the two counts.
+    # Cues (from a model) and bridges (from a list) express the same association, so only the larger term counts.
     total -= np.minimum(WEIGHTS["cue"] * features.cue, WEIGHTS["bridge"] * features.bridge)
     return np.asarray(1 / (1 + np.exp(-total)))
 
 
 def said_by_user(role: Role | None, speaker: str | None) -> float:
-    """Return 0 for what the assistant said, 1 for anybody else's words."""
+    """Return 0 if the assistant said the memory, otherwise 1."""
     return float(role_of(role, speaker) != "assistant")
 
 
 def reminding(flags: Floats, rarity: Floats, user: Floats, *, of_days: bool) -> Floats:
-    """Return the rarity of the rarest flag or cue that a memory shares with the conversation, 0 to 1, shape (n,).
+    """Return the rarity of the rarest flag or cue that each memory shares with the conversation, 0 to 1, shape (n,).
 
     Args:
-        flags: The flags or cues that the conversation asks for and a memory has, 0 or 1, shape (n, flags).
-        rarity: Rarity of each among the memories, shape (flags,).
+        flags: 1 where a memory has a flag or cue that the conversation asks for, otherwise 0, shape (n, flags).
+        rarity: Rarity of each flag or cue among the memories, shape (flags,).
         user: As in `Features`.
-        of_days: The flags are days and months, which count in memories of people alone, rather than bridges or cues.
+        of_days: True for days and months, which don't count in memories said by the assistant; false for bridges and
+            cues.
     """
     best = np.max(flags * rarity, axis=1, initial=0.0)
     return np.asarray(best * np.where(user > 0, 1.0, 0.0 if of_days else _OF_ASSISTANT))

@@ -1,7 +1,7 @@
-"""Rule-based salience: how much a memory matters, judged by its words, its form and what was said before.
+"""Score a memory's salience by rules: from its words, its form and its novelty.
 
-`judge` gives the four criteria of seed 004 §1.3 without any model; source `heuristic`. A text's claims about its own
-importance, and its orders to whoever scores it, raise nothing.
+`judge` returns the four criteria of seed 004 §1.3 without a model; source `heuristic`. Statements in a text about its
+own importance, and instructions to the scorer, never raise the score.
 """
 
 from app.domain.salience.criteria import Criteria, Evidence, Judgement, salience

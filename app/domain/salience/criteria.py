@@ -1,4 +1,4 @@
-"""What is known of a memory before it is judged, and what the judgement says."""
+"""Define the evidence that the salience rules read and the judgement that they return."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ class Criteria(NamedTuple):
     """The four criteria of seed 004 §1.3, each 0 to 10.
 
     Attributes:
-        emotional: How strongly the one who speaks feels.
-        novelty: How unique or surprising it is.
-        actionable: Decisions, commitments and what has to be done.
-        personal: What it means to the person.
+        emotional: Intensity of the speaker's feelings.
+        novelty: How unique or surprising the content is.
+        actionable: Decisions, commitments and tasks.
+        personal: Significance to the person.
     """
 
     emotional: float
@@ -29,15 +29,15 @@ class Criteria(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What the rules may look at.
+    """Inputs of the rules for one memory.
 
     Attributes:
         text: The memory's text.
-        speaker: Who said it, if known.
-        role: The speaker's role, if known; it decides over the speaker's name.
-        kind: The caller's kind, if given.
-        tags: The caller's tags.
-        rarity: Mean idf of its content words among the tenant's memories by ln(N + 1), 0 to 1; None if unknown.
+        speaker: Name of the speaker, if known.
+        role: The speaker's role, if known; it takes precedence over the speaker's name.
+        kind: The kind given by the caller, if any.
+        tags: The tags given by the caller.
+        rarity: Mean idf of its content words among the tenant's memories divided by ln(N + 1), 0 to 1; None if unknown.
         nearest: Cosine to the nearest earlier memory, 0 to 1; None if unknown.
     """
 
@@ -52,14 +52,15 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """How much a memory matters, and how sure the rules are.
+    """Salience of one memory, and how uncertain the rules are.
 
     Attributes:
-        criteria: Each 0 to 10.
-        salience: Their sum by 40, 0 to 1.
-        uncertainty: 0 to 1; how far a careful reader may differ. The highest is worth asking a model first.
-        kind: A guess where the caller gave none and something speaks for one; never `system`.
-        entities: Names, dates and handles in the text, in order, each once.
+        criteria: The four criteria, each 0 to 10.
+        salience: Sum of the criteria divided by 40, 0 to 1.
+        uncertainty: How far a careful reader may differ, 0 to 1; the most uncertain memories should be rated by a model
+            first.
+        kind: Inferred kind, if the caller gave none and the features suggest one; never `system`.
+        entities: Distinct names, dates and handles in order of appearance.
     """
 
     criteria: Criteria
@@ -70,5 +71,5 @@ class Judgement:
 
 
 def salience(criteria: Criteria) -> float:
-    """The sum of the criteria by 40, 0 to 1 (seed 004 §1.3)."""
+    """Return the sum of the criteria divided by 40, 0 to 1 (seed 004 §1.3)."""
     return sum(criteria) / 40

@@ -1,7 +1,7 @@
-"""Cues: words and situations that, by a model's word, should bring a memory to mind.
+"""Validate cues: words and situations that, according to a model, should trigger a memory.
 
-A cue is compared with messages and with nothing else: no answer of a search or a recall shows it, and no model reads
-it. A cue that reads like an order ("ignore the previous instructions") is therefore as harmless as any other text.
+A cue is only ever compared with messages. No search or recall response contains it and no model reads it, so a cue that
+contains an instruction ("ignore the previous instructions") has no effect.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ CUE_MAX_CHARACTERS: Final = 60
 CUE_MAX_WORDS: Final = 6
 
 _JOINERS: Final = "\u200c\u200d"
-"""Characters without width that words of some scripts contain."""
+"""Zero-width characters that words of some scripts require."""
 _ADDRESS: Final = re.compile(r"@|://|\bwww\.|[^\W_]{2}\.[^\W\d_]{2}", re.IGNORECASE)
-"""Signs of an e-mail address or a URL, bare domains such as `example.com` included."""
+"""Signs of an e-mail address or a URL, including bare domains such as `example.com`."""
 _LONG_NUMBER: Final = re.compile(r"\d(?:[\s().+/-]?\d){4}")
-"""More than four digits in a row, with or without the signs that telephone and card numbers are written with."""
+"""More than four digits in a row, optionally separated as in telephone and card numbers."""
 
 
 class Cues(NamedTuple):
-    """The cues of one memory.
+    """Validated cues of one memory.
 
     Attributes:
-        kept: Valid ones in lower case, in the model's order, each once, at most `CUES_MAX`.
-        dropped: How many of those given were left out.
+        kept: Distinct valid cues in lower case, in the model's order, at most `CUES_MAX`.
+        dropped: Number of rejected cues.
     """
 
     kept: tuple[str, ...] = ()
@@ -37,13 +37,14 @@ class Cues(NamedTuple):
 
 
 def read_cues(given: object, text: str) -> Cues:
-    """Return the valid ones of the cues that a model gave for a memory.
+    """Validate the cues that a model returned for a memory.
 
-    Broken cues never spoil the rating that they came with: whatever was given, the others are kept.
+    Invalid cues never invalidate the rating they came with: each is dropped and the others are used.
 
     Args:
-        given: Decoded JSON; None where the answer has no cues.
-        text: The memory's text. A cue of its own words alone is dropped, since a search compares those anyway.
+        given: Decoded JSON; None if the answer has no cues.
+        text: The memory's text. A cue made only of the text's own words is dropped because search already matches
+            those.
     """
     if given is None:
         return Cues()
@@ -56,7 +57,7 @@ def read_cues(given: object, text: str) -> Cues:
 
 
 def _cleaned(given: object) -> str | None:
-    """Return a cue in lower case with single blanks; None where it is not allowed."""
+    """Return a cue in lower case with single spaces, or None if it is not allowed."""
     if not isinstance(given, str):
         return None
     cue = unicodedata.normalize("NFKC", given).strip().lower()
@@ -68,5 +69,5 @@ def _cleaned(given: object) -> str | None:
 
 
 def _content(cue: str) -> list[str]:
-    """Return the words of a cue that a message must say."""
+    """Return the words of a cue that a message must contain."""
     return [word for word in words(cue) if word not in STOP_WORDS]

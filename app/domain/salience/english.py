@@ -1,8 +1,8 @@
-"""English words and phrases that say how much a text matters, by feature. Data alone: `reading` finds them.
+"""List English words and phrases by salience feature; `reading` matches them. Data only.
 
-A word may bring a strength (`sad:0.7`; else 1). `~` stands for its regular forms (cry~ is cry, cries, cried, crying).
-In a phrase, words are joined by `_` and `*` is any one word. What a text says of its own importance ("vital",
-"never forget", "urgent") is in no list, so that it raises nothing.
+A word may carry a strength (`sad:0.7`, default 1). `~` adds its regular inflections (cry~ is cry, cries, cried,
+crying). In a phrase, `_` joins words and `*` matches any one word. Words by which a text claims its own importance
+("vital", "never forget", "urgent") are deliberately in no list, so they raise no score.
 """
 
 from __future__ import annotations

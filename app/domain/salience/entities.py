@@ -1,4 +1,4 @@
-"""Names, dates and handles in a text, found by their form."""
+"""Extract names, dates and handles from a text by their form."""
 
 from __future__ import annotations
 
@@ -26,11 +26,10 @@ _POSSESSIVE = re.compile(r"['’]s$")
 
 
 def entities(text: str, *, foreign: bool) -> tuple[str, ...]:
-    """Names (capitalised, not at the start of a sentence), dates and handles, in order, each once.
+    """Return distinct names (capitalised words inside a sentence), dates and handles in order of appearance.
 
     Args:
-        text: Any text.
-        foreign: Leave out names: other languages write nouns and titles with capitals too.
+        foreign: Skip names, because other languages also capitalise nouns and titles.
     """
     found = [(match.start(), match[0]) for match in _DATE.finditer(text)] if _DIGIT.search(text) else []
     if "@" in text or "#" in text:

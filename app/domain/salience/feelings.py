@@ -1,4 +1,4 @@
-"""English words and phrases for how the one who speaks feels, by feature; written as in `english`. Data alone."""
+"""List English words and phrases for the speaker's feelings by feature, in the notation of `english`. Data only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Words that bend others, and orders that are not heard. Data alone."""
+"""List negations, degree words and verb forms, and match instructions to the scorer. Data only."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ NEGATIONS = frozenset(_NEGATIONS.split())
 _MORE = "so very really extremely incredibly absolutely completely utterly deeply terribly badly such"
 _LESS = "slightly somewhat little bit mildly fairly kinda"
 DEGREES = {**dict.fromkeys(_MORE.split(), 1.25), **dict.fromkeys(_LESS.split(), 0.7)}
-"""How a word bends the feeling that follows it."""
+"""Factors on the feeling that follows the word."""
 _RESETS = ". ! ? ; : , but stop stopped help only just"
 RESETS = frozenset(_RESETS.split())
-"""What ends a negation's reach ("can't stop crying" is crying)."""
+"""Tokens that end the scope of a negation ("can't stop crying" means crying)."""
 _COMMON = """
     the and a is to of i my for it was on at you not that with we have are this but be me in no he she
 """
 COMMON = frozenset(_COMMON.split())
-"""English words; a text without any is likely in another language."""
+"""Common English words; a text without any of them is probably in another language."""
 ORDER_HINTS = (
     "scor",
     "rate",
@@ -34,7 +34,7 @@ ORDER_HINTS = (
     "prompt",
     "guide",
 )
-"""One of these is in every text that `ORDERS` can match."""
+"""Substrings that prefilter `ORDERS`: every text that `ORDERS` can match contains one of them."""
 ORDERS = re.compile(
     r"\bscor(?:e|es|er|ing)\b.{0,30}\b(?:this|these|everything|rules?|policy|10|ten|the|as|is)\b|\bscor(?:e|er|ing)\b:"
     r"|\brat(?:e[sdr]?|ing)\b.{0,20}\b(?:this|it|these|memory|text|10|ten|the max)|\bsalience"
@@ -45,13 +45,13 @@ ORDERS = re.compile(
     r"|\b(?:this|these|every|all|other) (?:\w+ )?memor(?:y|ies)\b",
     re.IGNORECASE,
 )
-"""A sentence that gives orders to whoever scores, keeps or sums up memories says nothing of what it means."""
+"""Matches sentences that instruct a model to score, store or summarise memories; such sentences are not scored."""
 _BETWEEN = """
     always only usually often never still also just really now mostly mainly rarely sometimes already finally not
     don't
 """
 BETWEEN = frozenset(_BETWEEN.split())
-"""What may stand between a subject, or "have", and its verb."""
+"""Words allowed between a subject, or "have", and its verb."""
 _NOT_A_HABIT = """
     am was were is are be been being had have has do did does will would could should can might may must shall cannot
     can't couldn't wouldn't didn't wasn't weren't haven't hadn't need want think guess mean hope know see hear wonder
@@ -62,10 +62,10 @@ _NOT_A_HABIT = """
     threw broke became grew heard led lent
 """
 NOT_A_HABIT = frozenset(_NOT_A_HABIT.split())
-"""After "I" or "we", what is neither a verb in the present nor says what somebody does as a rule."""
+"""Words after "I" or "we" that are not a present-tense verb for a habit."""
 _DONE = """
     been come gone made put told got had done found bought sold left kept met paid read sent set taught won lost held
     let cut built brought caught thought understood begun become run hurt quit split
 """
 DONE = frozenset(_DONE.split())
-"""Participles that don't end in -ed, -en or -wn."""
+"""Irregular past participles: those that don't end in -ed, -en or -wn."""

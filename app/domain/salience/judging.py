@@ -1,4 +1,4 @@
-"""The rules themselves: evidence in, judgements out."""
+"""Apply the salience rules: turn evidence into judgements."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ _DOUBTS = np.array([UNSURE.get(name, 0.0) for name in PLACE])
 
 
 def judge(batch: Sequence[Evidence]) -> list[Judgement]:
-    """How much each memory matters by the rules alone, in the order given.
+    """Judge each memory by the rules alone, in the given order.
 
-    A criterion is `10 · (1 - Π (1 - points/10) ^ strength) · Π kept ^ strength`: features add up like chances, so
-    that one that is plain is enough and no heap of them passes 10; the form of the text then takes away.
+    A criterion is `10 · (1 - Π (1 - points/10) ^ strength) · Π kept ^ strength`. Features combine like independent
+    probabilities, so that one clear feature suffices and no number of them exceeds 10; the forms of the text then
+    reduce the result.
     """
     rows = read(batch)
     criteria = _criteria(rows)
@@ -41,14 +42,14 @@ def judge(batch: Sequence[Evidence]) -> list[Judgement]:
 
 
 def _criteria(rows: Floats) -> Floats:
-    """The four criteria, shape (n, 4), each 0 to 10."""
+    """Return the four criteria, shape (n, 4), each 0 to 10."""
     found, forms = rows[:, : len(FOUND)], rows[:, len(FOUND) : len(FOUND) + len(FORMS)]
     added: Floats = 10 * (1 - np.exp(found @ _ADDED)) * np.exp(forms @ _LEFT)
     return added.clip(0, 10)
 
 
 def _uncertainty(rows: Floats) -> Floats:
-    """How far a careful reader may differ, shape (n,), 0 to 1."""
+    """Return how far a careful reader may differ, shape (n,), 0 to 1."""
     doubts: Floats = UNSURE_AT_LEAST + rows @ _DOUBTS
     return doubts.clip(0, 1)
 
@@ -63,7 +64,7 @@ _HAPPENED = tuple(
 
 
 def _kind(row: Sequence[float], emotional: float) -> str | None:
-    """A kind where something speaks for one, the most particular first; never `system`, and none for a machine."""
+    """Infer the kind, most specific first; None for machine output or if no feature suggests one; never `system`."""
     if row[PLACE["machine"]]:
         return None
     statement = not row[PLACE["question"]]

@@ -1,6 +1,6 @@
-"""English words for how somebody lives, for what lasts and for what is over tomorrow; written as in `english`.
+"""List English words for circumstances of life, lasting facts and passing matters, in the notation of `english`.
 
-Word classes as they are, not the phrases of any text at hand. Data alone.
+The lists hold general word classes, not phrases taken from particular texts. Data only.
 """
 
 from __future__ import annotations

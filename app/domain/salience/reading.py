@@ -1,4 +1,4 @@
-"""How a text reads: strengths of the features that the weights turn into criteria. One pass over its words."""
+"""Extract from a text the strengths of the features that `weights` turns into criteria, in one pass over its words."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _SHAPES = """
     watched
 """
 FORMS = tuple(_SHAPES.split())
-"""FOUND add to a criterion, FORMS take away from it; each is 0 where absent and about 1 where plain."""
+"""`FOUND` raise a criterion, `FORMS` reduce it; each is 0 if absent and about 1 if clearly present."""
 FACTS = ("foreign", "unknown", "long", "told")
-"""What makes the rules more or less sure; counts in no criterion."""
+"""Features that change only the uncertainty, not the criteria."""
 PLACE = {name: place for place, name in enumerate((*FOUND, *FORMS, *FACTS))}
 
 _TOKEN = re.compile(r"[^\W_]+(?:['\-][^\W_]+)*|[.!?;:,\"\n]|…")
@@ -60,27 +60,27 @@ _TAGS = frozenset(_TAG.split())
 _QUOTE = '"'
 
 REACH = 3
-"""Words after a negation that it can turn."""
+"""Scope of a negation in words."""
 MORE = 0.25
-"""What a second find of a feature adds, as a share of its strength."""
+"""Share of its strength that each further match of a feature adds."""
 MOST = 1.5
-"""Bound of a feature's strength."""
+"""Upper bound of a feature's strength."""
 _TURNED = 0.15
 _QUOTED = 0.5
 
 Strength = tuple[int, float]
-"""A feature's place and how strong the word makes it."""
+"""A feature's index in `PLACE` and the strength that a word gives it."""
 
 
 class Words(NamedTuple):
-    """What a first word means alone, and in phrases, by their second word: what follows that, place, strength."""
+    """Matches of a first word alone, and of phrases by their second word: remaining words, feature index, strength."""
 
     alone: tuple[Strength, ...]
     phrases: Mapping[str, tuple[tuple[tuple[str, ...], int, float], ...]]
 
 
 def _forms(word: str) -> set[str]:
-    """The regular forms of an English verb or noun, and some that don't exist and do no harm."""
+    """Return the regular forms of an English verb or noun, plus some harmless non-words."""
     stem = word.removesuffix("e")
     forms = {word, f"{word}s", f"{word}es", f"{stem}ed", f"{stem}ing", f"{word}{word[-1]}ed", f"{word}{word[-1]}ing"}
     return forms | {f"{word[:-1]}ies", f"{word[:-1]}ied"} if word.endswith("y") else forms
@@ -93,7 +93,7 @@ def _listed(listed: str) -> Iterator[tuple[str, float]]:
 
 
 def _lexicon(features: Mapping[str, str]) -> dict[str, Words]:
-    """The lists by first word; where a word is listed twice for a feature, the stronger holds."""
+    """Index the lists by first word; the higher strength wins if a word occurs twice for a feature."""
     known: dict[str, dict[tuple[tuple[str, ...], int], float]] = {}
     for feature, listed in features.items():
         place = PLACE[feature]
@@ -155,12 +155,12 @@ _MILD, _DENIAL, _SELF = PLACE["mild"], PLACE["denial"], PLACE["self"]
 
 
 def read(batch: Sequence[Evidence]) -> Floats:
-    """Strengths of `FOUND`, `FORMS` and `FACTS`, shape (n, `PLACE`), each 0 to `MOST`."""
+    """Return the strengths of `FOUND`, `FORMS` and `FACTS`, shape (n, `PLACE`), each 0 to `MOST`."""
     return np.array([_row(evidence) for evidence in batch], dtype=np.float64).reshape(len(batch), len(PLACE))
 
 
 def meant(text: str) -> str:
-    """The text without the sentences that give orders to whoever scores or keeps it, and with plain quotation marks."""
+    """Remove sentences that instruct the scorer from a text, and normalise its quotation marks."""
     if not text.isascii():
         text = text.translate(_LETTERS)
     low = text.lower()
@@ -170,13 +170,13 @@ def meant(text: str) -> str:
 
 
 def is_foreign(tokens: Iterable[str]) -> bool:
-    """Whether the commonest words are those of another language that the lists know, rather than English."""
+    """Return true if the tokens contain more common words of the other supported languages than of English."""
     seen = set(tokens)
     return len(seen & tongues.COMMON) > len(seen & grammar.COMMON)
 
 
 def tokens_of(text: str) -> list[str]:
-    """Words in lower case and the marks that end a clause."""
+    """Return the lower-cased words and the punctuation that ends clauses."""
     return _TOKEN.findall(text.lower())
 
 
@@ -196,7 +196,7 @@ def _row(evidence: Evidence) -> list[float]:
     else:
         _find(tokens, row, _ENGLISH, grammar.NEGATIONS)
         _weigh_grammar(tokens, row)
-    if foreign:  # these languages may leave out the one who speaks
+    if foreign:  # these languages may omit the subject pronoun
         row[_SELF] = max(row[_SELF], 0.7)
         row[PLACE["foreign"]] = 1.0
     elif len(tokens) > 5 and grammar.COMMON.isdisjoint(tokens):
@@ -212,7 +212,7 @@ def _row(evidence: Evidence) -> list[float]:
 
 
 def _add(row: list[float], place: int, strength: float) -> None:
-    """The strongest find counts in full, each other a little."""
+    """Add a match to a feature: the strongest counts in full, each further one by `MORE` of its strength."""
     known = row[place]
     if not known:
         row[place] = min(strength, MOST)
@@ -223,7 +223,7 @@ def _add(row: list[float], place: int, strength: float) -> None:
 
 
 def _find(tokens: list[str], row: list[float], lexicon: Mapping[str, Words], negations: frozenset[str]) -> None:
-    """Add what the lists know of these words, turned by negations, bent by degrees and halved in quotations."""
+    """Add the matches of a lexicon, reduced by negations, scaled by degree words and halved inside quotations."""
     negated, quoted = -99, False
     for at, token in enumerate(tokens):
         words = lexicon.get(token)
@@ -250,7 +250,7 @@ def _find(tokens: list[str], row: list[float], lexicon: Mapping[str, Words], neg
 
 
 def _find_stems(tokens: list[str], row: list[float]) -> None:
-    """Add what the lists know by the beginning of a word (compounds, endings)."""
+    """Add the matches of lexicon entries by prefix (compounds and endings)."""
     for at, token in enumerate(tokens):
         for stem, words in _STEMS.get(token[:3], ()):
             if token.startswith(stem):
@@ -261,7 +261,7 @@ def _find_stems(tokens: list[str], row: list[float]) -> None:
 
 
 def _phrases(tokens: list[str], at: int, words: Words) -> Iterator[Strength]:
-    """The phrases that begin with the word at this place and go on as the text does."""
+    """Yield the phrases that start at this token and match the following ones."""
     if at + 1 < len(tokens):
         for tail, place, strength in (*words.phrases.get(tokens[at + 1], ()), *words.phrases.get("*", ())):
             if not tail or _follows(tokens, at + 2, tail):
@@ -276,7 +276,7 @@ def _follows(tokens: list[str], start: int, tail: tuple[str, ...]) -> bool:
 
 
 def _weigh_grammar(tokens: list[str], row: list[float]) -> None:
-    """What somebody does as a rule, and what has come about and holds."""
+    """Detect habits ("I usually walk") and the present perfect ("I have moved")."""
     for at, token in enumerate(tokens):
         if token in _WE and _is_habit(_verb(tokens, at + 1)):
             _add(row, _HABIT, 1.0)
@@ -285,7 +285,7 @@ def _weigh_grammar(tokens: list[str], row: list[float]) -> None:
 
 
 def _verb(tokens: list[str], at: int) -> str:
-    """What comes next that is no adverb; "don't" is as good as one."""
+    """Return the next word that is not an adverb; "don't" is skipped like one."""
     return next((word for word in tokens[at : at + 3] if word not in grammar.BETWEEN), "")
 
 
@@ -298,7 +298,7 @@ def _is_done(verb: str) -> bool:
 
 
 def _weigh_form(text: str, tokens: list[str], row: list[float], content: float) -> None:
-    """What kind of text it is, by its shape."""
+    """Add the features that follow from the shape of the text."""
     digits = _DIGIT.search(text) is not None
     if (digits or not text.isascii()) and _DATED.search(text):
         _add(row, PLACE["when"], 0.7)
@@ -325,7 +325,7 @@ def _weigh_form(text: str, tokens: list[str], row: list[float], content: float) 
 
 
 def _weigh_circumstances(evidence: Evidence, row: list[float]) -> None:
-    """Who says it to whom, what the caller calls it, and how near it is to what was said before."""
+    """Add the features that follow from the speaker, the caller's kind and tags, and similarity to earlier memories."""
     speaker = evidence.role or (evidence.speaker or "").lower()
     own = min(1.0, row[PLACE["self"]] + row[PLACE["near"]])
     if speaker in _MACHINES or speaker.endswith("bot") or evidence.kind == "system":
@@ -351,17 +351,16 @@ def _weigh_circumstances(evidence: Evidence, row: list[float]) -> None:
     row[PLACE["plays"]] = row[PLACE["game"]]
     row[PLACE["of_others"]] = row[PLACE["others"]]
     row[PLACE["repeats"]] = row[PLACE["again"]]
-    brief = _ramp(len(evidence.text), 240, 120)  # beside more, it says nothing of the rest
+    brief = _ramp(len(evidence.text), 240, 120)  # in a longer text a passing remark says little about the rest
     row[PLACE["fleeting"]] = min(1.0, row[PLACE["passing"]]) * max(0.0, 1 - told / 2.5) * brief
     row[PLACE["watched"]] = row[PLACE["screen"]] * brief
     if evidence.rarity is not None:
         row[PLACE["worn"]] = _ramp(evidence.rarity, 0.6, 0.2)
-    if (
-        evidence.nearest is not None
-    ):  # word vectors hold texts of one language together, where they know few of its words
+    # Word vectors place all texts of a language close together if their vocabulary covers few of its words.
+    if evidence.nearest is not None:
         row[PLACE["near_copy"]] = _ramp(evidence.nearest, 0.85 if row[PLACE["foreign"]] else 0.6, 0.95)
 
 
 def _ramp(value: float, none: float, full: float) -> float:
-    """0 at `none`, 1 at `full`, straight between, flat beyond."""
+    """Interpolate linearly from 0 at `none` to 1 at `full`, clamped outside."""
     return min(max((value - none) / (full - none), 0.0), 1.0)

@@ -1,10 +1,10 @@
-"""Salience by a language model: what it is asked, what it may answer, and what counts as an answer.
+"""Rate salience with a language model: build the prompt, define the answer's schema, validate the answer.
 
-A memory's text is somebody else's words, and may try to speak to the model. It travels as a JSON string of one
-line inside a block whose marks are random for each request, so it can neither end the block nor start another
-memory; and an answer is read by position *and* by an id that is made from that randomness, so no text knows how
-to speak for another memory. What the answer can say is numbers, labels from fixed lists, names that occur in the
-memory's own text, and a few plain words. It can't name a tag, a retention or an action.
+A memory's text is untrusted and may try to instruct the model. It is sent as a one-line JSON string inside a block
+whose markers are random per request, so it can neither close the block nor start another memory. An answer is matched
+by position *and* by an id derived from that randomness, so no text can answer for another memory. An answer can only
+contain numbers, labels from fixed lists, names that occur in the memory's own text, and a few plain words; it cannot
+set a tag, a retention period or an action.
 """
 
 from __future__ import annotations
@@ -25,35 +25,35 @@ from app.domain.salience.cues import CUE_MAX_WORDS, CUES_MAX, read_cues
 T = TypeVar("T")
 
 PROMPT_VERSION: Final = "salience-1"
-"""Names the prompt, the schema and the reading of the answer together; a score from another isn't comparable."""
+"""Version of the prompt, the schema and the answer's validation; scores of different versions aren't comparable."""
 CUES_PROMPT_VERSION: Final = "salience-2"
-"""Names the prompt that asks for cues too. Without them it is the prompt of `PROMPT_VERSION`, word for word."""
+"""Version of the prompt that also asks for cues; without the cues it equals the prompt of `PROMPT_VERSION`."""
 
 CRITERIA: Final = ("emotional", "novelty", "actionable", "personal")
 """The four criteria of seed 004 §1.3, each 0 to 10."""
 CRITERION_MAX: Final = 10.0
 KINDS: Final = ("episodic", "semantic", "procedural", "emotional")
-"""Kinds a model may find. `system` protects a memory, so it comes from the caller alone."""
+"""Kinds that a model may assign. `system` protects a memory, so only callers can set it."""
 CATEGORIES: Final = ("pii", "financial", "health", "credentials", "work", "casual")
-"""Privacy categories a model may find."""
+"""Privacy categories that a model may assign."""
 
 MEMORIES_MAX: Final = 20
-"""Most memories in one call, for the quality of the answer."""
+"""Maximum number of memories per call; more would lower the quality of the answers."""
 ENTITIES_MAX: Final = 8
 TOPICS_MAX: Final = 5
 ENTITY_MAX_CHARACTERS: Final = 64
 TOPIC_MAX_CHARACTERS: Final = 48
 TEXT_MAX_BYTES: Final = 12_000
-"""What the model is shown of a text; the rest is cut off, about 3,000 tokens in."""
+"""Truncation limit for a text in the prompt, about 3,000 tokens."""
 SETTLE_SECONDS: Final = 60.0
-"""How long a batch is asked about in ever smaller parts; a call that has begun by then isn't cut short."""
+"""Time limit for retrying a batch in smaller and smaller parts; a call in progress is not interrupted."""
 DELIMITER_BYTES: Final = 16
 
 _BYTES_A_TOKEN = 4
-_MEMORY_TOKENS = 24  # position, id and signs of a memory's line
-_ANSWER_TOKENS = 200  # of one memory, 40 of them for cues
-_ANSWER_SPARE_TOKENS = 2_000  # for models that think before they answer
-_ANSWER_CHARACTERS = 2_048  # of one memory: some three times what a full answer takes, twice with cues
+_MEMORY_TOKENS = 24  # position, id and JSON syntax of a memory's line
+_ANSWER_TOKENS = 200  # per memory, 40 of them for cues
+_ANSWER_SPARE_TOKENS = 2_000  # for models that reason before they answer
+_ANSWER_CHARACTERS = 2_048  # per memory: about three times a full answer, twice with cues
 
 _TOPIC = re.compile(r"[^\W_][\w '&+-]*")
 _LINE_ENDS = str.maketrans({"\x85": "\\u0085", "\u2028": "\\u2028", "\u2029": "\\u2029", "\x7f": "\\u007f"})
@@ -93,7 +93,7 @@ Judge each memory by its own text alone."""
 
 
 class Message(TypedDict):
-    """One message of a chat."""
+    """A chat message."""
 
     role: str
     content: str
@@ -101,7 +101,7 @@ class Message(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class Unscored:
-    """A memory that wants a score: its id, and its text with the speaker in front where known."""
+    """A memory to be rated: its id, and its text prefixed with the speaker if known."""
 
     memory_id: UUID
     text: str
@@ -109,7 +109,7 @@ class Unscored:
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """What a model found in one memory.
+    """A model's rating of one memory.
 
     Attributes:
         emotional: Emotional intensity, 0 to 10.
@@ -117,12 +117,12 @@ class Score:
         actionable: Actionable insights, 0 to 10.
         personal: Personal significance, 0 to 10.
         sensitivity: Harm if strangers read it, 0 to 1.
-        kind: One of `KINDS`, or None where the model named none of them.
+        kind: One of `KINDS`, or None if the model's kind is not one of them.
         entities: Names that occur in the text, at most `ENTITIES_MAX`.
         topics: Plain words in lower case, at most `TOPICS_MAX`.
-        categories: Some of `CATEGORIES`, in their order.
-        cues: What should bring the memory to mind, as `read_cues` leaves it; empty where none were asked for.
-        cues_dropped: How many of the model's cues were left out.
+        categories: Assigned `CATEGORIES`, in that tuple's order.
+        cues: Valid cues, from `read_cues`; empty if none were requested.
+        cues_dropped: Number of rejected cues.
     """
 
     emotional: float
@@ -139,7 +139,7 @@ class Score:
 
     @property
     def salience(self) -> float:
-        """Sum of the criteria over 40, 0 to 1 (seed 004 §1.3)."""
+        """Sum of the criteria divided by 40, 0 to 1 (seed 004 §1.3)."""
         return (self.emotional + self.novelty + self.actionable + self.personal) / (CRITERION_MAX * len(CRITERIA))
 
     @property
@@ -149,43 +149,43 @@ class Score:
 
 
 class Unusable(Exception):
-    """An answer that can't be trusted to be about the memories asked.
+    """An answer that cannot be attributed to the memories in the request.
 
-    The message is one of `REASONS`, never anything of the answer.
+    The message is one of `REASONS` and never contains text of the answer.
     """
 
     REASONS = ("too long", "not JSON", "out of shape", "wrong count", "wrong position", "wrong id")
 
 
 def version(model: str, *, cues: bool) -> str:
-    """Return the model and the prompt, with cues or without: what a score, and a cache of scores, belongs to."""
+    """Return the model and prompt version, which identify a score and its cache entry."""
     return f"{model}/{CUES_PROMPT_VERSION if cues else PROMPT_VERSION}"
 
 
 def digest(memory: Unscored) -> bytes:
-    """32 bytes that stand for what a model is shown of a memory; equal ones needn't be asked about twice."""
+    """Hash what a model sees of a memory, 32 bytes; equal digests need only one rating."""
     return hashlib.blake2b(clip(memory.text, TEXT_MAX_BYTES).encode(), digest_size=32).digest()
 
 
 def tokens(text: str) -> int:
-    """About how many tokens a text has: a quarter of its bytes in UTF-8, rounded up."""
+    """Estimate the number of tokens: the UTF-8 bytes divided by 4, rounded up."""
     return -(-len(text.encode()) // _BYTES_A_TOKEN)
 
 
 def answer_tokens_max(memories: int) -> int:
-    """Most tokens a model may spend on an answer about so many memories."""
+    """Return the token limit for an answer about this many memories."""
     return _ANSWER_SPARE_TOKENS + _ANSWER_TOKENS * memories
 
 
 def batches(
     memories: Sequence[Unscored], tokens_max: int, memories_max: int = MEMORIES_MAX
 ) -> Iterator[list[Unscored]]:
-    """The memories in order, in batches that fit one call each; one that is too large goes alone.
+    """Split memories, in order, into batches that fit one call each; a memory over the budget forms its own batch.
 
     Args:
         memories: Any number.
-        tokens_max: Budget for the texts of one call, in tokens, 1 or more.
-        memories_max: Most memories of one call, 1 or more.
+        tokens_max: Token budget for the texts of one call, 1 or more.
+        memories_max: Maximum number of memories per call, 1 or more.
     """
     batch: list[Unscored] = []
     spent = 0
@@ -201,7 +201,7 @@ def batches(
 
 
 def clip(text: str, bytes_max: int) -> str:
-    """The text, or as much of its beginning as fits, with `…` for the rest."""
+    """Truncate a text to a number of UTF-8 bytes, ending with `…` if anything was cut."""
     encoded = text.encode()
     if len(encoded) <= bytes_max:
         return text
@@ -209,20 +209,20 @@ def clip(text: str, bytes_max: int) -> str:
 
 
 def delimiter(random: bytes) -> str:
-    """The mark of one request's block, from `DELIMITER_BYTES` random bytes (8 to 30 will do)."""
+    """Return a request's block marker from `DELIMITER_BYTES` random bytes (8 to 30 are accepted)."""
     return f"EBB-{random.hex()}"
 
 
 def messages(memories: Sequence[Unscored], mark: str, *, cues: bool = False) -> list[Message]:
-    """Return the chat that asks for the memories' scores.
+    """Build the chat that requests the memories' scores.
 
     Args:
-        memories: One batch, at least one.
-        mark: The `delimiter` of this request, never used twice.
-        cues: Ask for cues too.
+        memories: One batch, at least one memory.
+        mark: The `delimiter` of this request; never reuse one.
+        cues: Request cues too.
 
     Raises:
-        ValueError: The mark isn't one.
+        ValueError: The mark was not made by `delimiter`.
     """
     data = [
         {"position": position, "id": handle(memory.memory_id, mark), "text": clip(memory.text, TEXT_MAX_BYTES)}
@@ -241,15 +241,15 @@ def messages(memories: Sequence[Unscored], mark: str, *, cues: bool = False) -> 
 
 
 def handle(memory_id: UUID, mark: str) -> str:
-    """The id of a memory in one request: 8 digits that nobody can know who doesn't know the mark."""
+    """Return a memory's id within one request: 8 hex digits that cannot be predicted without the mark."""
     return hashlib.blake2b(memory_id.bytes, key=mark.encode(), digest_size=4).hexdigest()
 
 
 def block(data: Sequence[Mapping[str, object]], mark: str) -> str:
-    """Data between two lines with the mark: each as JSON on one line, in which the mark can't stand as it is.
+    """Enclose data between two marker lines, as one JSON object per line with any occurrence of the mark escaped.
 
     Raises:
-        ValueError: The mark isn't one.
+        ValueError: The mark was not made by `delimiter`.
     """
     if not _DELIMITER.fullmatch(mark):
         raise ValueError("the mark of a block is made by `delimiter`")
@@ -259,7 +259,7 @@ def block(data: Sequence[Mapping[str, object]], mark: str) -> str:
 
 def _line(data: Mapping[str, object], mark: str) -> str:
     line = json.dumps(data, ensure_ascii=False)
-    # The mark begins with a capital, which no JSON escape holds, so an escape for it can't break another one.
+    # The mark starts with a capital letter, which no JSON escape contains, so escaping it cannot break another escape.
     return line.translate(_LINE_ENDS).replace(mark, f"\\u{ord(mark[0]):04x}{mark[1:]}")
 
 
@@ -289,7 +289,8 @@ def _closed(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 ANSWER_SCHEMA: Final = _closed({"memories": _listed(_closed(_PROPERTIES))})
-"""JSON schema of an answer. The same for every batch, so that providers prepare it once; counts are checked here."""
+"""JSON schema of an answer. It is equal for all batches so that providers can cache it; counts are validated in
+`read`."""
 CUES_SCHEMA: Final = _closed({"memories": _listed(_closed(_PROPERTIES | {"cues": _listed({"type": "string"})}))})
 """JSON schema of an answer with cues."""
 
@@ -306,7 +307,7 @@ class _Item(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     topics: tuple[str, ...]
     categories: tuple[str, ...]
     sensitivity: float
-    cues: Any = None  # read by themselves, so that broken ones spoil nothing
+    cues: Any = None  # validated separately by `read_cues`, so that invalid cues don't reject the answer
 
 
 class _Answer(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
@@ -317,10 +318,10 @@ _decoder = msgspec.json.Decoder(_Answer)
 
 
 def decoded(answer: str, decoder: msgspec.json.Decoder[T], most_characters: int) -> T:
-    """An answer as the structure that was asked for.
+    """Decode an answer into the requested structure.
 
     Raises:
-        Unusable: It is too long, no JSON or out of shape.
+        Unusable: The answer is too long, not JSON, or doesn't match the structure.
     """
     if len(answer) > most_characters:
         raise Unusable("too long")
@@ -333,19 +334,18 @@ def decoded(answer: str, decoder: msgspec.json.Decoder[T], most_characters: int)
 
 
 def read(answer: str, memories: Sequence[Unscored], mark: str, *, cues: bool = False) -> list[Score]:
-    """The scores in an answer, one for each memory, in their order.
+    """Return the scores in an answer, one per memory, in the order of the batch.
 
-    Numbers outside of 0 to 10 are brought to the nearer end; labels and cues that aren't allowed are left out.
+    Numbers outside 0 to 10 are clamped; labels and cues that aren't allowed are dropped.
 
     Args:
-        answer: What the model wrote.
-        memories: The batch it was asked about.
-        mark: The mark that batch went with.
-        cues: Cues were asked for; otherwise they are ignored.
+        memories: The batch in the request.
+        mark: The mark of the request.
+        cues: True if cues were requested; otherwise they are ignored.
 
     Raises:
-        Unusable: It isn't an answer about exactly these memories, each with every field and no other; says which
-            of the `REASONS`. Numbers that aren't finite aren't JSON.
+        Unusable: The answer doesn't cover exactly these memories with exactly the requested fields; the message is one
+            of the `REASONS`. Non-finite numbers aren't JSON.
     """
     items = decoded(answer, _decoder, _ANSWER_CHARACTERS * (len(memories) + 1)).memories
     if len(items) != len(memories):
@@ -379,12 +379,12 @@ def _score(item: _Item, position: int, memory: Unscored, mark: str) -> Score:
 
 
 def _clamped(number: float) -> float:
-    # Further digits mean nothing, and a number that is all zeros up to there can't be stored as `real`.
+    # More digits carry no information, and a tiny non-zero number can't be stored as `real`.
     return round(min(max(number, 0.0), CRITERION_MAX), 6)
 
 
 def _entities(given: Sequence[str], text: str) -> tuple[str, ...]:
-    """Names that the text holds as it was shown, so that no other text can add one."""
+    """Return the names that occur in the clipped text, so that no other text can add one."""
     shown = text.casefold()
     names = (" ".join(name.split()) for name in given)
     kept = (name for name in names if 0 < len(name) <= ENTITY_MAX_CHARACTERS and name.casefold() in shown)

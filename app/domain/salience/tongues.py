@@ -1,7 +1,7 @@
-"""Words of German, French, Spanish, Portuguese, Japanese and Turkish, by the features of `english`. Data alone.
+"""List words of German, French, Spanish, Portuguese, Japanese and Turkish by the features of `english`. Data only.
 
-Written as there; a word ending in `…` stands for all that begin with it (for endings and compounds). Japanese has no
-spaces: its words are found anywhere in a text.
+The notation is that of `english`; in addition, a word ending in `…` matches every word with that prefix (endings and
+compounds). Japanese has no spaces, so its words match anywhere in a text.
 """
 
 from __future__ import annotations
@@ -192,4 +192,4 @@ _COMMON = """
     çok bu için bir her bugün dün de da ile gibi daha ben sen var oldu değil ne kadar
 """
 COMMON = frozenset(_COMMON.split())
-"""Commonest words, none of them English: which texts are in a language that these lists know."""
+"""Common non-English words, to detect texts in one of these languages."""

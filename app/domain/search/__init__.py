@@ -1,7 +1,7 @@
-"""Search without a database: what is asked, how rare words are, and how partial scores become one ranking.
+"""Search without a database: requests, word rarity, and the combination of partial scores into one ranking.
 
-`request` is what comes in and goes out, `ranking` the policy's weights, `terms` the rarity of words. The store finds
-`candidates`, among very many those that `pruning` says are worth it; `signals` gives each its relevance to the query,
-`modes` blends that with strength, recency and importance, and `rank` puts it all together. Then `spread` says what
-comes along, `reranking` what a second look changes, and `explaining` why a result was found.
+`request` defines the request and the results, `ranking` the policy's weights, `terms` the rarity of words. The store
+fetches `candidates`, which `pruning` limits for very large tenants. `signals` computes their relevance to the query,
+`modes` blends it with strength, recency and importance, and `rank` produces the results. `spread` adds neighbours of
+the best results, `reranking` applies a reranker's scores, and `explaining` describes why a result was found.
 """

@@ -1,4 +1,4 @@
-"""What the store has found for a search, and what time has made of it."""
+"""Define the candidates of a search and their time-dependent scores."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from app.domain.ingest.roles import Role
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A memory that the store found, with its base scores.
+    """A memory fetched by the store, with its base scores.
 
     Attributes:
-        tier: Where it is kept: `active` and so on.
-        words: Weighted share of the query's words, 0 to 1; the best memory of the search has 1.
-        relevance: Cosine to the query, 0 to 1; the best memory of the search has 1.
-        cosine: The same as it is, 0 to 1; 0 where there is no vector.
-        supersedes: Memories that it has taken the place of; None where the tenant has none such.
-        superseded_by: Memories that have taken its place; likewise.
-        role: The speaker's effective role; None where it is unknown.
-        before_id: The turn before it in its thread; None where there is none, or it wasn't looked up.
-        is_embedded: False where it has no vector yet, or the query has none.
+        tier: Storage tier, such as `active`.
+        words: Weighted share of the query's words, 0 to 1, scaled so that the best candidate has 1.
+        relevance: Cosine to the query, 0 to 1, scaled so that the best candidate has 1.
+        cosine: Unscaled cosine, 0 to 1; 0 if the memory has no vector.
+        supersedes: Memories that it supersedes; None if the tenant has no supersessions.
+        superseded_by: Memories that supersede it; None if the tenant has no supersessions.
+        role: The speaker's effective role; None if unknown.
+        before_id: The previous turn in its thread; None if there is none or it wasn't looked up.
+        is_embedded: False if the memory has no vector yet or the query has none.
     """
 
     memory_id: UUID
@@ -51,14 +51,14 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Vitals:
-    """What time has made of the candidates, in their order; every array has shape (n,).
+    """Time-dependent scores of the candidates, in their order; every array has shape (n,).
 
     Attributes:
-        strength: Live strength, 0 to 1; what decay takes away, and uses give back.
-        recency: e^(-λ·days since the last use), 0 to 1, as importance has it.
-        importance: Without a context, 0 to 1.
-        salience: 0 to 1; ½ where nobody has scored it yet.
-        retrieval: How easily it is found (memory_decay's A_r), 0 to 1; the strength in other profiles.
+        strength: Current strength, 0 to 1; decays over time and rises with use.
+        recency: e^(-λ·days since the last use), 0 to 1, as in importance.
+        importance: Importance without a context, 0 to 1.
+        salience: Salience score, 0 to 1; ½ if not scored yet.
+        retrieval: Retrieval strength (memory_decay's A_r), 0 to 1; equals the strength in other profiles.
     """
 
     strength: Floats
@@ -69,5 +69,5 @@ class Vitals:
 
     @classmethod
     def none(cls) -> Vitals:
-        """Of no candidates."""
+        """Return empty vitals, for no candidates."""
         return cls(*(np.empty(0) for _ in range(5)))

@@ -1,4 +1,4 @@
-"""Recorded searches under two policies, compared: what changes, and where the memories stand that were used."""
+"""Compare recorded searches under two policies: changed results, and the ranks of memories used afterwards."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 from app.domain.dynamics.ops import Floats
 
 DEPTHS: Final = (1, 5, 10)
-"""How many of the best memories are compared."""
+"""Cutoffs: how many of the top memories are compared."""
 RECALL_DEPTH: Final = 10
 RESAMPLES: Final = 2000
 CONFIDENCE: Final = 0.95
@@ -25,10 +25,10 @@ class Pair:
     """A recorded search under both policies.
 
     Attributes:
-        search_id: The record's.
-        before: Memories in the order of the policy in force, best first.
-        after: The same by the other policy.
-        results: The results that were answered, in their order.
+        search_id: Id of the recorded search.
+        before: Memories ranked by the current policy, best first.
+        after: Memories ranked by the other policy, best first.
+        results: Results returned at the time, in their order.
         used: Memories that callers used afterwards.
     """
 
@@ -40,7 +40,7 @@ class Pair:
 
 
 class Interval(NamedTuple):
-    """A mean over searches, and the ends of its interval of 95 %."""
+    """A mean over searches with its 95 % confidence interval."""
 
     mean: float
     low: float
@@ -48,11 +48,11 @@ class Interval(NamedTuple):
 
 
 class UsedRank(NamedTuple):
-    """Measures of the ranks of the memories that were used afterwards: means over searches, 0 to 1.
+    """Rank metrics of the memories used afterwards: means over searches, 0 to 1.
 
     Attributes:
-        recall: Share of them among the best ten.
-        reciprocal_rank: 1 / place of the best of them; 0 where it isn't ranked.
+        recall: Share of the used memories in the top ten.
+        reciprocal_rank: 1 / rank of the best used memory; 0 if it isn't ranked.
     """
 
     recall: float
@@ -61,15 +61,15 @@ class UsedRank(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Uses:
-    """The memories that were used, under both policies.
+    """Rank metrics of the used memories under both policies.
 
     Attributes:
-        searches: Searches after which something was used.
-        uses: Memories that were used, over all searches.
-        before: By the policy in force.
-        after: By the other policy.
-        recall: The difference of recall.
-        reciprocal_rank: The difference of the reciprocal rank.
+        searches: Number of searches with at least one used memory.
+        uses: Number of used memories over all searches.
+        before: Metrics under the current policy.
+        after: Metrics under the other policy.
+        recall: Difference in recall.
+        reciprocal_rank: Difference in reciprocal rank.
     """
 
     searches: int
@@ -85,11 +85,11 @@ class Comparison:
     """Differences between the rankings of two policies.
 
     Attributes:
-        searches: How many were compared.
-        changed: Searches whose best memories are others than before, by how many of the best are compared.
-        overlap: Mean share of the best memories that stay among them, by how many are compared; 1 without searches.
-        as_answered: Searches whose results were answered in the very order that the policy in force gives them now.
-        uses: None where nothing was used.
+        searches: Number of searches compared.
+        changed: Searches whose set of top memories differs, by cutoff.
+        overlap: Mean share of the top memories that both rankings have, by cutoff; 1 without searches.
+        as_answered: Searches whose returned results are exactly the current policy's top results now.
+        uses: Metrics of used memories; None if none were used.
     """
 
     searches: int
@@ -133,20 +133,20 @@ def _uses(pairs: Sequence[Pair]) -> Uses | None:
 
 
 def recall(order: Sequence[UUID], used: frozenset[UUID]) -> float:
-    """Return the share of the used memories that are among the best ten."""
+    """Return the share of the used memories in the top ten."""
     return len(used.intersection(order[:RECALL_DEPTH])) / len(used)
 
 
 def reciprocal_rank(order: Sequence[UUID], used: frozenset[UUID]) -> float:
-    """Return 1 / place of the best used memory, from 1; 0 where none is in the order."""
+    """Return 1 / rank of the best used memory, counting from 1; 0 if none is ranked."""
     return next((1 / place for place, memory_id in enumerate(order, 1) if memory_id in used), 0.0)
 
 
 def interval(differences: Floats) -> Interval:
-    """Return the mean and its percentile bootstrap interval over searches; the same for the same numbers.
+    """Return the mean and its percentile bootstrap interval over searches; deterministic.
 
     Args:
-        differences: One a search, shape (n,), at least one.
+        differences: One per search, shape (n,), at least one.
     """
     random = np.random.default_rng(_SEED)
     count = len(differences)

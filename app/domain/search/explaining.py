@@ -1,4 +1,4 @@
-"""What explains a result beside the parts of its score: ranks, the words that match, and what time has made of it."""
+"""Explain a result beyond its score's parts: ranks, matching words and time-dependent scores."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from app.domain.search.terms import Term
 
 BASE_SCORES: Final = ("words", "relevance")
 UNRANKED: Final[Mapping[str, None]] = dict.fromkeys(BASE_SCORES)
-"""Ranks of what neither base score has found."""
+"""Ranks of a result that neither base score found."""
 
 
 def ranks(candidates: Sequence[Candidate]) -> list[dict[str, int | None]]:
-    """Each candidate's place by each base score alone, from 1, equals sharing one; None where it has no such score."""
+    """Return each candidate's rank by each base score alone, from 1, ties sharing a rank; None for a score of 0."""
     places = {name: _places(np.array([getattr(found, name) for found in candidates])) for name in BASE_SCORES}
     return [{name: place[n] for name, place in places.items()} for n in range(len(candidates))]
 
 
 def vitals(found: Vitals, place: int) -> dict[str, float]:
-    """What time has made of one candidate, as its score has it."""
+    """Return one candidate's time-dependent scores, as used in its score."""
     return {
         "strength": float(found.strength[place]),
         "importance": float(found.importance[place]),
@@ -33,14 +33,14 @@ def vitals(found: Vitals, place: int) -> dict[str, float]:
 
 
 def spelled(lexemes: Collection[str], terms: Sequence[Term], rarity: Mapping[str, float]) -> dict[str, float]:
-    """Words as the query spells them with their rarity (idf), the rarest first.
+    """Map words, as the query spells them, to their rarity (idf), rarest first.
 
-    A lexeme that no single word of the query stands for, such as a pair of Chinese characters, is shown as it is.
+    A lexeme that corresponds to no single word of the query, such as a pair of Chinese characters, is shown unchanged.
 
     Args:
-        lexemes: What matches.
-        terms: The query's.
-        rarity: By lexeme; those without one don't count in the search.
+        lexemes: The matching lexemes.
+        terms: Terms of the query.
+        rarity: Rarity by lexeme; lexemes missing here don't count in the search.
     """
     shown = {lexeme: spelling for spelling, lexeme in reversed(_alone(terms).items())}
     by_rarity = sorted((lexeme for lexeme in lexemes if lexeme in rarity), key=lambda found: (-rarity[found], found))
@@ -48,7 +48,7 @@ def spelled(lexemes: Collection[str], terms: Sequence[Term], rarity: Mapping[str
 
 
 def _alone(terms: Sequence[Term]) -> dict[str, str]:
-    """The spellings that are one lexeme each, in the query's order."""
+    """Map each spelling with exactly one lexeme to this lexeme, in the query's order."""
     lexemes: dict[str, list[str]] = {}
     for term in terms:
         if term.spelling is not None:

@@ -1,8 +1,9 @@
-"""Weights of the parts of relevance fitted to what callers used: a proposal, judged on searches that it never saw.
+"""Fit the weights of relevance to what callers used, and evaluate the proposal on held-out searches.
 
-A result that was used shall rank above each result of the same answer that wasn't: callers get an answer as a whole.
-The fit is logistic over such pairs, with a pull towards the present weights, so that few uses change little. Pairs with
-results further up alone would all speak against the present weights, whatever was used.
+The training signal is pairwise: a used result should rank above each unused result of the same response, because
+callers receive a response as a whole. The fit is a logistic regression on such pairs with a penalty towards the current
+weights, so that few uses change little. Pairs only with results ranked higher would all contradict the current weights,
+whatever was used.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ from app.domain.search.ranking import Ranking
 from app.domain.search.recorded import PARTS
 
 USES_MIN: Final = 50
-"""Searches with a used and an unused result, below which nothing is proposed."""
+"""Minimum number of searches with both a used and an unused result for a proposal."""
 FOLDS: Final = 5
-"""Spans of time; each is judged by weights that were fitted to the others."""
+"""Number of time spans; each is evaluated with weights fitted to the others."""
 WEIGHT_MAX: Final = 10.0
 SPREAD: Final = 0.5
-"""Standard deviation of the weights around the present ones that is expected before anything was used."""
+"""Prior standard deviation of the weights around the current ones."""
 LEAST_CHANGE: Final = 0.01
 STEPS: Final = 100
 _SETTLED: Final = 1e-10
@@ -37,37 +38,37 @@ class Judged:
     """A search with the results that its caller used.
 
     Attributes:
-        features: Each result's parts without their weights, times the factors of strength and importance, in the order
-            of the answer, shape (n, parts).
-        used: Whether each was used, shape (n,).
+        features: Unweighted parts of each result times its factors (such as strength and importance), in the order of
+            the response, shape (n, parts).
+        used: True for each result that was used, shape (n,).
     """
 
     features: Floats
     used: np.typing.NDArray[np.bool_]
 
     def pairs(self) -> Floats:
-        """Return the features of each used result less those of each unused one, shape (pairs, parts)."""
+        """Return the feature differences between each used and each unused result, shape (pairs, parts)."""
         used, unused = self.features[self.used], self.features[~self.used]
         return (used[:, None, :] - unused[None, :, :]).reshape(-1, len(PARTS))
 
     def reciprocal_rank(self, weights: Floats) -> float:
-        """Return 1 / place of the best used result by these weights; of equals, the one answered first is above."""
+        """Return 1 / rank of the best used result under these weights; ties keep the order of the response."""
         order = np.argsort(-(self.features @ weights), kind="stable")
         return 1.0 / (1 + int(np.argmax(self.used[order])))
 
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """Weights fitted to uses, with the figures that they are proposed or withheld by.
+    """Fitted weights and the metrics that decide whether they are proposed.
 
     Attributes:
-        searches: Searches with a use.
-        pairs: Pairs of a used and an unused result.
-        before: Mean reciprocal rank of the used results by the present weights.
-        after: The same by fitted weights, each search by weights that were fitted without it and its time.
-        difference: What they gain; None where nothing could be fitted.
-        weights: Those that would change, by name, rounded; empty where nothing is proposed.
-        reason: Why nothing is proposed; None where something is.
+        searches: Number of searches with a use.
+        pairs: Number of pairs of a used and an unused result.
+        before: Mean reciprocal rank of the used results under the current weights.
+        after: Mean reciprocal rank under fitted weights, each search held out from its own fit with its time span.
+        difference: Gain in mean reciprocal rank; None if nothing could be fitted.
+        weights: Proposed changes by name, rounded; empty if nothing is proposed.
+        reason: Why nothing is proposed; None if something is.
     """
 
     searches: int
@@ -80,11 +81,10 @@ class Proposal:
 
 
 def propose(judged: Sequence[Judged], ranking: Ranking) -> Proposal:
-    """Fit the weights, and propose them where held-out searches rank what was used higher beyond the interval.
+    """Fit the weights and propose them if the gain on held-out searches is significant (the interval is above 0).
 
     Args:
         judged: Searches with a use, oldest first.
-        ranking: The present weights.
     """
     present = np.array([getattr(ranking, name) for name in PARTS], np.float64)
     pairs = [search.pairs() for search in judged]
@@ -116,13 +116,13 @@ def propose(judged: Sequence[Judged], ranking: Ranking) -> Proposal:
 
 
 def fit(pairs: Sequence[Floats], present: Floats) -> Floats:
-    """Return weights of 0 to 10 with the sum of the present ones, by which used results rank above unused ones.
+    """Return weights, 0 to 10, that rank used results above unused ones and have the same sum as the current weights.
 
-    Each search counts the same, however many pairs it has.
+    Each search counts equally, however many pairs it has.
 
     Args:
-        pairs: Features of a used result less those of an unused one, by search, shape (pairs, parts) each.
-        present: The present weights, shape (parts,).
+        pairs: Feature differences between used and unused results, per search, shape (pairs, parts) each.
+        present: The current weights, shape (parts,).
     """
     told = [each for each in pairs if len(each)]
     rows = np.concatenate(told)
@@ -135,22 +135,22 @@ def fit(pairs: Sequence[Floats], present: Floats) -> Floats:
 
 
 def _temperature(margins: Floats, shares: Floats) -> float:
-    """Return the unit of scores in which the present weights explain the uses best.
+    """Return the score unit in which the current weights explain the uses best.
 
-    Weights are then fitted in it: else all of them would grow or shrink together, which changes no ranking.
+    Weights are then fitted in this unit; without it they would all grow or shrink together, which changes no ranking.
     """
     losses = [float(shares @ np.logaddexp(0, -margins / unit)) for unit in _TEMPERATURES]
     return float(_TEMPERATURES[int(np.argmin(losses))])
 
 
 def _minimise(rows: Floats, shares: Floats, present: Floats, pull: float) -> Floats:
-    """Minimise the loss by projected Newton steps; it is convex, so there is one minimum.
+    """Minimise the loss, which is convex, by projected Newton steps.
 
-    Weights at an end of their range that the gradient pushes beyond it stay there during a step.
+    A weight at a bound that the gradient pushes outwards is fixed for the step.
     """
     weights, loss = present, _loss(present, rows, shares, present, pull)
     for _ in range(STEPS):
-        wrong = 0.5 * (1 - np.tanh(rows @ weights / 2))  # chance that the pair is the wrong way round
+        wrong = 0.5 * (1 - np.tanh(rows @ weights / 2))  # probability that the pair is in the wrong order
         gradient = -rows.T @ (shares * wrong) + pull * (weights - present)
         is_stuck = ((weights <= 0) & (gradient > 0)) | ((weights >= WEIGHT_MAX) & (gradient < 0))
         free = np.flatnonzero(~is_stuck)

@@ -1,4 +1,4 @@
-"""From relevance to the score: what each mode takes for relevant, and how strength and importance count in it."""
+"""Turn relevance into scores: the weights of each mode and the effect of strength, recency and importance."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ _BASES: Final = {
     "cmm": {"words": 0.0, "soft_words": 0.0, "relevance": 1.0},
     "memory_decay": {"words": 0.3, "soft_words": 0.0, "relevance": 0.7},
 }
-"""Weights of the base scores in the modes that leave the policy's aside; they select the candidates, too."""
+"""Weights of the base scores in modes that ignore the policy's weights; they also select the candidates."""
 _SELECTING: Final = (1.0, 0.5)
-"""Weights of words and relevance by which candidates are selected in the other modes."""
+"""Weights of words and relevance for candidate selection in the other modes."""
 _ALONE: Final = {"lexical": "words", "dense": "relevance"}
-"""The one part of relevance that counts, in the modes of one."""
+"""The only part of relevance that counts, for modes with a single part."""
 
 
 @dataclass(frozen=True, slots=True)
 class Blended:
-    """Scores of the candidates and what they are made of: the sum of the parts times all factors, or 0.
+    """Scores of the candidates and their components: the sum of the parts times all factors, or 0.
 
     Attributes:
-        scores: At least 0, shape (n,); 0 isn't shown.
-        parts: By the names of their weights.
-        factors: By name, shape (n,).
+        scores: At least 0, shape (n,); candidates with 0 are not returned.
+        parts: Weighted parts by the names of their weights.
+        factors: Factors by name, shape (n,) each.
     """
 
     scores: Floats
@@ -47,9 +47,9 @@ class Blended:
 
 
 def based(ranking: Ranking, *, has_vector: bool = True) -> Ranking:
-    """The weights by which the mode finds candidates; a base score of weight 0 needn't be worked out.
+    """Return the weights with which the mode finds candidates; base scores of weight 0 need not be computed.
 
-    Without a vector of the query, words stand in for meaning.
+    If the query has no vector, words replace meaning.
     """
     if ranking.mode not in _BASES:
         return ranking
@@ -60,9 +60,9 @@ def based(ranking: Ranking, *, has_vector: bool = True) -> Ranking:
 
 
 def selection(ranking: Ranking) -> tuple[float, float]:
-    """Return the weights of words and relevance by which candidates are selected; 0 where neither part counts.
+    """Return the weights of words and relevance for candidate selection; 0 for a part that the ranking doesn't use.
 
-    A mode's ranking in which nothing counts but soft words selects by words.
+    If a ranking uses only soft words, candidates are selected by words.
     """
     if ranking.mode in _BASES:
         return ranking.words, ranking.relevance
@@ -71,7 +71,7 @@ def selection(ranking: Ranking) -> tuple[float, float]:
 
 
 def parameters_of(own: object, kind: type[P]) -> P:
-    """The parameters of a mode: the profile's own where it has such, else the seed's defaults."""
+    """Return the profile's own parameters if they belong to this mode, otherwise the seed's defaults."""
     return own if isinstance(own, kind) else kind()
 
 
@@ -83,15 +83,14 @@ def blend(
     priming: Floats | None = None,
     parameters: Any = None,
 ) -> Blended:
-    """The candidates' scores by the mode of the ranking.
+    """Return the candidates' scores under the ranking's mode.
 
     Args:
-        found: The candidates.
         parts: Their relevance to the query.
-        vitals: What time has made of them.
+        vitals: Their time-dependent scores.
         ranking: Mode and weights.
-        priming: Factor for each, 1 or more; None where nothing is primed.
-        parameters: Those of the tenant's model of forgetting.
+        priming: Factor for each candidate, 1 or more; None if nothing is primed.
+        parameters: Parameters of the tenant's forgetting model.
     """
     primed = {} if priming is None else {"priming": priming}
     match ranking.mode:
@@ -107,7 +106,7 @@ def blend(
 
 
 def _lifts(vitals: Vitals, ranking: Ranking) -> dict[str, Floats]:
-    """What lifts relevance: each factor by at most its weight, so that none outweighs what has to do with the query."""
+    """Return the factors on relevance; each is bounded by its weight so that it cannot outweigh the query."""
     lifting = (
         ("strength", ranking.strength, vitals.strength),
         ("recency", ranking.recency, vitals.recency),
@@ -117,11 +116,11 @@ def _lifts(vitals: Vitals, ranking: Ranking) -> dict[str, Floats]:
 
 
 def _cmm(found: Sequence[Candidate], vitals: Vitals, primed: dict[str, Floats], parameters: CmmParameters) -> Blended:
-    """Similarity · decay · importance · priming, shown above a threshold (seed 002).
+    """Return similarity · decay · importance · priming, with scores below a threshold set to 0 (seed 002).
 
-    Without a vector of the query, words stand in for similarity.
+    If the query has no vector, words replace similarity.
     """
-    similarity, importance = _similarity(found), 2 * vitals.salience  # stored at half, see `CLASS_IMPORTANCES`
+    similarity, importance = _similarity(found), 2 * vitals.salience  # stored halved, see `CLASS_IMPORTANCES`
     if not similarity.any():
         similarity = _words(found)
     scores = cmm.relevance(similarity, vitals.strength, importance, primed.get("priming", np.ones(len(found))))
@@ -134,7 +133,7 @@ def _cmm(found: Sequence[Candidate], vitals: Vitals, primed: dict[str, Floats], 
 def _memory_decay(
     found: Sequence[Candidate], vitals: Vitals, primed: dict[str, Floats], parameters: MemoryDecayParameters
 ) -> Blended:
-    """Similarity · A_r^w, then so much of it and so much of the words; nothing whose storage is too weak (seed 003)."""
+    """Mix similarity · A_r^w with words; memories below the storage threshold score 0 (seed 003)."""
     activated = memory_decay.relevance(parameters, _similarity(found), vitals.strength, vitals.retrieval)
     weight = parameters.bm25_weight
     parts = Parts({"relevance": (1 - weight) * activated, "words": weight * _words(found)})

@@ -1,4 +1,4 @@
-"""The passage of a long text that holds most of a query's words, found without reading the text word by word."""
+"""Find the passage of a long text that contains most of a query's words, without tokenising the whole text."""
 
 from __future__ import annotations
 
@@ -11,28 +11,31 @@ from app.domain.consolidation.facts import stem
 from app.domain.text.wording import HEAD_CHARACTERS, HEAD_WORDS, content_words
 
 SPREAD: Final = 240
-"""Characters within which words of the query make a passage."""
+"""Maximum length of a passage's matches in characters."""
 BEFORE: Final = 60
-"""Characters of a passage in front of its first word."""
+"""Characters of context before the first match."""
 LENGTH: Final = 300
 _BEGINNING: Final = 3
-"""Characters that a word must share with a word of the query, at least."""
+"""Minimum length of a shared prefix for two words to match, in characters."""
 
 
 class Passages:
-    """Passages of long texts for one query."""
+    """Finder of the best passage in long texts for one query."""
 
     def __init__(self, rarity: Mapping[str, float]) -> None:
-        """Take the query's words and the rarity of each, above 0."""
+        """Compile the query's words.
+
+        Args:
+            rarity: Rarity by word, above 0.
+        """
         self._rarity = list(rarity.values())
         words = "|".join(f"({re.escape(_beginning(word))})" for word in rarity)
         self._pattern = re.compile(rf"\b(?:{words})", re.IGNORECASE) if words else None
 
     def find(self, text: str) -> list[str]:
-        """Return the distinct content words of the best passage behind the text's head; none where there is none.
+        """Return the distinct content words of the best passage after the text's head; empty if there is none.
 
-        The best passage has the words of the query with the largest sum of rarities, each counted once; of equal
-        ones, the first.
+        The best passage has the largest sum of rarities over its distinct query words; the first one wins a tie.
         """
         if self._pattern is None or len(text) <= HEAD_CHARACTERS:
             return []
@@ -57,6 +60,6 @@ class Passages:
 
 
 def _beginning(word: str) -> str:
-    """Return the beginning that all forms of a word share: its stem without the last letter."""
+    """Return the prefix that all forms of a word share: its stem without the last letter."""
     whole = stem(word)
     return whole[: max(_BEGINNING, len(whole) - 1)]

@@ -1,4 +1,4 @@
-"""Order of results of which one corrects another: what holds now stands above what held before."""
+"""Order results by corrections: the memory that is valid now ranks above the earlier one that it corrects."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from app.domain.search.request import SearchRequest, SearchResult
 T = TypeVar("T")
 
 MODES: Final = frozenset({"hybrid", "lexical", "dense"})
-"""Modes in which corrections move results; the others rank as the models that they are named after."""
+"""Modes in which corrections move results; the other modes rank exactly as the models they are named after."""
 
 _NOW: Final = re.compile(
     r"\b(?:now|nowadays|currently|current|these days|latest|still|finally|in the end|actually|newest|most recent"
@@ -46,32 +46,32 @@ _PAST: Final = re.compile(
 
 
 class Statement(Protocol):
-    """A memory's subject and time, as results and candidates have them."""
+    """A memory's subject and time; results and candidates both provide them."""
 
     @property
     def subject(self) -> str | None:
-        """Its subject."""
+        """Subject of the memory."""
 
     @property
     def occurred_at(self) -> datetime | None:
-        """When it happened, if known."""
+        """Time when it happened, if known."""
 
     @property
     def created_at(self) -> datetime:
-        """When it was accepted."""
+        """Time when it was accepted."""
 
 
 class Pair(NamedTuple):
-    """A memory, and an earlier one that it corrects."""
+    """A memory and an earlier one that it corrects."""
 
     newer: UUID
     older: UUID
 
 
 def asks_for_present(request: SearchRequest) -> bool:
-    """Return false for a question about the past, in English, or as of a moment.
+    """Return false if the search has `as_of` or its query asks about the past (in English).
 
-    A past tense alone doesn't tell: "what did we agree on" wants what holds now.
+    A past tense alone isn't enough: "what did we agree on" asks for the current agreement.
     """
     if request.as_of is not None:
         return False
@@ -79,16 +79,16 @@ def asks_for_present(request: SearchRequest) -> bool:
 
 
 def place(results: Sequence[SearchResult], pairs: Sequence[Pair], shown: int) -> list[SearchResult]:
-    """Return the results, each above what it corrects.
+    """Return the results, each above the ones that it corrects.
 
-    One that ranked lower takes the other's place and score. The other sinks to the place that becomes free, or to the
-    last one shown, so that it can still be seen. Of two that correct the same one, the later stands above. Nothing is
-    left out, nothing crosses subjects.
+    A correction that ranks lower takes the rank and score of the corrected result, which moves down to the vacated rank
+    or to the last visible one, whichever is higher, so that it remains visible. Of two corrections of one memory, the
+    later ranks higher. No result is dropped and corrections never apply across subjects.
 
     Args:
-        results: In the order of their scores.
-        pairs: Corrections; what isn't among the results is passed over.
-        shown: How many of the results are shown.
+        results: Ordered by score.
+        pairs: Corrections; pairs outside the results are ignored.
+        shown: Number of visible results.
     """
     by_id = {result.id: result for result in results}
     order, moves = reorder([result.id for result in results], complete(pairs, by_id), shown)
@@ -99,10 +99,10 @@ def place(results: Sequence[SearchResult], pairs: Sequence[Pair], shown: int) ->
 
 
 def complete(pairs: Sequence[Pair], by_id: Mapping[UUID, Statement]) -> list[Pair]:
-    """Return the pairs among these memories, and one for each two corrections of the same memory.
+    """Return the pairs among these memories, plus a pair for consecutive corrections of the same memory.
 
-    Pairs of different subjects are left out. Of two that correct the same memory, the later counts as a correction of
-    the other.
+    Pairs across subjects are dropped. Of two corrections of one memory, the later counts as a correction of the
+    earlier.
     """
     known = [pair for pair in pairs if _holds(pair, by_id)]
     newer: dict[UUID, list[UUID]] = {}
@@ -117,12 +117,12 @@ def complete(pairs: Sequence[Pair], by_id: Mapping[UUID, Statement]) -> list[Pai
 
 
 def reorder(order: Sequence[T], pairs: Sequence[tuple[T, T]], shown: int) -> tuple[list[T], list[tuple[T, T]]]:
-    """Return the order with the first of each pair in the place of the second, where it stood below, and these moves.
+    """Move the first of each pair up to the position of the second if it ranks lower; return the order and the moves.
 
     Args:
-        order: Each once.
-        pairs: Both of each are in the order.
-        shown: How many of the order are shown: the second sinks to the last of them at most.
+        order: Distinct items.
+        pairs: Pairs of items that are in the order.
+        shown: Number of visible items; the second of a pair moves down to the last visible position at most.
     """
     placed = list(order)
     moves: list[tuple[T, T]] = []
@@ -150,7 +150,7 @@ def _moment(statement: Statement) -> datetime:
 
 
 def _with_scores(order: Sequence[SearchResult], scores: Mapping[UUID, float]) -> list[SearchResult]:
-    """Return results in an order with new scores, each at least that of the next one."""
+    """Return results in this order with their new scores, raised where needed so that none is below the next one."""
     placed: list[SearchResult] = []
     best = 0.0
     for result in reversed(order):
@@ -164,7 +164,7 @@ def _with_scores(order: Sequence[SearchResult], scores: Mapping[UUID, float]) ->
 
 
 def explained(results: Sequence[SearchResult], pairs: Sequence[Pair]) -> list[SearchResult]:
-    """Return the results, those that are explained with what they correct and what corrects them."""
+    """Add corrections in both directions to the explanations of the results that have one."""
     corrects: dict[UUID, list[UUID]] = {}
     corrected_by: dict[UUID, list[UUID]] = {}
     for pair in pairs:

@@ -1,4 +1,4 @@
-"""Which memories of very many are worth comparing with a query: those that have a rare word of it, or two others."""
+"""Choose the words and word pairs whose memories are compared with a query when there are very many memories."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from itertools import combinations
 from typing import Final
 
 BUDGET: Final = 4000
-"""Memories that a search compares by words, as far as can be told beforehand."""
+"""Target for the number of memories that a search compares by words."""
 CONTEXT: Final = 5
-"""Turns whose words a memory is found by: its own and two on either side."""
+"""Number of turns whose words make a memory match: its own and two on either side."""
 PAIRED_MAX: Final = 8
-"""Commoner words of which pairs are looked at; of more, the rarest."""
+"""Maximum number of common words that are combined into pairs; the rarest of them are used."""
 
 
 def worth(lexemes: Mapping[str, float], total: int, budget: int = BUDGET) -> list[tuple[str, ...]]:
-    """Words each of which is worth looking up, and pairs that are worth it where a memory has both.
+    """Return the words that are worth looking up alone, and the pairs that must occur together.
 
-    What can't score well isn't read (after MaxScore, Turtle and Flood 1995): rare words come first, as long as the
-    memories that have them stay within the budget, and at least one; of the others, pairs, rarest first.
+    Memories that can't score well aren't read (after MaxScore, Turtle and Flood 1995). Rare words come first, at least
+    one and as many as the budget allows by expected matches; the remaining words are looked up in pairs, rarest first.
 
     Args:
-        lexemes: The query's, with their idf among `total` memories, as `terms.idf` has it.
-        total: How many memories there are.
-        budget: About how many may be found.
+        lexemes: The query's lexemes with their idf among `total` memories, from `terms.idf`.
+        total: Number of memories.
+        budget: Approximate number of memories to match.
     """
     expected = {lexeme: min(total, CONTEXT * _documents(idf, total)) for lexeme, idf in lexemes.items()}
     rarest = sorted(expected, key=lambda lexeme: (expected[lexeme], lexeme))
@@ -51,5 +51,5 @@ def _pairs(lexemes: list[str]) -> combinations[tuple[str, str]]:
 
 
 def _documents(idf: float, total: int) -> float:
-    """How many memories have a word of this rarity."""
+    """Return how many memories contain a word with this idf."""
     return max((total + 1) * math.exp(-idf) - 0.5, 1.0)

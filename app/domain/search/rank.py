@@ -1,4 +1,4 @@
-"""The finish of a search: candidates to results, best first."""
+"""Rank candidates and convert them to results."""
 
 from __future__ import annotations
 
@@ -25,19 +25,17 @@ def rank(
     parameters: object = None,
     soft_words: Floats | None = None,
 ) -> list[SearchResult]:
-    """The best of the candidates, best first.
+    """Return the best candidates as results, best first.
 
-    Ties go to the later memory id. Candidates without any score are left out.
+    Ties are broken by the higher memory id. Candidates with a score of 0 are dropped.
 
     Args:
-        candidates: What was found.
-        vitals: What time has made of them.
-        request: What was looked for.
-        ranking: The weights, the request's own included.
-        priming: Factor for each candidate's score, 1 or more, shape (n,); None where nothing is primed.
-        now: What "yesterday" in the query is told from, in the tenant's time zone; None leaves times unread.
-        parameters: Those of the tenant's model of forgetting, for the modes that are a model's.
-        soft_words: How closely each candidate's words match the query's, at least 0, shape (n,).
+        vitals: Their time-dependent scores.
+        ranking: The weights, including the request's own.
+        priming: Factor on each candidate's score, 1 or more, shape (n,); None if nothing is primed.
+        now: Reference time for expressions such as "yesterday", in the tenant's time zone; None ignores them.
+        parameters: Parameters of the tenant's forgetting model, for modes that implement one.
+        soft_words: Soft word match of each candidate, at least 0, shape (n,).
     """
     if not candidates:
         return []
@@ -59,17 +57,17 @@ def rank(
 
 
 def uses(results: Sequence[SearchResult], candidates: Sequence[Candidate]) -> list[Use]:
-    """The results as uses of their memories.
+    """Convert results to uses of their memories.
 
-    The margin is by how much a result's relevance, of which the best candidate has 1, is above that of all that come
-    after it, shown or not.
+    The margin is the difference between a result's relevance (the best candidate has 1) and the highest relevance of
+    all candidates ranked below it, returned or not.
     """
     by_id = {found.memory_id: found for found in candidates}
     left = by_id.keys() - {result.id for result in results}
     after = max((by_id[memory_id].relevance for memory_id in left), default=0.0)
     told = []
     for place in range(len(results) - 1, -1, -1):
-        found = by_id.get(results[place].id)  # what the search has spread to is none
+        found = by_id.get(results[place].id)  # results added by spreading are not candidates
         relevance, lexical = (found.relevance, found.words > 0) if found else (0.0, False)
         margin = min(max(relevance - after, -1.0), 1.0)
         told.append(Use(results[place].id, place=place, margin=margin, lexical=lexical))

@@ -1,4 +1,4 @@
-"""The policy's weights of a search, and what a request may say about them."""
+"""Define the policy's ranking weights for searches."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from app.domain.policy.stored_policy import is_stored
 
 Weight = Annotated[float, Field(ge=0, le=10, allow_inf_nan=False)]
 RERANK_MAX = 50
-"""Most results that a reranker is shown."""
+"""Maximum number of results passed to a reranker."""
 Reranked = Annotated[int, Field(ge=0, le=RERANK_MAX)]
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 
 REMOVED: Final = frozenset({"statement"})
-"""Weights of earlier versions."""
+"""Weights that existed in earlier versions."""
 
 Mode = Literal["hybrid", "lexical", "dense", "cmm", "memory_decay"]
-"""How results are ranked: words and meaning, one of them alone, or the ways of two models of forgetting."""
+"""Ranking mode: words and meaning, either one alone, or the formula of one of two forgetting models."""
 
 
 class Ranking(BaseModel):
-    """How a search ranks: by which mode, and what each part weighs.
+    """Ranking mode and the weights of its parts.
 
-    Parts of relevance weigh 0 to 10. Words, soft words, relevance, thread and neighbours are divided by the best
-    candidate's first. Strength, recency and importance then lift the sum by 0 to 1 of it. The defaults were fitted to
-    three kinds of conversation together, each left out in turn (`ops/decisions/0034`).
+    Parts of relevance have weights from 0 to 10. Words, soft words, relevance, thread and neighbours are first divided
+    by the best candidate's value. Strength, recency and importance then raise the sum by up to 100 % each. The defaults
+    were fitted jointly to three kinds of conversation with leave-one-out validation (`ops/decisions/0034`).
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
@@ -35,42 +35,43 @@ class Ranking(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _without_removed(cls, given: object, info: ValidationInfo) -> object:
-        """Drop weights that a stored policy has and that no longer exist."""
+        """Drop weights of a stored policy that no longer exist."""
         if isinstance(given, Mapping) and is_stored(info):
             return {name: value for name, value in given.items() if name not in REMOVED}
         return given
 
     mode: Mode = "hybrid"
-    """How results are ranked, unless the search says otherwise."""
+    """Ranking mode, unless the search sets one."""
     words: Weight = 0.2
-    """Words that query and memory share, by rarity, how often the memory says them, and its length."""
+    """Weight of words shared by query and memory (by rarity, frequency in the memory, and the memory's length)."""
     soft_words: Weight = 0.6
-    """For each word of the query, by rarity, the closest word in meaning among the memory's first forty."""
+    """Weight of the closest word in meaning for each query word (by rarity), among the memory's first forty words."""
     relevance: Weight = 0.5
-    """Closeness of meaning: the cosine of the two vectors."""
+    """Weight of closeness of meaning: the cosine of the two vectors."""
     thread: Weight = 0.4
-    """How well the best other memory of its thread fits the query; without one, the memory itself."""
+    """Weight of the best fit to the query among the other memories of the thread; the memory's own fit if there are
+    none."""
     neighbours: Weight = 0.35
-    """How well the better of the turns before and after it in its thread fits the query."""
+    """Weight of the better fit to the query of the previous and the next turn in the thread."""
     role: Weight = 0.75
-    """Added for what the user said, or for what the assistant said when the query asks for that (in English)."""
+    """Added to memories said by the user, or by the assistant if the query asks for its words (in English)."""
     actor: Weight = 0.5
-    """Added when the query names the memory's speaker."""
+    """Added if the query names the memory's speaker."""
     when: Weight = 0.2
-    """Added when the query asks for a time (in English) and the memory's text tells one."""
+    """Added if the query asks for a time (in English) and the memory's text states one."""
     first_person: Weight = 0.2
-    """Added when the memory's text is in the first person (in English: I, my, we)."""
+    """Added if the memory's text is in the first person (in English: I, my, we)."""
     moment: Weight = 0.7
-    """Added when the memory happened at a time that the query names (in English, or 2023-05-07), or near it."""
+    """Added if the memory happened at or near a time named in the query (in English, or as 2023-05-07)."""
     now: Weight = 0.4
-    """Added in proportion to how late a memory is among the candidates, when the query asks for the present."""
+    """Added in proportion to how late a memory is among the candidates, if the query asks for the present."""
     context: Share = 0.6
-    """Worth of a word that only the neighbouring turns say, as a share of one of the memory's own."""
+    """Weight of a word that occurs only in neighbouring turns, relative to one in the memory itself."""
     strength: Share = 0.03
-    """By how much live strength lifts the score: it is multiplied by 1 + this · strength."""
+    """Effect of current strength: the score is multiplied by 1 + this · strength."""
     recency: Share = 0.0
-    """The same of how lately a memory was used."""
+    """Effect of recency of use: the score is multiplied by 1 + this · recency."""
     importance: Share = 0.06
-    """The same of importance."""
+    """Effect of importance: the score is multiplied by 1 + this · importance."""
     rerank: Reranked = 0
-    """How many of the best results the operator's reranker re-orders, 0 to 50, unless the search says otherwise."""
+    """Number of top results that the configured reranker reorders, 0 to 50, unless the search sets it."""

@@ -1,4 +1,4 @@
-"""The parts of a search's scores, recorded so that the same candidates can be ranked again by other weights."""
+"""Record the parts of a search's scores, so that its candidates can be ranked again with other weights."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from app.domain.search.request import SearchRequest, Weights
 from app.domain.search.signals import SIGNALS, Parts
 
 CANDIDATES_MAX: Final = 50
-"""Candidates of a search that are recorded, best first."""
+"""Maximum number of candidates recorded per search, best first."""
 BASES: Final = ("words", "soft_words", "relevance")
-"""Parts that decide which candidates a search finds, and that the parts of thread and neighbours are made of."""
+"""Parts that select the candidates of a search and from which the thread and neighbours parts are derived."""
 PARTS: Final = (*BASES, *SIGNALS)
 """Parts of relevance, by the names of their weights."""
 RESULTS_USUAL: Final = SearchRequest(query="").limit
 VITALS: Final = tuple(field.name for field in fields(Vitals))
 COLUMNS: Final = (*PARTS, "cosine", *VITALS)
-"""Columns of a record's numbers."""
+"""Columns of the recorded numbers."""
 LAYOUT: Final = zlib.crc32(",".join(COLUMNS).encode())
-"""Number of this version's columns: a record with other columns can't be read."""
+"""Checksum of this version's columns; a record with other columns cannot be read."""
 
 _weights = msgspec.json.Decoder(Weights)
 _LONG_AGO: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -40,14 +40,14 @@ _LONG_AGO: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """Candidates of a search with the numbers that they were ranked by.
+    """Candidates of a search with the numbers behind their ranking.
 
     Attributes:
-        memory_ids: Candidates, shape (n,).
-        columns: Parts without their weights, cosine and vitals in the order of `COLUMNS`, shape (columns, n).
-        bases: Base parts that had a weight; the others are 0 for every candidate.
-        has_vector: Whether the query had a vector.
-        corrections: Places of a candidate and of an earlier one that it corrects, as far as the question asks for the
+        memory_ids: The candidates, shape (n,).
+        columns: Unweighted parts, cosine and vitals in the order of `COLUMNS`, shape (columns, n).
+        bases: Base parts with a weight; the others are 0 for every candidate.
+        has_vector: True if the query had a vector.
+        corrections: Index pairs of a candidate and an earlier one that it corrects; empty unless the query asks for the
             present.
     """
 
@@ -58,16 +58,16 @@ class Recorded:
     corrections: Sequence[tuple[int, int]] = ()
 
     def part(self, name: str) -> Floats:
-        """Return a column by its name, shape (n,)."""
+        """Return a column by name, shape (n,)."""
         return np.asarray(self.columns[COLUMNS.index(name)], np.float64)
 
     @property
     def vitals(self) -> Vitals:
-        """Strength and the like at the time of the search."""
+        """Vitals of the candidates at the time of the search."""
         return Vitals(**{name: self.part(name) for name in VITALS})
 
     def only(self, places: Sequence[int]) -> Recorded:
-        """Return the record of these candidates, in their order."""
+        """Return the record restricted to these candidates, in the given order."""
         at = {place: n for n, place in enumerate(places)}
         pairs = [(at[newer], at[older]) for newer, older in self.corrections if newer in at and older in at]
         ids = [self.memory_ids[place] for place in places]
@@ -75,10 +75,10 @@ class Recorded:
 
 
 def unit_weights(ranking: Ranking) -> Ranking:
-    """Return the ranking with weights of 1 for every part but the base parts that have none.
+    """Return the ranking with a weight of 1 for every part, except base parts that have a weight of 0.
 
-    The parts by these weights are those that are recorded. A base part without a weight stays out, since the other
-    parts depend on which of them count.
+    The parts under these weights are the ones that are recorded. Base parts with a weight of 0 stay at 0 because the
+    other parts depend on which base parts count.
     """
     bases = {name: 1.0 if getattr(ranking, name) else 0.0 for name in BASES}
     return ranking.model_copy(update=bases | dict.fromkeys(SIGNALS, 1.0))
@@ -87,8 +87,8 @@ def unit_weights(ranking: Ranking) -> Ranking:
 def request_fields(request: SearchRequest) -> dict[str, Any]:
     """Return the fields of a request as JSON, without its query, vector, subject, threads and session.
 
-    Fields at their defaults are left out. An excluded thread is recorded as `true`: no candidate would lead an erasure
-    of the thread to the record.
+    Default values are omitted. An excluded thread is recorded only as `true`, because no candidate would link the
+    record to an erasure of this thread.
     """
     given = msgspec.to_builtins(request)
     usual = msgspec.to_builtins(SearchRequest(query=""))
@@ -105,17 +105,17 @@ _REQUEST: Final = (
 
 
 def effective_ranking(request: Mapping[str, Any], policy: Ranking, *, has_vector: bool) -> Ranking:
-    """Return the weights of a recorded search under a policy: the policy's, with the request's own in their places."""
+    """Return the weights of a recorded search under a policy, including the request's own weights."""
     weights = _weights.decode(msgspec.json.encode(request["weights"])) if "weights" in request else None
     asked = SearchRequest(query="", mode=request.get("mode"), weights=weights)
     return modes.based(asked.ranking(policy), has_vector=has_vector)
 
 
 def is_comparable(recorded: Recorded, ranking: Ranking) -> bool:
-    """Return whether the recorded numbers say how these weights rank the candidates.
+    """Return true if the recorded numbers determine the ranking under these weights.
 
-    A base part that was off has no numbers. In the mode `hybrid`, one that is turned off would change the parts of
-    thread and neighbours too.
+    A base part that was off has no recorded numbers. In the mode `hybrid`, turning a base part off would also change
+    the thread and neighbours parts.
     """
     counted = frozenset(name for name in BASES if getattr(ranking, name))
     return recorded.bases == counted if ranking.mode == "hybrid" else counted <= recorded.bases
@@ -124,17 +124,15 @@ def is_comparable(recorded: Recorded, ranking: Ranking) -> bool:
 def order(
     recorded: Recorded, ranking: Ranking, policy: Policy, vitals: Vitals | None = None, *, shown: int = RESULTS_USUAL
 ) -> list[int]:
-    """Return the places of the candidates in the order in which these weights rank them, best first.
+    """Return the indexes of the candidates as ranked by these weights, best first.
 
-    As a search does: ties go to the later id, candidates without any score are left out, and a correction stands above
-    what it corrects. A reranker, reviews among the results, spreading and priming have no part in it.
+    As in a search, ties are broken by the higher id, candidates with a score of 0 are dropped, and corrections rank
+    above the memories that they correct. Reranking, review results, spreading and priming are not replayed.
 
     Args:
-        recorded: The candidates.
-        ranking: The weights, the request's own included.
-        policy: The policy that they are ranked under.
-        vitals: Strength and the like; as they were at the time of the search where left out.
-        shown: How many results the search shows.
+        ranking: The weights, including the request's own.
+        vitals: Time-dependent scores; defaults to those at the time of the search.
+        shown: Number of results that the search returns.
     """
     scores = _scores(recorded, ranking, policy, vitals or recorded.vitals)
     ids = recorded.memory_ids
@@ -148,12 +146,10 @@ def order(
 
 
 def features(recorded: Recorded, ranking: Ranking, policy: Policy) -> Floats:
-    """Return what the weights of the parts multiply, by candidate: its parts times what lifts its score.
+    """Return the values that the weights of the parts multiply, per candidate: its parts times its factors.
 
     Args:
-        recorded: The candidates.
-        ranking: Weights of the mode `hybrid`: the scores are then the features times the weights of the parts.
-        policy: The policy that they are ranked under.
+        ranking: Weights of the mode `hybrid`, whose scores are the features times the weights of the parts.
 
     Returns:
         Shape (n, parts), in the order of `PARTS`.
@@ -174,7 +170,7 @@ def _blended(recorded: Recorded, ranking: Ranking, policy: Policy, vitals: Vital
 
 
 def _candidates(recorded: Recorded) -> list[Candidate]:
-    """Return candidates with their base scores alone, for the modes that read those."""
+    """Rebuild candidates with only their base scores, for modes that need them."""
     return [
         Candidate(
             memory_id=memory_id,

@@ -1,4 +1,4 @@
-"""What is searched for, and what is found."""
+"""Define the search request and its results."""
 
 from __future__ import annotations
 
@@ -27,24 +27,24 @@ _Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 
 
 class Weights(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """Weights of one search in place of the policy's; null leaves one as it is there.
+    """Weights for one search, overriding the policy's; null uses the policy's weight.
 
     Attributes:
-        words: Of the words that query and memory share, 0 to 10.
-        soft_words: Of the closest words in meaning, 0 to 10.
-        relevance: Of the closeness of the whole memory's meaning, 0 to 10.
-        thread: Of how well another memory of its thread fits, 0 to 10.
-        neighbours: Of how well the turn before or after it fits, 0 to 10.
-        role: Of who speaks: the user, or the assistant where the query asks for its words, 0 to 10.
-        actor: Of the speaker whom the query names, 0 to 10.
-        when: Of a time that the memory tells and the query asks for, 0 to 10.
-        first_person: Of telling of oneself, 0 to 10.
-        moment: Of having happened at a time that the query names, 0 to 10.
-        now: Of being late, where the query asks for the present, 0 to 10.
-        context: Worth of a word that only neighbouring turns say, 0 to 1 of one of the memory's own.
-        strength: By how much live strength lifts the score, 0 to 1.
-        recency: By how much a use of late lifts it, 0 to 1.
-        importance: By how much importance lifts it, 0 to 1.
+        words: Words shared by query and memory, 0 to 10.
+        soft_words: Closest words in meaning, 0 to 10.
+        relevance: Closeness of meaning of the whole memory, 0 to 10.
+        thread: Fit of the best other memory of the thread, 0 to 10.
+        neighbours: Fit of the better of the previous and the next turn, 0 to 10.
+        role: Match of the speaker's role: the user, or the assistant if the query asks for its words, 0 to 10.
+        actor: Memory said by a speaker whom the query names, 0 to 10.
+        when: Memory that states a time, if the query asks for one, 0 to 10.
+        first_person: Memory in the first person, 0 to 10.
+        moment: Memory that happened at a time named in the query, 0 to 10.
+        now: Later memories, if the query asks for the present, 0 to 10.
+        context: Weight of a word that occurs only in neighbouring turns, relative to one in the memory, 0 to 1.
+        strength: Effect of current strength on the score, 0 to 1.
+        recency: Effect of recent use on the score, 0 to 1.
+        importance: Effect of importance on the score, 0 to 1.
     """
 
     words: _Weight | None = None
@@ -65,38 +65,38 @@ class Weights(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class SearchRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """What is searched for, and among which memories.
+    """A search query and its filters.
 
     Attributes:
-        query: Plain words, up to 32,768 characters; signs and operators have no meaning. Empty, with no `vector`
-            either, it finds nothing.
-        vector: What the meaning is compared with in place of the query's own vector: of the tenant's embedding space,
-            up to 16,000 numbers, of any length but 0. With a query as well, its words count too.
-        limit: Most results, 1 to 100.
+        query: Plain words, up to 32,768 characters; punctuation and operators have no meaning. An empty query without a
+            `vector` returns no results.
+        vector: Query vector to use instead of the query text's embedding: from the tenant's embedding space, up to
+            16,000 numbers, of any norm except 0. The words of `query`, if any, still count.
+        limit: Maximum number of results, 1 to 100.
         subject: Only memories about this subject.
         thread: Only memories of this thread.
-        exclude_thread: No memories of this thread: the conversation's own, say.
+        exclude_thread: No memories of this thread, such as the conversation's own.
         tags: Only memories that have all of these tags.
         kinds: Only memories of one of these kinds; empty means any.
-        roles: Only memories of these roles; null stands for memories without a role. Left out, memories of the roles
-            system and tool aren't found.
-        after: Only memories that happened (else: were accepted) at this moment or later.
-        before: Only memories that happened (else: were accepted) before this moment.
-        tiers: Only memories that are kept in one of these.
-        superseded: Find also memories that others have superseded.
-        as_of: Rank by strength, recency and importance as of this moment, leave out what was accepted after it, and
-            find what was superseded after it; null for now. Nothing is primed then, and nothing counts as used:
-            `reinforce` mustn't be true.
-        mode: How results are ranked; null leaves it to the tenant's policy.
-        weights: In place of the policy's.
-        rerank: How many of the best results the operator's reranker re-orders, 0 to 50; null leaves it to the tenant's
-            policy. Where there is no reranker, or it gives no scores in time, the results stay as they were.
-        explain: Give the partial scores.
-        reinforce: Whether what is found counts as used; null leaves it to the tenant's policy.
-        session: The conversation that it is used in: a memory is reinforced at most once in a while by one.
-        turn: Which turn of the session this is: what its turns have found lately counts more (cmm).
-        review_blend: Share of the results that goes to memories that want review, 0 to 1; left out, 0.3 in the
-            profile mnemex and none elsewhere.
+        roles: Only memories of these roles; null stands for memories without a role. If omitted, memories of the roles
+            system and tool are excluded.
+        after: Only memories that happened (or, if unknown, were accepted) at or after this time.
+        before: Only memories that happened (or, if unknown, were accepted) before this time.
+        tiers: Only memories in these tiers.
+        superseded: Include superseded memories.
+        as_of: Rank by strength, recency and importance as of this time, exclude memories accepted later, and include
+            memories superseded later; null means now. Such a search uses no priming and reinforces nothing: `reinforce`
+            must not be true.
+        mode: Ranking mode; null uses the tenant's policy.
+        weights: Weights that override the policy's.
+        rerank: Number of top results that the configured reranker reorders, 0 to 50; null uses the tenant's policy. If
+            there is no reranker or it times out, the results keep their order.
+        explain: Return the partial scores.
+        reinforce: Count results as used; null uses the tenant's policy.
+        session: The conversation that makes the search; it reinforces a memory at most once per refractory period.
+        turn: The turn of the session; results of its recent turns are primed (cmm).
+        review_blend: Share of the results reserved for memories due for review, 0 to 1; defaults to 0.3 in the profile
+            mnemex and to none elsewhere.
     """
 
     query: Annotated[str, msgspec.Meta(max_length=QUERY_MAX_CHARACTERS)] = ""
@@ -123,11 +123,11 @@ class SearchRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     roles: Annotated[tuple[Role | None, ...], msgspec.Meta(min_length=1)] = USUAL
 
     def __post_init__(self) -> None:
-        """Refuse NUL characters, which no memory can hold, and what makes no sense together.
+        """Reject NUL characters, which no memory can contain, and inconsistent fields.
 
         Raises:
-            Invalid: One of the texts has one, there is a turn of no session, a use at another moment, or a vector that
-                is all zero or too large.
+            Invalid: A text contains NUL, `turn` is set without `session`, `reinforce` is true with `as_of`, or the
+                vector is all zeros or too large.
         """
         if self.vector is not None:
             check_direction(self.vector, "vector")
@@ -139,17 +139,17 @@ class SearchRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
         refuse_nul({**texts, "exclude_thread": self.exclude_thread}, self.tags)
 
     def ranking(self, policy: Ranking) -> Ranking:
-        """The policy's weights with the request's own in their places."""
+        """Return the policy's weights with the request's own applied."""
         own = {} if self.weights is None else msgspec.structs.asdict(self.weights)
         own |= {"mode": self.mode, "rerank": self.rerank}
         return policy.model_copy(update={name: value for name, value in own.items() if value is not None})
 
 
 def refuse_nul(texts: Mapping[str, str | None], tags: Sequence[str] = ()) -> None:
-    """Refuse texts with a NUL character, by the names of their fields.
+    """Reject texts with a NUL character, by the names of their fields.
 
     Raises:
-        Invalid: One has one; names it.
+        Invalid: A text contains NUL; the error names its field.
     """
     for name, text in {**texts, **{f"tags[{place}]": tag for place, tag in enumerate(tags)}}.items():
         if text and "\0" in text:
@@ -182,13 +182,13 @@ _EXPLAINED = msgspec.Meta(
 
 
 class SearchResult(msgspec.Struct, frozen=True):
-    """A memory found.
+    """A search result.
 
-    `score` is at least 0 and compares results of one search. `strength` is live, 0 to 1. `explain` is None unless
-    asked. `for_review` marks what `review_blend` gives places to. `supersedes` are older memories that it has taken the
-    place of, and `superseded_by` newer ones that have taken its own, each directly. `role` is the speaker's, null where
-    it is unknown. `highlight` is the part of a long text that holds most of the query's words, about 300 characters of
-    whole sentences; null where the text isn't longer.
+    `score` is at least 0 and comparable only within one search. `strength` is the current strength, 0 to 1. `explain`
+    is null unless requested. `for_review` marks results placed by `review_blend`. `supersedes` lists older memories
+    that it directly supersedes, and `superseded_by` newer ones that directly supersede it. `role` is the speaker's
+    role, null if unknown. `highlight` is the part of a long text that contains most of the query's words, about 300
+    characters of whole sentences; null if the text isn't longer.
     """
 
     id: UUID

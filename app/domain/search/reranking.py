@@ -1,9 +1,9 @@
-"""Re-ordering the best results by a reranker's scores: what a language model is asked for them, and what they change.
+"""Reorder the best results by a reranker's scores: prompt and answer of a language model, and the effect on scores.
 
-A memory's text may try to speak to the model. It travels as `scoring` sends it: a JSON string of one line in a block
-whose marks are random. What it can win is bounded, too: a reranker sees the best results alone, and its scores multiply
-those that results have by themselves. The best liked doesn't get past one that is a fifth of the span less liked, if
-that one fits two and a half times as well.
+A memory's text may try to instruct the model. It is sent as in `scoring`, as a one-line JSON string in a block with
+random markers. The possible gain is also bounded: a reranker sees only the best results, and its scores multiply the
+results' own scores. The reranker's favourite cannot overtake a result rated a fifth of the score range lower whose own
+score is two and a half times as high.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from app.domain.search.request import SearchResult
 from app.domain.text.embedding import MemoryText, passage
 
 LIFT: Final = 100.0
-"""The score of the result that a reranker likes best is multiplied by this, that of the least by 1, others by
-`LIFT` ** share of the span: each tenth is worth 1.6 times."""
+"""The reranker's highest-scored result is multiplied by this, its lowest by 1, others by `LIFT` ** (their share of the
+score range); each tenth of the range is a factor of 1.6."""
 PASSAGE_MAX_BYTES: Final = 2_000
-"""What a reranker is shown of a memory; a cross-encoder reads some 512 tokens of it."""
+"""Truncation limit for a memory shown to a reranker; a cross-encoder reads about 512 tokens of it."""
 QUERY_MAX_BYTES: Final = 4_000
 SCORE_MAX: Final = 1e30
-"""A reranker's score beyond this, either way, is none."""
+"""Scores beyond ± this value count as invalid."""
 
-_SPARE_TOKENS = 1_000  # of an answer, for models that think before they answer
-_ITEM_TOKENS = 20  # of one passage's score
+_SPARE_TOKENS = 1_000  # per answer, for models that reason before they answer
+_ITEM_TOKENS = 20  # per passage's score
 _ITEM_CHARACTERS = 120
 
 _SYSTEM = """\
@@ -80,17 +80,17 @@ _decoder = msgspec.json.Decoder(_Answer)
 
 
 def text_of(result: SearchResult) -> str:
-    """What a reranker is shown of a result: its day, its speaker, its text, up to `PASSAGE_MAX_BYTES`."""
+    """Return a result's text as shown to a reranker: day, speaker and text, up to `PASSAGE_MAX_BYTES`."""
     return clip(passage(MemoryText(result.text, result.speaker, result.occurred_at)), PASSAGE_MAX_BYTES)
 
 
 def messages(query: str, texts: Sequence[str], mark: str) -> list[Message]:
-    """The chat that asks how well each text serves the query.
+    """Build the chat that asks how well each text serves the query.
 
     Args:
-        query: Its first `QUERY_MAX_BYTES` are shown.
-        texts: By their numbers, from 1 on.
-        mark: The `scoring.delimiter` of this request, never used twice.
+        query: Truncated to `QUERY_MAX_BYTES`.
+        texts: The passages; their ids are their positions, counting from 1.
+        mark: The `scoring.delimiter` of this request; never reuse one.
     """
     data: list[dict[str, object]] = [{"id": number, "text": text} for number, text in enumerate(texts, start=1)]
     return [
@@ -104,19 +104,18 @@ def messages(query: str, texts: Sequence[str], mark: str) -> list[Message]:
 
 
 def answer_tokens_max(texts: int) -> int:
-    """Most tokens a model may spend on an answer about so many texts."""
+    """Return the token limit for an answer about this many texts."""
     return _SPARE_TOKENS + _ITEM_TOKENS * texts
 
 
 def read(answer: str, count: int) -> list[float]:
-    """The scores in an answer, each 0 to 1, in the order of the texts.
+    """Return the scores in an answer, each 0 to 1, in the order of the texts.
 
     Args:
-        answer: What the model wrote.
-        count: How many texts it was asked about.
+        count: Number of texts in the request.
 
     Raises:
-        Unusable: It isn't an answer about exactly these texts.
+        Unusable: The answer doesn't cover exactly these texts.
     """
     items = decoded(answer, _decoder, _ITEM_CHARACTERS * (count + 1)).scores
     if len(items) != count:
@@ -128,12 +127,12 @@ def read(answer: str, count: int) -> list[float]:
 
 
 def lifted(results: Sequence[SearchResult], scores: Sequence[float], model: str) -> list[SearchResult]:
-    """The results with a reranker's say in their scores, best first; of equals, in the order they came.
+    """Apply a reranker's scores to the results and sort them, best first; ties keep their order.
 
     Args:
         results: Best first.
-        scores: Of each, on any scale, the higher the better, within ± `SCORE_MAX`; of their span, each
-            lifts the result's own score by its share.
+        scores: The reranker's scores on any scale, higher is better, within ± `SCORE_MAX`. Each result's own score is
+            raised according to its score's share of the range.
         model: The reranker's name, for `explain`.
     """
     low = min(scores)

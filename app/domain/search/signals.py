@@ -1,4 +1,4 @@
-"""The relevance of candidates to a query: its parts, each 0 to 1, and what each weighs."""
+"""Compute the parts of the candidates' relevance to a query, each 0 to 1, and weigh them."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ from app.domain.text.wording import (
 )
 
 NEAR_DAYS: Final = 7.0
-"""How long before or after a time that is asked for a memory still counts, less and less."""
+"""Days before or after the requested time within which a memory still counts, decreasing linearly."""
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """The query and moment that candidates are compared with.
+    """The query and reference time that candidates are compared with.
 
     Attributes:
         query: Plain words.
-        now: The moment from which "yesterday" is counted, in the tenant's time zone; None leaves times unread.
-        fit: Each candidate's mean of words, soft words and relevance, 0 to 1, shape (n,).
+        now: Reference time for expressions such as "yesterday", in the tenant's time zone; None ignores times.
+        fit: Each candidate's mean of words, soft words and relevance (those with a weight), 0 to 1, shape (n,).
     """
 
     query: str
@@ -45,22 +45,22 @@ class Asked:
 
 
 Signal = Callable[[Sequence[Candidate], Asked], Sequence[float] | Floats]
-"""A function from candidates and what they are compared with to a number for each candidate, 0 to 1."""
+"""Function that returns a number from 0 to 1 for each candidate."""
 
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What makes up the candidates' relevance: by the name of its weight, weighted, shape (n,)."""
+    """Weighted parts of the candidates' relevance, shape (n,) each, by the name of the weight."""
 
     by_name: dict[str, Floats]
 
     @property
     def total(self) -> Floats:
-        """The sum."""
+        """Sum of the parts."""
         return np.asarray(np.sum(list(self.by_name.values()), axis=0), np.float64)
 
     def of(self, place: int) -> dict[str, float]:
-        """The parts of one candidate."""
+        """Return the parts of one candidate."""
         return {name: float(part[place]) for name, part in self.by_name.items()}
 
 
@@ -73,14 +73,12 @@ def parts(
 ) -> Parts:
     """Return the parts of each candidate's relevance to the query.
 
-    A candidate that fits the query neither by words nor by meaning has no other part either.
+    A candidate that matches the query neither by words nor by meaning gets 0 for all other parts.
 
     Args:
-        candidates: What was found.
-        query: What was looked for.
         ranking: The weight of each part.
-        now: The moment from which "yesterday" is counted, in the tenant's time zone; None leaves times unread.
-        soft_words: How closely each candidate's words match the query's, at least 0, shape (n,); None for no match.
+        now: Reference time for expressions such as "yesterday", in the tenant's time zone; None ignores times.
+        soft_words: Soft word match of each candidate, at least 0, shape (n,); None for no match.
     """
     base = {
         "words": np.array([found.words for found in candidates], np.float64),
@@ -89,7 +87,7 @@ def parts(
     }
     embedded = np.array([found.is_embedded for found in candidates], bool)
     if embedded.any():
-        # Beside memories with vectors, one without would sink: its words stand in until it is embedded.
+        # A memory without a vector would sink below those with one, so its words stand in until it is embedded.
         base["relevance"] = np.where(embedded, base["relevance"], (base["words"] + base["soft_words"]) / 2)
     weights = {name: float(getattr(ranking, name)) for name in (*base, *SIGNALS)}
     counted = [part for name, part in base.items() if weights[name]]
@@ -102,12 +100,12 @@ def parts(
 
 
 def _by_best(part: Floats) -> Floats:
-    """Return the part as shares of its largest value."""
+    """Divide a part by its largest value."""
     return part / (float(part.max(initial=0.0)) or 1.0)
 
 
 def _role(candidates: Sequence[Candidate], asked: Asked) -> Sequence[float]:
-    """1 for what the user said, or for what the assistant said when that is asked for; an unknown role counts as 1."""
+    """Return 1 if the role matches: the user, or the assistant if the query asks for its words; unknown roles match."""
     wanted = "assistant" if asks_assistant(asked.query) else "user"
     return [found.role is None or found.role == wanted for found in candidates]
 
@@ -129,7 +127,7 @@ def _when(candidates: Sequence[Candidate], asked: Asked) -> Sequence[float]:
 
 
 def _moment(candidates: Sequence[Candidate], asked: Asked) -> Sequence[float] | Floats:
-    """1 within a time that the query names, less by the day before and after it."""
+    """Return 1 within a time named in the query, decreasing linearly with the days before or after it."""
     happened = [found.occurred_at or found.created_at for found in candidates]
     named = spans(asked.query, asked.now, {moment.year for moment in happened}) if asked.now else []
     if not named:
@@ -140,9 +138,10 @@ def _moment(candidates: Sequence[Candidate], asked: Asked) -> Sequence[float] | 
 
 
 def _thread(candidates: Sequence[Candidate], asked: Asked) -> Floats:
-    """The fit of the best other candidate of its thread, as a share of the best such; its own where there is none.
+    """Return the fit of the best other candidate of the thread, relative to the best such fit.
 
-    So what is left of a thread whose other turns are forgotten counts as a memory without a thread does.
+    A candidate without others in its thread uses its own fit. The last turn of an otherwise forgotten thread is
+    therefore treated like a memory without a thread.
     """
     fits = asked.fit.tolist()
     best: dict[str, tuple[float, float]] = {}
@@ -159,9 +158,9 @@ def _thread(candidates: Sequence[Candidate], asked: Asked) -> Floats:
 
 
 def _neighbours(candidates: Sequence[Candidate], asked: Asked) -> Floats:
-    """The larger fit of the turns before and after it in its thread, as a share of the best such.
+    """Return the larger fit of the previous and the next turn in the thread, relative to the best such fit.
 
-    A turn that is no candidate, or isn't there, has no fit.
+    A turn that is missing or not a candidate has a fit of 0.
     """
     places = {found.memory_id: place for place, found in enumerate(candidates)}
     larger = np.zeros(len(candidates))
@@ -174,7 +173,7 @@ def _neighbours(candidates: Sequence[Candidate], asked: Asked) -> Floats:
 
 
 def _now(candidates: Sequence[Candidate], asked: Asked) -> Floats:
-    """Places in time, 0 for the oldest candidate to 1 for the newest, when the query asks for the present."""
+    """Return positions in time, 0 for the oldest candidate to 1 for the newest, if the query asks for the present."""
     if not asks_now(asked.query) or len(candidates) < 2:
         return np.zeros(len(candidates))
     happened = [(found.occurred_at or found.created_at, found.memory_id) for found in candidates]
@@ -194,4 +193,5 @@ SIGNALS: Final[dict[str, Signal]] = {
     "moment": _moment,
     "now": _now,
 }
-"""Parts of relevance beside words, soft words and relevance; each is named for its weight in the policy's ranking."""
+"""Parts of relevance other than words, soft words and relevance, by the name of their weight in the policy's
+ranking."""

@@ -1,4 +1,4 @@
-"""Spreading activation: what lies near the best results comes along, at a share of their score (seeds 002, 003)."""
+"""Spread activation: add the neighbours of the best results at a share of their score (seeds 002, 003)."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from app.domain.search.modes import parameters_of
 from app.domain.search.ranking import Mode
 
 Way = Literal["vector", "entity", "link"]
-"""By closeness of meaning, by an entity that both name, by a link."""
+"""Kind of neighbour: close in meaning, naming the same entity, or linked."""
 
 SEEDS_MAX: Final = 5
-"""So many of the best results have neighbours."""
+"""Number of top results that activation spreads from."""
 NEIGHBOURS_MAX: Final = 5
-"""So many neighbours has each, by each way."""
+"""Maximum number of neighbours per result and way."""
 COSINE_MIN: Final = 0.5
-"""From here on vectors are neighbours; what has none so near is novel (cmm)."""
+"""Minimum cosine of vector neighbours; a memory without any is novel (cmm)."""
 CARRIERS_MAX: Final = 100
-"""An entity that more memories name makes none of them neighbours: it tells too little."""
+"""Entities named by more memories than this connect none of them: they are too unspecific."""
 
 
 @dataclass(frozen=True, slots=True)
 class Spreading:
-    """How a search spreads.
+    """Settings of spreading activation.
 
     Attributes:
-        ways: To which neighbours.
-        factor: What a neighbour gets of the score, per hop, 0 to 1.
-        hops: How far.
-        strength_min: Weaker memories aren't reached.
+        ways: Kinds of neighbours.
+        factor: Share of the score passed on per hop, 0 to 1.
+        hops: Maximum number of hops.
+        strength_min: Minimum strength of a memory to be reached.
     """
 
     ways: tuple[Way, ...]
@@ -44,7 +44,7 @@ class Spreading:
 
 @dataclass(frozen=True, slots=True)
 class Near:
-    """A memory and that it is a neighbour of a parent; the weight is a link's, else 1."""
+    """A neighbour of a parent memory; the weight is the link's, or 1 for other ways."""
 
     parent_id: UUID
     memory_id: UUID
@@ -54,7 +54,7 @@ class Near:
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """What a search has spread to: with which score, from which memory, and by which way."""
+    """Score of a memory reached by spreading, its parent, and the way it was reached."""
 
     score: float
     parent_id: UUID
@@ -62,7 +62,7 @@ class Reached:
 
 
 def spreading(mode: Mode, own: object) -> Spreading | None:
-    """How a mode spreads, by these parameters of the tenant's model or else the seed's; None where it doesn't."""
+    """Return a mode's spreading settings, from the tenant's model or the seed's defaults; None for no spreading."""
     match mode:
         case "cmm":
             cmm = parameters_of(own, CmmParameters)
@@ -76,11 +76,11 @@ def spreading(mode: Mode, own: object) -> Spreading | None:
 
 
 def raised(scores: Mapping[UUID, float], near: Iterable[Near], factor: float) -> dict[UUID, Reached]:
-    """The neighbours that get a better score than they have, each from its best parent: score · factor · weight.
+    """Return the neighbours whose score rises by spreading, each from its best parent: score · factor · weight.
 
     Args:
-        scores: Of all memories found so far.
-        near: Neighbours of some of them.
+        scores: Scores of all memories found so far.
+        near: Neighbours of some of these memories.
         factor: 0 to 1.
     """
     best: dict[UUID, Reached] = {}

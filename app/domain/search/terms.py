@@ -1,4 +1,4 @@
-"""How rare the words of a query are among a tenant's memories."""
+"""Compute the rarity of a query's words among a tenant's memories."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from typing import Final
 _NONE: Final[Mapping[str, Sequence[str]]] = MappingProxyType({})
 
 TERMS_MAX = 32
-"""Words of a query that are looked up; of a longer one, the rarest."""
+"""Maximum number of query words to look up; the rarest are used."""
 EVEN: Final[Mapping[str, float]] = MappingProxyType({})
-"""No word of a query counts more than another of its rarity."""
+"""Emphasis that changes no word's weight."""
 
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """A lexeme of the query, and in how many of the tenant's memories it is.
+    """A lexeme of the query with its document count.
 
     Attributes:
-        lexeme: As the full-text index has it.
-        documents: Memories that contain it.
-        spelling: The word of the query it came from; None for a lexeme of the query as a whole.
+        lexeme: Spelling in the full-text index.
+        documents: Number of the tenant's memories that contain it.
+        spelling: The query word that it comes from; None for a lexeme of the query as a whole.
     """
 
     lexeme: str
@@ -36,10 +36,10 @@ class WeighedQuery:
     """A query's words by rarity (`idf`).
 
     Attributes:
-        lexemes: For the full-text index.
-        spellings: For the embedder.
-        soft: Spellings whose closest words are looked for in memories: all, or of many the rarest that some memory
-            has, up to `TERMS_MAX`.
+        lexemes: Weights for the full-text index.
+        spellings: Weights for the embedder.
+        soft: Weights of the spellings whose closest words are searched for in memories: all of them, or, if there are
+            more than `TERMS_MAX`, the rarest that occur in some memory.
     """
 
     lexemes: dict[str, float]
@@ -48,11 +48,11 @@ class WeighedQuery:
 
 
 def idf(documents: int, total: int) -> float:
-    """Rarity of a word: ln(1 + (N - n + ½) / (n + ½)), above 0 (Robertson and Spärck Jones, as in BM25).
+    """Return the rarity of a word: ln(1 + (N - n + ½) / (n + ½)), above 0 (Robertson and Spärck Jones, as in BM25).
 
     Args:
-        documents: Memories that contain it, n, at least 0.
-        total: All memories, N; taken as n where it is less.
+        documents: Number of memories that contain it, n, at least 0.
+        total: Number of memories, N; treated as n if smaller.
     """
     return math.log1p((max(total - documents, 0) + 0.5) / (documents + 0.5))
 
@@ -63,17 +63,16 @@ def weigh(
     forms: Mapping[str, Sequence[str]] = _NONE,
     emphasis: Mapping[str, float] = EVEN,
 ) -> WeighedQuery:
-    """The query's words by rarity among `total` memories.
+    """Weigh the query's words by their rarity among `total` memories.
 
-    A lexeme in no memory can't find any and is left out; a spelling in no memory counts as the rarest, since
-    its meaning may be near. Of many lexemes, the `TERMS_MAX` that weigh most stay.
+    A lexeme that occurs in no memory cannot match and is dropped. A spelling that occurs in no memory counts as the
+    rarest, because memories may contain words of similar meaning. Only the `TERMS_MAX` heaviest lexemes are used.
 
     Args:
-        terms: Of the query as a whole, and of each of its spellings and their other forms.
-        total: All memories.
-        forms: Other forms by the spelling they stand for; all together are as rare as one word.
-        emphasis: By what a spelling's rarity, and that of the lexemes it came to, is multiplied; 1 where it isn't
-            there.
+        terms: Terms of the query as a whole, and of each spelling and its other forms.
+        total: Number of memories.
+        forms: Other forms by the spelling that they stand for; a spelling and its forms share one rarity.
+        emphasis: Factor on the rarity of a spelling and its lexemes; 1 for spellings not listed.
     """
     lexemes: dict[str, float] = {}
     spellings: dict[str, float] = {}

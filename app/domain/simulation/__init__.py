@@ -1,1 +1,1 @@
-"""A year that never was: what is said and asked in it, what other ways of forgetting would keep, and what is found."""
+"""Simulate a year of conversations, forget by simpler baselines, and measure which facts a search still finds."""

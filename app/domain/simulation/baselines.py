@@ -1,6 +1,6 @@
-"""What simpler ways of forgetting would keep, where they may keep as much each night as the one that is measured.
+"""Simulate simpler forgetting policies that may retain as many memories each night as the policy under test.
 
-What they have dropped doesn't come back. What a search finds among the kept counts as used, as it does there.
+Dropped memories never come back. Search results that are still retained count as used, as in the service.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ Places = npt.NDArray[np.intp]
 
 RESULTS: Final = 10
 SLOPE_DAYS: Final = 90.0
-"""Days in which a linear strength falls from 1 to 0."""
+"""Days in which linear strength falls from 1 to 0."""
 LIFT: Final = 0.5
-"""By which share of what it lacks to 1 a use lifts a linear strength."""
+"""Share of the gap to 1 by which a use raises linear strength."""
 
 
 class Search(NamedTuple):
-    """A search of the year.
+    """A search of the simulated year.
 
     Attributes:
-        day: When.
-        ranking: All memories that it would find, best first, were none forgotten.
-        answers: Those that count as used where they are among the results; None for all results.
+        day: Day of the search.
+        ranking: All matching memories if none were forgotten, best first.
+        answers: Memories that count as used if they are among the results; None for all results.
     """
 
     day: float
@@ -36,11 +36,11 @@ class Search(NamedTuple):
 
 
 class History(NamedTuple):
-    """What baselines know of memories; every array has shape (n,).
+    """State of the memories under a baseline; every array has shape (n,).
 
     Attributes:
-        created: Day of each memory.
-        used: Day of its last use, of its creation if there was none.
+        created: Day of creation.
+        used: Day of the last use; the day of creation if unused.
         strength: Linear strength at `used`.
     """
 
@@ -50,17 +50,17 @@ class History(NamedTuple):
 
 
 def ttl(history: History, _day: float) -> Floats:
-    """The youngest are kept: a fixed time to live."""
+    """Rank by creation: a fixed time to live retains the youngest."""
     return history.created
 
 
 def lru(history: History, _day: float) -> Floats:
-    """The last used are kept."""
+    """Rank by last use: retains the most recently used."""
     return history.used
 
 
 def linear(history: History, day: float) -> Floats:
-    """The strongest are kept, where strength begins at 1, falls by the same each day, and is lifted by a use."""
+    """Rank by a strength that starts at 1, falls linearly and rises with each use: retains the strongest."""
     return history.strength - (day - history.used) / SLOPE_DAYS
 
 
@@ -68,13 +68,13 @@ BASELINES: Final[dict[str, Callable[[History, float], Floats]]] = {"ttl": ttl, "
 
 
 def kept(name: str, created: Floats, searches: Sequence[Search], sizes: Sequence[int]) -> Places:
-    """Which memories a baseline has left after the last night.
+    """Return the memories that a baseline retains after the last night.
 
     Args:
-        name: One of `BASELINES`.
-        created: Day of each memory, shape (n,), rising.
-        searches: In the order of time.
-        sizes: Most memories that it may keep after the night of each day; the night begins the day.
+        name: A key of `BASELINES`.
+        created: Day of creation of each memory, shape (n,), ascending.
+        searches: In chronological order.
+        sizes: Maximum number of memories after each night; night i precedes day i.
     """
     worth = BASELINES[name]
     history = History(created, created.copy(), np.ones(len(created)))

@@ -1,4 +1,4 @@
-"""What people of a simulated year say besides what matters; words of it come up there too."""
+"""List the small talk of a simulated year, which shares words with its facts."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ CHATTER: Final = (
     "There's a documentary about {place} on tonight",
     "The photos from {place} were blurred",
 )
-"""Each with gaps for `FILLINGS`, by name."""
+"""Templates; `FILLINGS` lists the values for each placeholder."""
 
 FILLINGS: Final = {
     "late": ("five minutes", "ten minutes", "a quarter of an hour", "half an hour", "an hour", "ages"),

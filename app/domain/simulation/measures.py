@@ -1,4 +1,4 @@
-"""What is left of a year on its last day, and what of it is found."""
+"""Measure what is retained and found on the last day of a simulated year."""
 
 from __future__ import annotations
 
@@ -10,27 +10,26 @@ from app.domain.simulation.year import Year
 from app.domain.text.wording import content_words
 
 Hits = Sequence[Sequence[int]]
-"""By question of `Year.questions`, the places of the memories that a search has found, best first.
+"""For each question of `Year.questions`, the indexes of the memories that a search returned, best first.
 
-A summary stands for those of its sources that it `tells`, in their order.
-"""
+A summary is replaced by those of its sources that it `tells`, in their order."""
 
 
 @dataclass(frozen=True)
 class Measures:
-    """Shares of what matters and still holds, or of the questions about it; each 0 to 1.
+    """Retention and retrieval metrics; shares, 0 to 1, of the current facts or of the questions about them.
 
     Attributes:
-        active_set: How many memories are active, summaries included.
-        kept: Not deleted, in whichever tier.
-        active: Still active, as a memory of its own.
-        wrongly_deleted: Deleted.
-        found: Answered by a default search: among its ten results is the memory, or a summary that tells it.
-        found_in_reach: The same, of the questions that are answered where nothing is ever forgotten.
-        found_in_all_tiers: Of these, answered by a default search or else by one in all tiers.
+        active_set: Number of active memories, including summaries.
+        kept: Share not deleted, in any tier.
+        active: Share still active as an individual memory.
+        wrongly_deleted: Share deleted.
+        found: Share of questions answered by a default search: the fact, or a summary that states it, is among the ten
+            results.
+        found_in_reach: The same share, over questions that are answered if nothing is ever forgotten.
+        found_in_all_tiers: The same share as `found_in_reach`, for a default search followed by one in all tiers.
         unimportant_active: Share of the chatter that is still active.
-        outdated_first: Of the answers to what has changed in the year, those that come after the one that no longer
-            holds.
+        outdated_first: Share of the answers about changed facts that rank below an outdated one.
     """
 
     active_set: int
@@ -45,7 +44,7 @@ class Measures:
 
 
 def tells(summary: str, memory: str) -> bool:
-    """Whether a summary says all that a memory says: for each of its sentences, one that has all its content words."""
+    """Return true if, for each sentence of the memory, some sentence of the summary has all its content words."""
     told = [set(content_words(sentence)) for sentence in sentences(summary)]
     return all(any(words.issuperset(content_words(said)) for words in told) for said in sentences(memory))
 
@@ -58,15 +57,14 @@ def measures(
     everywhere: Hits,
     reach: Collection[int],
 ) -> Measures:
-    """What a way of forgetting has made of a year.
+    """Compute the metrics of a forgetting policy on a year.
 
     Args:
-        year: The year.
-        active_set: How many memories are active, summaries included.
-        tiers: Tier of each memory that is left, by its place in `year.said`.
-        default: What default searches have found.
-        everywhere: What searches in all tiers have found.
-        reach: Places in `Year.questions` of those that are answered where nothing is forgotten.
+        active_set: Number of active memories, including summaries.
+        tiers: Tier of each remaining memory, by its index in `year.said`.
+        default: Results of default searches.
+        everywhere: Results of searches in all tiers.
+        reach: Indexes in `Year.questions` of the questions that are answered if nothing is forgotten.
     """
     facts = year.current
     active = {place for place, tier in tiers.items() if tier == "active"}
@@ -90,7 +88,7 @@ def measures(
 
 
 def answered(year: Year, hits: Hits) -> set[int]:
-    """Places in `Year.questions` of those whose answer was found."""
+    """Return the indexes in `Year.questions` of the questions whose answer was found."""
     return {
         number
         for number, ((fact, _), found) in enumerate(zip(year.questions, hits, strict=True))
@@ -99,7 +97,7 @@ def answered(year: Year, hits: Hits) -> set[int]:
 
 
 def _outdated_first(year: Year, number: int, found: Sequence[int]) -> bool | None:
-    """Whether what used to hold is found before what holds; None for a fact that has never changed."""
+    """Return true if an outdated fact ranks above the current one; None for a fact that never changed."""
     fact, _ = year.questions[number]
     former = {place for other in year.facts if other.questions == fact.questions for place in other.places}
     former -= set(fact.places)

@@ -1,7 +1,7 @@
-"""What people of a simulated year tell of themselves, and how one asks for it in other words.
+"""List what people of a simulated year say about themselves, and questions about it in other words.
 
-All of it is made up. A question shares no content word with anything that says its answer, so it is found by meaning,
-by whom it is about, or not at all.
+All content is invented. A question shares no content word with any statement of its answer, so it can only be found by
+meaning or by its person's name.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from typing import Final, NamedTuple
 
 
 class Topic(NamedTuple):
-    """Something that is worth keeping about a person.
+    """A kind of fact about a person.
 
     Attributes:
-        area: What sort of thing it is.
-        said: Ways to tell it, in the first person; `{x}` is what differs between people.
-        asked: Ways to ask for it at the end of the year; `{who}` is the person.
-        values: What `{x}` may be.
-        changes: Whether it can become another one within a year.
+        area: Area of life.
+        said: First-person statement templates; `{x}` is the value.
+        asked: Question templates for the end of the year; `{who}` is the person.
+        values: Possible values of `{x}`.
+        changes: True if the value can change within a year.
     """
 
     area: str

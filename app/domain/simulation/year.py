@@ -1,6 +1,7 @@
-"""The year itself: who says what on which day, what of it matters, and what is asked for later on.
+"""Generate a simulated year: who says what on which day, which statements matter, and which questions follow.
 
-A seed makes a year, always the same one. What matters is known here alone: the service is told the words.
+Each seed always produces the same year. Only this module knows which statements matter; the service receives plain
+texts.
 """
 
 from __future__ import annotations
@@ -17,28 +18,28 @@ from app.domain.simulation.topics import PEOPLE, TOPICS, Topic
 Chance = np.random.Generator
 
 SEED: Final = 1
-"""That of the year by which anything was ever chosen; what is reported is measured on others, too."""
+"""Seed of the year used for all tuning; reported figures are also measured on other seeds."""
 DAYS: Final = 365
 IMPORTANT_SHARE: Final = 0.1
 RESTATED_SHARE: Final = 0.15
 CHANGED_SHARE: Final = 0.5
-"""Of what can change; nearly a quarter can."""
+"""Share of the changeable facts that change; nearly a quarter of the facts are changeable."""
 NEVER_ASKED_SHARE: Final = 0.2
 ASKED_TIMES: Final = 4.0
-"""How often something that matters is looked for in a year, on average; a few often and most hardly ever (Zipf)."""
+"""Mean number of searches per fact and year, Zipf-distributed: a few facts often, most hardly ever."""
 REPEATED_SHARE: Final = 0.1
-"""Of the chatter: said before in the same words."""
+"""Share of the chatter that repeats earlier chatter verbatim."""
 
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """Something that is said.
+    """A statement.
 
     Attributes:
-        day: Since the year began.
-        person: Who says it, of themselves.
-        text: What.
-        fact: Its place in `Year.facts`; None for chatter.
+        day: Days since the start of the year.
+        person: The speaker, who talks about themselves.
+        text: The statement.
+        fact: Index in `Year.facts`; None for chatter.
     """
 
     day: float
@@ -49,14 +50,14 @@ class Said:
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """Something that matters.
+    """A statement that matters.
 
     Attributes:
-        area: What sort of thing it is.
-        person: Whom it is about.
-        places: Where in `Year.said` it is said, once or again in other words.
-        questions: Asked on the last day, and never before.
-        until: The day on which another took its place; infinite where none did.
+        area: Area of life.
+        person: The person it is about.
+        places: Indexes in `Year.said` of its statements: one, or two with different wording.
+        questions: Asked on the last day only.
+        until: Day on which another fact replaced it; infinite if none did.
     """
 
     area: str
@@ -68,9 +69,9 @@ class Fact:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a conversation looks for as it comes back to something, and the place of that in `Year.facts`.
+    """A search by which a conversation returns to a fact, with the fact's index in `Year.facts`.
 
-    It does so in its own words, which are mostly others than those of the first time.
+    Its wording mostly differs from the original statement's.
     """
 
     day: float
@@ -83,11 +84,11 @@ class Year:
     """A simulated year.
 
     Attributes:
-        seed: By which it was made.
-        days: How long it is.
-        said: In the order of time.
-        facts: What of it matters.
-        asked: In the order of time.
+        seed: Seed that generated it.
+        days: Length in days.
+        said: Statements in chronological order.
+        facts: Facts stated in the year.
+        asked: Searches in chronological order.
     """
 
     seed: int
@@ -98,18 +99,18 @@ class Year:
 
     @property
     def current(self) -> list[Fact]:
-        """What still holds on the last day."""
+        """Facts that are still valid on the last day."""
         return [fact for fact in self.facts if np.isinf(fact.until)]
 
     @property
     def questions(self) -> list[tuple[Fact, str]]:
-        """What is asked on the last day, each about something that still holds."""
+        """Questions of the last day, each about a fact that is still valid."""
         return [(fact, question) for fact in self.current for question in fact.questions]
 
 
 @dataclass
 class _Told:
-    """A fact that is being made: how it is said, when, and until when it holds."""
+    """A fact under construction: its wording, the days of its statements, and the end of its validity."""
 
     topic: Topic
     person: str
@@ -119,12 +120,12 @@ class _Told:
 
 
 def made(memories: int, days: int = DAYS, seed: int = SEED) -> Year:
-    """A year of so many memories.
+    """Generate a year with this many memories.
 
     Args:
         memories: At least 50, of which `IMPORTANT_SHARE` matter.
         days: Length of the year, at least 28.
-        seed: Another one makes another year.
+        seed: Selects the year.
     """
     chance = np.random.default_rng(seed)
     told = _told(chance, round(memories * IMPORTANT_SHARE), days)
@@ -148,7 +149,7 @@ def made(memories: int, days: int = DAYS, seed: int = SEED) -> Year:
 
 
 def _told(chance: Chance, statements: int, days: int) -> list[_Told]:
-    """Facts that take so many statements, of as few people as have them to tell."""
+    """Generate facts with this many statements in total, from as few people as possible."""
     told: list[_Told] = []
     left = statements
     for person in chance.permutation(PEOPLE).tolist():
@@ -176,7 +177,7 @@ def _questions(told: _Told) -> Iterator[str]:
 
 
 def _statement(chance: Chance, told: _Told, place: int) -> str:
-    """Another one the second time."""
+    """Format the fact's statement; a restatement uses the next template."""
     ways = told.topic.said
     way = ways[place % len(ways)] if len(told.days) > 1 else ways[int(chance.integers(len(ways)))]
     return _sentence(way.format(x=told.value))
@@ -190,12 +191,12 @@ def _chatter(chance: Chance, count: int, days: int, people: list[str]) -> list[S
         else:
             fillings = {name: _one(chance, words) for name, words in FILLINGS.items()}
             text = _sentence(_one(chance, CHATTER).format(**fillings))
-        talk.append(Said(day, people[(int(day) * 7) % len(people)], text))  # one person's day after another's
+        talk.append(Said(day, people[(int(day) * 7) % len(people)], text))  # each day, a different person talks
     return talk
 
 
 def _asked(chance: Chance, told: list[_Told], days: int) -> list[Asked]:
-    """What holds at the time comes up again, some of it never and little of it often."""
+    """Generate searches for facts while they are valid; some facts are never asked about, and most rarely."""
     asked_about = chance.permutation(len(told))[round(len(told) * NEVER_ASKED_SHARE) :]
     weights = 1 / np.arange(1, len(asked_about) + 1)
     times = round(len(told) * ASKED_TIMES * days / DAYS)

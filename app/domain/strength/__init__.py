@@ -1,1 +1,1 @@
-"""Importance, reinforcement, reviews and curves of forgetting."""
+"""Importance, reinforcement, reviews and forgetting curves."""

@@ -1,8 +1,8 @@
-"""The course of one memory's strength: its past, worked out again from what happened to it, and its future.
+"""Compute one memory's strength over time: the past, replayed from its history, and the forecast.
 
-What a row keeps is enough for now and later. The past is played through once more: each event does to the memory what
-it did then, and where the history tells a strength, the course goes on from that. From the row's anchor on, the row
-itself is drawn, so that the course and the service agree.
+A row stores only what the present and the future need, so the past is replayed: each event is applied again as it was
+then, and wherever the history records a strength, the replay continues from the recorded value. From the row's anchor
+on, the row itself is used, so that the curve agrees with the service.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ from app.domain.dynamics.timeline import Era, Timeline
 from app.domain.tiers.tiers import DECAY_TIERS
 
 POINTS: Final = 240
-"""So many moments are looked at in the past, and half as many ahead, beside those of events."""
+"""Number of sample times in the past, and twice the number ahead; events add their own."""
 TICKS_MAX: Final = 10_000
-"""Through how many ticks of a model in ticks it goes, each way: each one costs."""
+"""Limit, in each direction, on the ticks computed for a tick-based model, since each tick costs time."""
 
 INPUTS: Final = ("salience", "kind", "multiplier", "pace")
 USES: Final = ("use", "late_use", "review_passed")
 TELLING: Final = ("use", "test", "restored", *INPUTS)
-"""Events that change a memory and tell the strength that it had after them, at their own moment."""
+"""Events that change a memory and record its strength immediately afterwards."""
 CHANGING: Final = (*TELLING, "late_use", "review_passed", "associate")
-"""Events after which a memory may fade otherwise than before."""
+"""Events after which a memory may fade differently."""
 SHOWING: Final = ("tier", "wanted_tier", "promoted")
-"""Events that leave it as it is, and tell its strength."""
+"""Events that record the strength without changing the memory."""
 _AFTERWARDS: Final = ("restored", "multiplier", "late_use", "review_passed", "associate")
-"""Events that don't tell the strength that there was at their moment before them."""
+"""Events that don't record the strength immediately before them."""
 _ROUNDING: Final = 2e-6
-"""Strengths in a history are of single precision."""
+"""Tolerance for strengths in the history, which have single precision."""
 
 
 class Entry(NamedTuple):
-    """One entry of a memory's history, numbers as the history has them; `at` in seconds since 1970."""
+    """One entry of a memory's history, with its raw numbers; `at` is in seconds since 1970."""
 
     at: float
     place: int
@@ -53,7 +53,7 @@ class Entry(NamedTuple):
 
 
 class Point(NamedTuple):
-    """Strength at a moment, in seconds since 1970; at an event there are two, before and after."""
+    """Strength at a time, in seconds since 1970; an event has two points, before and after."""
 
     at: float
     strength: float
@@ -61,14 +61,14 @@ class Point(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What is known of a memory.
+    """Stored state and history of a memory.
 
     Attributes:
-        state: As its row has it: a batch of one.
-        version: Of the policy that it is anchored under.
+        state: State in its row: a batch of one.
+        version: Version of the policy that it is anchored under.
         accepted_at: Seconds since 1970.
-        entries: Its history, in any order; the newest of it, if it is very long.
-        is_whole: Whether that is all there ever was.
+        entries: Its history, in any order; only the newest entries if it is very long.
+        is_whole: True if the history is complete.
     """
 
     state: State
@@ -80,13 +80,13 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """Strength by time.
+    """Strength over time.
 
     Attributes:
-        past: From as far back as it can be told, up to now.
+        past: From as far back as it can be reconstructed up to now.
         ahead: From now on, unless the memory is used.
-        marks: What has happened, in the order of time, each with the strength that it left.
-        is_whole: Whether the past begins where the memory does.
+        marks: Events in chronological order, each with the strength after it.
+        is_whole: True if the past starts at the memory's creation.
     """
 
     past: list[Point]
@@ -96,13 +96,12 @@ class Course:
 
 
 def course(known: Known, times: Timeline, now: float, until: float) -> Course:
-    """The course of a memory's strength.
+    """Compute the strength of a memory over time.
 
     Args:
-        known: The memory.
         times: The tenant's policies.
         now: Seconds since 1970.
-        until: How far to look ahead, in seconds since 1970.
+        until: End of the forecast, in seconds since 1970.
     """
     begin = float(known.state.created_at[0])
     for era in times.eras:
@@ -124,7 +123,7 @@ def course(known: Known, times: Timeline, now: float, until: float) -> Course:
 
 
 class _Piece(NamedTuple):
-    """A stretch of time in which a memory only fades, by one policy."""
+    """An interval without events under a single policy."""
 
     begin: float
     end: float
@@ -132,7 +131,7 @@ class _Piece(NamedTuple):
     state: State
 
     def points(self, grid: Floats) -> Iterator[Point]:
-        """Its ends, and what of the grid is between them."""
+        """Yield points at the ends of the interval and at the grid times between them."""
         inside = grid[(grid > self.begin) & (grid < self.end)]
         moments = np.array([self.begin, *inside, self.end])
         rows = take(self.state, np.zeros(moments.size, np.intp))
@@ -140,7 +139,7 @@ class _Piece(NamedTuple):
 
 
 class _Walk:
-    """A memory that goes through time, from policy to policy, and leaves pieces behind."""
+    """A memory's state advanced through time and policies; records the intervals passed."""
 
     def __init__(self, times: Timeline, state: State, version: int, clock: float) -> None:
         self.state = state
@@ -151,15 +150,15 @@ class _Walk:
 
     @property
     def dynamics(self) -> Dynamics:
-        """What it fades by now."""
+        """The current policy's forgetting model."""
         return self._eras[self._place].dynamics
 
     def stretch(self, until: float) -> _Piece:
-        """From now to a moment before the next policy."""
+        """Return the interval from now to a time before the next policy."""
         return _Piece(self.clock, until, self._eras[self._place], self.state)
 
     def fade(self, until: float) -> None:
-        """Let time pass."""
+        """Advance to a time, rebasing the state at each change of policy."""
         for following in self._eras[self._place + 1 :]:
             if following.since > until:
                 break
@@ -175,7 +174,7 @@ class _Walk:
 
 
 class _Played:
-    """A memory's past, played through from its beginning, or from the first strength that is told."""
+    """A memory's past, replayed from its creation or from the first recorded strength."""
 
     def __init__(self, known: Known, times: Timeline, begin: float) -> None:
         self._times = times
@@ -198,7 +197,7 @@ class _Played:
                 self._happen(entry, later, counts=counts)
 
     def _first(self, known: Known, told: Sequence[tuple[Entry, bool]]) -> State:
-        """As it was accepted: with the inputs that it had before they were changed."""
+        """Return the state at acceptance, with the inputs as they were before later changes."""
         inputs = {name: float(getattr(known.state, name)[0]) for name in INPUTS}
         for entry, _ in reversed(told):
             if entry.kind in INPUTS and entry.before is not None:
@@ -214,7 +213,7 @@ class _Played:
         )
 
     def _from_the_middle(self, known: Known, told: Sequence[tuple[Entry, bool]], uses: int) -> _Walk:
-        """From the first strength that is told, or else as its row has it."""
+        """Start from the first recorded strength; if there is none, from the row's state."""
         anchored = float(known.state.anchored_at[0])
         first = next((entry for entry, _ in told if entry.kind in (*TELLING, *SHOWING)), None)
         if first is None or first.strength is None or first.at >= anchored:
@@ -226,7 +225,7 @@ class _Played:
         return walk
 
     def _see_boosts(self, entry: Entry) -> None:
-        """Which uses have raised mnemex's multiplier isn't told, but shows in the strength that is told next."""
+        """Infer which uses raised mnemex's multiplier from the next recorded strength; the history lacks this."""
         walk = self.walk
         told = entry.before if entry.kind in ("use", "test") else entry.strength
         if not told or entry.kind in _AFTERWARDS or not isinstance(walk.dynamics, Mnemex):
@@ -249,7 +248,7 @@ class _Played:
                 walk.state = dynamics.reinforce(walk.state, Event(at=now, now=now))
             case _:
                 pass
-        # Of inputs that were changed at once, the last one's strength is that of all.
+        # For inputs changed together, the strength recorded with the last one includes all of them.
         if following is not None and {entry.kind, following.kind} <= set(INPUTS) and following.at == entry.at:
             return
         if entry.kind in TELLING and entry.strength is not None:
@@ -260,17 +259,17 @@ class _Played:
     def _change(self, name: str, value: float, now: float) -> None:
         walk, dynamics = self.walk, self.walk.dynamics
         column = {name: np.array([value])}
-        if name == "multiplier":  # this alone changes strength at once
+        if name == "multiplier":  # only this input changes the strength immediately
             walk.state = replace(rebase(walk.state, now, dynamics, dynamics), **column)
         else:
             walk.state = rebase(walk.state, now, dynamics, dynamics, replace(walk.state, **column))
 
 
 def _in_order(entries: Sequence[Entry]) -> list[tuple[Entry, bool]]:
-    """Entries in the order in which they took effect, each with whether it is a use that no entry of its own tells.
+    """Return the entries in the order of their effect, each with true if it is a use without an entry of its own.
 
-    What came late took effect when it was entered. A restore that somebody asked for counts as a use, as does each one
-    from cold storage; one by a use from the archive is told with that.
+    A late entry took effect when it was recorded. A restore on request counts as a use, as does every restore from cold
+    storage; a restore from the archive by a use is already counted by the entry of this use.
     """
     latest, by_effect = 0.0, []
     for entry in sorted(entries, key=lambda entry: entry.place):

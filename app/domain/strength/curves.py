@@ -1,4 +1,4 @@
-"""A forgetting curve: one memory from its creation on, under any model, with uses on the way."""
+"""Compute the forgetting curve of one memory under any model, with uses at given times."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from app.domain.dynamics.ops import Floats
 from app.domain.dynamics.protocol import Dynamics
 from app.domain.dynamics.state import DAY_SECONDS, Event, State, new
 
-_CREATED = 1_000_000_000.0  # any moment will do
+_CREATED = 1_000_000_000.0  # an arbitrary time
 _LOOKS_MAX: Final = 100
 
 
 @dataclass(frozen=True)
 class Memory:
-    """What the memory is like when it is created.
+    """Initial state and uses of the memory.
 
     Attributes:
         salience: 0 to 1.
-        kind: Place in `domain.memory.KINDS`.
-        uses: How often it is used as it is created.
-        touched_days: When it is used again, in days since then.
+        kind: Index in `domain.memory.KINDS`.
+        uses: Number of uses at creation.
+        touched_days: Later uses, in days since creation.
     """
 
     salience: float = 0.5
@@ -36,12 +36,12 @@ class Memory:
 
 @dataclass(frozen=True)
 class Curve:
-    """Strength by time; at a use there are two points, before and after.
+    """Strength over time; each use has two points, before and after.
 
     Attributes:
-        days: Since creation, ascending, shape (n,).
+        days: Days since creation, ascending, shape (n,).
         strengths: 0 to 1, shape (n,).
-        below_days: By threshold, when strength falls below it after the last use; infinite where it never does.
+        below_days: By threshold, the day on which strength falls below it after the last use; infinite if never.
     """
 
     days: Floats
@@ -49,12 +49,12 @@ class Curve:
     below_days: dict[float, float]
 
     def at(self, day: float) -> float:
-        """Strength on a day, after its uses."""
+        """Return the strength on a day, after its uses."""
         return float(self.strengths[np.searchsorted(self.days, day, side="right") - 1])
 
 
 def curve(dynamics: Dynamics, memory: Memory, days: Sequence[float], thresholds: Sequence[float]) -> Curve:
-    """The curve on these days, which ascend from 0, and at each use up to the last of them."""
+    """Compute the curve on these days, which ascend from 0, and at each use up to the last of them."""
     state = new(np.array([_CREATED]), salience=memory.salience, kind=memory.kind)
     for _ in range(memory.uses):
         state = dynamics.reinforce(state, Event(at=_CREATED, now=_CREATED))
@@ -72,7 +72,10 @@ def curve(dynamics: Dynamics, memory: Memory, days: Sequence[float], thresholds:
 
 
 def _below_days(dynamics: Dynamics, state: State, threshold: float) -> float:
-    """When strength falls below; since `due_at` may give an earlier bound, it is asked again, but not for ever."""
+    """Return the day on which strength falls below the threshold.
+
+    `due_at` may return an earlier bound and is then repeated, at most `_LOOKS_MAX` times.
+    """
     for _ in range(_LOOKS_MAX):
         due = float(dynamics.due_at(state, threshold)[0])
         if math.isinf(due) or dynamics.strength(state, due)[0] < threshold:

@@ -1,4 +1,4 @@
-"""Importance of memories, 0 to 1, with a context and without one (seed 004 §1)."""
+"""Compute the importance of memories, 0 to 1, with and without a context (seed 004 §1)."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from app.domain.dynamics.ops import NUMPY, Floats, Ops, Sql, Term, V
 from app.domain.dynamics.parameters import STRICT, Share
 from app.domain.dynamics.state import DAY_SECONDS, Row, State, age_at, age_seconds, due
 
-_RECENCY_EXPONENT_MIN = -60.0  # e^-60 vanishes beside any other part, and its powers don't underflow
+_RECENCY_EXPONENT_MIN = -60.0  # e^-60 is negligible beside any other part, and its powers don't underflow
 
 
 @dataclass(frozen=True, config=STRICT)
 class Weights:
-    """What each factor counts, 0 to 1; they are divided by their sum (seed 004 §1.5)."""
+    """Weight of each factor, 0 to 1; the weights are divided by their sum (seed 004 §1.5)."""
 
     recency: Share = 0.25
-    """w1, of how recently the memory was used."""
+    """w1, for time since the last use."""
     frequency: Share = 0.20
-    """w2, of how often."""
+    """w2, for the number of uses."""
     salience: Share = 0.35
-    """w3, of what it says."""
+    """w3, for the content."""
     relevance: Share = 0.20
-    """w4, of how near it is to the context."""
+    """w4, for closeness to the context."""
 
     @model_validator(mode="after")
     def _none_alone(self) -> Weights:
@@ -43,25 +43,25 @@ PRESETS: Final = {
     "content_heavy": Weights(0.15, 0.15, 0.50, 0.20),
     "context_aware": Weights(0.20, 0.15, 0.25, 0.40),
 }
-"""Weights by use (seed 004 §1.5, adaptive weighting)."""
+"""Weights by use case (seed 004 §1.5, adaptive weighting)."""
 
 
 @dataclass(frozen=True, config=STRICT)
 class Importance:
-    """Parameters of importance (seed 004 §1; the defaults are its)."""
+    """Parameters of importance (seed 004 §1, including the defaults)."""
 
     weights: Weights = Weights()
-    """What each factor counts."""
+    """Weight of each factor."""
     recency_lambda_per_day: Annotated[float, Field(ge=0.001, le=10, allow_inf_nan=False)] = 0.05
-    """λ of recency, e^(-λτ) with τ in days since creation or the last use, whichever is later (§1.1)."""
+    """λ of recency, e^(-λτ), where τ is days since creation or the last use, whichever is later (§1.1)."""
     max_expected_accesses: Annotated[int, Field(ge=1, le=1_000_000)] = 100
-    """Uses from which frequency is 1 (§1.2)."""
+    """Number of uses at which frequency reaches 1 (§1.2)."""
     background_relevance: Literal["renormalise", "neutral"] = "renormalise"
-    """Without a context: drop its weight and divide the others by their sum, or count relevance as 0.5."""
+    """Without a context, drop the weight of relevance and renormalise the others, or count relevance as 0.5."""
 
 
 class Shares(NamedTuple):
-    """What each factor counts after division by the sum; `neutral` is a part that no memory lacks."""
+    """Normalised weights; `neutral` is a constant that every memory receives."""
 
     recency: float
     frequency: float
@@ -71,7 +71,7 @@ class Shares(NamedTuple):
 
 
 def shares(parameters: Importance, *, context: bool) -> Shares:
-    """The weights as they count with a context, or without one."""
+    """Return the normalised weights, with or without a context."""
     weights = parameters.weights
     total = weights.recency + weights.frequency + weights.salience
     neutral = 0.0
@@ -88,32 +88,31 @@ def shares(parameters: Importance, *, context: bool) -> Shares:
 
 
 def lasting(ops: Ops[V], parameters: Importance, row: Row[V]) -> V:
-    """Importance without a context and without its recency: what is left after a long time, 0 to 1."""
+    """Return importance without a context and without recency, 0 to 1: its limit after a long time."""
     share = shares(parameters, context=False)
     often = frequency(ops, parameters, row.access_count)
     return often * share.frequency + row.salience * share.salience + share.neutral
 
 
 def recency(ops: Ops[V], parameters: Importance, age_days: V) -> V:
-    """e^(-λτ), 0 to 1 (seed 004 §1.1)."""
+    """Return e^(-λτ), 0 to 1 (seed 004 §1.1)."""
     return ops.exp(age_days * -parameters.recency_lambda_per_day, _RECENCY_EXPONENT_MIN)
 
 
 def frequency(ops: Ops[V], parameters: Importance, access_count: V) -> V:
-    """log(1 + n) / log(1 + the most expected), at most 1 (seed 004 §1.2)."""
+    """Return log(1 + n) / log(1 + maximum expected), at most 1 (seed 004 §1.2)."""
     return ops.minimum(ops.log(access_count + 1.0) * (1 / math.log1p(parameters.max_expected_accesses)), 1.0)
 
 
 def importance(
     parameters: Importance, state: State, now: Floats | float, relevance: npt.NDArray[np.floating[Any]] | None = None
 ) -> Floats:
-    """Importance of each memory at `now`, 0 to 1 (seed 004 §1.5).
+    """Return the importance of each memory at `now`, 0 to 1 (seed 004 §1.5).
 
     Args:
         parameters: Weights and constants.
-        state: The memories.
         now: Seconds since 1970.
-        relevance: Nearness to the context, 0 to 1, as `relevance` gives it; None without a context.
+        relevance: Closeness to the context, 0 to 1, from `relevance`; None without a context.
     """
     share = shares(parameters, context=relevance is not None)
     found = recency(NUMPY, parameters, age_at(state, now) / DAY_SECONDS) * share.recency
@@ -123,7 +122,7 @@ def importance(
 
 
 def importance_sql(parameters: Importance, row: Row[Term], now: Term) -> str:
-    """Importance without a context as an SQL expression, the same to 1e-9."""
+    """Return importance without a context as an SQL expression; it agrees with `importance` to 1e-9."""
     ops = Sql()
     recent = recency(ops, parameters, age_seconds(ops, row, now) / DAY_SECONDS)
     return ops.text(recent * shares(parameters, context=False).recency + lasting(ops, parameters, row))
@@ -132,11 +131,11 @@ def importance_sql(parameters: Importance, row: Row[Term], now: Term) -> str:
 def relevance(
     embeddings: npt.NDArray[np.floating[Any]], context: npt.NDArray[np.floating[Any]]
 ) -> npt.NDArray[np.floating[Any]]:
-    """Nearness of each memory to a context: (1 + cosine) / 2, 0 to 1 (seed 004 §1.4).
+    """Return the closeness of each memory to a context: (1 + cosine) / 2, 0 to 1 (seed 004 §1.4).
 
     Args:
-        embeddings: One vector a row, shape (n, d), of any length.
-        context: One vector, shape (d,). A vector without direction is as near as it is far, 0.5.
+        embeddings: One vector per row, shape (n, d), of any norm.
+        context: One vector, shape (d,). Zero vectors have a closeness of 0.5.
     """
     lengths = np.sqrt(np.einsum("nd,nd->n", embeddings, embeddings)) * math.sqrt(float(context @ context))
     nearness = (embeddings @ context) / np.where(lengths > 0, lengths, 1)
@@ -144,9 +143,9 @@ def relevance(
 
 
 def due_at(parameters: Importance, state: State, thresholds: Floats | float) -> Floats:
-    """The first moment at which a memory's importance without a context is below its threshold.
+    """Return the first time at which a memory's importance without a context falls below its threshold.
 
-    In seconds since 1970, at most 1 ms late and never before the row's anchor; `inf` where it never happens.
+    In seconds since 1970, at most 1 ms late and never before the row's anchor; `inf` if it never does.
     """
     share = shares(parameters, context=False).recency
     missing = thresholds - lasting(NUMPY, parameters, state)

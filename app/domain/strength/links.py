@@ -1,4 +1,4 @@
-"""A relation from one memory to another, as callers give it."""
+"""Define links between memories, as created by callers."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ import msgspec
 KIND_MAX_CHARACTERS: Final = 64
 LINKS_A_CALL: Final = 1_000
 LINKS_A_MEMORY: Final = 1_000
-"""Most links of one memory, from it and to it together: a use of it reaches all that they lead to."""
+"""Maximum number of links per memory, incoming and outgoing together; using the memory reaches all linked ones."""
 
 
 class NewLink(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """One link as given; the same again has the new weight.
+    """A link to create; repeating the same link updates its weight.
 
     Attributes:
-        from_id: The memory that it leads from.
-        to_id: Another memory, to which it leads.
-        kind: What relates them, 1 to 64 characters of the caller's own.
-        weight: How closely, 0 to 1; along 0, nothing spreads.
-        both_ways: Make the link back as well.
+        from_id: Source memory.
+        to_id: Target memory, different from the source.
+        kind: The caller's name for the relation, 1 to 64 characters.
+        weight: Strength of the relation, 0 to 1; with 0, nothing spreads along the link.
+        both_ways: Also create the link in the opposite direction.
     """
 
     from_id: UUID = msgspec.field(name="from")

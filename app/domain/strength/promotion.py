@@ -1,4 +1,4 @@
-"""Which memories have earned a place for good (seeds 000 and 001)."""
+"""Decide which memories have earned promotion to permanent storage (seeds 000 and 001)."""
 
 from __future__ import annotations
 
@@ -12,19 +12,17 @@ from app.domain.dynamics.protocol import Dynamics
 from app.domain.dynamics.state import DAY_SECONDS, State
 
 REASONS: Final = ("score", "uses")
-"""What a promotion is for; an event tells its place here."""
+"""Reasons for a promotion; an event stores the index."""
 _DEFAULTS: Final = MnemexParameters()
 
 
 def promoted_for(dynamics: Dynamics, state: State, now: float) -> npt.NDArray[np.str_]:
-    """What each memory has earned a place for good with, one of `REASONS`; empty where it hasn't.
+    """Return the reason for each memory's promotion, one of `REASONS`; empty if it isn't promoted.
 
-    The score can tell in mnemex alone, whose own parameters and count (a new memory has 1) hold there: elsewhere it
-    is the strength, which is 1 for whatever is new. Five uses within 14 days of creation promote everywhere.
+    Only mnemex promotes by score, with its own parameters and use count (a new memory has 1). In other models the score
+    is the strength, which is 1 for every new memory. Five uses within 14 days of creation promote in every model.
 
     Args:
-        dynamics: The model of forgetting.
-        state: The memories.
         now: Seconds since 1970.
     """
     by_score: npt.NDArray[Any]

@@ -1,4 +1,4 @@
-"""Reinforcement of a batch of memories by many uses: which of them count, and what they make of the states."""
+"""Reinforce a batch of memories by many uses: select the uses that count and apply them."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from app.domain.dynamics.ops import Floats
 from app.domain.dynamics.protocol import Dynamics
 from app.domain.dynamics.state import Event, Row, State, take
 
-_SLACK_SECONDS: Final = 1e-6  # doubles of this century are off by a quarter of it
+_SLACK_SECONDS: Final = 1e-6  # doubles of this century have an error of a quarter of this
 
 
 @dataclass(frozen=True, slots=True)
 class Moments:
-    """When which memory was used in which session; every array has shape (n,).
+    """Uses by memory, session and time; every array has shape (n,).
 
     Attributes:
-        rows: The memories' places in the batch.
-        sessions: Digests.
+        rows: Indexes of the memories in the batch.
+        sessions: Session digests.
         at: Seconds since 1970.
     """
 
@@ -35,7 +35,7 @@ class Moments:
 
 @dataclass(frozen=True, slots=True)
 class Uses(Moments):
-    """Uses in the order in which they count; the other attributes are those of `Event`."""
+    """Uses in the order in which they are applied; the other attributes are those of `Event`."""
 
     boost: npt.NDArray[np.bool_]
     place: Floats
@@ -43,23 +43,23 @@ class Uses(Moments):
     lexical: npt.NDArray[np.bool_]
 
     def __len__(self) -> int:
-        """How many they are."""
+        """Return the number of uses."""
         return len(self.rows)
 
     def only(self, places: npt.NDArray[np.intp]) -> Uses:
-        """Those at these places alone."""
+        """Return the uses at these indexes."""
         return Uses(**{field.name: getattr(self, field.name)[places] for field in fields(Uses)})
 
 
 @dataclass(frozen=True, slots=True)
 class Reinforced:
-    """What uses have made of a batch.
+    """Result of applying uses to a batch.
 
     Attributes:
-        state: Every memory of the batch, after all of the uses.
-        late: Which uses came after a later one, so that they were counted and nothing else, shape (n,).
-        before: Strength before each use, at its moment; before a late one, now.
-        after: Strength after it.
+        state: State of every memory of the batch after all uses.
+        late: True for a use older than the memory's last one: only its count was applied, shape (n,).
+        before: Strength immediately before each use; before a late use, the current strength.
+        after: Strength after each use.
     """
 
     state: State
@@ -69,13 +69,13 @@ class Reinforced:
 
 
 def rested(uses: Uses, known: Moments, refractory_seconds: float) -> npt.NDArray[np.intp]:
-    """Places of the uses that count: one session reinforces a memory at most once in so many seconds.
+    """Return the indexes of the uses that count: at most one per memory and session within the refractory period.
 
-    Whichever is told of first counts, so that the outcome doesn't depend on how the uses came in batches.
+    The use reported first counts, so that the result doesn't depend on how uses are split into batches.
 
     Args:
-        uses: In the order in which they were told.
-        known: Uses that have counted before, in any order; those farther away than that aren't needed.
+        uses: In the order in which they were reported.
+        known: Uses that counted earlier, in any order; those beyond the refractory period may be omitted.
         refractory_seconds: 0 or more.
     """
     if refractory_seconds <= 0:
@@ -97,12 +97,10 @@ def rested(uses: Uses, known: Moments, refractory_seconds: float) -> npt.NDArray
 
 
 def reinforced(dynamics: Dynamics, state: State, uses: Uses, now: float) -> Reinforced:
-    """The memories after the uses, each memory's own in the order given.
+    """Apply the uses to the memories, preserving the order of each memory's uses.
 
     Args:
-        dynamics: What the memories fade by.
-        state: The memories.
-        uses: Of them, none later than `now`.
+        uses: Their uses, none later than `now`.
         now: Seconds since 1970.
     """
     columns = {field.name: np.array(getattr(state, field.name), np.float64) for field in fields(Row)}
@@ -124,7 +122,7 @@ def reinforced(dynamics: Dynamics, state: State, uses: Uses, now: float) -> Rein
 
 
 def _turns(rows: npt.NDArray[np.intp]) -> Iterator[npt.NDArray[np.intp]]:
-    """Places so that no memory is twice in one turn: its first use in the first turn, its second in the second."""
+    """Split use indexes into turns so that turn k holds the k-th use of each memory."""
     if not rows.size:
         return
     order = np.argsort(rows, kind="stable")

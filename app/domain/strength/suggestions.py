@@ -1,7 +1,7 @@
-"""What a profile makes of a memory's content: the kind, salience, multiplier and pace that its seed gives by it.
+"""Derive kind, salience, multiplier and pace from a memory's content by the rules of the profile's seed.
 
-It is a suggestion: whatever the caller says itself wins, and so does a model's rating over a salience. Profiles
-without such a rule, and those that an operator has installed, suggest nothing.
+Suggestions have the lowest precedence: the caller's values win, as does a model's rating over a suggested salience.
+Profiles without such rules, and profiles installed by an operator, suggest nothing.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from app.domain.text import content
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """What a rule may look at.
+    """Inputs of a rule.
 
     Attributes:
         text: The memory's text.
-        categories: The caller's, or those that were inferred where there are none.
+        categories: The caller's categories, or the inferred ones if the caller gave none.
         nearest: Cosine to the nearest earlier memory, 0 to 1; None if unknown.
     """
 
@@ -33,13 +33,13 @@ class Content:
 
 
 class Suggested(NamedTuple):
-    """What a profile suggests; None leaves a thing as it is.
+    """Values that a profile suggests; None leaves a value unchanged.
 
     Attributes:
-        kind: Where the caller gave none, over what was guessed.
-        salience: 0 to 1, in place of the one by rules.
-        multiplier: 0 to 2; 1 where the content is nothing special.
-        pace: Above 0; likewise.
+        kind: Replaces the inferred kind if the caller gave none.
+        salience: Replaces the rule-based salience, 0 to 1.
+        multiplier: 0 to 2; 1 for unremarkable content.
+        pace: Above 0; 1 for unremarkable content.
     """
 
     kind: Kind | None = None
@@ -52,7 +52,7 @@ Rule = Callable[[Content], Suggested]
 
 
 def rule(forgetting: Forgetting) -> Rule | None:
-    """What the chosen profile makes of content; None where it makes nothing of it."""
+    """Return the content rule of the chosen profile; None if it has none."""
     match forgetting.profile:
         case "mnemex" if forgetting.by_content or forgetting.by_category:
             return partial(_mnemex, by_content=forgetting.by_content, by_category=forgetting.by_category)
@@ -65,7 +65,7 @@ def rule(forgetting: Forgetting) -> Rule | None:
 
 
 def _mnemex(memory: Content, *, by_content: bool, by_category: bool) -> Suggested:
-    """Seed 000, context-aware strength and adaptive decay."""
+    """Apply seed 000: context-aware strength and adaptive decay."""
     about = content.topic(memory.text) if by_content else None
     return Suggested(
         multiplier=mnemex.CONTENT_MULTIPLIERS.get(about or "", 1.0) if by_content else None,
@@ -74,11 +74,11 @@ def _mnemex(memory: Content, *, by_content: bool, by_category: bool) -> Suggeste
 
 
 def _cmm(memory: Content) -> Suggested:
-    """Seed 002, importance; as salience it counts half."""
+    """Apply seed 002's importance classes; salience is half the class's importance."""
     return Suggested(salience=cmm.CLASS_IMPORTANCES[content.importance_class(memory.text, memory.nearest)] / 2)
 
 
 def _memory_decay(memory: Content) -> Suggested:
-    """Seed 003, categories; of several the one that suggests the most."""
+    """Apply seed 003's categories; of several, the first in `CATEGORIES`."""
     label = next((label for label in memory_decay.CATEGORIES if label in memory.categories), None)
     return Suggested(*memory_decay.CATEGORIES[label]) if label else Suggested()

@@ -1,1 +1,1 @@
-"""Words, tokens, times and windows of a text."""
+"""Words, tokens, time expressions and windows of a text."""

@@ -1,4 +1,4 @@
-"""What is left of a text in the row of a memory that is in cold storage: its first sentences."""
+"""Abridge the text of a memory in cold storage to the first sentences, which remain in its row."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import re
 from typing import Final
 
 KEPT_BYTES: Final = 1024
-"""Of the text, in UTF-8."""
+"""Maximum size of the abridged text, in UTF-8."""
 
-# The end of a sentence, in scripts without blanks too, or of a line.
-_END: Final = re.compile(r"[.!?…]+[\"'”’)\]]*(?=\s)|[。！？]+[」』）]*|\n+")  # noqa: RUF001 - signs of Chinese and Japanese
+# The end of a sentence, also in scripts without spaces, or of a line.
+_END: Final = re.compile(r"[.!?…]+[\"'”’)\]]*(?=\s)|[。！？]+[」』）]*|\n+")  # noqa: RUF001 - Chinese and Japanese punctuation
 
 
 def abridged(text: str) -> str:
-    """The first sentences of a text, at most `KEPT_BYTES`; a text that isn't longer stays whole.
+    """Return the first sentences of a text, at most `KEPT_BYTES`; a shorter text is returned unchanged.
 
-    Where the first sentence alone is longer, it ends at a word, or wherever it must, with an ellipsis.
+    If the first sentence alone is longer, it is cut with an ellipsis, between words if possible.
     """
     encoded = text.encode()
     if len(encoded) <= KEPT_BYTES:

@@ -1,7 +1,7 @@
-"""What a text is, by English patterns: the importance classes of `cmm`, and the topics that `mnemex` weighs.
+"""Classify a text by English patterns: the importance classes of `cmm` and the topics of `mnemex`.
 
-Seeds 000 and 002 name the classes and few examples; the patterns are ours. A question is none of them, nor is a
-sentence that gives orders to whoever scores or keeps memories. Texts of other languages are normal and of no topic.
+Seeds 000 and 002 name the classes with few examples; the patterns are ours. Questions never match, nor do sentences
+that instruct a model to score or store memories. Texts in other languages are `normal` and have no topic.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ Topic = Literal["security", "decision", "preference"]
 NOVEL_BELOW: Final = 0.5
 """Cosine to the nearest earlier memory below which a text is novel."""
 CHARACTERS_MAX: Final = 4_000
-"""What is looked at of a text: what it is, it says at its beginning."""
-_NAMED_MAX = 4  # words: "see you tomorrow, Ana"
+"""Number of characters examined; the beginning of a text shows its class."""
+_NAMED_MAX = 4  # in words: "see you tomorrow, Ana"
 
 _SENTENCE_END = re.compile(r"(?<=[.!?…])\s+|\n+")
 _WORD = re.compile(r"[^\W_]+(?:['\-][^\W_]+)*")
@@ -27,11 +27,10 @@ _OPENING = r"^\W*(?:(?:and|but|so|also|oh|no|ok|okay|well|sorry|wait|oops|please
 
 
 def importance_class(text: str, nearest: float | None) -> ImportanceClass:
-    """The class of seed 002's table that a text belongs to, the first that fits; small talk is never novel.
+    """Return the first matching class of seed 002's table; small talk is never novel.
 
     Args:
-        text: The memory's text.
-        nearest: Cosine to the nearest earlier memory, 0 to 1; None if unknown, and then nothing is novel.
+        nearest: Cosine to the nearest earlier memory, 0 to 1; None if unknown, in which case no text is novel.
     """
     sentences = _statements(text)
     if _any(_CORRECTION, sentences):
@@ -44,13 +43,13 @@ def importance_class(text: str, nearest: float | None) -> ImportanceClass:
 
 
 def topic(text: str) -> Topic | None:
-    """What a text is about, the first that fits; None for anything else (seed 000, context-aware strength)."""
+    """Return the first matching topic of a text, or None (seed 000, context-aware strength)."""
     sentences = _statements(text)
     return next((name for name, pattern in _TOPICS.items() if _any(pattern, sentences)), None)
 
 
 def _statements(text: str) -> list[str]:
-    """Its sentences but for questions and for orders to whoever scores it."""
+    """Return the sentences of a text, without questions and without instructions to the scorer."""
     sentences = _SENTENCE_END.split(meant(text[:CHARACTERS_MAX]))
     return [sentence for sentence in sentences if sentence and not sentence.rstrip(" \t\"')").endswith("?")]
 
@@ -60,7 +59,7 @@ def _any(pattern: re.Pattern[str], sentences: Sequence[str]) -> bool:
 
 
 def _is_small_talk(text: str) -> bool:
-    """Whether it holds words of greeting, thanks and assent alone, a name after them perhaps; or no word at all."""
+    """Return true if the text has no words, or only greetings, thanks and assent, optionally followed by a name."""
     words = _WORD.findall(text[:CHARACTERS_MAX].replace("’", "'"))
     others = [word for word in words if word.lower() not in _SMALL_TALK]
     is_named = others == words[-1:] and 1 < len(words) <= _NAMED_MAX and words[-1].istitle()

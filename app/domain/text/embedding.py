@@ -1,4 +1,4 @@
-"""What an embedder is given of a memory, and the arithmetic of vectors that needs no model."""
+"""Build the text that an embedder receives for a memory, and normalise vectors."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from numpy.typing import NDArray
 from app.domain.text.wording import spoken
 
 CONTEXT_TURNS = 2
-"""Turns of its thread before a memory, and after it, that its vector takes in."""
+"""Number of turns before a memory, and after it, that contribute to its vector."""
 SHORT_WORDS = 25
-"""Content words up to which the neighbouring turns count in full; of a longer text, in proportion less."""
+"""Number of content words up to which neighbouring turns count in full; for longer texts they count proportionally
+less."""
 PASSAGE_VERSION = "passage-1"
-"""Names what `passage` makes of a memory; vectors of another can't be compared."""
+"""Version of `passage`; vectors of different versions cannot be compared."""
 CONTEXT_MAX_CHARACTERS = 240
-"""How much of an earlier turn a passage holds."""
+"""Truncation limit for an earlier turn in a passage."""
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryText:
-    """A memory as its embedder sees it.
+    """A memory as seen by an embedder.
 
     Attributes:
-        text: Its text.
-        speaker: Who said it, where known; the text may begin with the name too.
-        occurred_at: When it happened, with an offset.
-        context: The turns before it in its thread, the nearest first, at most `CONTEXT_TURNS`, each with its
-            speaker in front.
-        after: The turns after it, the nearest first, likewise; a model that reads is not given them.
+        text: The memory's text.
+        speaker: Name of the speaker, if known; the text may also start with it.
+        occurred_at: Time when it happened, with an offset.
+        context: Previous turns of its thread, nearest first, at most `CONTEXT_TURNS`, each prefixed with its speaker.
+        after: Next turns of its thread in the same form; not passed to models that read text.
     """
 
     text: str
@@ -41,14 +41,14 @@ class MemoryText:
 
     @property
     def line(self) -> str:
-        """The text with its speaker in front."""
+        """The text, prefixed with its speaker."""
         return spoken(self.text, self.speaker)
 
 
 def passage(memory: MemoryText) -> str:
-    """A memory as one text for a model that reads: date, speaker, text, then the turns before it in short.
+    """Format a memory as one text for a model: date, speaker, text, then the previous turns, shortened.
 
-    Empty where the memory's own text is blank.
+    Empty if the memory's own text is blank.
     """
     if not memory.text.strip():
         return ""
@@ -59,11 +59,11 @@ def passage(memory: MemoryText) -> str:
 
 
 NO_LENGTH = 1e-12
-"""Length of a vector up to which its direction is noise of rounding."""
+"""Norm up to which a vector's direction is only rounding noise."""
 
 
 def unit(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Rows scaled to length 1; a row without direction stays all zero, so there is never a NaN.
+    """Scale rows to length 1; a row without direction becomes all zeros, so the result never contains NaN.
 
     Args:
         vectors: shape (n, dimensions) or (dimensions,), finite.

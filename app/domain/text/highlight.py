@@ -1,4 +1,4 @@
-"""The part of a long text that matches a query best: windows of about 300 characters by sentence."""
+"""Find the parts of a long text that match a query best: windows of about 300 characters of whole sentences."""
 
 from __future__ import annotations
 
@@ -16,22 +16,21 @@ _SENTENCE_END: Final = re.compile(r"[.!?…]['\")\]’”]*(?=\s)|[\u3002\uff01\
 
 
 class Span(NamedTuple):
-    """A part of a text: from `start` up to, but without, `end`; it neither begins nor ends with white space."""
+    """A half-open range of a text, from `start` to before `end`, without surrounding white space."""
 
     start: int
     end: int
 
 
 def highlight(text: str, weights: Mapping[str, float], most: int = 1) -> list[Span]:
-    """Return the windows that match the query's words best, in the order of the text; none of a blank text.
+    """Return the windows that match the query's words best, in text order; none for a blank text.
 
-    A window counts the sum of the weights of the words that it has, each once. Where windows are equal, or none has
-    any of the words, the first wins.
+    A window's score is the sum of the weights of its distinct matching words. The first window wins a tie, also if no
+    window matches.
 
     Args:
-        text: The text.
-        weights: The query's words and their weights, above 0; a word matches its other forms.
-        most: Most windows.
+        weights: The query's words with their weights, above 0; a word also matches its other forms.
+        most: Maximum number of windows.
     """
     by_stem: dict[str, float] = {}
     for word, weight in weights.items():
@@ -43,7 +42,7 @@ def highlight(text: str, weights: Mapping[str, float], most: int = 1) -> list[Sp
 
 
 def excerpt(text: str, spans: list[Span], gap: str = " … ") -> str:
-    """Return these parts of a text as one, with an ellipsis wherever something is left out."""
+    """Join these parts of a text, with an ellipsis for every omission."""
     if not spans:
         return ""
     joined = text[spans[0].start : spans[0].end]
@@ -59,10 +58,9 @@ def stems(text: str) -> set[str]:
 
 
 def windows(text: str, size: int = WINDOW_CHARACTERS) -> list[Span]:
-    """Return the windows of a text in order: whole sentences, as many as fit; together they hold all but white space.
+    """Return the windows of a text in order: as many whole sentences as fit; together they cover all but white space.
 
-    A line of a code block counts as a sentence. A sentence that doesn't fit by itself is cut between words, where it
-    has any.
+    A line of a code block counts as a sentence. A sentence longer than a window is cut, between words if possible.
     """
     found: list[Span] = []
     for part in sentences(text, size):
@@ -74,13 +72,13 @@ def windows(text: str, size: int = WINDOW_CHARACTERS) -> list[Span]:
 
 
 def sentences(text: str, size: int) -> Iterator[Span]:
-    """Yield the sentences of a text in order, and the lines of its code blocks; a longer one in parts of the size."""
+    """Yield the sentences of a text and the lines of its code blocks in order, cut to the size if longer."""
     for start, end in _sentences(text):
         yield from _fitted(text, start, end, size)
 
 
 def _sentences(text: str) -> Iterator[Span]:
-    """Return the sentences of the text, and the lines of its code blocks."""
+    """Yield the sentences of a text and the lines of its code blocks."""
     at = 0
     for block in _FENCE.finditer(text):
         yield from _split(text, at, block.start(), _SENTENCE_END)
@@ -100,14 +98,14 @@ def _split(text: str, start: int, end: int, ends: re.Pattern[str]) -> Iterator[S
 
 
 def _trimmed(text: str, start: int, end: int) -> Iterator[Span]:
-    """Return the part without white space around it; nothing where it is blank."""
+    """Yield the span without surrounding white space; nothing if it is blank."""
     said = text[start:end]
     if said.strip():
         yield Span(start + len(said) - len(said.lstrip()), start + len(said.rstrip()))
 
 
 def _fitted(text: str, start: int, end: int, size: int) -> Iterator[Span]:
-    """Return a sentence in parts of the size at most."""
+    """Yield a sentence in parts of at most this size."""
     while end - start > size:
         blank = max(text.rfind(" ", start + 1, start + size + 1), text.rfind("\n", start + 1, start + size + 1))
         cut = blank if blank > start else start + size

@@ -1,4 +1,4 @@
-"""Forms of English words that no stemmer brings together: went and go, children and child."""
+"""Map irregular English forms that stemmers don't unify: went and go, children and child."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ take took taken, teach taught, tear tore torn, tell told, think thought, throw t
 understand understood, wake woke woken, wear wore worn, wife wives, win won, woman women, write wrote written
 """
 _BASE_CHARACTERS: Final = 3
-"""Fewest characters that an ending is taken from."""
+"""Minimum length of a word after an ending is removed."""
 _GROUPS: Final = {word: group for line in _FORMS.split(",") for group in [tuple(line.split())] for word in group}
 
 
 def other_forms(word: str) -> tuple[str, ...]:
-    """The irregular forms of an English word in lower case besides itself; empty where it has none."""
+    """Return the other irregular forms of a lower-cased English word; empty if there are none."""
     bare = word.removesuffix("ing")
     for known in (word, word.removesuffix("s"), word.removesuffix("es"), bare, f"{bare}e", bare[:-1]):
         if known in _GROUPS:
@@ -34,14 +34,14 @@ def other_forms(word: str) -> tuple[str, ...]:
 
 
 def inflected(words: Iterable[str]) -> dict[str, tuple[str, ...]]:
-    """The words that have irregular forms, with those."""
+    """Map each word with irregular forms to these forms."""
     return {word: others for word in words if (others := other_forms(word))}
 
 
 def base_forms(word: str) -> set[str]:
-    """Return the forms that a dictionary may list an English word under, the word itself among them.
+    """Return the possible dictionary forms of an English word, including the word itself.
 
-    One regular ending is taken off, and irregular forms are added. Some of the forms are no words: "bak" of "baking".
+    One regular ending is removed and irregular forms are added. Some results are not words: "bak" from "baking".
     """
     found = {word, *other_forms(word)}
     if word.endswith("ies"):

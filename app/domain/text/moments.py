@@ -1,6 +1,6 @@
-"""Time expressions of a query as spans of time in which what is looked for may have happened.
+"""Read the time expressions of a query as spans of time.
 
-The words are English; a date in digits (2023-05-07) is read in any language.
+Expressions are English; numeric dates (2023-05-07) are recognised in any language.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _MONTHS: Final = (
 )
 _DAYS: Final = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 _SEASONS: Final = {"spring": 3, "summer": 6, "autumn": 9, "fall": 9, "winter": 12}
-"""First of a season's three months, north of the equator."""
+"""First of each season's three months in the northern hemisphere."""
 _UNITS: Final = {"day": 1, "week": 7, "month": 30, "year": 365}
 _SMALL: Final = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
 _NUMBERS: Final = dict(zip(_SMALL, range(1, 13), strict=True)) | {
@@ -30,7 +30,7 @@ _NUMBERS: Final = dict(zip(_SMALL, range(1, 13), strict=True)) | {
 }
 _YEARS: Final = range(1900, 2100)
 SPANS_MAX: Final = 64
-"""Spans that are read of one query."""
+"""Maximum number of spans per query."""
 
 _MONTH: Final = "(?P<month>" + "|".join(f"{name[:3]}(?:{name[3:]})?" for name in _MONTHS) + "|sept)"
 _YEAR: Final = r"(?P<year>(?:19|20)\d\d)"
@@ -46,19 +46,18 @@ _DAY_LONG: Final = timedelta(days=1)
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """From `start` until just before `end`, both with an offset."""
+    """A half-open interval from `start` to before `end`, both with an offset."""
 
     start: datetime
     end: datetime
 
 
 def spans(query: str, now: datetime, years: Iterable[int]) -> list[Span]:
-    """When the query's time expressions are, at most `SPANS_MAX`; empty where it has none.
+    """Return the times that a query's expressions refer to, at most `SPANS_MAX`; empty if there are none.
 
     Args:
-        query: Any text.
-        now: What "yesterday" is told from; its time zone says when a day begins.
-        years: What a date without a year may mean, each 1900 to 2099.
+        now: Reference time for expressions such as "yesterday"; days start in its time zone.
+        years: Years that a date without a year may refer to, each 1900 to 2099.
     """
     found: list[Span] = []
     if now.year in _YEARS and _HINT.search(query):
@@ -66,12 +65,12 @@ def spans(query: str, now: datetime, years: Iterable[int]) -> list[Span]:
         for pattern, read in _RULES:
             for match in pattern.finditer(query):
                 found += read(match, now, near)
-            query = pattern.sub(" ; ", query)  # what is read is not read again as part of a shorter expression
+            query = pattern.sub(" ; ", query)  # remove what was read so that shorter expressions don't match it again
     return found[:SPANS_MAX]
 
 
 def _dates(match: re.Match[str], now: datetime, years: Iterable[int]) -> Iterator[Span]:
-    """A month or a day of a year, or else of each year; moved where it says "two weeks before"."""
+    """Yield a month or day in its year or in each candidate year, shifted by phrases like "two weeks before"."""
     said = match.groupdict()
     name = said["month"].lower()
     month = int(name) if name.isdecimal() else next(n for n, known in enumerate(_MONTHS, 1) if known[:3] == name[:3])
@@ -99,7 +98,7 @@ def _ago(match: re.Match[str], now: datetime, _: Iterable[int]) -> Iterator[Span
 
 
 def _around(day: datetime, count: int, unit: str | None) -> Span:
-    """The day so many units away, and half a unit on either side, since nobody counts exactly."""
+    """Return the day at this distance, extended by half a unit on either side because people count roughly."""
     length = _UNITS[(unit or "day").lower()]
     slack = timedelta(days=(length - 1) // 2)
     there = day + count * length * _DAY_LONG
@@ -121,7 +120,7 @@ def _season(now: datetime, year: int, first: int) -> Span:
 
 
 def _named(match: re.Match[str], now: datetime, _: Iterable[int]) -> Iterator[Span]:
-    """A month, a weekday, a week or the like with "last", "this" or "next" before it."""
+    """Yield a month, weekday, week or similar unit preceded by "last", "this" or "next"."""
     what, today = match["what"].lower(), _today(now)
     monday = today - today.weekday() * _DAY_LONG
     if what in _DAYS:
@@ -140,7 +139,7 @@ def _named(match: re.Match[str], now: datetime, _: Iterable[int]) -> Iterator[Sp
 
 
 def _chosen(around: list[Span], which: str, now: datetime) -> Span:
-    """The last that is over, the next that begins, or the one that ends next."""
+    """Return the last span that has ended, the next that begins, or the one that ends next."""
     if which.lower() in {"last", "past"}:
         return max((span for span in around if span.end <= now), key=lambda span: span.end)
     if which.lower() == "next":
@@ -172,7 +171,7 @@ def _midnight(now: datetime, year: int, month: int) -> datetime:
 
 
 def _later(start: datetime, months: int) -> datetime:
-    """The first of the month so many months later."""
+    """Return the first day of the month this many months later."""
     year, month = divmod(start.year * 12 + start.month - 1 + months, 12)
     return start.replace(year=year, month=month + 1)
 
@@ -191,7 +190,7 @@ _RULES: Final[list[tuple[re.Pattern[str], _Read]]] = [
     (_rule(rf"(?:{_SHIFT})?{_MONTH}\s+(?:the\s+)?{_DAY}(?:,?\s+{_YEAR})?"), _dates),
     (_rule(rf"{_MONTH},?\s+(?:of\s+)?{_YEAR}"), _dates),
     (_rule(rf"{_WHICH}(?P<what>week|weekend|month|year|{'|'.join((*_DAYS, *_MONTHS))})"), _named),
-    (_rule(rf"{_IN}(?:the\s+)?{_MONTH}"), _dates),  # "may" and "march" alone are mostly no months
+    (_rule(rf"{_IN}(?:the\s+)?{_MONTH}"), _dates),  # "may" and "march" alone are mostly not months
     (_rule(rf"{_SEASON}(?:\s+of)?,?\s+{_YEAR}"), _seasons),
     (_rule(rf"(?:{_WHICH}|{_IN}(?:the\s+)?){_SEASON}"), _seasons),
     (_rule(rf"{_COUNT}\s+{_UNIT}\s+ago"), _ago),

@@ -1,4 +1,4 @@
-"""Prefixes that an embedding model was trained with: text in front of each query and of each passage."""
+"""Look up the query and passage prefixes that an embedding model was trained with."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ _DIGEST_BYTES: Final = 4
 
 
 class Prefixes(NamedTuple):
-    """Texts in front of a query and of a document; empty for none."""
+    """Prefixes of a query and of a document; empty for none."""
 
     query: str = ""
     document: str = ""
 
     @property
     def tag(self) -> str:
-        """Return a name of the document's prefix for the name of a space; empty where there is no such prefix.
+        """Component of the embedding space's name that identifies the document prefix; empty if there is none.
 
-        Vectors of documents with another prefix can't be compared. The query's prefix changes no stored vector.
+        Documents embedded with different prefixes cannot be compared. The query prefix affects no stored vector.
         """
         if not self.document:
             return ""
@@ -41,11 +41,11 @@ FAMILIES: Final[tuple[tuple[str, Prefixes], ...]] = (
     (r"qwen3-embedding-", Prefixes(f"{_INSTRUCTION}\nQuery:")),
     (r"embeddinggemma-", Prefixes("task: search result | query: ", "title: none | text: ")),
 )
-"""Prefixes by the beginning of a model's name without its publisher, as the model cards give them. The first match
-counts. Models of other families (MiniLM, MPNet, GTE, BGE-M3, Jina, Granite, Potion) have none."""
+"""Prefixes by a pattern for the start of the model's name without its publisher, from the model cards; the first match
+wins. Models of other families (MiniLM, MPNet, GTE, BGE-M3, Jina, Granite, Potion) have none."""
 
 
 def family_prefixes(model: str) -> Prefixes:
-    """Return the prefixes of a model's family, by the last part of its name or path; none for an unknown family."""
+    """Return the prefixes of a model's family, by the last part of its name or path; none for unknown families."""
     name = re.split(r"[/\\]", model.rstrip("/\\").lower())[-1]
     return next((prefixes for pattern, prefixes in FAMILIES if re.match(pattern, name)), Prefixes())

@@ -1,8 +1,8 @@
-"""How many tokens a text is to a language model, estimated from above: no tokenizer is known here, nor needed.
+"""Estimate the number of tokens of a text, deliberately too high, without any model's tokenizer.
 
-A token is taken for every three ASCII letters of a word that were begun, for each digit and sign, and for each line
-break; a character outside ASCII counts a token less than it has bytes in UTF-8: an é or a Cyrillic letter 1, a Chinese
-one 2, an emoji 3. Models count less for nearly every text (English prose: half of it).
+One token is counted for every three ASCII letters of a word or part of them, for each digit and sign, and for each line
+break. A character outside ASCII counts one less than its bytes in UTF-8: an é or a Cyrillic letter 1, a Chinese one 2,
+an emoji 3. Models count fewer for nearly every text (English prose: half as many).
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ ELLIPSIS = "…"
 
 
 def count(text: str) -> int:
-    """Tokens of a text, rather too many than too few."""
+    """Return an upper estimate of a text's tokens."""
     return sum(tokens for tokens, _, _ in _pieces(text))
 
 
 def head(text: str, limit: int) -> str:
-    """The beginning of a text that is too long, with an ellipsis: whole sentences, or else whole words.
+    """Truncate a text to its beginning, with an ellipsis: at a sentence end, otherwise between words.
 
-    Sentences where they make up half of what fits; a word alone that is too long is cut. Empty where nothing fits; a
-    text that isn't too long stays as it is.
+    Sentence ends are used if they preserve at least half of what fits; a single word that is too long is cut. Empty if
+    nothing fits. A text within the limit is returned unchanged.
     """
     room, fits, left = limit - count(ELLIPSIS), 0, limit
     for tokens, _, end in _pieces(text):
@@ -42,7 +42,7 @@ def head(text: str, limit: int) -> str:
 
 
 def tail(text: str, limit: int) -> str:
-    """The end of a text that is too long, from the beginning of a piece; one that isn't stays as it is."""
+    """Truncate a text to its end, starting at a token boundary; a text within the limit is returned unchanged."""
     left, begins = limit, len(text)
     for tokens, start, _ in reversed(list(_pieces(text))):
         left -= tokens
@@ -53,7 +53,7 @@ def tail(text: str, limit: int) -> str:
 
 
 def _pieces(text: str) -> Iterator[tuple[int, int, int]]:
-    """Tokens, start and end of each piece of a text."""
+    """Yield the token count, start and end of each piece of a text."""
     for found in _PIECE.finditer(text):
         code = ord(found[0][0])
         yield 1 if code < 0x800 else 2 if code < 0x10000 else 3, found.start(), found.end()

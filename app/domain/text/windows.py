@@ -1,7 +1,7 @@
-"""Windows of a long memory: parts of about equal length that have vectors of their own.
+"""Divide a long memory into windows of similar length that have vectors of their own.
 
-One vector of a long text is close to nothing in particular, so a single sentence of it isn't found. A search compares
-the windows too, and a memory counts by its best one.
+A single vector of a long text is close to nothing in particular, so its individual sentences would not be found. A
+search also compares windows and ranks a memory by its best one.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from typing import Final
 from app.domain.text.highlight import Span, sentences
 
 WINDOW_SIZE: Final = 500
-"""Characters of a window, about; a text of up to twice as many has no windows."""
+"""Approximate number of characters per window; a text up to twice as long has no windows."""
 WINDOWS_MAX: Final = 64
-"""Windows of a memory at most: those of a text with more than `WINDOW_SIZE` times as many characters are longer."""
+"""Maximum number of windows per memory; texts longer than this times `WINDOW_SIZE` get longer windows."""
 WINDOW_SHARE: Final = 0.9
-"""Worth of a window's cosine, as a share of a whole memory's: it is the best of several."""
+"""Factor on a window's cosine relative to a whole memory's, because it is the best of several."""
 
 
 def divide(text: str) -> list[Span]:
-    """Return the windows of a text in order; none of a text of at most twice `WINDOW_SIZE` characters.
+    """Return the windows of a text in order; none for a text of at most twice `WINDOW_SIZE` characters.
 
-    A window holds the whole sentences whose middles lie in its share of the text, so that windows together hold all of
-    the text but the white space between them. A sentence longer than a window is cut between words.
+    A window contains the whole sentences whose midpoints are in its share of the text, so the windows together cover
+    all of the text except the white space between them. A sentence longer than a window is cut between words.
     """
     if len(text) <= 2 * WINDOW_SIZE:
         return []

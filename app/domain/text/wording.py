@@ -1,6 +1,6 @@
-"""Words of a text as the embedder and the ranking see them: which carry content, who speaks, who is named.
+"""Tokenise text for the embedder and the ranking: content words, speakers, names, and the intent of a query.
 
-The full-text index has its own view of words (PostgreSQL's, by language); this one needs no database.
+The full-text index tokenises independently (PostgreSQL, by language); this module needs no database.
 """
 
 from __future__ import annotations
@@ -10,24 +10,24 @@ from itertools import filterfalse
 
 SPEAKER_MAX_CHARACTERS = 40
 HEAD_WORDS = 40
-"""Content words at a text's beginning that stand for it where its words are compared one by one."""
+"""Number of content words at the start of a text that represent it in word-by-word comparison."""
 HEAD_CHARACTERS = 600
-"""Characters in which those are looked for."""
+"""Number of characters that are searched for the head words."""
 
-# "don't" is one word, "Ann's" is two, of which the second is a stop word.
+# "don't" is one word; "Ann's" is two, and the second is a stop word.
 _WORD = re.compile(r"[^\W_]+(?:['’](?!s\b)[^\W_]+)*")
 _ASCII_WORD = re.compile(r"[a-z0-9]+(?:'(?!s\b)[a-z0-9]+)*")
-"""The same of ASCII in lower case, in two thirds of the time."""
+"""Equivalent of `_WORD` for lower-cased ASCII; it takes two thirds of the time."""
 _TURN = re.compile(r"\s*(?P<speaker>[^\W\d_][\w.'’-]*(?: [\w.'’-]+){0,2}):\s")
 _ASKS_WHEN = re.compile(r"\b(when|how long|(what|which) (year|month|day|date|time))\b", re.IGNORECASE)
-# Grouped by first letter, for text in lower case: an eighth of the time of a plain list.
+# Grouped by first letter, for lower-cased text; it takes an eighth of the time of a plain alternation.
 _TELLS_WHEN = re.compile(
     r"\b(?:y(?:esterday|ears?)|t(?:oday|onight|omorrow|uesday|hursday"
     r"|his (?:morning|afternoon|evening|spring|summer|autumn|fall|winter))|a(?:go|pril|ugust)|last|n(?:ext|ovember)"
     r"|recently|we(?:ek(?:end)?|dnesday)|m(?:onth|onday|arch|ay)|friday|s(?:aturday|unday|eptember)"
     r"|j(?:anuary|une|uly)|february|october|december|\d{4})\b"
 )
-_ASKS = re.compile(r"[?\uff1f\u061f]")  # as it is written in Chinese and in Arabic, too
+_ASKS = re.compile(r"[?\uff1f\u061f]")  # including Chinese and Arabic question marks
 _FIRST_PERSON = re.compile(r"\b(?=[IiMmWwuOo])(?:[Ii]|[Mm](?:e|y(?:self)?|ine)|[Ww]e|us|[Oo]urs?)\b")
 
 _PAST = (
@@ -68,17 +68,17 @@ STOP_WORDS = frozenset(_ENGLISH.split())
 
 
 def words(text: str) -> list[str]:
-    """All words in lower case, in order; numbers count, emoji and signs don't."""
+    """Return all words in lower case, in order; numbers are included, emoji and signs are not."""
     return (_ASCII_WORD if text.isascii() else _WORD).findall(text.lower())
 
 
 def words_as_written(text: str) -> list[str]:
-    """All words, in order, with their capitals."""
+    """Return all words in order with their original case."""
     return _WORD.findall(text)
 
 
 def content_words(text: str) -> list[str]:
-    """The words that say what a text is about, in order: all but the stop words, or else all."""
+    """Return the words other than stop words, in order; all words if there are no others."""
     every = words(text)
     return list(filterfalse(STOP_WORDS.__contains__, every)) or every
 
@@ -89,14 +89,14 @@ def first_content_words(text: str) -> list[str]:
 
 
 def spoken(text: str, speaker: str | None) -> str:
-    """The text as a line of a conversation, `Speaker: text`; one that begins so already stays as it is."""
+    """Format a text as a line of a conversation, `Speaker: text`, unless it already starts with the speaker."""
     if not speaker or text.lstrip().lower().startswith(f"{speaker.lower()}:"):
         return text
     return f"{speaker}: {text}"
 
 
 def speaker_of(text: str, speaker: str | None) -> str | None:
-    """Who said it: the given speaker, or else the name (up to three words) before a colon at the start."""
+    """Return the given speaker, otherwise the name (up to three words) before a colon at the start of the text."""
     if speaker:
         return speaker
     turn = _TURN.match(text)
@@ -104,10 +104,10 @@ def speaker_of(text: str, speaker: str | None) -> str | None:
 
 
 def names(query: str) -> frozenset[str]:
-    """Words of a query, in lower case, that may name somebody.
+    """Return the lower-cased words of a query that may be names.
 
-    A name that is also a stop word (Will, An) counts where it is written as a name: capitalised, not as the
-    query's first word.
+    A name that is also a stop word (Will, An) counts only if it is written as a name: capitalised and not the query's
+    first word.
     """
     written = _WORD.findall(query)
     content = {word.lower() for word in written} - STOP_WORDS
@@ -116,35 +116,35 @@ def names(query: str) -> frozenset[str]:
 
 
 def is_named(speaker: str | None, named: frozenset[str]) -> bool:
-    """Whether any word of the speaker's name is among the names."""
+    """Return true if any word of the speaker's name is among the names."""
     return speaker is not None and not named.isdisjoint(words(speaker))
 
 
 def asks_when(query: str) -> bool:
-    """Whether a query in English asks for a time."""
+    """Return true if an English query asks for a time."""
     return _ASKS_WHEN.search(query) is not None
 
 
 def tells_when(text: str) -> bool:
-    """Whether a text in English says when something happens: a day, a month, a year, "ago", "next"."""
+    """Return true if an English text states a time: a day, a month, a year, "ago", "next"."""
     return _TELLS_WHEN.search(text.lower()) is not None
 
 
 def asks(text: str) -> bool:
-    """Return whether a text has a question in it."""
+    """Return true if a text contains a question."""
     return _ASKS.search(text) is not None
 
 
 def asks_assistant(query: str) -> bool:
-    """Return whether a query in English asks for what the assistant said: "what did you suggest?", "your recipe"."""
+    """Return true if an English query asks about the assistant's words: "what did you suggest?", "your recipe"."""
     return _ASKS_ASSISTANT.search(query) is not None
 
 
 def asks_now(query: str) -> bool:
-    """Return whether a query in English asks for the present state: "now", "currently", "latest"."""
+    """Return true if an English query asks for the present state: "now", "currently", "latest"."""
     return _ASKS_NOW.search(query) is not None
 
 
 def is_in_first_person(text: str) -> bool:
-    """Whether a text in English tells of its speaker: I, my, we."""
+    """Return true if an English text is in the first person: I, my, we."""
     return _FIRST_PERSON.search(text) is not None

@@ -1,1 +1,1 @@
-"""The rules that decide a memory's tier, and the form of archived and cold memories."""
+"""Rules that decide a memory's tier, and the storage format of archived and cold memories."""

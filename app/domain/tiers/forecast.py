@@ -1,7 +1,7 @@
-"""The future of a tenant's memories: how many of them are kept in each tier at coming moments.
+"""Forecast how many of a tenant's memories will be in each tier at future times.
 
-Strength is a function of time, so nothing has to be played through. Without uses, edits and new memories, this is
-what sweeps at those moments will find.
+Strength is a function of time, so no simulation is needed. Without uses, edits and new memories, the forecast equals
+what sweeps at those times will find.
 """
 
 from __future__ import annotations
@@ -23,45 +23,45 @@ from app.domain.tiers.lifecycle import DELETED, Standing, decide, may_move
 from app.domain.tiers.tiers import Seen, decay_tier
 
 DAYS_MAX: Final = 3_650
-"""How far a forecast goes."""
+"""Maximum range of a forecast in days."""
 TICKS_MAX: Final = 24 * DAYS_MAX
-"""Through how many ticks it goes: hourly ones as far as it goes at all."""
+"""Maximum number of ticks in a forecast: enough for hourly ticks over the whole range."""
 
 Counts: TypeAlias = npt.NDArray[np.int64]
-"""Memories by moment and tier, shape (moments, tiers), tiers in the order of `DECAY_TIERS`."""
+"""Number of memories by time and tier, shape (times, tiers), tiers in the order of `DECAY_TIERS`."""
 Places: TypeAlias = npt.NDArray[np.int64]
-"""For each row the place among the moments at which something begins to hold; their number where it never does."""
+"""For each row, the index of the time from which a condition holds; the number of times if it never does."""
 Check: TypeAlias = Callable[[], object]
 _Test: TypeAlias = Callable[[State, Floats], npt.NDArray[np.bool_]]
 
 
 def _go_on() -> None:
-    """Never stop."""
+    """Do nothing: the default check never stops the work."""
 
 
 def seconds_max(dynamics: Dynamics) -> float:
-    """How far ahead a model can be asked for; infinite but for one in ticks."""
+    """Return how far ahead a model can be forecast; infinite unless it is tick-based."""
     return TICKS_MAX * dynamics.parameters.tick_seconds if isinstance(dynamics, MemoryDecay) else math.inf
 
 
 def tiers_at(policy: Policy, state: State, standing: Standing, now: Floats | float) -> npt.NDArray[np.int8]:
-    """Where memories that are anchored under this policy shall be kept, as places in `DECAY_TIERS`."""
+    """Return the tiers of memories anchored under this policy, as indexes in `DECAY_TIERS`."""
     seen = Seen(policy.model.strength(state, now), importances.importance(policy.importance, state, now))
     return decide(policy.rules, standing, state, now, seen).tiers
 
 
 def counts(policy: Policy, state: State, standing: Standing, moments: Floats, check: Check = _go_on) -> Counts:
-    """How many memories are in each tier at each moment: `tiers_at` of each, in a few passes over the rows.
+    """Count the memories in each tier at each time; equal to `tiers_at` at each time, in a few passes over the rows.
 
-    Between uses a memory only goes down, and loses what protects it for good, so it is enough to find when it falls
-    below each threshold, and when nothing protects it any more.
+    Between uses a memory only moves down and loses any protection permanently. It is therefore enough to find the times
+    at which it falls below each threshold and at which its protection ends.
 
     Args:
         policy: Model, importance, tiers and protection.
         state: The memories, anchored under this policy.
-        standing: The same.
+        standing: Their tiers and protections, in the same order.
         moments: Ascending, in seconds since 1970; at least one.
-        check: Called between the parts of long work, to end it by raising.
+        check: Called between the parts of long work; raises to cancel it.
     """
     tiers = policy.tiers
     thresholds = (tiers.archived_below, tiers.cold_below, tiers.deleted_below)
@@ -95,7 +95,7 @@ def counts(policy: Policy, state: State, standing: Standing, moments: Floats, ch
 def _crossed(
     dynamics: Dynamics, state: State, thresholds: tuple[float, ...], moments: Floats, check: Check
 ) -> list[Places]:
-    """Where strength is first below each threshold, by bisection."""
+    """Return the index of the first time below each threshold, by bisection."""
 
     def below(threshold: float) -> _Test:
         return lambda rows, now: dynamics.strength(rows, now) < threshold
@@ -110,7 +110,10 @@ def _crossed(
 def _ticked(
     dynamics: Dynamics, state: State, thresholds: tuple[float, ...], moments: Floats, check: Check
 ) -> list[Places]:
-    """The same for a model that steps: from moment to moment, since a jump ahead costs as much as all steps to it."""
+    """Return the index of the first time below each threshold for a tick-based model.
+
+    It advances from time to time because a jump ahead costs as much as all the ticks in between.
+    """
     found = [np.full(len(state.level), len(moments)) for _ in thresholds]
     rows, lowest = np.arange(len(state.level)), min(thresholds)
     for place, moment in enumerate(moments):
@@ -127,7 +130,7 @@ def _ticked(
 
 
 def _first(holds: _Test, state: State, moments: Floats) -> Places:
-    """The first moment at which something holds for each row, which from then on it always does."""
+    """Return, for each row, the index of the first time at which a monotonic condition holds, by bisection."""
     low, high = np.zeros(len(state.level), np.int64), np.full(len(state.level), len(moments))
     for _ in range(len(moments).bit_length()):
         middle = (low + high) // 2

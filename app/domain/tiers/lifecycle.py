@@ -1,7 +1,7 @@
-"""What happens to a memory at a moment, and why: the one decision that sweeps, moves, forecasts and `why` share.
+"""Decide a memory's tier at a time, and why; sweeps, moves, forecasts and `why` share this decision.
 
-In order of precedence: a legal hold, an erasure, the end of what privacy allows, never forget, grace, salience, decay.
-Tiers only go down here; a use, a restore or an undo brings a memory back up.
+In order of precedence: legal hold, erasure, privacy expiry, never forget, grace, salience, decay. Tiers only go down
+here; a use, a restore or an undo brings a memory back up.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ from app.domain.tiers.protection import Protection
 from app.domain.tiers.tiers import DECAY_TIERS, Seen, Tiers, decay_tier
 
 RULES: Final = ("hold", "erasure", "expiry", "never_forget", "grace", "salience", "decay")
-"""What can decide, the strongest first; a decision's rule is a place in it."""
+"""Rules by precedence; a decision stores the rule's index."""
 DELETED: Final = DECAY_TIERS.index("deleted")
 _HOLD, _ERASURE, EXPIRY, _NEVER, _GRACE, _SALIENCE, _DECAY = range(len(RULES))
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """Where memories are kept and what speaks for or against them, apart from decay; shape (n,).
+    """Tiers of memories and their protections and deadlines other than decay; shape (n,).
 
-    Moments are in seconds since 1970.
+    Times are in seconds since 1970.
 
     Attributes:
-        tiers: Where each is, as places in `DECAY_TIERS`.
-        kinds: The caller's, as places in `KINDS`; -1 where it gave none.
-        accepted_at: When each was accepted.
-        restored_at: When it was brought back the last time; minus infinity for never.
-        expiry: When privacy lets it go, and why.
-        erase_at: When an erasure that was asked for does; infinite for none.
-        is_held: Whether a legal hold is on it.
-        is_marked: Whether a tag or category of the caller's says never forget.
+        tiers: Current tiers, as indexes in `DECAY_TIERS`.
+        kinds: Kinds given by the caller, as indexes in `KINDS`; -1 if none was given.
+        accepted_at: Time of acceptance.
+        restored_at: Time of the last restore; minus infinity if never restored.
+        expiry: Time and reason of the privacy expiry.
+        erase_at: Time of a pending erasure; infinite if there is none.
+        is_held: True under a legal hold.
+        is_marked: True if a tag or category given by the caller says never forget.
     """
 
     tiers: npt.NDArray[np.int8]
@@ -53,22 +53,22 @@ class Standing:
     is_marked: npt.NDArray[np.bool_]
 
     def take(self, rows: npt.NDArray[np.integer[Any]]) -> Standing:
-        """These rows alone."""
+        """Return the standing of these rows."""
         return Standing(*(getattr(self, field.name)[rows] for field in fields(self)))
 
     @property
     def expires_at(self) -> Floats:
-        """When privacy lets each go; infinite for never."""
+        """Time of the privacy expiry; infinite if never."""
         return self.expiry.at
 
     @property
     def grace_from(self) -> Floats:
-        """When each was accepted, or brought back."""
+        """Start of the grace period: the acceptance or the last restore."""
         return np.maximum(self.accepted_at, self.restored_at)
 
 
 def fresh(accepted_at: Floats) -> Standing:
-    """Of memories that are active, and that nothing speaks for or against."""
+    """Return the standing of active memories without any protection or deadline."""
     count = accepted_at.shape
     return Standing(
         tiers=np.zeros(count, np.int8),
@@ -83,7 +83,7 @@ def fresh(accepted_at: Floats) -> Standing:
 
 
 class Rules(NamedTuple):
-    """What a policy says of it."""
+    """The parts of a policy that determine a tier."""
 
     tiers: Tiers
     protection: Protection
@@ -91,11 +91,11 @@ class Rules(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """What shall be, shape (n,).
+    """The decided tiers, shape (n,).
 
     Attributes:
-        tiers: Where each memory shall be kept, as places in `DECAY_TIERS`; never above where it is.
-        rules: What decided, as places in `RULES`.
+        tiers: New tiers, as indexes in `DECAY_TIERS`; never above the current ones.
+        rules: The deciding rules, as indexes in `RULES`.
     """
 
     tiers: npt.NDArray[np.int8]
@@ -103,14 +103,13 @@ class Decision(NamedTuple):
 
 
 def decide(rules: Rules, standing: Standing, state: State, now: Floats | float, seen: Seen) -> Decision:
-    """Where each memory shall be kept at a moment, and what decided.
+    """Decide the tier of each memory at a time.
 
     Args:
-        rules: The policy's.
-        standing: The memories.
-        state: The same.
+        standing: Tiers, protections and deadlines of the memories.
+        state: Decay state of the same memories.
         now: Seconds since 1970.
-        seen: Their strength and importance then.
+        seen: Their strength and importance at that time.
     """
     decided = np.select(
         [
@@ -131,7 +130,7 @@ def decide(rules: Rules, standing: Standing, state: State, now: Floats | float, 
 
 
 def may_move(rules: Rules, standing: Standing, state: State, now: Floats | float, seen: Seen) -> npt.NDArray[np.bool_]:
-    """Whether decay decides: nothing protects the memory. Once so, always so until it is used or changed."""
+    """Return true where nothing protects the memory from decay; this remains so until it is used or changed."""
     return np.asarray(
         ~standing.is_held
         & ~never_forget(rules.protection, standing, state, seen)
@@ -141,7 +140,7 @@ def may_move(rules: Rules, standing: Standing, state: State, now: Floats | float
 
 
 def never_forget(protection: Protection, standing: Standing, state: State, seen: Seen) -> npt.NDArray[np.bool_]:
-    """Whether each memory is never forgotten: for its marks, its kind or its uses."""
+    """Return true for memories that are never forgotten because of their marks, kind or uses."""
     semantic = standing.kinds == KINDS.index("semantic")
     return np.asarray(
         standing.is_marked
@@ -159,26 +158,25 @@ def _grace(protection: Protection, standing: Standing, now: Floats | float, seen
 
 
 def _salience(protection: Protection, state: State) -> npt.NDArray[np.bool_]:
-    """What time alone doesn't take: salience only changes with the text, or with who judges it."""
+    """Return true for memories protected by salience, which only changes with the text or its rating."""
     return np.asarray(state.salience > protection.salience_above)
 
 
 def is_of(standing: Standing, kinds: tuple[str, ...]) -> npt.NDArray[np.bool_]:
-    """Whether each memory is of one of these kinds."""
+    """Return true for memories of one of these kinds."""
     return np.isin(standing.kinds, [KINDS.index(kind) for kind in kinds])
 
 
 def fixed_due_at(rules: Rules, standing: Standing, now: float, seen: Seen) -> Floats:
-    """The first moment after `now` at which time alone, not strength or importance, may change the decision.
+    """Return the first time after `now` at which the decision can change independently of strength and importance.
 
-    In seconds since 1970, `inf` where none comes: the end of the grace, the age of deletion, an expiry, an erasure.
-    Grace and age hold back only what is weak enough for decay to ask for it; what isn't yet comes up when it is.
+    In seconds since 1970, `inf` if there is none. Candidates are the end of grace, the minimum age for deletion, an
+    expiry and an erasure. Grace and age only matter for memories already weak enough for decay to move them; the others
+    are evaluated again when they become weak.
 
     Args:
-        rules: The policy's.
-        standing: The memories.
         now: Seconds since 1970.
-        seen: Their strength and importance then.
+        seen: Their strength and importance at that time.
     """
     grace_ends = standing.grace_from + rules.protection.grace_days * DAY_SECONDS + DUE_MARGIN_SECONDS
     of_age = standing.accepted_at + rules.tiers.deleted_after_days * DAY_SECONDS + DUE_MARGIN_SECONDS

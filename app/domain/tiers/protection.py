@@ -1,4 +1,4 @@
-"""What keeps a memory from what decay asks for (seed 004 §5.2)."""
+"""Define which memories the policy protects from decay (seed 004 §5.2)."""
 
 from __future__ import annotations
 
@@ -40,27 +40,27 @@ NEVER_FORGET_CATEGORIES: Final = (
 
 @dataclass(frozen=True, config=STRICT)
 class Protection:
-    """Which memories are never forgotten, and which not yet; the defaults are seed 004's, but for `salience_above`.
+    """Rules that protect memories permanently or for a time; the defaults are seed 004's, except `salience_above`.
 
-    Tags, categories and kinds count where the caller gave them: what was inferred protects nothing.
+    Only tags, categories and kinds given by the caller count; inferred ones protect nothing.
     """
 
     never_forget_tags: Annotated[tuple[Label, ...], Field(max_length=256)] = NEVER_FORGET_TAGS
-    """A memory with one of these tags is never forgotten."""
+    """Memories with one of these tags are never forgotten."""
     never_forget_categories: Annotated[tuple[Label, ...], Field(max_length=256)] = NEVER_FORGET_CATEGORIES
-    """Nor is one of these categories."""
+    """Memories of one of these categories are never forgotten."""
     never_forget_kinds: tuple[Kind, ...] = ("procedural",)
-    """Nor one of these kinds."""
+    """Memories of one of these kinds are never forgotten."""
     semantic_importance_above: Share = 0.8
-    """Nor one of the kind `semantic` while its importance is above this."""
+    """Memories of the kind `semantic` are not forgotten while their importance is above this."""
     uses_above: Annotated[int, Field(ge=0, le=1_000_000)] = 50
-    """Nor one that was used more often than this."""
+    """Memories used more often than this are never forgotten."""
     grace_days: Days = 7.0
-    """Days since it was accepted, or restored, in which decay moves and deletes nothing."""
+    """Days after acceptance or a restore in which decay neither moves nor deletes a memory."""
     grace_importance_above: Share = 0.7
-    """Nor does it while importance is above this."""
+    """Decay neither moves nor deletes memories while their importance is above this."""
     grace_kinds: tuple[Kind, ...] = ("system",)
-    """Nor those of these kinds."""
+    """Decay neither moves nor deletes memories of these kinds."""
     salience_above: Share = 0.145
-    """Nor those whose salience, 0 to 1, is above this, however long they aren't used; 1 for none. In `cmm`, whose
-    salience begins at 0.5, at least that."""
+    """Decay neither moves nor deletes memories whose salience, 0 to 1, is above this, however long they are unused; 1
+    disables this protection. In `cmm`, where salience starts at 0.5, use at least 0.5."""

@@ -1,7 +1,7 @@
-"""Vectors made shorter by a principal component analysis, so that their cosines stay as they were as far as can be.
+"""Reduce vectors by principal component analysis with minimal change to their cosines.
 
-The basis isn't centred: it holds the directions along which vectors of length 1 are longest, so that an inner product
-of two reduced vectors is the cosine of the whole ones, but for what lies outside of the basis.
+The basis isn't centred: it spans the directions along which unit vectors are longest. The inner product of two reduced
+vectors therefore equals the cosine of the original ones, except for components outside the basis.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ from numpy.typing import NDArray
 Vectors = NDArray[np.float32]
 
 DIMENSIONS: Final = 128
-"""Of a reduced vector."""
+"""Dimensions of a reduced vector."""
 SAMPLES_MIN: Final = 2 * DIMENSIONS
-"""Vectors to fit on; fewer would be learnt by heart."""
+"""Minimum sample size; a smaller one would overfit."""
 SAMPLES_MAX: Final = 5000
 SUBJECT_MAX: Final = SAMPLES_MAX // 10
-"""Vectors about one subject in a sample: nobody makes up more than a tenth of the largest."""
+"""Maximum number of vectors per subject in a sample: at most a tenth of the largest sample."""
 _PROVING: Final = 10
-"""Each so many of a sample, the variance is measured on one; the others are what is fitted on."""
+"""One in this many sample vectors measures the variance; the others fit the basis."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Basis:
-    """What vectors of one embedding space are reduced by.
+    """Reduction of the vectors of one embedding space.
 
     Attributes:
-        matrix: shape (reduced, dimensions), rows of length 1 at right angles.
-        mean: shape (dimensions,), of the sample.
-        variance_kept: Share of the variance about the mean that is left, 0 to 1, of vectors that it wasn't fitted on.
-        samples: Vectors in the sample.
+        matrix: Orthonormal rows, shape (reduced, dimensions).
+        mean: Mean of the sample, shape (dimensions,).
+        variance_kept: Share of the variance about the mean that is retained, 0 to 1, measured on held-out vectors.
+        samples: Size of the sample.
     """
 
     matrix: Vectors
@@ -44,16 +44,16 @@ class Basis:
 
     @property
     def dimensions(self) -> int:
-        """Length of the vectors that it reduces."""
+        """Dimensions of the vectors before reduction."""
         return int(self.matrix.shape[1])
 
 
 def fit(sample: Vectors, dimensions: int = DIMENSIONS) -> Basis | None:
-    """The basis of a sample; None where vectors are short already, or too few.
+    """Fit a basis to a sample; None if the vectors are short enough already or too few.
 
     Args:
-        sample: Vectors of length 1 in any order, shape (n, whole); what isn't finite or has no direction is left out.
-        dimensions: Of a reduced vector.
+        sample: Unit vectors in any order, shape (n, whole); non-finite and zero vectors are ignored.
+        dimensions: Dimensions of a reduced vector.
     """
     sample = sample[np.isfinite(sample).all(axis=1) & sample.any(axis=1)]
     if sample.shape[0] < max(SAMPLES_MIN, 2 * dimensions) or sample.shape[1] <= dimensions:
@@ -67,10 +67,9 @@ def fit(sample: Vectors, dimensions: int = DIMENSIONS) -> Basis | None:
 
 
 def variance_kept(matrix: Vectors, mean: Vectors, vectors: Vectors) -> float:
-    """Share of the variance about a mean that is left after a reduction, 0 to 1; 1 where there is none.
+    """Return the share of the variance about a mean that a reduction retains, 0 to 1; 1 if there is no variance.
 
     Args:
-        matrix: A basis's.
         mean: shape (dimensions,).
         vectors: shape (n, dimensions).
     """
@@ -81,14 +80,13 @@ def variance_kept(matrix: Vectors, mean: Vectors, vectors: Vectors) -> float:
 
 
 def reduced(basis: Basis, vectors: Vectors) -> Vectors:
-    """Vectors in a basis, shape (n, reduced) or (reduced,): inner products are as between the whole ones, nearly.
+    """Reduce vectors to shape (n, reduced) or (reduced,), approximately preserving inner products.
 
     Args:
-        basis: Of their embedding space.
         vectors: shape (n, dimensions) or (dimensions,).
 
     Raises:
-        ValueError: They are of another length than the basis's.
+        ValueError: The vectors' dimensions differ from the basis's.
     """
     if vectors.shape[-1] != basis.dimensions:
         raise ValueError(f"vectors of {vectors.shape[-1]} dimensions, and a basis of {basis.dimensions}")
@@ -96,11 +94,11 @@ def reduced(basis: Basis, vectors: Vectors) -> Vectors:
 
 
 def drawn(subjects: Sequence[str | None], limit: int = SAMPLES_MAX) -> list[int]:
-    """Places of those that make up a sample, in their order: the first ones, with no subject beyond `SUBJECT_MAX`.
+    """Return the indexes of a sample, in order: the first ones, with at most `SUBJECT_MAX` per subject.
 
     Args:
-        subjects: Whom each is about, in random order; None for nobody in particular.
-        limit: Most of them.
+        subjects: Subject of each vector, in random order; None for no particular subject.
+        limit: Maximum sample size.
     """
     counts: dict[str, int] = {}
     places: list[int] = []

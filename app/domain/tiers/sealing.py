@@ -1,7 +1,7 @@
-"""How records are sealed: compressed by zstd, encrypted by AES-256-GCM with a key of their own, bound to their memory.
+"""Seal records: compress with zstd, encrypt with AES-256-GCM under their own key, and bind them to their memory.
 
-Keys and nonces come from outside. A key that wraps others takes a new random nonce each time; a record's key is used
-once. The libraries are loaded when they are first needed: the API starts without them.
+Callers provide keys and nonces. A key that wraps other keys needs a new random nonce each time; a record's key is used
+only once. The libraries are imported lazily, so that the API starts without them.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ LEVEL: Final = 3
 
 
 def bound_to(tenant_id: UUID, memory_id: UUID, text_version: int) -> bytes:
-    """What a record belongs to, authenticated with it: another's, or an older one, doesn't open."""
+    """Return the associated data of a record; a record of another memory or text version fails authentication."""
     return b"record" + tenant_id.bytes + memory_id.bytes + text_version.to_bytes(4, "big")
 
 
 def seal(key: bytes, nonce: bytes, content: bytes, bound: bytes) -> bytes:
-    """A record of some content."""
+    """Compress and encrypt a record's content."""
     return encrypt(key, nonce, _compressor().compress(content), bound)
 
 
 def unseal(key: bytes, sealed: bytes, bound: bytes) -> bytes:
-    """The content of a record.
+    """Decrypt and decompress a record's content.
 
     Raises:
-        Damaged: It was changed, belongs to something else, or this isn't its key.
+        Damaged: The record was modified, belongs to another memory, or was sealed with another key.
     """
     import zstandard  # noqa: PLC0415 - see above
 
@@ -48,17 +48,17 @@ def unseal(key: bytes, sealed: bytes, bound: bytes) -> bytes:
 
 
 def encrypt(key: bytes, nonce: bytes, plain: bytes, bound: bytes) -> bytes:
-    """Bytes that only this key opens: the nonce, and what is encrypted with its tag."""
+    """Encrypt with AES-256-GCM; return the nonce followed by the ciphertext and its tag."""
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415 - see above
 
     return nonce + AESGCM(key).encrypt(nonce, plain, bound)
 
 
 def decrypt(key: bytes, sealed: bytes, bound: bytes) -> bytes:
-    """What was encrypted.
+    """Decrypt and authenticate bytes from `encrypt`.
 
     Raises:
-        Damaged: It was changed, belongs to something else, or this isn't its key.
+        Damaged: The bytes were modified, are bound to something else, or were encrypted with another key.
     """
     from cryptography.exceptions import InvalidTag  # noqa: PLC0415 - see above
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415 - see above

@@ -1,14 +1,14 @@
-"""Segments of cold storage: up to a thousand sealed records of a tenant in one object, each found by its place.
+"""Encode and decode cold-storage segments: objects with up to a thousand sealed records of one tenant and an index.
 
-    8   magic, with the version of this layout
+    8   magic, including the layout version
     4   number of records
     16  tenant
-    76  for each record: memory, key, version of its text, where it begins, its length, its checksum
-    16  checksum of all that
+    76  for each record: memory, key, text version, start, length, checksum
+    16  checksum of all of the above
         the records, one after another
 
-Numbers are big-endian, checksums BLAKE2b. A record is moved from one segment to another as it is: what it is bound to
-says nothing of where it lies. What is read is believed only after it was checked, lengths before all.
+Numbers are big-endian, checksums BLAKE2b. A record moves between segments unchanged because its associated data doesn't
+include its location. Data that is read is validated before use, lengths first.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from uuid import UUID
 
 MAGIC: Final = b"EBBSEG\x00\x01"
 RECORDS_MAX: Final = 4096
-"""Records that a segment may have; as a rule it has at most `RECORDS`."""
+"""Maximum number of records in a segment; usually at most `RECORDS`."""
 RECORDS: Final = 1000
 RECORD_MAX_BYTES: Final = 8 << 20
-"""Of one record; texts, metadata and links have limits far below."""
+"""Maximum size of a record; the limits on texts, metadata and links are far lower."""
 CHECKSUM_BYTES: Final = 16
 
 _HEAD: Final = Struct(">8sI16s")
@@ -33,17 +33,17 @@ _ENTRY: Final = Struct(">16s16sIQI16s")
 
 
 class Damaged(Exception):
-    """A segment or record isn't what was written. The message is a fixed reason."""
+    """A segment or record fails validation. The message is a fixed reason."""
 
 
 class Sealed(NamedTuple):
-    """A record on its way into a segment.
+    """A record to be written to a segment.
 
     Attributes:
-        memory_id: Whose it is.
-        key_id: Of the key that opens it.
-        text_version: Of the memory's text when it was sealed.
-        body: Its bytes.
+        memory_id: The memory it contains.
+        key_id: The key that decrypts it.
+        text_version: Version of the memory's text when it was sealed.
+        body: The encrypted bytes.
     """
 
     memory_id: UUID
@@ -54,12 +54,12 @@ class Sealed(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """Where a record lies in a segment, and what it must be.
+    """Index entry of a record in a segment.
 
     Attributes:
-        start: Its first byte.
-        length: Its bytes.
-        checksum: Of these bytes.
+        start: Offset of its first byte.
+        length: Size in bytes.
+        checksum: Checksum of these bytes.
     """
 
     memory_id: UUID
@@ -71,11 +71,11 @@ class Entry:
 
 
 class Segment(NamedTuple):
-    """A segment as it is written.
+    """An encoded segment.
 
     Attributes:
-        data: The object.
-        entries: Its records, in the order given.
+        data: Content of the object.
+        entries: Index of its records, in the given order.
     """
 
     data: bytes
@@ -83,15 +83,15 @@ class Segment(NamedTuple):
 
 
 def checksum(data: bytes) -> bytes:
-    """What tells that bytes are the same, 16 bytes."""
+    """Return a 16-byte checksum."""
     return blake2b(data, digest_size=CHECKSUM_BYTES).digest()
 
 
 def encode(tenant_id: UUID, records: Sequence[Sealed]) -> Segment:
-    """A segment of these records.
+    """Encode records as a segment.
 
     Raises:
-        ValueError: There are none, or too many, or one is too large.
+        ValueError: There are no records, too many, or one is too large.
     """
     if not 0 < len(records) <= RECORDS_MAX:
         raise ValueError(f"{len(records)} records: a segment has 1 to {RECORDS_MAX}")
@@ -113,10 +113,10 @@ def _packed(entry: Entry) -> bytes:
 
 
 def decode(tenant_id: UUID, data: bytes) -> list[Entry]:
-    """The records of a segment; their bodies aren't looked at yet.
+    """Decode and validate a segment's index; record bodies are not checked yet.
 
     Raises:
-        Damaged: It isn't a segment of this tenant, is cut off, or its table was changed.
+        Damaged: The data isn't a segment of this tenant, is truncated, or its index was modified.
     """
     if len(data) < _HEAD.size:
         raise Damaged("truncated")
@@ -143,15 +143,15 @@ def decode(tenant_id: UUID, data: bytes) -> list[Entry]:
 
 
 def body(data: bytes, entry: Entry, *, offset: int = 0) -> bytes:
-    """The bytes of a record, checked.
+    """Return the bytes of a record after checking them.
 
     Args:
         data: The segment, or a range of it.
-        entry: Where the record is in the segment.
-        offset: Where in the segment the range begins.
+        entry: The record's index entry.
+        offset: Offset of the range in the segment.
 
     Raises:
-        Damaged: It is cut off, or was changed.
+        Damaged: The record is truncated or was modified.
     """
     start = entry.start - offset
     found = data[start : start + entry.length] if start >= 0 else b""

@@ -1,4 +1,4 @@
-"""What decay alone asks for: the tier of a memory by its strength, and when that can next be another one."""
+"""Decide which tier decay alone asks for, by strength, and when this can next change."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ from app.domain.strength import importance as importances
 from app.domain.strength.importance import Importance
 
 DECAY_TIERS: Final = ("active", "archived", "cold", "deleted")
-"""In the order of decay; a row's tier is a place in it."""
+"""Tiers in the order of decay; a row stores the tier's index."""
 
 
 @dataclass(frozen=True, config=STRICT)
 class Tiers:
-    """Where the tiers begin; the defaults are seed 004's (§3), but for salience."""
+    """Thresholds of the tiers; the defaults are seed 004's (§3), except for salience."""
 
     archived_below: Share = 0.30
-    """Strength below which decay asks for the archive."""
+    """Strength below which decay moves a memory to the archive."""
     cold_below: Share = 0.15
-    """Strength below which it asks for cold storage."""
+    """Strength below which decay moves a memory to cold storage."""
     deleted_below: Share = 0.05
-    """Strength below which a memory may be deleted, where the others agree."""
+    """Strength below which a memory may be deleted if all other deletion thresholds are met."""
     deleted_after_days: Days = 90.0
-    """Age that it must have, in days since acceptance."""
+    """Minimum age for deletion (exclusive), in days since acceptance."""
     deleted_importance_below: Share = 0.2
-    """Importance that it must be below."""
+    """Importance below which a memory may be deleted."""
     deleted_uses_below: Annotated[int, Field(ge=0, le=1_000_000)] = 2
-    """Uses that it must have fewer of."""
+    """Number of uses below which a memory may be deleted."""
 
     deleted_salience_below: Share = 0.145
-    """Salience that it must be below: what is deleted doesn't come back. Not the seed's."""
+    """Salience below which a memory may be deleted, because deletion is final. Not part of the seed."""
 
     @model_validator(mode="after")
     def _in_order(self) -> Tiers:
@@ -50,7 +50,7 @@ class Tiers:
 
 
 class Seen(NamedTuple):
-    """Memories at a moment: strength and importance without a context, 0 to 1, shape (n,)."""
+    """Strength and importance without a context at a given time, 0 to 1, shape (n,)."""
 
     strength: Floats
     importance: Floats
@@ -59,14 +59,12 @@ class Seen(NamedTuple):
 def decay_tier(
     tiers: Tiers, state: State, now: Floats | float, seen: Seen, accepted_at: Floats
 ) -> npt.NDArray[np.int8]:
-    """The tier that decay alone asks for, as a place in `DECAY_TIERS`: nothing protects here.
+    """Return the tier that decay alone asks for, as an index in `DECAY_TIERS`, ignoring protection.
 
     Args:
-        tiers: Thresholds.
-        state: The memories.
         now: Seconds since 1970.
-        seen: The memories at that moment.
-        accepted_at: When they were accepted, in seconds since 1970.
+        seen: Their strength and importance at that time.
+        accepted_at: Time of acceptance, in seconds since 1970.
     """
     strength = seen.strength
     deletable = (
@@ -90,19 +88,17 @@ def next_due_at(
     *,
     steps: tuple[float, ...] = (),
 ) -> Floats:
-    """The first moment after `now`, or a bound below it, at which decay can ask for something else.
+    """Return the first time after `now`, or a lower bound of it, at which decay can ask for another tier.
 
-    A threshold of strength or importance crossed, or a model's own next look. In seconds since 1970, `inf` where
-    nothing can.
+    That is when strength or importance crosses a threshold, or when the model must be refreshed. In seconds since 1970,
+    `inf` if neither happens.
 
     Args:
-        tiers: Thresholds.
-        weights: What importance is made of.
-        dynamics: How strength falls.
-        state: The memories, anchored under these.
+        weights: Parameters of importance.
+        state: The memories, anchored under these parameters.
         now: Seconds since 1970.
-        seen: The memories at that moment.
-        steps: Further thresholds of importance: below them, what it protects isn't protected any more.
+        seen: Their strength and importance at that time.
+        steps: Further thresholds of importance, below which a memory loses its protection by importance.
     """
     first: Floats = np.minimum.reduce(
         [
@@ -124,7 +120,7 @@ def next_due_at(
 def _crossing(
     values: Floats, thresholds: tuple[float, ...], due_at: Callable[[State, Floats], Floats], state: State
 ) -> Floats:
-    """When each value falls below the highest of the thresholds that it still reaches; `inf` below all."""
+    """Return when each value falls below the highest threshold that it still reaches; `inf` if it reaches none."""
     steps = np.sort(np.asarray(thresholds))
     reached = np.searchsorted(steps, values, side="right")
     next_step = np.where(reached > 0, steps[np.maximum(reached - 1, 0)], 0.0)

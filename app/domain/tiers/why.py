@@ -1,4 +1,4 @@
-"""Why a memory is kept where it is, in words and numbers."""
+"""Explain a memory's tier in words and numbers."""
 
 from __future__ import annotations
 
@@ -19,21 +19,22 @@ from app.domain.tiers.tiers import Seen, Tiers
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """What a decision about one memory was made of.
+    """Inputs to the decision about one memory.
 
     Attributes:
-        kind: The caller's; None where it gave none.
+        kind: The caller's kind; None if none was given.
         strength: 0 to 1.
-        importance: 0 to 1, without a context.
-        uses: How often it was used.
-        age_days: Since it was accepted.
-        back_days: Since it was accepted or brought back.
-        is_marked: Whether a tag or category of the caller's says never forget.
-        salience: 0 to 1, the caller's, a model's or the rules'.
-        privacy_risk: How bad it is to keep it, 0 to 1.
-        expires_as: The category by whose limit it expires; None where it doesn't, or by the days of no category.
-        expires_after_days: That limit, from its acceptance on; None where it doesn't expire.
-        expires_by_risk: Whether the limit counts since the risk is too high, and not by itself.
+        importance: Importance without a context, 0 to 1.
+        uses: Number of uses.
+        age_days: Days since acceptance.
+        back_days: Days since acceptance or the last restore.
+        is_marked: True if a tag or category given by the caller says never forget.
+        salience: 0 to 1, from the caller, a model or the rules.
+        privacy_risk: Risk of retaining the memory, 0 to 1.
+        expires_as: Category whose retention limit applies; None if it never expires or the limit for no category
+            applies.
+        expires_after_days: That limit, in days since acceptance; None if the memory never expires.
+        expires_by_risk: True if the limit applies only because the privacy risk is too high.
     """
 
     kind: str | None
@@ -51,7 +52,7 @@ class Case:
 
 
 def cases(rules: Rules, standing: Standing, state: State, now: float, seen: Seen) -> list[Case]:
-    """Memories one by one; arguments as those of `lifecycle.decide`."""
+    """Return the inputs of the decision for each memory; the arguments are those of `lifecycle.decide`."""
     ages = (now - standing.accepted_at) / DAY_SECONDS
     back = (now - standing.grace_from) / DAY_SECONDS
     ours = (seen.strength, seen.importance, state.access_count, ages, back)
@@ -75,13 +76,13 @@ def _expiries(rules: Rules, standing: Standing, ages: Floats) -> Iterator[tuple[
 
 
 def reasons(rules: Rules, standing: Standing, state: State, now: float, seen: Seen, decision: Decision) -> list[str]:
-    """A line for each memory; arguments as `lifecycle.decide`'s, and its answer."""
+    """Return a one-line explanation for each memory; the arguments are those of `lifecycle.decide` and its result."""
     found = zip(decision.rules, cases(rules, standing, state, now, seen), strict=True)
     return [_WORDS[RULES[rule]](rules, case) for rule, case in found]
 
 
 def _compared(name: str, value: float, side: str, threshold: float) -> str:
-    """In words; a value that looks like the threshold is told without its digits."""
+    """Format a comparison; if value and threshold look equal when rounded, say "just" above or below."""
     shown = f"{value:.4g}"
     return (
         f"{name} is just {side} {shown}" if shown == f"{threshold:.4g}" else f"{name} {shown} is {side} {threshold:g}"

@@ -1,9 +1,9 @@
--- Take one request in: idempotency, backlog limits, the entry, the tenant onto the ring; all or nothing.
--- KEYS: stream, idempotency key, ring, ring members, held tenants, backlog, nudge flag
+-- Accept one request atomically: check idempotency and backlog limits, append the entry, put the tenant on the ring.
+-- KEYS: stream, idempotency key, ring, ring members, leased tenants, backlog, nudge flag
 -- ARGV: tenant, memories, size in bytes,
 --       limits: tenant entries, tenant bytes, all entries, all bytes,
---       idempotency value ('' for none), its seconds, nudge milliseconds, then the entry's fields
--- Returns {1, entry id, whether to nudge}, {0, earlier value}, or {-1, which limit, held, limit}.
+--       idempotency value ('' for none), its expiry in seconds, nudge milliseconds, then the entry's fields
+-- Returns {1, entry id, 1 if a nudge is needed}, {0, earlier value}, or {-1, name of the limit, current value, limit}.
 local tenant, memories, size = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local value = ARGV[8]
 if value ~= '' then
@@ -26,10 +26,10 @@ redis.call('HINCRBY', KEYS[6], 'memories', memories)
 redis.call('HINCRBY', KEYS[6], tenant .. ':bytes', size)
 redis.call('HINCRBY', KEYS[6], tenant .. ':memories', memories)
 if value ~= '' then redis.call('SET', KEYS[2], value, 'EX', ARGV[9]) end
--- A tenant that a worker holds comes back to the ring when that worker is done with its turn.
+-- A leased tenant returns to the ring when its worker ends the turn.
 if not redis.call('ZSCORE', KEYS[5], tenant) and redis.call('SADD', KEYS[4], tenant) == 1 then
   redis.call('RPUSH', KEYS[3], tenant)
 end
--- Without milliseconds nobody is nudged, and the flag stays free for whoever nudges.
+-- With 0 milliseconds there is no nudge, and the flag remains free for the next request that nudges.
 local nudge = tonumber(ARGV[10]) > 0 and redis.call('SET', KEYS[7], '1', 'NX', 'PX', ARGV[10])
 return {1, id, nudge and 1 or 0}

@@ -1,12 +1,12 @@
--- A turn is over: delete the entries whose fate is committed, lower the backlog, give the tenant back to the ring.
--- KEYS: stream, ring, ring members, held tenants, last turns, backlog, attempts
--- ARGV: tenant, 'hold' to keep the lease for the rest of the turn or 'free', bytes, memories, then the entries' ids
--- Returns the entries left in the stream.
+-- Settle a turn: delete entries whose outcome is committed, reduce the backlog, return the tenant to the ring.
+-- KEYS: stream, ring, ring members, leased tenants, last turns, backlog, attempts
+-- ARGV: tenant, 'hold' to retain the lease for the rest of the turn or 'free', bytes, memories, then the entries' ids
+-- Returns the number of entries left in the stream.
 local tenant = ARGV[1]
 local bytes, memories = tonumber(ARGV[3]), tonumber(ARGV[4])
 local entries, asked = 0, #ARGV - 4
 local tried = redis.call('HLEN', KEYS[7]) > 0
-local LOT = 1000  -- below what Lua can unpack at once
+local LOT = 1000  -- below the limit of Lua's unpack
 
 for first = 5, #ARGV, LOT do
   local past = math.min(first + LOT - 1, #ARGV)
@@ -16,14 +16,14 @@ for first = 5, #ARGV, LOT do
   end
 end
 if entries < asked then
-  -- Some were settled before, by a worker thought dead: subtract by shares; exact again when the stream is empty.
+  -- Some were already settled by a worker presumed dead: subtract proportionally; exact again once the stream is empty.
   bytes, memories = math.floor(bytes * entries / asked), math.floor(memories * entries / asked)
 end
 
--- Subtracted from 0, since older versions of Redis read a negated 0 as "-0", which they refuse.
+-- Subtracted from 0 because older versions of Redis format a negated 0 as "-0", which they reject.
 local left = redis.call('XLEN', KEYS[1])
 if left == 0 then
-  -- Whatever rounding there was: an empty stream holds nothing, and nothing of it is kept.
+  -- The stream is empty: remove the tenant's counters with any rounding error.
   bytes = tonumber(redis.call('HGET', KEYS[6], tenant .. ':bytes') or 0)
   memories = tonumber(redis.call('HGET', KEYS[6], tenant .. ':memories') or 0)
   redis.call('HDEL', KEYS[6], tenant .. ':bytes', tenant .. ':memories')

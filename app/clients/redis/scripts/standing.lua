@@ -1,7 +1,7 @@
--- What is in the streams beside what is noted of them, at one moment.
--- KEYS: ring members, held tenants, backlog
--- ARGV: stream prefix, most tenants
--- Returns {requests noted, requests there}; {} where more tenants have something waiting.
+-- Compare the requests in the streams with the backlog counter, atomically.
+-- KEYS: ring members, leased tenants, backlog
+-- ARGV: stream prefix, maximum number of tenants
+-- Returns {requests counted, requests in the streams}; {} if more tenants have pending requests.
 local waiting = redis.call('SMEMBERS', KEYS[1])
 local seen = {}
 for _, tenant in ipairs(waiting) do seen[tenant] = true end

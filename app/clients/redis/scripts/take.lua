@@ -1,22 +1,22 @@
--- One turn of the ring: hold the tenant at its head under a lease, and hand out its entries up to a quantum.
--- KEYS: ring, ring members, held tenants, last turns, nudge flag
--- ARGV: stream prefix, most memories, most entries, most bytes, lease milliseconds, most suspects,
+-- Take one turn of the ring: lease the tenant at its head, and return its entries up to a quantum.
+-- KEYS: ring, ring members, leased tenants, last turns, nudge flag
+-- ARGV: stream prefix, maximum memories, entries and bytes, lease milliseconds, maximum suspects,
 --       'first' on the first turn of a slice
--- An entry without memories (touches) counts by its size, as so many memories of TOUCH_BYTES.
--- Returns {} when the ring is empty, else flat (Redis sends a nested reply in a packet a level): the tenant, how
--- many of the entries are suspects, now in milliseconds, then of each entry: id, number of memories, header, body.
+-- An entry without memories (touches) counts by its size, as one memory per TOUCH_BYTES.
+-- Returns {} if the ring is empty. Otherwise a flat list (Redis sends one packet per level of a nested reply): tenant,
+-- number of suspect entries, current time in milliseconds, then per entry: id, number of memories, header, body.
 local TOUCH_BYTES = 48
 local prefix = ARGV[1]
 local memories_left, entries_left, bytes_left = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local lease = tonumber(ARGV[5])
 
--- Deleted before the first read: whatever is accepted from here on sets a flag and a nudge of its own.
+-- Deleted before the first read, so that every request accepted from now on sets the flag and nudges again.
 if ARGV[7] == 'first' then redis.call('DEL', KEYS[5]) end
 
 local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 
--- A lease that lapsed means that a worker died in its turn. What it had in hand is suspect: it comes one by one.
+-- An expired lease means that its worker died. The entries it was processing are suspect: they are redelivered singly.
 for _, tenant in ipairs(redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', now, 'LIMIT', 0, 100)) do
   redis.call('ZREM', KEYS[3], tenant)
   redis.call('HSET', KEYS[4], tenant .. ':suspect', '1')
@@ -60,7 +60,7 @@ if suspects == 0 then
     hand_out(found)
     if #found < chunk then break end
     memories_left, entries_left, bytes_left = memories_left - memories, entries_left - #found, bytes_left - bytes
-    -- Entries are alike as a rule: take the next lot by the size of the last, a quarter of the room at most.
+    -- Entries are usually similar: size the next read by the last one, up to a quarter of the remaining quantum.
     local room = math.min(
       memories_left / math.max(memories / #found, 1), bytes_left / math.max(bytes / #found, 1), entries_left)
     chunk = math.max(1, math.min(500, math.floor(room / 4)))
