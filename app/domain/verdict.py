@@ -62,7 +62,7 @@ def line(found: Sequence[Finding]) -> str:
     return f"{len(found)} {'thing wants' if len(found) == 1 else 'things want'} a look"
 
 
-def of_lanes(ages: Mapping[str, float]) -> list[Finding]:
+def lane_findings(ages: Mapping[str, float]) -> list[Finding]:
     """Return findings about the age of each lane's oldest pending entry, in seconds."""
     found = []
     for lane, seconds in ages.items():
@@ -150,7 +150,7 @@ def lost(requests: int) -> Finding:
     return Finding("trouble", "lost", what, "see whether a stream was lost: the runbook says how")
 
 
-def of_room(redis_used: float, disks_free: Mapping[str, float]) -> list[Finding]:
+def storage_findings(redis_used: float, disks_free: Mapping[str, float]) -> list[Finding]:
     """Return findings about the used share of Redis's memory, and the free share of each disk by its purpose."""
     found = []
     if redis_used >= REDIS_MOST:

@@ -17,7 +17,7 @@ from app.embedded.process import EmbeddedError, Program, ServerUser, run
 SERVER_USERS = ("postgres", "nobody")
 
 
-def settle(home: Path, name: str, data_root: Path) -> tuple[Path, ServerUser | None]:
+def prepare(home: Path, name: str, data_root: Path) -> tuple[Path, ServerUser | None]:
     """Return the folder of server `name`, created on first use, and the user to run it as.
 
     An ordinary user stores everything in the home folder and runs the server itself (user None). PostgreSQL refuses to

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from app.embedded.binaries import PLAIN_ENVIRONMENT
-from app.embedded.places import secret, settle
+from app.embedded.places import prepare, secret
 from app.embedded.process import EmbeddedError, Program, has_ended, kill_session, log_tail, spawn
 
 READY_POLL_SECONDS = 0.01
@@ -54,7 +54,7 @@ class Server(ABC):
         self.home = home.resolve()
         self.port = port
         self.options = options
-        self.folder, self.user = settle(self.home, self.name, options.data_root)
+        self.folder, self.user = prepare(self.home, self.name, options.data_root)
 
     @property
     def log(self) -> Path:

@@ -281,7 +281,9 @@ WHERE tenant_id = :tenant AND run_id = :run_id AND kind = :kind AND passed IS NU
 """)
 
 
-def enter(tx: Connection, tenant_id: UUID, run_id: UUID, kind: Kind, outcomes: Sequence[Outcome]) -> set[UUID]:
+def record_outcomes(
+    tx: Connection, tenant_id: UUID, run_id: UUID, kind: Kind, outcomes: Sequence[Outcome]
+) -> set[UUID]:
     """Store outcomes of tests. Return the memories whose outcome wasn't stored before."""
     values: dict[str, Any] = {"tenant": tenant_id, "run_id": run_id, "kind": kind}
     columns = {name: [getattr(one, name) for one in outcomes] for name in Outcome._fields}
@@ -325,7 +327,7 @@ WHERE tenant_id = :tenant AND run_id = :run_id AND kind = ANY (CAST(:kinds AS te
 """)
 
 
-def took(tx: Connection, tenant_id: UUID, run_id: UUID) -> tuple[dict[str, dict[str, int]], list[float]]:
+def results_so_far(tx: Connection, tenant_id: UUID, run_id: UUID) -> tuple[dict[str, dict[str, int]], list[float]]:
     """Return a run's results so far: passed and failed per kind, and the durations of its searches in milliseconds."""
     results: dict[str, dict[str, int]] = {}
     times: list[float] = []

@@ -33,9 +33,9 @@ def test_trouble_comes_first() -> None:
 def test_every_lane_has_ages_that_matter() -> None:
     assert queues.LANES.keys() <= verdict.OLD_SECONDS.keys()
     for lane, (attention, trouble) in verdict.OLD_SECONDS.items():
-        assert not verdict.of_lanes({lane: attention - 1})
-        assert [one.severity for one in verdict.of_lanes({lane: attention})] == ["attention"]
-        assert [one.severity for one in verdict.of_lanes({lane: trouble})] == ["trouble"]
+        assert not verdict.lane_findings({lane: attention - 1})
+        assert [one.severity for one in verdict.lane_findings({lane: attention})] == ["attention"]
+        assert [one.severity for one in verdict.lane_findings({lane: trouble})] == ["trouble"]
 
 
 def test_a_process_that_is_silent_is_named_with_what_starts_it() -> None:
@@ -69,8 +69,8 @@ def test_requests_that_are_nearly_due(count: int | None, days: float, severity: 
 
 
 def test_what_has_no_room() -> None:
-    assert not verdict.of_room(0.89, {"home": 0.15})
-    full, disk = verdict.of_room(0.93, {"home": 0.08, "cold": 0.5})
+    assert not verdict.storage_findings(0.89, {"home": 0.15})
+    full, disk = verdict.storage_findings(0.93, {"home": 0.08, "cold": 0.5})
     assert (full.code, disk.code) == ("redis_full", "disk_full")
     assert "93%" in full.what
     assert disk.what == "8% of the disk of home is left"

@@ -286,7 +286,7 @@ def test_a_request_that_hides_for_long_holds_up_no_other_tenant(drill: Drill) ->
     """The mark, which all share, is locked at the commit and not before."""
     other = drill.service.tenant().tenant_id
     with database.tenant(drill.tenant_id) as tx:
-        held.share(tx, drill.tenant_id)
+        held.lock_shared(tx, drill.tenant_id)
         erasures.delete(tx, drill.tenant_id, drill.cold_id, "key")
         erasures.request(other, Asked(Meant(subject="orla"), "gdpr", 7), "key")
         assert drill.service.rows(MARKS) == [(1, 1)]

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from app.domain.policy.policy import Policy
-from app.domain.simulation.year import Fact, Said, Year, made
+from app.domain.simulation.year import Fact, Said, Year, generate
 from app.services.evaluation import simulation
 from app.services.evaluation.simulation import KEEP_ALL, Simulation
 from app.services.jobs import schedule
@@ -29,7 +29,7 @@ def quick(service: Service) -> Service:
 def test_a_short_year_end_to_end(quick: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     """Twenty-eight days pass and no model is asked, though there is one in the settings."""
     monkeypatch.setattr(simulation, "RANKED", 20)
-    year = made(60, 28, seed=5)
+    year = generate(60, 28, seed=5)
     told: list[float] = []
     found = Simulation(year, lambda _, share: told.append(share))
     own, *others = found.outcomes("spec")
@@ -106,7 +106,7 @@ def test_the_time_of_a_simulated_tenant_is_made_up_and_that_of_others_isn_t(serv
 
 def test_labels_don_t_leak(service: Service) -> None:
     """What the service is told of a memory is what anybody would have heard."""
-    year = made(50, 28, seed=5)
+    year = generate(50, 28, seed=5)
     found = Simulation(year)
     rows = service.rows(
         "SELECT text, subject, speaker, memories.kind, tags, categories, entities, metadata, salience_source "

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Depends, Query, Response
 from app.api.http import shapes
 from app.api.http.auth import Caller, needs
 from app.api.http.body import body_of, decode
-from app.domain.privacy.hold import NewHold, meant
+from app.domain.privacy.hold import NewHold, parse_scope
 from app.services.privacy import holds
 from app.store.privacy.holds import Hold
 
@@ -30,8 +30,8 @@ def place(caller: Guardian, body: Annotated[bytes, Depends(body_of)]) -> Respons
     """
     given = decode(body, NewHold)
     if given.dry_run:
-        return shapes.answer(holds.preview(caller.tenant_id, meant(given))._asdict())
-    placed = holds.place(caller.tenant_id, meant(given), given.reason, caller.key_id)
+        return shapes.answer(holds.preview(caller.tenant_id, parse_scope(given))._asdict())
+    placed = holds.place(caller.tenant_id, parse_scope(given), given.reason, caller.key_id)
     return shapes.answer(_shown(placed), 201)
 
 

@@ -91,11 +91,11 @@ def simulate(
         from app.cli.maintenance.plots import figure
 
         figure(1)  # fails at once where it can't
-    from app.domain.simulation.year import DAYS, made
+    from app.domain.simulation.year import DAYS, generate
     from app.supervisor import lock_home
     from app.supervisor.alone import alone
 
-    year = made(memories or (SHORT_MEMORIES if short else MEMORIES), days or (SHORT_DAYS if short else DAYS), seed)
+    year = generate(memories or (SHORT_MEMORIES if short else MEMORIES), days or (SHORT_DAYS if short else DAYS), seed)
     outcomes: list[Outcome] = []
     with temporary_home(keep=keep, prefix=_PREFIX) as home, lock_home(home) as locked, alone(locked):
         from app.services.evaluation.simulation import Simulation
@@ -136,11 +136,11 @@ def month(*, quiet: bool) -> list[Outcome]:
     Args:
         quiet: No progress bar.
     """
-    from app.domain.simulation.year import made
+    from app.domain.simulation.year import generate
     from app.supervisor import lock_home
     from app.supervisor.alone import alone
 
-    year = made(MONTH_MEMORIES, MONTH_DAYS)
+    year = generate(MONTH_MEMORIES, MONTH_DAYS)
     with temporary_home(keep=False, prefix=_PREFIX) as home, lock_home(home) as locked, alone(locked):
         from app.services.evaluation.simulation import Simulation
 

@@ -12,7 +12,7 @@ from app.dashboard import rendering
 from app.dashboard.access import Acting, Viewer, acts, sees
 from app.dashboard.forms import read_as
 from app.dashboard.rendering import back
-from app.domain.privacy.hold import IDS_MAX, NewHold, meant
+from app.domain.privacy.hold import IDS_MAX, NewHold, parse_scope
 from app.errors import FieldError, Invalid
 from app.services.privacy import holds
 
@@ -47,7 +47,7 @@ def place(acting: Guarding) -> Response:
     """From when this is answered, nothing that it is on is removed, moved or changed."""
     given = read_as(NewHold, {"reason": acting.reason, **_of(acting.form.get("by", ""), acting.form.get("what", ""))})
     acting.note("place_hold", acting.form["by"])
-    placed = holds.place(acting.tenant_id, meant(given), given.reason, acting.key_id)
+    placed = holds.place(acting.tenant_id, parse_scope(given), given.reason, acting.key_id)
     return back(f"/privacy/holds/{placed.hold_id}", "held")
 
 

@@ -22,7 +22,7 @@ from app.domain.consolidation.records import Form, Source, Summary
 from app.domain.consolidation.rendering import Line, rendered
 from app.domain.consolidation.sentences import sentences
 from app.domain.salience import Evidence, judge
-from app.domain.salience.reading import meant
+from app.domain.salience.reading import strip_instructions
 from app.domain.text.wording import asks, spoken
 from app.domain.text.wording import words as words_of
 
@@ -130,7 +130,9 @@ def _candidates(ordered: Sequence[Source]) -> list[_Sentence]:
         weight = (0.75 + 0.5 * ordered[line.source].importance) * (1 + _LATER * line.source / last)
         weight *= _ASKED if asks(line.text) else 1
         weight *= 1 if own else min(1, _PLAIN + salience * (1 - _PLAIN) / _TELLING_SALIENCE)
-        if not meant(line.text).strip() or not (own or salience >= _IDLE or len(stemmed) >= _TELLING_WORDS):
+        if not strip_instructions(line.text).strip() or not (
+            own or salience >= _IDLE or len(stemmed) >= _TELLING_WORDS
+        ):
             weight = 0.0
         candidates.append(_Sentence(line, worth, own, weight, changes))
     return [_dated(each, candidates[at + 1 :]) for at, each in enumerate(candidates)]

@@ -55,11 +55,11 @@ def register(name: str, profile: Profile) -> None:
         raise Unfit(f"it can't be made of its default parameters: {error}") from error
     if getattr(dynamics, "name", None) != name:
         raise Unfit(f"its model calls itself {getattr(dynamics, 'name', None)!r}: the names must be the same")
-    prove(dynamics)
+    check(dynamics)
     PROFILES[name] = profile
 
 
-def prove(dynamics: Dynamics) -> None:
+def check(dynamics: Dynamics) -> None:
     """Run a model over states of every kind, which takes some milliseconds.
 
     Raises:

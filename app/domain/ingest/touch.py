@@ -133,7 +133,7 @@ def one(body: bytes, tenant_id: UUID, memory_id: UUID) -> Touches:
     return Touches([use], session_digest(tenant_id, given.session), given.boost, given.context_tags)
 
 
-def found(uses: Sequence[Use], tenant_id: UUID, session: str | None) -> Touches:
+def touches_of_search(uses: Sequence[Use], tenant_id: UUID, session: str | None) -> Touches:
     """Return the touches of a search's results."""
     return Touches(list(uses), session_digest(tenant_id, session), by_search=True)
 

@@ -12,7 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from app.domain.dynamics.memory_decay import MemoryDecay
 from app.domain.dynamics.profiles import BUILT_IN, PROFILES
-from app.domain.dynamics.proving import Unfit, prove
+from app.domain.dynamics.proving import Unfit, check
 from app.domain.ingest import decoding
 from app.domain.ingest.decoding import UNKNOWN_FIELD
 from app.domain.policy.policy import Policy
@@ -139,7 +139,7 @@ def _kept_plain(policy: Policy) -> Policy:
     """Return the policy with its parameters as parsed by the profile, so that effective values are stored."""
     forgetting = policy.forgetting
     if forgetting.profile not in BUILT_IN and not isinstance(policy.model, MemoryDecay):
-        prove(policy.model)  # a custom decay function was tested when its model was built
+        check(policy.model)  # a custom decay function was tested when its model was built
     read_parameters = _only(_dumped(forgetting.profile, policy.model.parameters), forgetting.parameters)
     if "\\u0000" in msgspec.json.encode(read_parameters).decode():
         raise Invalid(

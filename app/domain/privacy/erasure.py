@@ -13,7 +13,7 @@ import msgspec
 from app.domain.ingest.decoding import prepared
 from app.domain.ingest.memory import NAME_MAX_CHARACTERS
 from app.domain.privacy.clocks import Law
-from app.domain.privacy.hold import IDS_MAX, REASON_MAX_CHARACTERS, HoldFilter, Meant, NewHold, meant
+from app.domain.privacy.hold import IDS_MAX, REASON_MAX_CHARACTERS, HoldFilter, Meant, NewHold, parse_scope
 from app.errors import FieldError, Invalid
 
 Status = Literal["grace", "running", "held", "verified", "cancelled"]
@@ -61,7 +61,7 @@ def scope_of(given: NewErasure) -> Meant:
     if given.subject is None and given.ids is None and by == HoldFilter():
         raise Invalid(errors=[FieldError("subject", "is missing: give a subject, ids, a thread, or a filter")])
     try:
-        return meant(NewHold("x", given.ids, given.subject, by))
+        return parse_scope(NewHold("x", given.ids, given.subject, by))
     except Invalid as error:
         raise Invalid(errors=[_named_here(each) for each in error.errors]) from None
 

@@ -78,7 +78,7 @@ class Meant:
         return {name: value for name in self.__slots__ if (value := getattr(self, name)) is not None}
 
 
-def meant(given: NewHold) -> Meant:
+def parse_scope(given: NewHold) -> Meant:
     """Return the conditions of a requested hold.
 
     Raises:

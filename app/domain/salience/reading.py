@@ -159,7 +159,7 @@ def read(batch: Sequence[Evidence]) -> Floats:
     return np.array([_row(evidence) for evidence in batch], dtype=np.float64).reshape(len(batch), len(PLACE))
 
 
-def meant(text: str) -> str:
+def strip_instructions(text: str) -> str:
     """Remove sentences that instruct the scorer from a text, and normalise its quotation marks."""
     if not text.isascii():
         text = text.translate(_LETTERS)
@@ -181,7 +181,7 @@ def tokens_of(text: str) -> list[str]:
 
 
 def _row(evidence: Evidence) -> list[float]:
-    text = meant(evidence.text)
+    text = strip_instructions(evidence.text)
     tokens = tokens_of(text)
     row = [0.0] * len(PLACE)
     japanese = not text.isascii() and _JAPANESE_LETTERS.search(text) is not None

@@ -46,7 +46,7 @@ class Blended:
     factors: dict[str, Floats]
 
 
-def based(ranking: Ranking, *, has_vector: bool = True) -> Ranking:
+def selection_weights(ranking: Ranking, *, has_vector: bool = True) -> Ranking:
     """Return the weights with which the mode finds candidates; base scores of weight 0 need not be computed.
 
     If the query has no vector, words replace meaning.

@@ -108,7 +108,7 @@ def effective_ranking(request: Mapping[str, Any], policy: Ranking, *, has_vector
     """Return the weights of a recorded search under a policy, including the request's own weights."""
     weights = _weights.decode(msgspec.json.encode(request["weights"])) if "weights" in request else None
     asked = SearchRequest(query="", mode=request.get("mode"), weights=weights)
-    return modes.based(asked.ranking(policy), has_vector=has_vector)
+    return modes.selection_weights(asked.ranking(policy), has_vector=has_vector)
 
 
 def is_comparable(recorded: Recorded, ranking: Ranking) -> bool:

@@ -126,7 +126,7 @@ def read(answer: str, count: int) -> list[float]:
     return [by_id[n] for n in range(1, count + 1)]
 
 
-def lifted(results: Sequence[SearchResult], scores: Sequence[float], model: str) -> list[SearchResult]:
+def apply_scores(results: Sequence[SearchResult], scores: Sequence[float], model: str) -> list[SearchResult]:
     """Apply a reranker's scores to the results and sort them, best first; ties keep their order.
 
     Args:

@@ -75,7 +75,7 @@ def spreading(mode: Mode, own: object) -> Spreading | None:
     return chosen if chosen.factor and chosen.hops else None
 
 
-def raised(scores: Mapping[UUID, float], near: Iterable[Near], factor: float) -> dict[UUID, Reached]:
+def spread_scores(scores: Mapping[UUID, float], near: Iterable[Near], factor: float) -> dict[UUID, Reached]:
     """Return the neighbours whose score rises by spreading, each from its best parent: score · factor · weight.
 
     Args:

@@ -119,7 +119,7 @@ class _Told:
     until: float
 
 
-def made(memories: int, days: int = DAYS, seed: int = SEED) -> Year:
+def generate(memories: int, days: int = DAYS, seed: int = SEED) -> Year:
     """Generate a year with this many memories.
 
     Args:

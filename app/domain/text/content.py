@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from typing import Final, Literal
 
-from app.domain.salience.reading import meant
+from app.domain.salience.reading import strip_instructions
 
 ImportanceClass = Literal["correction", "instruction", "novel", "normal", "routine"]
 Topic = Literal["security", "decision", "preference"]
@@ -50,7 +50,7 @@ def topic(text: str) -> Topic | None:
 
 def _statements(text: str) -> list[str]:
     """Return the sentences of a text, without questions and without instructions to the scorer."""
-    sentences = _SENTENCE_END.split(meant(text[:CHARACTERS_MAX]))
+    sentences = _SENTENCE_END.split(strip_instructions(text[:CHARACTERS_MAX]))
     return [sentence for sentence in sentences if sentence and not sentence.rstrip(" \t\"')").endswith("?")]
 
 

@@ -50,7 +50,7 @@ def step(job: Job) -> Step:
     [made] = consolidate.attach_summaries(job.tenant_id, [plan])
     chosen = archive.current_basis(job.tenant_id)
     with database.tenant(job.tenant_id) as tx:
-        holds.share(tx, job.tenant_id)
+        holds.lock_shared(tx, job.tenant_id)
         terms, group = _terms(tx, merge), _group(tx, job.tenant_id, merge)
         era, [now] = grouping.plan(tx, job.tenant_id, [group], terms, lock=True, agreed=True)
         merge = get_or_404(tx, job.tenant_id, merge_id, lock=True)

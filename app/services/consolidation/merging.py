@@ -70,7 +70,7 @@ def apply(tenant_id: UUID, run_id: UUID, terms: Terms, made: Sequence[Made], cho
     """
     failpoints.reach("merge.before")
     with database.tenant(tenant_id) as tx:
-        holds.share(tx, tenant_id)
+        holds.lock_shared(tx, tenant_id)
         era, plans = grouping.plan(tx, tenant_id, [each.plan.group for each in made], terms, lock=True)
         still = [
             Made(now, each.summary)
@@ -160,7 +160,7 @@ def _put_away(
     taken = sorted((plan.group.ids[place], plan.seen.strength[place]) for plan in plans for place in plan.taken)
     ids = [memory_id for memory_id, _ in taken]
     archive.deindex(tx, tenant_id, ids, era.policy, chosen)
-    rows.put_away(tx, tenant_id, ids)
+    rows.deindex(tx, tenant_id, ids)
     strength = np.array([each for _, each in taken])
     change = Change(terms.as_of.timestamp(), DECAY_TIERS.index("active"), DECAY_TIERS.index("archived"), strength)
     events.add(tx, tenant_id, "tier", ids, change)

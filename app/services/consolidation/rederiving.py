@@ -144,8 +144,8 @@ def rederive(tenant_id: UUID, run_id: UUID | None, merge_id: UUID) -> Counter[st
     summary = None if case.goes or form == "link" else _summary(tenant_id, case, form)
     failpoints.reach("rederive.after_summary")
     with database.tenant(tenant_id) as tx:
-        holds.share(tx, tenant_id)
-        erasures.share(tx, tenant_id)
+        holds.lock_shared(tx, tenant_id)
+        erasures.lock_shared(tx, tenant_id)
         found = merges.get(tx, tenant_id, merge_id)
         if found is None or found.summary_id is None:
             return Counter()
@@ -197,13 +197,13 @@ def _write(
     merge_id, is_seen = case.merge.merge_id, True
     with tenant_counts.changing(tx, tenant_id, [summary_id]):
         if case.tier in {"hidden", "aside"}:  # it was hidden because of content that the rewrite removes
-            erasures.show_again(tx, tenant_id, among=[summary_id])
+            erasures.unhide(tx, tenant_id, among=[summary_id])
         if summary is None:
             removal.remove(tx, tenant_id, [summary_id])
             merges.change(tx, tenant_id, merge_id, {"is_stale": False})
         else:
             _rewrite(tx, tenant_id, case, summary_id, summary)
-            supersessions.part(tx, tenant_id, [summary_id])
+            supersessions.reject_cross_subject(tx, tenant_id, [summary_id])
             chains.restore_for_memory(tx, tenant_id, summary_id)
             is_seen = not _hidden_by_itself(tx, tenant_id, summary_id)
     merges.forget(tx, tenant_id, merge_id, case.gone)

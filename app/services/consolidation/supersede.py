@@ -60,7 +60,7 @@ def audit_superseded(
 
 def _settle(tx: database.Transaction, tenant_id: UUID, waiting: Sequence[Waiting], now: datetime) -> list[UUID]:
     """Resolve waiting names into pairs and return the ids superseded by this; unresolved names continue to wait."""
-    meant = rows.meant(tx, tenant_id, {each.named for each in waiting})
+    meant = rows.resolve_names(tx, tenant_id, {each.named for each in waiting})
     ends = {end.memory_id: end for end in meant.values()} | rows.ends(tx, tenant_id, {each[0] for each in waiting})
     # A memory stored after the statement was made can't be the one that the caller named.
     known = [
@@ -71,7 +71,7 @@ def _settle(tx: database.Transaction, tenant_id: UUID, waiting: Sequence[Waiting
     pairs = [Pair(each.memory_id, meant[each.named].memory_id) for each in known if each.memory_id in ends]
     judged = judge(pairs, ends, rows.above(tx, tenant_id, {pair.memory_id for pair in pairs}))
     rows.wait(tx, tenant_id, [each for each in waiting if each not in known and each.memory_id in ends])
-    return [pair.superseded_id for pair in rows.put(tx, tenant_id, judged, "active", "caller")]
+    return [pair.superseded_id for pair in rows.upsert_pairs(tx, tenant_id, judged, "active", "caller")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +123,10 @@ def propose(tx: database.Transaction, tenant_id: UUID, pairs: Sequence[Pair], ap
     above = rows.above(tx, tenant_id, {pair.memory_id for pair in there})
     judged = [each for each in judge(there, ends, above) if each.reason is None]
     at_once = [each for each in judged if each.pair in approved]
-    proposed = rows.put(tx, tenant_id, [each for each in judged if each.pair not in approved], "proposed", "model")
-    put = rows.put(tx, tenant_id, at_once, "active", "model")
+    proposed = rows.upsert_pairs(
+        tx, tenant_id, [each for each in judged if each.pair not in approved], "proposed", "model"
+    )
+    put = rows.upsert_pairs(tx, tenant_id, at_once, "active", "model")
     audit_superseded(tx, tenant_id, [pair.superseded_id for pair in put], "model")
     return len(proposed) + len(put)
 
@@ -140,13 +142,13 @@ def make(tenant_id: UUID, memory: str, supersedes: str, actor: str) -> Relation:
     """
     with database.tenant(tenant_id) as tx:
         rows.lock(tx, tenant_id)
-        meant = rows.meant(tx, tenant_id, (memory, supersedes))
+        meant = rows.resolve_names(tx, tenant_id, (memory, supersedes))
         missing = next((name for name in (memory, supersedes) if name not in meant), None)
         if missing is None:
             pair = Pair(meant[memory].memory_id, meant[supersedes].memory_id)
             if pair.memory_id == pair.superseded_id:
                 raise Invalid(errors=[FieldError("supersedes", "is the memory itself")])
-            put = rows.put(tx, tenant_id, [_checked(tx, tenant_id, pair)], "active", "person")
+            put = rows.upsert_pairs(tx, tenant_id, [_checked(tx, tenant_id, pair)], "active", "person")
             audit_superseded(tx, tenant_id, [each.superseded_id for each in put], "person", actor)
             return rows.get_relation(tx, tenant_id, pair)
     # The transaction has ended: the queue must not be queried within one.

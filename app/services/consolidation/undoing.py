@@ -39,7 +39,7 @@ def undo(tenant_id: UUID, merge_id: UUID, actor: str) -> Merge:
             legal hold.
     """
     with database.tenant(tenant_id) as tx:
-        holds.share(tx, tenant_id)
+        holds.lock_shared(tx, tenant_id)
         merge = approving.get_or_404(tx, tenant_id, merge_id)
         taken = merges.ancestors(tx, tenant_id, [merge_id])
         sources = [each.memory_id for each in taken if each.part != "kept"]

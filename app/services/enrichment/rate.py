@@ -169,7 +169,7 @@ def _take(tenant_id: UUID, version: str) -> tuple[list[_Text], dict[bytes, Score
     config = settings()
     texts: dict[bytes, _Text] = {}
     with database.tenant(tenant_id) as tx:
-        for memory in ratings.take(tx, tenant_id, version, config.llm_concurrency * config.score_batch_memories):
+        for memory in ratings.claim(tx, tenant_id, version, config.llm_concurrency * config.score_batch_memories):
             shown = spoken(memory.text, memory.speaker)
             key = digest(Unscored(memory.memory_id, shown))
             texts.setdefault(key, _Text(key, shown, [])).memories.append(memory)

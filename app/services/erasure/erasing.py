@@ -139,18 +139,18 @@ def _start(tenant_id: UUID, erasure_id: UUID) -> Step:
     # committed.
     cut = cut_at.end(tenant_id)
     with database.tenant(tenant_id) as tx:
-        holds.share(tx, tenant_id)
-        erasures.lock(tx, tenant_id)
+        holds.lock_shared(tx, tenant_id)
+        erasures.lock_exclusive(tx, tenant_id)
         erasure = get_or_404(tx, tenant_id, erasure_id, locked=True)
         if erasure.status in ("verified", "cancelled"):
             return Step(0, {}, finished=True, notes=(f"it is {erasure.status}",))
         if erasure.status == "running":  # another worker was quicker
             return Step(0, {}, finished=False)
         cut = erasure.cut or cut  # a resumed held erasure retains its watermark: later data is a new subject's
-        tombstones.bury(tx, tenant_id, erasure_id, _digests(tx, tenant_id, erasure), cut)
+        tombstones.add(tx, tenant_id, erasure_id, _digests(tx, tenant_id, erasure), cut)
         started = erasure.started_at or database.now(tx)
         erasures.set_fields(tx, tenant_id, erasure_id, status="running", cut=cut, started_at=started)
-        hidden_supersessions.let_go(tx, tenant_id, [erasure_id])
+        hidden_supersessions.discard(tx, tenant_id, [erasure_id])
         failpoints.reach("erasing.cut")
     queues.nudge(queues.DRAIN)
     return Step(0, {"phase": "plan"}, finished=False)
@@ -168,8 +168,8 @@ def _plan(tenant_id: UUID, erasure: Erasure, tries: int) -> Step:
     if is_waiting(tenant_id, erasure.cut or "0-0") or not _rewrite_summaries(tenant_id, erasure):
         return Step(0, again, finished=False)
     with database.tenant(tenant_id) as tx:
-        holds.share(tx, tenant_id)
-        erasures.lock(tx, tenant_id)
+        holds.lock_shared(tx, tenant_id)
+        erasures.lock_exclusive(tx, tenant_id)
         erasure = get_or_404(tx, tenant_id, erasure.erasure_id, locked=True)
         if erasure.status != "running":
             return Step(0, {}, finished=False)
@@ -244,7 +244,7 @@ def _verify(tenant_id: UUID, erasure: Erasure, tries: int) -> Step:
     again = {name: work.find(tenant_id, erasure, gone).count for name, work in STEPS.items()}
     shared = bases.shared_ids()
     with database.tenant(tenant_id) as tx:
-        holds.share(tx, tenant_id)
+        holds.lock_shared(tx, tenant_id)
         erasure = get_or_404(tx, tenant_id, erasure.erasure_id, locked=True)
         if erasure.status != "running":
             return Step(0, {}, finished=False)

@@ -93,7 +93,7 @@ def step_transaction(tenant_id: UUID, erasure: Erasure, step: str) -> Iterator[d
         Overtaken: It is no longer this step's turn.
     """
     with database.tenant(tenant_id) as tx:
-        holds.share(tx, tenant_id)
+        holds.lock_shared(tx, tenant_id)
         there = get_or_404(tx, tenant_id, erasure.erasure_id, locked=True)
         if there.status != "running" or next_step(there) != step:
             raise Overtaken
@@ -154,7 +154,7 @@ def _erase_letters(tenant_id: UUID, erasure: Erasure, at: str, until: float) -> 
             if removed:
                 key = tombstones.digest_key(tx, tenant_id, os.urandom(32))
                 instead = {"thread": digest(key, "thread", letters.thread_of(erasure.erasure_id))}
-                tombstones.bury(tx, tenant_id, erasure.erasure_id, instead, erasure.cut or "0-0")
+                tombstones.add(tx, tenant_id, erasure.erasure_id, instead, erasure.cut or "0-0")
             failpoints.reach("erasing.before_commit")
         if len(some) < named.LETTERS:
             return Piece(None, removed)

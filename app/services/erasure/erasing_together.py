@@ -113,15 +113,15 @@ def _with_something(tenant_id: UUID, model: Erasure, step: str, ids: list[UUID])
 def _start(tenant_id: UUID, singles: Sequence[Single], cut: str) -> list[Single]:
     """End the grace period and write ledger entries; return the deletions whose rows nobody changed in between."""
     with database.tenant(tenant_id) as tx:
-        holds.share(tx, tenant_id)
-        erasures.lock(tx, tenant_id)
+        holds.lock_shared(tx, tenant_id)
+        erasures.lock_exclusive(tx, tenant_id)
         ours = erasures_together.lock(tx, tenant_id, singles, executed=None)
         ids = [each.memory_id for each in ours]
         odd = erasures_together.of_summaries(tx, tenant_id, ids) | holds.on(tx, tenant_id, ids).keys()
         ours = [each for each in ours if each.memory_id not in odd]
         there = erasures.lock_rows(tx, tenant_id, [each.memory_id for each in ours])
         erasures_together.start(tx, tenant_id, ours, there, cut, database.now(tx))
-        hidden_supersessions.let_go(tx, tenant_id, [each.erasure_id for each in ours])
+        hidden_supersessions.discard(tx, tenant_id, [each.erasure_id for each in ours])
         failpoints.reach("erasing.entered")
     return ours
 
@@ -159,7 +159,7 @@ def _steps(spoilt: int, tables: Mapping[str, int], segment: UUID | None) -> list
 def _remove(tenant_id: UUID, singles: Sequence[Single]) -> list[Single]:
     """Execute the steps up to and including the memories; return the deletions whose memory isn't under legal hold."""
     with database.tenant(tenant_id) as tx:
-        holds.share(tx, tenant_id)
+        holds.lock_shared(tx, tenant_id)
         ours = erasures_together.lock(tx, tenant_id, singles, executed=())
         there = erasures.lock_rows(tx, tenant_id, [each.memory_id for each in ours])
         held = holds.on(tx, tenant_id, there)
@@ -198,7 +198,7 @@ def _renew_bases(tenant_id: UUID, singles: Sequence[Single]) -> Erasure:
         at, more = STEPS["bases"].erase(tenant_id, lead, at, time.monotonic() + STEP_SECONDS)
         renewed += more
     with database.tenant(tenant_id) as tx:
-        holds.share(tx, tenant_id)
+        holds.lock_shared(tx, tenant_id)
         ours = erasures_together.lock(tx, tenant_id, singles, executed=(*_BEFORE, "memories"))
         done = [(name, renewed if name == "bases" else 0) for name in _AFTER]
         _note(tx, tenant_id, {each.erasure_id: done for each in ours})
@@ -226,7 +226,7 @@ def _verify(tenant_id: UUID, singles: Sequence[Single], lead: Erasure) -> int:
     again = sum(work.find(tenant_id, whole, ids).count for work in STEPS.values())
     shared = bases.shared_ids()
     with database.tenant(tenant_id) as tx:
-        holds.share(tx, tenant_id)
+        holds.lock_shared(tx, tenant_id)
         ours = erasures_together.lock(tx, tenant_id, singles, executed=tuple(STEPS))
         left = residue.counts(tx, tenant_id, ids, whole, shared)
         if again or sum(left.values()):

@@ -83,8 +83,8 @@ def request(tenant_id: UUID, asked: Asked, requested_by: str) -> Erasure:
     """
     _check_stored(tenant_id, asked.scope.memory_ids or ())
     with database.tenant(tenant_id) as tx:
-        holds.share(tx, tenant_id)
-        erasures.lock(tx, tenant_id)
+        holds.lock_shared(tx, tenant_id)
+        erasures.lock_exclusive(tx, tenant_id)
         asked = replace(asked, scope=_kept_as(tx, tenant_id, asked.scope))
         new = _new(database.now(tx), asked, requested_by)
         new = create(tx, tenant_id, new, _logged(new))
@@ -167,8 +167,8 @@ def adopt(tenant_id: UUID) -> int:
         The number of memories adopted, limited per call: repeat until it is 0.
     """
     with database.tenant(tenant_id) as tx:
-        holds.share(tx, tenant_id)
-        erasures.lock(tx, tenant_id)
+        holds.lock_shared(tx, tenant_id)
+        erasures.lock_exclusive(tx, tenant_id)
         new = _new(database.now(tx), Asked(_NOTHING), SYSTEM)
         ids, last = erasures.adopt(tx, tenant_id, new.erasure_id, IDS_MAX)
         if last is None:
@@ -229,7 +229,7 @@ def step(job: Job) -> Step:
     until, done = time.monotonic() + STEP_SECONDS, 0
     while True:
         with database.tenant(job.tenant_id) as tx:
-            ids = hidden.indexed(tx, job.tenant_id, erasure_id, after, ROWS)
+            ids = hidden.page_hidden(tx, job.tenant_id, erasure_id, after, ROWS)
             if ids:
                 _take_out(tx, job.tenant_id, ids)
         done += len(ids)
@@ -285,15 +285,15 @@ def cancel(tenant_id: UUID, erasure_id: UUID, cancelled_by: str) -> Erasure:
         Conflict: The grace period is over.
     """
     with database.tenant(tenant_id) as tx:
-        holds.share(tx, tenant_id)
-        erasures.lock(tx, tenant_id)
+        holds.lock_shared(tx, tenant_id)
+        erasures.lock_exclusive(tx, tenant_id)
         there = get_or_404(tx, tenant_id, erasure_id, locked=True)
         if there.status != "grace":
             raise Conflict(f"only in its grace can an erasure be cancelled: it is {there.status}")
         now = database.now(tx)
         fields: dict[str, Any] = {"status": "cancelled", "cancelled_at": now, "scope": {}, "reason": None}
         erasures.set_fields(tx, tenant_id, erasure_id, **fields)
-        back = erasures.show_again(tx, tenant_id, erasure_id)
+        back = erasures.unhide(tx, tenant_id, erasure_id)
         chains.restore_for_erasure(tx, tenant_id, erasure_id)
         gone = _hide_again(tx, tenant_id, back.ids, also_by_id=True)
         active = hidden.active_among(tx, tenant_id, back.ids)

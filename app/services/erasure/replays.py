@@ -86,7 +86,7 @@ def due() -> Iterator[Replayed]:
         yield Replayed(entry.seq, entry.tenant_id, entry.erasure_id, len(found.ids), "due")
     for tenant_id in behind:
         with database.tenant(tenant_id) as tx:
-            yield from _told(tx, tenant_id, kept_holds.alone(tx, tenant_id), "unreleased")
+            yield from _told(tx, tenant_id, kept_holds.without_backup(tx, tenant_id), "unreleased")
             for kept in kept_requests.unknown(tx, tenant_id):
                 memories = erasures.count(tx, tenant_id, kept.erasure.scope).memories
                 yield Replayed(kept.seq, tenant_id, kept.erasure.erasure_id, memories, "asked")
@@ -133,7 +133,7 @@ def _behind() -> list[UUID]:
 def _place_again(tenant_id: UUID) -> Iterator[Replayed]:
     """Place a tenant's missing legal holds on the memories that they can have protected."""
     with database.tenant(tenant_id) as tx:
-        holds.lock(tx, tenant_id)
+        holds.lock_exclusive(tx, tenant_id)
         unknown = kept_holds.unknown(tx, tenant_id)
         placed = list(_told(tx, tenant_id, unknown, "placed"))
         for hold in unknown:
@@ -146,7 +146,7 @@ def _place_again(tenant_id: UUID) -> Iterator[Replayed]:
 def _settle_holds(tenant_id: UUID) -> Iterator[Replayed]:
     """Extend re-placed holds to their full scope, and back up the holds that only this copy has."""
     with database.tenant(tenant_id) as tx:
-        holds.lock(tx, tenant_id)
+        holds.lock_exclusive(tx, tenant_id)
         kept_holds.widen(tx, tenant_id)
         unreleased = list(_told(tx, tenant_id, kept_holds.compare(tx, tenant_id), "unreleased"))
     yield from unreleased
@@ -164,8 +164,8 @@ def _ask_again(tenant_id: UUID) -> Iterator[Replayed]:
         unknown = kept_requests.unknown(tx, tenant_id)
     for kept in unknown:
         with database.tenant(tenant_id) as tx:
-            holds.share(tx, tenant_id)
-            erasures.lock(tx, tenant_id)
+            holds.lock_shared(tx, tenant_id)
+            erasures.lock_exclusive(tx, tenant_id)
             if erasures.get(tx, tenant_id, kept.erasure.erasure_id) is not None:
                 continue  # another process was quicker
             new = erasures_of.create(tx, tenant_id, kept.erasure, kept.logged, replayed=True)
@@ -173,7 +173,7 @@ def _ask_again(tenant_id: UUID) -> Iterator[Replayed]:
         log.info("erasure_asked_again", tenant=str(tenant_id), erasure=str(new.erasure_id), hidden=new.hidden)
         yield Replayed(kept.seq, tenant_id, new.erasure_id, new.hidden, "hidden")
     with database.tenant(tenant_id) as tx:
-        erasures.lock(tx, tenant_id)
+        erasures.lock_exclusive(tx, tenant_id)
         open_still = kept_requests.compare(tx, tenant_id)
     for erasure_id, memories in open_still:
         yield Replayed(0, tenant_id, erasure_id, memories, "open")
@@ -187,7 +187,7 @@ def _entries(done: Callable[[int], int]) -> Iterator[Entered]:
     seq = there.mark
     while True:
         with database.shared() as tx:
-            entry = ledger.following(tx, seq)
+            entry = ledger.next_entry(tx, seq)
         if entry is None:
             return
         yield entry
@@ -199,11 +199,11 @@ def _hide(entry: Entered) -> _Found:
     with database.tenant(entry.tenant_id) as tx:
         if tenants.get(tx, entry.tenant_id) is None:
             return _Found(Meant(), [], None)  # the tenant was created after this copy of the data
-        holds.share(tx, entry.tenant_id)
-        erasures.lock(tx, entry.tenant_id)
+        holds.lock_shared(tx, entry.tenant_id)
+        erasures.lock_exclusive(tx, entry.tenant_id)
         found = _find(tx, entry)
         names: dict[str, bytes] = dict(entry.digests.items())
-        tombstones.bury(tx, entry.tenant_id, entry.erasure_id, names, entry.cut)
+        tombstones.add(tx, entry.tenant_id, entry.erasure_id, names, entry.cut)
         if found.is_nothing:
             return found
         now = database.now(tx)

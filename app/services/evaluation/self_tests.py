@@ -37,7 +37,7 @@ from app.services.evaluation import testing
 from app.services.strength import rebase, strengths
 from app.store import self_tests as rows
 from app.store.core import database
-from app.store.core.packed import kept
+from app.store.core.packed import round_to_microseconds
 from app.store.erasure import erasures
 from app.store.memories import events
 from app.store.memories.events import Change
@@ -123,7 +123,7 @@ def _start_run(tenant_id: UUID, as_of: datetime | None) -> Step:
             return Step(0, {"run_id": str(last.run_id)}, finished=False)
         _finish(tenant_id, last)
     with database.tenant(tenant_id) as tx:
-        erasures.share(tx, tenant_id)  # prevents a sampled memory from being hidden before its row is inserted
+        erasures.lock_shared(tx, tenant_id)  # prevents a sampled memory from being hidden before its row is inserted
         seed, asked = _drawn(tx, tenant_id, as_of)
         if not asked:
             return Step(0, {}, finished=True, notes=("there is nothing to ask about",))
@@ -183,11 +183,11 @@ def _record_outcomes(
 ) -> list[Outcome]:
     """Write outcomes and their effects on the memories exactly once; return the outcomes that are new."""
     with database.tenant(tenant_id) as tx:
-        erasures.share(tx, tenant_id)
+        erasures.lock_shared(tx, tenant_id)
         # Memories deleted or hidden in between have no row to lock.
         there = set(states.lock(tx, tenant_id, [one.memory_id for one in outcomes]).ids)
         done = [one for one in outcomes if one.memory_id in there]
-        fresh = rows.enter(tx, tenant_id, run.run_id, kind, done)
+        fresh = rows.record_outcomes(tx, tenant_id, run.run_id, kind, done)
         known = {one.memory_id for one in done}
         lost = [one.memory_id for one in asked if one.memory_id not in known]
         if lost:
@@ -212,7 +212,7 @@ def _raise(tx: database.Transaction, tenant_id: UUID, memory_ids: list[UUID], ru
     """Strengthen memories that passed, as of the run; memories used or changed since then remain unchanged."""
     if not memory_ids:
         return
-    now = float(kept(run.as_of.timestamp()))
+    now = float(round_to_microseconds(run.as_of.timestamp()))
     times = strengths.timeline(tx, tenant_id)
     era: Era = times.at(now)
     locked = states.lock(tx, tenant_id, memory_ids)
@@ -229,7 +229,7 @@ def _raise(tx: database.Transaction, tenant_id: UUID, memory_ids: list[UUID], ru
 def _finish(tenant_id: UUID, run: Run) -> None:
     """Record a run's results; the speed counts if anything was searched for."""
     with database.tenant(tenant_id) as tx:
-        results, took = rows.took(tx, tenant_id, run.run_id)
+        results, took = rows.results_so_far(tx, tenant_id, run.run_id)
         p95 = rule.quantile(took, 0.95)
         is_quick = p95 is not None and p95 <= run.target_ms
         if p95 is not None:

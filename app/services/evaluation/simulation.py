@@ -19,7 +19,7 @@ import numpy as np
 
 from app.domain.ingest.ids import RANDOM_BYTES, memory_uuids, new_base
 from app.domain.ingest.memory import MemoryIn
-from app.domain.ingest.touch import Use, found
+from app.domain.ingest.touch import Use, touches_of_search
 from app.domain.jobs import Job
 from app.domain.policy.policy import Policy
 from app.domain.search.request import SearchRequest, SearchResult, Tier
@@ -309,7 +309,7 @@ class _Life:
             uses = had.uses if self._policy.reinforcement.by_search else answering
             if uses:
                 base = new_base(int(moment.timestamp() * 1000), self._chance.bytes(RANDOM_BYTES))
-                told = Touched(base, moment.timestamp(), found(uses, self._tenant_id, None))
+                told = Touched(base, moment.timestamp(), touches_of_search(uses, self._tenant_id, None))
                 reinforce.apply(self._tenant_id, [told])
 
     def _search(

@@ -102,7 +102,7 @@ def replay(tenant_id: UUID, letter_id: UUID, actor: str = SYSTEM) -> Letter:
             _store_again(tenant_id, [(letter_id, unstored)], actor)
     else:
         with database.tenant(tenant_id) as tx:
-            taken = rows.take(tx, tenant_id, letter_id)
+            taken = rows.claim(tx, tenant_id, letter_id)
             _queue_again(tx, tenant_id, [taken] if taken else [])
             _audit(tx, tenant_id, "letters_replayed", actor, [letter_id] if taken else [])
         queues.nudge(_TASKS[letter.stage])

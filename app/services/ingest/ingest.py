@@ -150,7 +150,7 @@ def _store_together(tenant_id: UUID, entries: Sequence[Entry], *, free: bool = T
     failpoints.reach("drain.before_store")
     if plain:
         with database.drain() as tx:
-            erasures.share(tx, tenant_id)
+            erasures.lock_shared(tx, tenant_id)
             coming = erasures.coming(tx, tenant_id)
             clear: list[Arrival] = []
             for each in plain:  # stored by `keyed`, which hides or drops memories that match an erasure

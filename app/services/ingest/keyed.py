@@ -68,9 +68,9 @@ def store(tenant_id: UUID, careful: Sequence[Arrival]) -> int:
     if any(memory.embedding is not None for arrival in careful for memory in arrival.memories):
         _settle(tenant_id)
     with database.tenant(tenant_id) as tx:
-        holds.share(tx, tenant_id)
+        holds.lock_shared(tx, tenant_id)
         fresh = arrivals.note_fresh(tx, tenant_id, {base: len(arrival.memories) for base, arrival in by_base.items()})
-        erasures.share(tx, tenant_id)
+        erasures.lock_shared(tx, tenant_id)
         given = _drop_erased(
             tx, tenant_id, [row for base, arrival in by_base.items() if base in fresh for row in _rows(arrival)]
         )
@@ -107,7 +107,7 @@ def store(tenant_id: UUID, careful: Sequence[Arrival]) -> int:
             if row.given.embedding is not None
         }
         embedded = _write_vectors(tx, tenant_id, written.versions, vectors)
-        supersessions.part(tx, tenant_id, updated)
+        supersessions.reject_cross_subject(tx, tenant_id, updated)
         corrections.renew(tx, tenant_id, updated)
         superseded = supersede.record_statements(tx, tenant_id, _superseded(given, latest, written.aliases))
         new = written.changed - known.keys()

@@ -117,7 +117,7 @@ def _run_steps(held: Held | None, claim_id: UUID) -> None:
         if step.finished:
             then = "failed" if step.failure else "done"
         with database.shared() as tx:
-            held = rows.note(tx, job.job_id, claim_id, step, then=then, lease_seconds=_lease_seconds())
+            held = rows.record_step(tx, job.job_id, claim_id, step, then=then, lease_seconds=_lease_seconds())
         if held is None:
             log.warning("job_lost", job=str(job.job_id), kind=job.kind)  # its lease lapsed in a long step
         else:

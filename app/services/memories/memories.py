@@ -125,7 +125,7 @@ def edit(tenant_id: UUID, memory_id: UUID, patch: MemoryPatch) -> Stored:
                 later |= embeddings.remove(tx, tenant_id, [stored_id])
             work.add(tx, [work.EMBED], tenant_id, [stored_id, *later])
         corrections.renew(tx, tenant_id, [stored_id] if again or "subject" in changes else [], policy)
-        supersessions.part(tx, tenant_id, [stored_id] if "subject" in changes else [])
+        supersessions.reject_cross_subject(tx, tenant_id, [stored_id] if "subject" in changes else [])
         if again or SCORED_FIELDS & given.keys():
             work.add(tx, [work.SCORE], tenant_id, [stored_id])
         rederiving.source_changed(tx, tenant_id, [stored_id] if DERIVED_FIELDS & changes.keys() else [])
@@ -235,8 +235,8 @@ def lock(tx: database.Transaction, tenant_id: UUID, memory_id: UUID) -> UUID:
 
 def _lock_free(tx: database.Transaction, tenant_id: UUID, memory_id: UUID) -> UUID:
     """Lock a memory's row and return its stored id, after checking that no legal hold covers it."""
-    holds.share(tx, tenant_id)
-    erasures.share(tx, tenant_id)
+    holds.lock_shared(tx, tenant_id)
+    erasures.lock_shared(tx, tenant_id)
     stored_id = lock(tx, tenant_id, memory_id)
     check_free(tx, tenant_id, [stored_id])
     return stored_id

@@ -150,7 +150,7 @@ def _asked(tenant_id: UUID, *, every: bool) -> Situation:
             lanes = stats.lane_backlogs() if every else stats.tenant_lane_backlogs(tenant_id)
             if every:
                 speeds = rates.lane_rates(lanes, HISTORY_MINUTES)
-            asked.findings += verdict.of_lanes({name: lane.oldest_age_seconds for name, lane in lanes.items()})
+            asked.findings += verdict.lane_findings({name: lane.oldest_age_seconds for name, lane in lanes.items()})
     if not asked.away & {"postgresql", "schema"}:
         with asked.of("postgresql"):
             letters = _letters(tenant_id)
@@ -213,7 +213,7 @@ def _of_all() -> list[Finding]:
 
 def _room() -> list[Finding]:
     used, limit = health.redis_memory()
-    return verdict.of_room(used / limit if limit else 0.0, health.disks_free())
+    return verdict.storage_findings(used / limit if limit else 0.0, health.disks_free())
 
 
 def _budget(tenant_id: UUID) -> list[Finding]:

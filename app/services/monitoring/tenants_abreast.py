@@ -58,7 +58,7 @@ def waiting_longest() -> list[Abreast]:
     queues = queues_of_tenants.longest(SHOWN)
     with database.shared() as tx:
         ids = list(dict.fromkeys([*(queue.tenant_id for queue in queues), *rows.enriching_longest(tx, SHOWN)]))
-        ids += rows.called(tx, "", max(SHOWN - len(ids), 0), but=ids)
+        ids += rows.search_by_name(tx, "", max(SHOWN - len(ids), 0), but=ids)
         numbers = rows.numbers(tx, ids, night.KIND)
         total = _spent_by_all(tx)
     found = _beside(numbers, total)
@@ -69,7 +69,7 @@ def waiting_longest() -> list[Abreast]:
 def called(words: str) -> list[Abreast]:
     """Return at most `SHOWN` tenants whose name contains this text, by name."""
     with database.shared() as tx:
-        numbers = rows.numbers(tx, rows.called(tx, words, SHOWN), night.KIND)
+        numbers = rows.numbers(tx, rows.search_by_name(tx, words, SHOWN), night.KIND)
         total = _spent_by_all(tx)
     return _beside(numbers, total)
 

@@ -66,7 +66,7 @@ def anonymise(tenant_id: UUID, memory_id: UUID, actor: str, ground: str | None =
         key = tombstones.digest_key(tx, tenant_id, os.urandom(32))
         for what, name in named.items():
             if name is not None:
-                anonymous.note(tx, tenant_id, digest(key, what, name), ground or NO_GROUND)
+                anonymous.record(tx, tenant_id, digest(key, what, name), ground or NO_GROUND)
         details = {f"removed_{kind}": times for kind, times in sorted(done.removed.items())}
         audit.append(tx, tenant_id, "memory_anonymised", actor, ids=[found.memory_id], details=details)
     return done

@@ -88,7 +88,7 @@ def step(job: Job) -> Step:
     until, done = time.monotonic() + STEP_SECONDS, 0
     while True:
         with database.tenant(tenant_id) as tx:
-            erasures.share(tx, tenant_id)
+            erasures.lock_shared(tx, tenant_id)
             export = rows.get(tx, tenant_id, export_id)
             key = key_store.opened(tx, tenant_id, [export_id]).get(export_id)
             is_free = export is not None and exports.is_free(tx, tenant_id, export.subject)
@@ -125,7 +125,7 @@ def _write(tenant_id: UUID, export: Export, sections: Sequence[Section], key: by
         is_ours = now is not None and now.status == "running" and now.parts == export.parts
         if is_ours:
             counts = dict(Counter(export.counts) + Counter({section.file: len(read.lines)} | read.counts))
-            rows.note(tx, tenant_id, export.export_id, place=place, parts=written, counts=counts)
+            rows.record_progress(tx, tenant_id, export.export_id, place=place, parts=written, counts=counts)
             failpoints.reach("export.before_commit")
     if not is_ours:  # the export's key is destroyed: delete the unreadable parts that no row refers to
         for number in range(len(export.parts), len(written)):
@@ -277,7 +277,7 @@ def _given(tenant_id: UUID, subject: str, after: Any) -> Read:
     """Read memories as callers sent them; for unreadable cold memories, only the fields left in their rows."""
     with database.tenant(tenant_id) as tx:
         ids = holdings.ids(tx, tenant_id, subject, UUID(after) if after else NIL, ROWS, given=True)
-        said = holdings.said(tx, tenant_id, ids)
+        said = holdings.given_by(tx, tenant_id, ids)
         fetch = _thawed(tx, tenant_id, ids)
     bodies, damaged = fetch()
     lines = []

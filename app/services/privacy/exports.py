@@ -54,7 +54,7 @@ def request(tenant_id: UUID, given: NewExport, requested_by: str) -> Export:
     export_id, key = uuid4(), os.urandom(sealing.KEY_BYTES)
     wrapped = key_store.wrap_record(tenant_id, export_id, key, owner, owners.keys[owner])
     with database.tenant(tenant_id) as tx:
-        erasures.share(tx, tenant_id)
+        erasures.lock_shared(tx, tenant_id)
         if not is_free(tx, tenant_id, given.subject):
             raise Conflict("this subject is being erased")
         memories = holdings.count(tx, tenant_id, given.subject)

@@ -43,7 +43,7 @@ def place(tenant_id: UUID, meant: Meant, reason: str, placed_by: str) -> Hold:
     ids = meant.memory_ids or []
     missing: list[UUID] = []
     with database.tenant(tenant_id) as tx:
-        rows.lock(tx, tenant_id)
+        rows.lock_exclusive(tx, tenant_id)
         if ids:
             stored = links.kept_as(tx, tenant_id, ids)  # the lock prevents their removal
             missing = [given for given in ids if given not in stored]
@@ -95,7 +95,7 @@ def release(tenant_id: UUID, hold_id: UUID, released_by: str) -> Hold:
         Conflict: The hold was already released.
     """
     with database.tenant(tenant_id) as tx:
-        rows.lock(tx, tenant_id)  # otherwise an erasure that has just seen the hold could wait for it forever
+        rows.lock_exclusive(tx, tenant_id)  # otherwise an erasure that has just seen the hold could wait for it forever
         found = _found(tx, tenant_id, hold_id)
         if not rows.release(tx, tenant_id, hold_id, released_by):
             raise Conflict("this hold was released before")

@@ -82,8 +82,8 @@ def start_now(tenant_id: UUID, erasure_id: UUID) -> Erasure:
         Conflict: The erasure is over, or waits for legal holds.
     """
     with database.tenant(tenant_id) as tx:
-        holds.share(tx, tenant_id)
-        erasures.lock(tx, tenant_id)
+        holds.lock_shared(tx, tenant_id)
+        erasures.lock_exclusive(tx, tenant_id)
         there = get_or_404(tx, tenant_id, erasure_id, locked=True)
         if there.status == "held":
             raise Conflict("it is done but for what is under legal hold: release that, and it goes on by itself")

@@ -28,7 +28,7 @@ def explained(tenant_id: UUID, results: Sequence[SearchResult], gathered: Gather
     found, lexemes = gathered.found, gathered.query.lexemes
     with database.tenant(tenant_id) as tx:
         made = consolidation.summaries(tx, tenant_id, [result.id for result in results])
-        said = words.said(tx, tenant_id, [result.id for result in results], list(lexemes))
+        said = words.words_of(tx, tenant_id, [result.id for result in results], list(lexemes))
     places = {candidate.memory_id: place for place, candidate in enumerate(found)}
     ranks = explaining.ranks(found)
     told = []

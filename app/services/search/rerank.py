@@ -18,7 +18,7 @@ from app import metrics
 from app.clients.llm.reranker import Reranker, reranker
 from app.clients.llm.resilience import Breaker, ProviderFailed, Reason
 from app.domain.search.request import SearchResult
-from app.domain.search.reranking import SCORE_MAX, lifted, text_of
+from app.domain.search.reranking import SCORE_MAX, apply_scores, text_of
 from app.errors import Misconfigured
 from app.services.passing import OverBudget
 from app.services.tenants import budget
@@ -62,7 +62,7 @@ def rerank(tenant_id: UUID, query: str, ranked: list[SearchResult], best: int) -
         outcome, reason = "failed", str(failure)
     else:
         metrics.RERANKS.labels(outcome="reranked").inc()
-        return lifted(head, scores, model.model) + ranked[best:], True
+        return apply_scores(head, scores, model.model) + ranked[best:], True
     metrics.RERANKS.labels(outcome=outcome).inc()
     log.warning("not_reranked", reason=reason, model=model.model, tenant=str(tenant_id))
     return ranked, False

@@ -227,7 +227,7 @@ def _vectors(
     there, idf = looked_for.around.spaces, looked_for.query.spellings
     space = there.searched if there else None
     wanted = looked_for.wanted
-    vector = _vector(tenant_id, space, request, idf) if modes.based(wanted).relevance else None
+    vector = _vector(tenant_id, space, request, idf) if modes.selection_weights(wanted).relevance else None
     return vector, _short(tenant_id, space, request, idf, wanted) if "archived" in request.tiers else ()
 
 
@@ -240,7 +240,9 @@ def _compare(
     short: tuple[Short, ...],
 ) -> _Seen:
     there = looked_for.around.spaces
-    ranking = modes.based(looked_for.wanted, has_vector=bool(short) or (vector is not None and bool(vector.any())))
+    ranking = modes.selection_weights(
+        looked_for.wanted, has_vector=bool(short) or (vector is not None and bool(vector.any()))
+    )
     among = looked_for.active if graphs.has_graph(there, looked_for.active) else None
     lexemes = looked_for.query.lexemes if modes.selection(ranking)[0] else {}
     space_id, has_windows = there.searched.space_id if there else None, looked_for.around.has_windows
@@ -312,4 +314,4 @@ def _short(
             return None
         return _vector(tenant_id, space, request, idf)
 
-    return archived.probes(tenant_id, asked) if modes.based(wanted).relevance else ()
+    return archived.probes(tenant_id, asked) if modes.selection_weights(wanted).relevance else ()

@@ -41,7 +41,7 @@ def spread(
     with database.tenant(tenant_id) as tx:
         for _ in range(spreading.hops):
             near = neighbours.near(tx, tenant_id, edge, spreading.ways, probe, request)
-            raised = rule.raised(scores, near, spreading.factor)
+            raised = rule.spread_scores(scores, near, spreading.factor)
             scores |= {memory_id: one.score for memory_id, one in raised.items()}
             reached |= raised
             edge = sorted(raised, key=lambda memory_id: -scores[memory_id])[:SEEDS_MAX]

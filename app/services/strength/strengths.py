@@ -24,7 +24,7 @@ from app.domain.tiers import lifecycle
 from app.domain.tiers.lifecycle import Decision, Rules, Standing
 from app.domain.tiers.tiers import DECAY_TIERS, Seen, next_due_at
 from app.store.core import database
-from app.store.core.packed import kept
+from app.store.core.packed import round_to_microseconds
 from app.store.memories import events
 from app.store.memories.events import Change, EventKind
 from app.store.strength import states
@@ -129,7 +129,7 @@ def write_uses(
     """
     due = due_at(era, used.state, now, evaluate(era, used.state, now))
     moved = (used.wanted_tiers > 0) | (used.versions != era.version)
-    look_again: npt.NDArray[np.bool_] = moved | (kept(due) < used.next_due_at)
+    look_again: npt.NDArray[np.bool_] = moved | (round_to_microseconds(due) < used.next_due_at)
     states.write_uses(tx, tenant_id, used, era.version, elsewhere=elsewhere, look_again=look_again)
 
 

@@ -185,7 +185,7 @@ def _record_move(tenant_id: UUID, written: _Written, as_of: datetime | None) -> 
 def _cut_down(tx: database.Transaction, tenant_id: UUID, texts: dict[UUID, str]) -> None:
     if cold.has_words(tx, tenant_id, list(texts)):
         words.remove(tx, tenant_id, list(texts))
-    cold.cut_down(tx, tenant_id, texts)
+    cold.truncate(tx, tenant_id, texts)
 
 
 def step(job: Job) -> Step:

@@ -212,7 +212,7 @@ def _write_back(tenant_id: UUID, bodies: Mapping[UUID, str], places: Mapping[UUI
         back = [memory_id for memory_id, place in now.items() if place == places[memory_id]]
         if back:
             with tenant_counts.changing(tx, tenant_id, back):
-                cold.fill(tx, tenant_id, {memory_id: bodies[memory_id] for memory_id in back})
+                cold.refill(tx, tenant_id, {memory_id: bodies[memory_id] for memory_id in back})
                 come_back(tx, tenant_id, back)
                 discard(tx, tenant_id, back)
             tier_moves.add(tx, tenant_id, {("restored", rule): len(back)})

@@ -77,7 +77,7 @@ def claim_due(tx: database.Transaction, tenant_id: UUID, source: str, limit: int
         source: Their current tier, one of `DECAY_TIERS`.
         as_of: Reference time; None for now.
     """
-    holds.share(tx, tenant_id)
+    holds.lock_shared(tx, tenant_id)
     return _decided(tx, tenant_id, states.lock_unmoved(tx, tenant_id, source, limit), as_of)
 
 
@@ -96,7 +96,7 @@ def take_expired(
     Returns:
         The expired memories, and the last id of this page; None for the last page.
     """
-    holds.share(tx, tenant_id)
+    holds.lock_shared(tx, tenant_id)
     held = expiring.lock(tx, tenant_id, after, limit)
     due = _judged(tx, tenant_id, held, as_of)
     return due.only(np.flatnonzero(due.decision.rules == EXPIRY)), held.ids[-1] if len(held) == limit else None
@@ -120,7 +120,7 @@ def retake(
         source: The tier that they were in.
         as_of: Reference time of the earlier decision.
     """
-    holds.share(tx, tenant_id)
+    holds.lock_shared(tx, tenant_id)
     free = cold.lock(tx, tenant_id, memory_ids, wait=False)
     due = _decided(tx, tenant_id, states.lock(tx, tenant_id, free), as_of)
     return due.only(np.flatnonzero(due.standing.tiers == DECAY_TIERS.index(source)))

@@ -33,7 +33,7 @@ def outdated_bases(tx: database.Transaction, tenant_id: UUID, before: datetime) 
 
     The samples of superseded bases aren't stored, so all superseded bases made before `before` are included.
     """
-    return bases.spoilt(tx, tenant_id, before)
+    return bases.list_incomplete(tx, tenant_id, before)
 
 
 def spoilt_shared(tenant_id: UUID, first_ms: int, before: datetime) -> list[Known]:

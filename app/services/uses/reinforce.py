@@ -18,7 +18,7 @@ from app.clients.redis import stream
 from app.domain.dynamics.mnemex import Mnemex, is_other_domain
 from app.domain.dynamics.timeline import Era
 from app.domain.ingest.ids import RANDOM_BYTES, new_base
-from app.domain.ingest.touch import Touches, Use, encode, found
+from app.domain.ingest.touch import Touches, Use, encode, touches_of_search
 from app.domain.strength.reinforcement import Moments, Reinforced, Uses, reinforced, rested
 from app.errors import BacklogFull, Unavailable
 from app.services.memories import memories
@@ -26,7 +26,7 @@ from app.services.search import search_records
 from app.services.strength import associates, promotion, strengths
 from app.services.tiers import cold_restore, restores
 from app.store.core import database
-from app.store.core.packed import kept
+from app.store.core.packed import round_to_microseconds
 from app.store.ingest import arrivals
 from app.store.memories import events
 from app.store.memories.events import Change, EventKind
@@ -121,7 +121,7 @@ def send(tenant_id: UUID, uses: Sequence[Use], session: str | None, request_id: 
     """
     base = new_base(time.time_ns() // 1_000_000, os.urandom(RANDOM_BYTES))
     try:
-        stream.append(tenant_id, base, "touches", request_id, encode(found(uses, tenant_id, session)))
+        stream.append(tenant_id, base, "touches", request_id, encode(touches_of_search(uses, tenant_id, session)))
     except (BacklogFull, Unavailable) as error:
         metrics.DROPPED_TOUCHES.inc()
         log.info("touches_dropped", tenant=str(tenant_id), error=type(error).__name__)
@@ -180,7 +180,7 @@ def _reinforce(tx: database.Transaction, tenant_id: UUID, touched: Sequence[Touc
     along = associates.reached(tx, tenant_id, spreading, list(stored))
     locked = states.lock(tx, tenant_id, list(stored.union(*along.values())))
     # Read after locking: a previous writer may have used a newer policy.
-    now = float(kept(database.now(tx).timestamp()))
+    now = float(round_to_microseconds(database.now(tx).timestamp()))
     times = strengths.timeline(tx, tenant_id)
     era = times.at(now)
     before = strengths.advance_to_era(locked, times, now)
@@ -229,7 +229,7 @@ def _counting(
     uses = Uses(
         rows=np.array([one.row for one in told], np.intp),
         sessions=np.array([one.touches.session for one in told], np.int64),
-        at=kept([one.at for one in told]),
+        at=round_to_microseconds([one.at for one in told]),
         boost=np.array([one.touches.boost for one in told], np.bool_),
         place=np.array([one.use.place for one in told], np.float64),
         margin=np.array([one.use.margin for one in told], np.float64),

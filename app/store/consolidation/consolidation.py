@@ -201,7 +201,7 @@ FROM given
 """)
 
 
-def put_away(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> None:
+def deindex(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> None:
     """Archive memories whose rows are locked; a wanted tier below the archive remains."""
     driver(tx).execute(_PUT_AWAY, {"tenant": tenant_id, "ids": Uuids(memory_ids)})
 

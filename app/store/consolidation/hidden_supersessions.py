@@ -54,7 +54,7 @@ def show_again(tx: Connection, tenant_id: UUID, erasure_id: UUID) -> list[Pair]:
     driver(tx).execute(_OPEN, values)
     back = _back(tx, _SHOW_AGAIN, values)
     driver(tx).execute(_HAND_OVER, values)
-    let_go(tx, tenant_id, [erasure_id])
+    discard(tx, tenant_id, [erasure_id])
     return back
 
 
@@ -112,7 +112,7 @@ WHERE kept.tenant_id = %(tenant)s AND kept.erasure_id = %(erasure)s
 """
 
 
-def let_go(tx: Connection, tenant_id: UUID, erasure_ids: Sequence[UUID]) -> None:
+def discard(tx: Connection, tenant_id: UUID, erasure_ids: Sequence[UUID]) -> None:
     """Delete the supersessions saved for erasures that can no longer be cancelled."""
     driver(tx).execute(_LET_GO, {"tenant": tenant_id, "erasures": Uuids(erasure_ids)})
 

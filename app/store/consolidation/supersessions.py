@@ -86,7 +86,7 @@ def lock(tx: Connection, tenant_id: UUID) -> None:
 _LOCK: Final = text("SELECT pg_advisory_xact_lock(hashtextextended(:name, 0))")
 
 
-def meant(tx: Connection, tenant_id: UUID, names: Iterable[str]) -> dict[str, End]:
+def resolve_names(tx: Connection, tenant_id: UUID, names: Iterable[str]) -> dict[str, End]:
     """Resolve names to memories: as an id or alias first, otherwise as the caller's external id."""
     given = {name: _id(name) for name in names}
     values = {"tenant": tenant_id, "names": list(given), "ids": list(given.values())}
@@ -136,7 +136,9 @@ SELECT memory_id, superseded_id FROM above
 """
 
 
-def put(tx: Connection, tenant_id: UUID, judged: Sequence[Judged], status: Status, source: Source) -> list[Pair]:
+def upsert_pairs(
+    tx: Connection, tenant_id: UUID, judged: Sequence[Judged], status: Status, source: Source
+) -> list[Pair]:
     """Insert pairs with this status, or as rejected if a reason is given; the caller holds the lock.
 
     A caller's or a person's statement replaces an existing one with another status; a model's doesn't.
@@ -276,7 +278,7 @@ WHERE tenant_id = %(tenant)s AND (memory_id = ANY (%(ids)s) OR superseded_id = A
 """
 
 
-def part(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> None:
+def reject_cross_subject(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> None:
     """Reject supersessions whose ends have different subjects now, after one of these memories was edited."""
     if memory_ids:
         lock(tx, tenant_id)

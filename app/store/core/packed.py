@@ -137,7 +137,7 @@ def moments(sent: bytes | None) -> npt.NDArray[np.float64]:
     return np.where(microseconds == _FAR, np.inf, np.where(microseconds == -_FAR - 1, -np.inf, seconds))
 
 
-def kept(seconds: npt.ArrayLike) -> npt.NDArray[np.float64]:
+def round_to_microseconds(seconds: npt.ArrayLike) -> npt.NDArray[np.float64]:
     """Round finite times to whole microseconds as PostgreSQL does: the exact doubles that `moments` reads back."""
     microseconds = np.rint((np.asarray(seconds, np.float64) - _POSTGRES_EPOCH_SECONDS) * 1e6)
     found: npt.NDArray[np.float64] = microseconds / 1e6 + _POSTGRES_EPOCH_SECONDS

@@ -40,7 +40,7 @@ _OPEN = """
 """
 
 
-def take(tx: Connection, tenant_id: UUID, version: str, limit: int) -> list[Unrated]:
+def claim(tx: Connection, tenant_id: UUID, version: str, limit: int) -> list[Unrated]:
     """Take the memories whose rule-based scores are least certain, and count an attempt on each.
 
     Memories taken before and never given back, because their worker died, come last and one at a time, so that one that

@@ -312,7 +312,7 @@ def terms(
     return [term for term in found if term.lexeme], total
 
 
-def said(
+def words_of(
     tx: Connection, tenant_id: UUID, ids: Sequence[UUID], lexemes: Sequence[str]
 ) -> dict[UUID, tuple[frozenset[str], frozenset[str]]]:
     """Return which of these lexemes occur in each memory's own words, and which only in those of its neighbours."""

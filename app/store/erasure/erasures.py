@@ -86,7 +86,7 @@ class Hidden(NamedTuple):
     counts: Counts
 
 
-def share(tx: Connection, tenant_id: UUID) -> None:
+def lock_shared(tx: Connection, tenant_id: UUID) -> None:
     """Take the tenant's erasure lock in shared mode until the transaction ends.
 
     No erasure can hide memories or set its watermark while it is held. Lock order: only the holds' lock may be taken
@@ -99,7 +99,7 @@ _SHARE: Final = text("SELECT pg_advisory_xact_lock_shared(hashtextextended(:name
 _LOCK: Final = text("SELECT pg_advisory_xact_lock(hashtextextended(:name, 0))")
 
 
-def lock(tx: Connection, tenant_id: UUID) -> None:
+def lock_exclusive(tx: Connection, tenant_id: UUID) -> None:
     """Take the tenant's erasure lock exclusively: wait for current writers and block new ones."""
     tx.execute(_LOCK, {"name": f"ebbing erasures {tenant_id}"})
 
@@ -346,7 +346,7 @@ def _hidden(row: Row[Any]) -> Hidden:
     return Hidden(list(row.ids), Counts(row.active, row.archived, row.cold, row.text_bytes))
 
 
-def show_again(
+def unhide(
     tx: Connection, tenant_id: UUID, erasure_id: UUID | None = None, among: Sequence[UUID] | None = None
 ) -> Hidden:
     """Unhide the memories hidden by an erasure, or the given ones, each in its former tier.

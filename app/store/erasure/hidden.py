@@ -57,7 +57,7 @@ ORDER BY requested_at, erasure_id
 """)  # noqa: S608 - constants only
 
 
-def indexed(tx: Connection, tenant_id: UUID, erasure_id: UUID, after: UUID, limit: int) -> list[UUID]:
+def page_hidden(tx: Connection, tenant_id: UUID, erasure_id: UUID, after: UUID, limit: int) -> list[UUID]:
     """Return a page of the memories hidden by an erasure by id, with their rows in `hidden_memories` locked."""
     values = {"tenant": tenant_id, "erasure_id": erasure_id, "after": after, "limit": limit}
     return [memory_id for (memory_id,) in driver(tx).execute(_INDEXED, values).fetchall()]

@@ -75,7 +75,7 @@ WHERE hold.tenant_id = :tenant AND kept.tenant_id = :tenant AND kept.hold_id = h
 """)  # noqa: S608 - constants only
 
 
-def alone(tx: Connection, tenant_id: UUID) -> list[Hold]:
+def without_backup(tx: Connection, tenant_id: UUID) -> list[Hold]:
     """Return holds in force in the data that have no backup."""
     return [holds.as_hold(row) for row in tx.execute(_ALONE, {"tenant": tenant_id})]
 
@@ -95,7 +95,7 @@ def compare(tx: Connection, tenant_id: UUID) -> list[Hold]:
     released before.
     """
     tx.execute(_REMOVE, {"tenant": tenant_id})
-    found = alone(tx, tenant_id)
+    found = without_backup(tx, tenant_id)
     tx.execute(_KEEP, {"tenant": tenant_id, "ids": [hold.hold_id for hold in found]})
     return found
 

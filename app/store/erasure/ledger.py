@@ -80,7 +80,7 @@ GROUP BY mark.seq
 """)
 
 
-def following(tx: Connection, seq: int) -> Entered | None:
+def next_entry(tx: Connection, seq: int) -> Entered | None:
     """Return the first entry after the given one."""
     row = tx.execute(_FOLLOWING, {"seq": seq}).one_or_none()
     if row is None:

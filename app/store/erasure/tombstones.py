@@ -29,7 +29,7 @@ INSERT INTO ebbing_keys.digest_keys (tenant_id, key) VALUES (:tenant, :key) ON C
 _KEY: Final = text("SELECT key FROM ebbing_keys.digest_keys WHERE tenant_id = :tenant")
 
 
-def bury(tx: Connection, tenant_id: UUID, erasure_id: UUID, names: Mapping[str, bytes], cut: str) -> None:
+def add(tx: Connection, tenant_id: UUID, erasure_id: UUID, names: Mapping[str, bytes], cut: str) -> None:
     """Add tombstones: from now on, data about these names up to the stream position is dropped."""
     for what, digest in names.items():
         values = {

@@ -263,7 +263,7 @@ DELETE FROM dead_letters WHERE tenant_id = :tenant_id AND letter_id = ANY(:lette
 """)
 
 
-def take(tx: Connection, tenant_id: UUID, letter_id: UUID) -> tuple[str, list[UUID]] | None:
+def claim(tx: Connection, tenant_id: UUID, letter_id: UUID) -> tuple[str, list[UUID]] | None:
     """Delete a letter of stored memories to queue them again in this transaction; return its stage and memory ids."""
     row = tx.execute(_TAKE, {"tenant_id": tenant_id, "letter_id": letter_id}).one_or_none()
     return None if row is None else (row.stage, row.memory_ids)

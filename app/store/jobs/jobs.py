@@ -169,7 +169,7 @@ RETURNING {_HELD}
 """)  # noqa: S608 - built from constants
 
 
-def note(
+def record_step(
     tx: Connection,
     job_id: UUID,
     claim_id: UUID,

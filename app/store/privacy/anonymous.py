@@ -36,7 +36,7 @@ class Kept(NamedTuple):
     last_at: datetime
 
 
-def note(tx: Connection, tenant_id: UUID, digest: bytes, ground: str) -> None:
+def record(tx: Connection, tenant_id: UUID, digest: bytes, ground: str) -> None:
     """Count an anonymised memory under the digest of its subject or thread."""
     tx.execute(_NOTE, {"tenant": tenant_id, "digest": digest, "ground": ground})
 

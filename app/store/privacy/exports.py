@@ -90,7 +90,7 @@ ORDER BY requested_at DESC, export_id DESC LIMIT :limit
 """)  # noqa: S608 - constants only
 
 
-def note(
+def record_progress(
     tx: Connection,
     tenant_id: UUID,
     export_id: UUID,

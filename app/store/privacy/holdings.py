@@ -149,7 +149,7 @@ class Said(NamedTuple):
     role: Any
 
 
-def said(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> list[Said]:
+def given_by(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> list[Said]:
     """Return these memories as they were given, in id order."""
     rows = driver(tx).execute(_SAID, {"tenant": tenant_id, "ids": Uuids(memory_ids)}).fetchall()
     return [Said(*row) for row in rows]

@@ -72,7 +72,7 @@ class Counts(NamedTuple):
     hidden: int
 
 
-def share(tx: Connection, tenant_id: UUID) -> None:
+def lock_shared(tx: Connection, tenant_id: UUID) -> None:
     """Take the tenant's hold lock in shared mode until the transaction ends, so that no hold is placed.
 
     Lock order: before any other lock.
@@ -84,7 +84,7 @@ _SHARE: Final = text("SELECT pg_advisory_xact_lock_shared(hashtextextended(:name
 _LOCK: Final = text("SELECT pg_advisory_xact_lock(hashtextextended(:name, 0))")
 
 
-def lock(tx: Connection, tenant_id: UUID) -> None:
+def lock_exclusive(tx: Connection, tenant_id: UUID) -> None:
     """Take the tenant's hold lock exclusively: wait for transactions that change memories and block new ones."""
     tx.execute(_LOCK, {"name": f"ebbing holds {tenant_id}"})
 

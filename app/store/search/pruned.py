@@ -83,7 +83,7 @@ def _by_vector_most(probe: Probe, request: SearchRequest) -> int:
     return BY_VECTOR if probe.lexemes and request.limit <= SHORT_LIST else BY_VECTOR_ALONE
 
 
-def found(probe: Probe, request: SearchRequest, ranking: Ranking, values: dict[str, Any]) -> str:
+def candidate_selects(probe: Probe, request: SearchRequest, ranking: Ranking, values: dict[str, Any]) -> str:
     """Return WITH clauses that select the best memories by words and by vector, with both scores.
 
     The last clause is `found (memory_id, words, relevance)`. Queries of any length have the same text, so the driver

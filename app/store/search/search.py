@@ -109,7 +109,7 @@ def _active(tx: Connection, probe: Probe, request: SearchRequest, ranking: Ranki
     ids = pruned.few(tx, request, values) if prunes else None
     if prunes and ids is None:
         driver(tx).execute(pruned.PLAN, pruned.plan(probe, request))
-        return pruned.found(probe, request, ranking, values)
+        return pruned.candidate_selects(probe, request, ranking, values)
     driver(tx).execute(_PLAN)
     return _compared(probe, request, ranking, values, ids)
 

@@ -119,7 +119,7 @@ SELECT tenant_id FROM tenant_work GROUP BY tenant_id ORDER BY min(created_at), t
 """)
 
 
-def called(tx: Connection, words: str, limit: int, *, but: Sequence[UUID] = ()) -> list[UUID]:
+def search_by_name(tx: Connection, words: str, limit: int, *, but: Sequence[UUID] = ()) -> list[UUID]:
     """Return tenants whose name contains these words, ignoring case, by name, without simulated ones and `but`."""
     values = {"words": words, "limit": limit, "but": list(but)}
     return list(tx.execute(_CALLED, values).scalars())

@@ -117,7 +117,7 @@ DELETE FROM pca_bases AS basis WHERE tenant_id = %(tenant)s
 """
 
 
-def spoilt(tx: Connection, tenant_id: UUID, before: datetime) -> list[Known]:
+def list_incomplete(tx: Connection, tenant_id: UUID, before: datetime) -> list[Known]:
     """Return a tenant's newest bases whose sample is incomplete, and its older bases made before the given time.
 
     Zero vectors aren't counted, because bases are never fitted on them.

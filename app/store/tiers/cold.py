@@ -92,7 +92,7 @@ FROM unnest(%(ids)s) AS id CROSS JOIN LATERAL (
 """
 
 
-def cut_down(tx: Connection, tenant_id: UUID, texts: dict[UUID, str]) -> None:
+def truncate(tx: Connection, tenant_id: UUID, texts: dict[UUID, str]) -> None:
     """Truncate memories whose rows are locked to these texts and the columns that locate them."""
     values = {"tenant": tenant_id, "ids": Uuids(list(texts)), "texts": list(texts.values())}
     for statement in (_CUT_DOWN, _CUT_LINKS, _CUT_VECTORS, _CUT_ARCHIVED):
@@ -122,7 +122,7 @@ SELECT EXISTS (SELECT FROM memory_words WHERE tenant_id = %(tenant)s AND memory_
 """
 
 
-def fill(tx: Connection, tenant_id: UUID, bodies: dict[UUID, str]) -> None:
+def refill(tx: Connection, tenant_id: UUID, bodies: dict[UUID, str]) -> None:
     """Restore truncated columns from the records' contents, and links whose other end still exists."""
     values = {"tenant": tenant_id, "ids": Uuids(list(bodies)), "bodies": list(bodies.values())}
     driver(tx).execute(_FILL, values)

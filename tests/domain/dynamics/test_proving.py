@@ -6,14 +6,14 @@ import pytest
 
 from app.domain.dynamics.profiles import BUILT_IN, PROFILES, Profile
 from app.domain.dynamics.protocol import Dynamics
-from app.domain.dynamics.proving import Unfit, prove, register
+from app.domain.dynamics.proving import Unfit, check, register
 from app.domain.dynamics.spec import Spec, SpecParameters
 from tests.domain.dynamics.batches import ALL
 
 
 @pytest.mark.parametrize("dynamics", ALL.values(), ids=ALL)
 def test_every_model_that_comes_along_is_fit(dynamics: Dynamics) -> None:
-    prove(dynamics)
+    check(dynamics)
 
 
 def test_a_name_is_taken_once() -> None:

@@ -17,11 +17,11 @@ from msgspec import structs
 from app.domain.dynamics.cmm import CmmParameters
 from app.domain.dynamics.memory_decay import MemoryDecayParameters
 from app.domain.search.candidates import Candidate, Vitals
-from app.domain.search.modes import based
+from app.domain.search.modes import selection_weights
 from app.domain.search.rank import rank, uses
 from app.domain.search.ranking import Mode, Ranking
 from app.domain.search.request import SearchRequest, SearchResult
-from app.domain.search.spread import Near, Reached, raised, spreading
+from app.domain.search.spread import Near, Reached, spread_scores, spreading
 
 NOON = datetime(2026, 3, 7, 12, tzinfo=UTC)
 MODES = get_args(Mode)
@@ -165,7 +165,7 @@ def test_what_is_explained_adds_up(mode: Mode, rows: list[tuple[float, ...]], pr
     ],
 )
 def test_by_what_candidates_are_found(mode: Mode, has_vector: bool, expected: tuple[Any, ...]) -> None:
-    ranking = based(Ranking(mode=mode, words=2, relevance=3), has_vector=has_vector)
+    ranking = selection_weights(Ranking(mode=mode, words=2, relevance=3), has_vector=has_vector)
     assert (ranking.mode, ranking.words, ranking.relevance) == expected
 
 
@@ -174,8 +174,8 @@ A, B, C, D = (UUID(int=number) for number in range(1, 5))
 
 def test_a_neighbour_gets_a_share_of_its_best_parents_score_if_it_has_less() -> None:
     near = [Near(A, C, "vector", 1), Near(B, C, "entity", 1), Near(A, D, "link", 0.5), Near(A, B, "link", 1)]
-    assert raised({A: 0.8, B: 0.6}, near, 0.5) == {C: Reached(0.4, A, "vector"), D: Reached(0.2, A, "link")}
-    assert raised({A: 0.8, B: 0.3}, near, 0.5)[B] == Reached(0.4, A, "link")
+    assert spread_scores({A: 0.8, B: 0.6}, near, 0.5) == {C: Reached(0.4, A, "vector"), D: Reached(0.2, A, "link")}
+    assert spread_scores({A: 0.8, B: 0.3}, near, 0.5)[B] == Reached(0.4, A, "link")
 
 
 def test_how_a_mode_spreads() -> None:

@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 
 from app.domain.search.request import SearchResult
-from app.domain.search.reranking import LIFT, PASSAGE_MAX_BYTES, SCORE_MAX, lifted, text_of
+from app.domain.search.reranking import LIFT, PASSAGE_MAX_BYTES, SCORE_MAX, apply_scores, text_of
 
 NOON = datetime(2026, 3, 7, 12, tzinfo=UTC)
 
@@ -21,7 +21,7 @@ def result(number: int, score: float, text: str = "text", occurred_at: datetime 
 
 def order(results: list[float], scores: list[float]) -> list[int]:
     given = [result(number, score) for number, score in enumerate(results, start=1)]
-    return [each.id.int for each in lifted(given, scores, "m")]
+    return [each.id.int for each in apply_scores(given, scores, "m")]
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_none_can_win_more_than_the_lift() -> None:
     """A text that talks a model into the best score doesn't get past a good answer that fits much better."""
     assert order([1.0, 0.3], [0.8, 1.0]) == [2, 1], "of two, the other is the least"
     assert order([1.0, 0.3, 0.2], [0.8, 1.0, 0.0]) == [1, 2, 3]
-    [first, last] = lifted([result(1, 1.0), result(2, 0.005)], [0, 1], "m")
+    [first, last] = apply_scores([result(1, 1.0), result(2, 0.005)], [0, 1], "m")
     assert (first.id.int, first.score) == (1, 1.0)
     assert last.score == pytest.approx(0.005 * LIFT)
 

@@ -271,7 +271,7 @@ def test_whatever_goes_out_of_any_web_what_is_left_supersedes_as_before(told: To
     gone = set(chance.sample(ids, 5))
     wanted = {(newer, older) for newer in ids for older in ids if led(edges, gone, newer, older)}
     with database.tenant(told.tenant_id) as tx:
-        rows.put(
+        rows.upsert_pairs(
             tx, told.tenant_id, [Judged(Pair(*edge), datetime.now(UTC), None) for edge in edges], "active", "caller"
         )
         order = chance.sample(sorted(gone), 5)

@@ -51,7 +51,7 @@ def test_it_waits_for_what_hides_and_sees_it(mind: Mind, place: str) -> None:
     state = self_tests.carry_on(mind.tenant_id, None, {}, 0).state if place == "entering" else {}
     with ThreadPoolExecutor(1) as pool:
         with database.tenant(mind.tenant_id) as tx:
-            erasures.lock(tx, mind.tenant_id)
+            erasures.lock_exclusive(tx, mind.tenant_id)
             goes_on = pool.submit(self_tests.carry_on, mind.tenant_id, None, state, 0)
             until(lambda: mind.service.one(WAITING))
             hide(tx, mind, roof)

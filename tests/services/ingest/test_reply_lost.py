@@ -11,7 +11,7 @@ from urllib.parse import urlsplit, urlunsplit
 import pytest
 from sqlalchemy.exc import OperationalError
 
-from app.domain.ingest.touch import Use, encode, found
+from app.domain.ingest.touch import Use, encode, touches_of_search
 from app.domain.policy.policy import Policy, Reinforcement
 from app.services.enrichment import enrichment
 from app.services.ingest import ingest
@@ -83,7 +83,7 @@ def test_what_was_committed_unheard_is_done_once(
     tenant_id = service.tenant(Policy(reinforcement=Reinforcement(refractory_seconds=0))).tenant_id
     stages = [ingest.drain, enrichment.index, enrichment.embed, enrichment.score]
     ids = service.send(tenant_id, "we meet on Friday", {"text": "Ann is on leave", "external_id": "a"})
-    used = encode(found([Use(memory_id) for memory_id in ids], tenant_id, None))
+    used = encode(touches_of_search([Use(memory_id) for memory_id in ids], tenant_id, None))
     service.post(tenant_id, used, memories=0, form="touches")
     service.send(tenant_id, "the boat is green")
     for before in stages[: stages.index(stage)]:

@@ -13,7 +13,7 @@ from sqlalchemy import text
 
 from app.domain.ingest.memory import MemoryPatch
 from app.domain.jobs import Job
-from app.domain.privacy.hold import Meant, NewHold, meant
+from app.domain.privacy.hold import Meant, NewHold, parse_scope
 from app.errors import Conflict, Invalid, NotFound, Unavailable
 from app.services.memories import memories, why
 from app.services.privacy import holds
@@ -168,7 +168,7 @@ def test_one_that_was_deleted_can_be_held_while_it_is_there(service: Service) ->
 )
 def test_a_hold_on_nothing_or_on_everything_at_once_is_refused(given: dict[str, Any], field: str) -> None:
     with pytest.raises(Invalid) as refused:
-        meant(msgspec.convert({"reason": "x", **given}, NewHold))
+        parse_scope(msgspec.convert({"reason": "x", **given}, NewHold))
     assert refused.value.errors[0].field == field
 
 
@@ -217,7 +217,7 @@ def test_a_hold_waits_for_what_is_being_removed(service: Service) -> None:
     service.work()
     with ThreadPoolExecutor(1) as pool:
         with database.tenant(tenant_id) as tx:
-            rows.share(tx, tenant_id)
+            rows.lock_shared(tx, tenant_id)
             placing = pool.submit(place, tenant_id, memory_ids=[memory_id])
             until(lambda: service.one("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"))
             assert not placing.done()

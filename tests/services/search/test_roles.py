@@ -142,7 +142,7 @@ def test_summaries_and_ratings_read_the_role_where_there_is_no_name(service: Ser
     expected = {name: given.get("speaker") or given.get("role") for name, given in SPEAKERS.items()}
     assert {said[fact.memory_id]: fact.speaker for fact in facts.values()} == expected
     with database.tenant(tenant.tenant_id) as tx:
-        unrated = ratings.take(tx, tenant.tenant_id, "model", 100)
+        unrated = ratings.claim(tx, tenant.tenant_id, "model", 100)
     assert {said[each.memory_id]: each.speaker for each in unrated} == expected
 
 
