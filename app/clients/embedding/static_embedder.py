@@ -208,10 +208,13 @@ class StaticEmbedder:
 
     def embed_memories(self, batch: Sequence[MemoryText], spent: Spent = unnoted) -> Vectors:  # noqa: ARG002 - free
         """Return vectors of memories, shape (n, dimensions); norm 1, or 0 for a text without any known word."""
-        places = _places(line for each in batch for line in (each.line, *each.context, *each.after))
+        own = [memory.line for memory in batch]
+        places = _places(
+            line for spoken, each in zip(own, batch, strict=True) for line in (spoken, *each.context, *each.after)
+        )
         looked_up = [_looked_up(line) for line in places]
         alone = self._sums(looked_up)
-        lines = [places[memory.line] for memory in batch]
+        lines = [places[line] for line in own]
         vectors: Vectors = alone[lines]
         openness = np.array([min(1.0, SHORT_WORDS / max(len(looked_up[line]), 1)) for line in lines], np.float32)
         _add_turns(vectors, alone, places, [memory.context for memory in batch], BEFORE_WEIGHTS, openness)

@@ -7,6 +7,7 @@ import tomllib
 from importlib import resources
 from typing import Final
 
+from app.domain.text.markers import marker
 from app.domain.text.wording import STOP_WORDS
 
 _LISTS: Final = tomllib.loads(resources.files(__package__).joinpath("english.toml").read_text(encoding="utf-8"))
@@ -26,6 +27,7 @@ NO_NAMES: Final = _words("no_names") | _words("months") | _words("weekdays")
 NO_LABELS: Final = _words("no_labels") | _words("months") | _words("weekdays")
 NO_UNITS: Final = _words("no_units")
 SMALL_NUMBERS: Final[tuple[str, ...]] = tuple(_LISTS["small_numbers"].split())
+_DAY_STARTS: Final = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _NO_CONTRAST: Final = _words("no_contrast")
 
 # The end of a clause: what is said to be over is said in full.
@@ -37,8 +39,10 @@ NOW_BEFORE: Final = re.compile(
     r"^(?!.*\bagain\b).*\bnow(?:,? (?:on|at|in|the|until|only|to))?\s*$", re.IGNORECASE | re.DOTALL
 )
 NOW_AFTER: Final = re.compile(r"\s*,?\s*now\b", re.IGNORECASE)
+_SHIFTS: Final = ("later", "earlier", "sooner")
 SHIFTED: Final = re.compile(
-    r"\b(?:an?|one|two|three|four|five|six|\d+) (?:hour|day|week|fortnight|month)s? (?:later|earlier|sooner)\b",
+    r"\b(?:an?|one|two|three|four|five|six|\d+) (?:hour|day|week|fortnight|month)s? "
+    rf"(?:{'|'.join(_SHIFTS)})\b",
     re.IGNORECASE,
 )
 NEW_ATTRIBUTE: Final = re.compile(
@@ -72,12 +76,6 @@ NEGATION: Final = re.compile(rf"\b(?:{_any(sorted(NEGATIONS))})\b", re.IGNORECAS
 SUPPOSED: Final = re.compile(
     rf"\b(?:{_any([*_LISTS['supposed'].split(), *_LISTS['supposed_phrases']])})\b", re.IGNORECASE
 )
-HINT: Final = re.compile(
-    rf"\b(?:{_any([*_LISTS['changed'].split(), *_LISTS['ended_before'], *_LISTS['ended_after'], *sorted(NEGATIONS)])}"
-    r"|now|new|later|earlier|sooner)\b",
-    re.IGNORECASE,
-)
-"""One of these is in every text that corrects another."""
 SENTENCE_END: Final = re.compile(
     r"(?<=[.!?;])\s+|\n+|,\s+(?=(?:and|but|so|or|because|cos|since|which|considering|especially|although|though)\b)|"
     rf",\s+(?=(?:{_any(_LISTS['asks'].split())}) (?:i|you|we|it|that|this|there|they|the|my)\b)",
@@ -86,6 +84,36 @@ SENTENCE_END: Final = re.compile(
 ASKS: Final = re.compile(
     rf"^(?:so |and |but |or |because |also |ok |then )*(?:{_any(_LISTS['asks'].split())})\b", re.IGNORECASE
 )
+# A text that says a change has one of these words among its `values.letters`.
+CHANGES_WORDS: Final = (
+    _words("changed") | {word.split("'", maxsplit=1)[0] for word in NEGATIONS} | {"now", "new", *_SHIFTS}
+)
+"""With a value: of a change, or of what doesn't hold."""
+VALUES_WORDS: Final = _words("months") | _words("weekdays") | _words("feasts") | {"thur", *SMALL_NUMBERS}
+"""Of values without digits; weekdays have their endings too."""
+ENDS_WORDS: Final = frozenset(
+    max(phrase.split(), key=len) for phrase in (*_LISTS["ended_before"], *_LISTS["ended_after"])
+) | {"any", "anymore", "anylonger"}
+"""Of `ENDS`."""
+NOT_WORDS: Final = frozenset({"not", "isn", "isnt"})
+"""Of a contrast or a name no more."""
+ENDS: Final = re.compile(
+    rf"\b(?:{_any(_LISTS['ended_before'])}) |"
+    rf" (?:is|are|was|were)\s+(?:(?:now|bloody|all|completely)\s+)?(?:{_any(_LISTS['ended_after'])})|"
+    r" any ?(?:more|longer)\b",
+    re.IGNORECASE,
+)
+"""Matches whatever `ENDED_BEFORE`, `ENDED_AFTER` and `ANY_MORE` match."""
+# In a text that isn't divided, a clause may end with a line.
+_LINE_END: Final = _END.replace("|$|", r"|\n|$|")
+CONTRAST_IN_LINE: Final = re.compile(CONTRAST.pattern.replace(_END, _LINE_END), re.IGNORECASE)
+NAMED_NO_MORE_IN_LINE: Final = re.compile(NAMED_NO_MORE.pattern.replace(_END, _LINE_END))
+
+ENDS_MARKERS: Final = (*map(marker, ENDS_WORDS), *map(marker, NOT_WORDS))
+"""Markers (`domain.markers`): one is in every text that has a word of `ENDS_WORDS`, a contrast or a name no more."""
+CHANGES_MARKERS: Final = (*map(marker, CHANGES_WORDS), "0now ")
+VALUES_MARKERS: Final = (*map(marker, VALUES_WORDS), *(f" {day}" for day in _DAY_STARTS), "0", "?")
+
 CODE: Final = re.compile(r"```.*?(?:```|$)|`[^`]*`", re.DOTALL)
 QUOTED: Final = re.compile(r"[\"“][^\"“”]{12,}[\"”]|^>.*$", re.MULTILINE)
 

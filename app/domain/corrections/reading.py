@@ -9,7 +9,7 @@ from typing import Final
 
 from app.domain.corrections import english
 from app.domain.corrections.stems import stem
-from app.domain.corrections.values import Value, find_values
+from app.domain.corrections.values import Value, find_values, letters, may_hold_values
 from app.domain.text.wording import STOP_WORDS
 
 READ_CHARACTERS: Final = 1_500
@@ -136,15 +136,29 @@ class Statement:
 
 def may_correct(text: str) -> bool:
     """Return false for a text that can't correct another, at a fraction of what it takes to read it."""
-    return english.HINT.search(text[:READ_CHARACTERS]) is not None
+    bare = _bare(text)
+    said = letters(bare)
+    if not english.ENDS_WORDS.isdisjoint(said) and english.ENDS.search(bare):
+        return True
+    if "not" in said and any(
+        english.sets_against(match["before"], match["over"]) for match in english.CONTRAST_IN_LINE.finditer(bare)
+    ):
+        return True
+    if not english.NOT_WORDS.isdisjoint(said) and english.NAMED_NO_MORE_IN_LINE.search(bare):
+        return True
+    return not english.CHANGES_WORDS.isdisjoint(said) and may_hold_values(bare, said)
 
 
 def read(text: str) -> Statement:
     """Read an English text. Code and what it quotes are left out."""
-    bare = english.QUOTED.sub(" ", english.CODE.sub(" ", text[:READ_CHARACTERS]))
-    parts = [part.strip() for part in english.SENTENCE_END.split(bare) if part and part.strip()]
+    parts = [part.strip() for part in english.SENTENCE_END.split(_bare(text)) if part and part.strip()]
     plain = [_plain(part) for part in parts]
     return Statement(tuple(_with_changes(plain, place) for place in range(len(plain))))
+
+
+def _bare(text: str) -> str:
+    """Return what is read of a text: its beginning, without code and quotations."""
+    return english.QUOTED.sub(" ", english.CODE.sub(" ", text[:READ_CHARACTERS]))
 
 
 def _plain(text: str) -> Clause:
@@ -180,7 +194,7 @@ def _content_words(text: str, values: Iterable[Value]) -> Iterator[Word]:
         word = match[0].lower().replace("’", "'")
         if word in english.FILLERS or word in english.NEGATIONS or word.isdigit():
             continue
-        if not any(start <= match.start() < end for start, end in spans):
+        if not spans or not any(start <= match.start() < end for start, end in spans):
             yield Word(stem(word), match.start(), place)
 
 
@@ -190,11 +204,12 @@ def _with_changes(clauses: list[Clause], place: int) -> Clause:
     if clause.is_open:
         return clause
     ended, ended_values, renamed = _ended(clause)
+    has_values = any(each.values for each in clauses[place : place + 2])
     return Clause(
         clause.text,
         clause.words,
         clause.values,
-        tuple(_changes(clauses, place)),
+        tuple(_changes(clauses, place)) if has_values else (),
         ended,
         ended_values,
         renamed,
@@ -262,6 +277,9 @@ def _group(clause: Clause, first: Value) -> tuple[Value, ...]:
 
 def _ended(clause: Clause) -> tuple[frozenset[str], tuple[Value, ...], frozenset[str]]:
     text = clause.text
+    said = letters(text)
+    if english.ENDS_WORDS.isdisjoint(said) and english.NOT_WORDS.isdisjoint(said) and not clause.values:
+        return frozenset(), (), frozenset()
     spans: list[tuple[int, int]] = []
     for match in english.ENDED_BEFORE.finditer(text):
         start, end = match.span("over")

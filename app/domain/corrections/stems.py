@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Final
 
 _ENDINGS: Final = ("ations", "ation", "ings", "ing", "edly", "ed", "ies", "es", "s", "ly")
@@ -9,6 +10,7 @@ _LEAST_LETTERS: Final = 3
 _DOUBLED: Final = "bdgmnprt"
 
 
+@lru_cache(maxsize=16_384)
 def stem(word: str) -> str:
     """Return a word without its ending. The same word always gives the same stem; no dictionary is asked."""
     bare = word.lower().replace("’", "'").split("'", maxsplit=1)[0]

@@ -57,8 +57,14 @@ _SIGNS: Final = (
     ),
     *("pass", "pwd", "pin", "kennwort", "mot ", "contrase", "key", "token", "secret", "bearer", "code"),
 )
+MARKERS: Final = tuple(sign.replace(".", " ").replace("/", " ").replace("\uff20", "@") for sign in _SIGNS)
+"""The signs as `domain.markers` reads them."""
+DIGITS_MIN: Final = 4
+DASHES_MIN: Final = 2
+"""Colons and dashes in a text that may have a finding for their sake alone."""
 _DIGITS: Final = re.compile(r"[0-9].{0,3}[0-9].{0,3}[0-9].{0,3}[0-9]")
-_LONG: Final = 20
+LONG: Final = 20
+"""Characters without a blank that may be a secret."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +104,8 @@ def may_be(text: str) -> bool:
     return (
         any(sign in lower for sign in _SIGNS)
         or _DIGITS.search(text) is not None
-        or lower.count(":") + lower.count("-") > 1
-        or max(map(len, lower.split()), default=0) >= _LONG
+        or lower.count(":") + lower.count("-") >= DASHES_MIN
+        or max(map(len, lower.split()), default=0) >= LONG
     )
 
 

@@ -8,6 +8,7 @@ index and the number of holders is known.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import Final
 
 from app.domain.recall.english import english
@@ -23,17 +24,25 @@ def read_flags(text: str) -> int:
     """Return the flags of a memory's text; 0 for most texts."""
     lower = text.lower()
     held = (1 << place for place, bridge in enumerate(english().bridges.values()) if bridge.held.search(lower))
-    return sum(held) | read_days(lower)
+    return sum(held) | _days_in(lower)
 
 
 def read_days(text: str) -> int:
     """Return the flags of the days and months that a text names."""
-    places = {name: DAYS_FROM + place for place, name in enumerate(english().day_names)}
+    return _days_in(text.lower())
+
+
+def _days_in(lower: str) -> int:
     named = 0
-    for found in english().days.finditer(text.lower()):
+    for found in english().days.finditer(lower):
         if found.lastgroup is not None:
-            named |= 1 << places[found.lastgroup]
+            named |= 1 << DAYS_FROM + english().day_names.index(found.lastgroup)
     return named
+
+
+def markers() -> list[str]:
+    """Return markers (`domain.markers`) of which every text with a flag has one."""
+    return [*chain.from_iterable(bridge.markers for bridge in english().bridges.values()), *english().day_markers]
 
 
 def asked_flags(window: Sequence[str]) -> int:

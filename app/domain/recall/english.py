@@ -18,10 +18,12 @@ class Bridge:
     Attributes:
         asked: Trigger words in the message, in their base form.
         held: Pattern that matches the lower-cased text of a memory.
+        markers: Substrings, one of which is in every text that `held` matches.
     """
 
     asked: frozenset[str]
     held: re.Pattern[str]
+    markers: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +33,7 @@ class English:
     Attributes:
         days: Pattern for a day or month in lower-cased text; the matching group's name is its key in `day_names`.
         day_names: Days and months in the order of their bit flags.
+        day_markers: Substrings, one of which is in every text that `days` matches.
     """
 
     small_talk: frozenset[str]
@@ -44,6 +47,7 @@ class English:
     bridges: Mapping[str, Bridge]
     days: re.Pattern[str]
     day_names: tuple[str, ...]
+    day_markers: tuple[str, ...]
 
 
 @lru_cache(maxsize=1)
@@ -62,9 +66,13 @@ def english() -> English:
         speaker=_pattern(said["speaker"]),
         when=_pattern(said["when"]),
         person=_pattern(said["person"]),
-        bridges={each["name"]: Bridge(frozenset(each["asked"].split()), _at_word(each["held"])) for each in bridges},
+        bridges={
+            each["name"]: Bridge(frozenset(each["asked"].split()), _at_word(each["held"]), tuple(each["markers"]))
+            for each in bridges
+        },
         days=_at_word("(?:" + "|".join(f"(?P<{name}>{written})" for name, written in days.items()) + r")\b"),
         day_names=tuple(days),
+        day_markers=tuple(read["markers"]["days"]),
     )
 
 

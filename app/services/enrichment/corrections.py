@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import compress
 from typing import Final
 from uuid import UUID
 
@@ -16,10 +17,13 @@ from app.domain.corrections import Earlier, Statement, decide, may_correct, rari
 from app.domain.corrections.stems import stem
 from app.domain.ingest.roles import name_of
 from app.domain.policy.policy import Policy
+from app.services.enrichment import texts
+from app.services.enrichment.texts import Texts
 from app.store.core import database
 from app.store.enrichment import corrections as rows
 from app.store.enrichment import words
 from app.store.enrichment.corrections import Probe, Said
+from app.store.enrichment.reading import Readable
 from app.store.tenants import policies
 
 WINDOW: Final = 2_000
@@ -31,6 +35,7 @@ LEXEMES_MOST: Final = 12
 COMMON_SHARE: Final = 0.2
 """A word of more than this share of a larger tenant's memories doesn't tell their topics apart."""
 SMALL_TENANT: Final = 50
+_USERS: Final = frozenset({None, "user"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,23 +52,47 @@ class Examined:
 
     Attributes:
         memory_ids: All of them.
+        given: Those of them that a caller has given.
         later: Those of them that speak of a change.
         since: The earliest moment of what was said, by subject.
     """
 
     memory_ids: Sequence[UUID]
+    given: list[Readable]
     later: list[Later]
     since: dict[str | None, datetime]
 
 
-def examine(tx: database.Transaction, tenant_id: UUID, memory_ids: Sequence[UUID], policy: Policy) -> Examined:
-    """Read memories, new or edited, and note which speak of a change. Call it before their words are locked."""
+def examine(
+    tx: database.Transaction, tenant_id: UUID, memory_ids: Sequence[UUID], read_texts: Texts, policy: Policy
+) -> Examined:
+    """Read memories, new or edited, and note which speak of a change. Call it before their words are locked.
+
+    Args:
+        tx: The tenant's transaction.
+        tenant_id: The tenant.
+        memory_ids: The memories.
+        read_texts: Those of them whose texts can be read.
+        policy: The tenant's.
+    """
     if not policy.supersession.corrections or policy.language != "english" or not memory_ids:
-        return Examined(memory_ids, [], {})
-    given = [said for said in rows.read(tx, tenant_id, memory_ids) if _is_users(said)]
-    later = _later(given)
-    rows.mark(tx, tenant_id, memory_ids, [one.said.memory_id for one in later])
-    return Examined(memory_ids, later, _since(given))
+        return Examined(memory_ids, [], [], {})
+    given = [each for each in read_texts.memories if each.is_given]
+    screened = compress(read_texts.memories, read_texts.screened.corrections)
+    later = _later([_said(each) for each in screened if each.is_given and each.role in _USERS])
+    _mark(tx, tenant_id, memory_ids, read_texts, [one.said.memory_id for one in later])
+    return Examined(memory_ids, given, later, _since([each for each in given if each.role in _USERS]))
+
+
+def _mark(
+    tx: database.Transaction, tenant_id: UUID, memory_ids: Sequence[UUID], read_texts: Texts, saying: Sequence[UUID]
+) -> None:
+    """Note which memories speak of a change, where that isn't stored; those that can't be read don't."""
+    marked = [each.memory_id for each in read_texts.memories if each.says_change]
+    if len(read_texts.memories) < len(memory_ids):
+        marked += set(memory_ids).difference(each.memory_id for each in read_texts.memories)
+    if changed := set(saying).symmetric_difference(marked):
+        rows.mark(tx, tenant_id, list(changed), saying)
 
 
 def link(tx: database.Transaction, tenant_id: UUID, examined: Examined) -> None:
@@ -74,11 +103,12 @@ def link(tx: database.Transaction, tenant_id: UUID, examined: Examined) -> None:
     """
     if not examined.memory_ids:
         return
-    concerned = rows.concerned(tx, tenant_id, examined.memory_ids, examined.since)
+    are_linked = rows.exist(tx, tenant_id)
+    concerned = rows.concerned(tx, tenant_id, examined.memory_ids, examined.since, are_linked=are_linked)
     again = [said for said in rows.read(tx, tenant_id, concerned) if _is_users(said)] if concerned else []
     later = [*examined.later, *_later(again)] if examined.since else []
-    pairs = _pairs(tx, tenant_id, later, examined.memory_ids) if later else []
-    rows.put(tx, tenant_id, examined.memory_ids, concerned, pairs)
+    pairs = _pairs(tx, tenant_id, later, examined.given) if later else []
+    rows.put(tx, tenant_id, examined.memory_ids, concerned, pairs, are_linked=are_linked)
 
 
 def renew(tx: database.Transaction, tenant_id: UUID, memory_ids: Sequence[UUID], policy: Policy | None = None) -> None:
@@ -91,12 +121,13 @@ def renew(tx: database.Transaction, tenant_id: UUID, memory_ids: Sequence[UUID],
         policy: The tenant's where none is given.
     """
     if memory_ids:
-        link(tx, tenant_id, examine(tx, tenant_id, memory_ids, policy or policies.current(tx, tenant_id)))
+        policy = policy or policies.current(tx, tenant_id)
+        link(tx, tenant_id, examine(tx, tenant_id, memory_ids, texts.read(tx, tenant_id, memory_ids), policy))
 
 
 def _is_users(said: Said) -> bool:
     """Return true for what a person says: an assistant that sums up corrects nothing, nor is it corrected."""
-    return said.role in {None, "user"}
+    return said.role in _USERS
 
 
 def _later(given: Sequence[Said]) -> list[Later]:
@@ -104,15 +135,20 @@ def _later(given: Sequence[Said]) -> list[Later]:
     return [one for one in read_ones if one.statement.says_change]
 
 
-def _since(given: Sequence[Said]) -> dict[str | None, datetime]:
+def _said(read: Readable) -> Said:
+    return Said(read.memory_id, read.text, read.subject, read.speaker, read.moment, read.seq, read.role)
+
+
+def _since(given: Sequence[Readable]) -> dict[str | None, datetime]:
     since: dict[str | None, datetime] = {}
     for said in given:
-        since[said.subject] = min(since.get(said.subject, said.moment), said.moment)
+        if said.subject not in since or said.moment < since[said.subject]:
+            since[said.subject] = said.moment
     return since
 
 
 def _pairs(
-    tx: database.Transaction, tenant_id: UUID, later: Sequence[Later], beside: Sequence[UUID]
+    tx: database.Transaction, tenant_id: UUID, later: Sequence[Later], beside: Sequence[Readable]
 ) -> list[tuple[UUID, UUID]]:
     """Return what these memories correct, as pairs of the later and the earlier."""
     spellings = sorted({word for one in later for word in one.statement.spellings_beside})
@@ -133,16 +169,26 @@ def _pairs(
     found: dict[UUID, list[Earlier]] = {}
     speakers = {one.said.memory_id: name_of(one.said.speaker) for one in later}
     known: dict[UUID, Statement] = {}
-    for later_id, said in rows.earlier(tx, tenant_id, probes, beside, window=WINDOW, most=EARLIER_MOST):
+    earlier = _before(probes, beside)
+    for later_id, said in rows.earlier(tx, tenant_id, probes, earlier, window=WINDOW, most=EARLIER_MOST):
         if _is_users(said) and name_of(said.speaker) == speakers[later_id]:
-            statement = known.setdefault(said.memory_id, read(said.text))
-            found.setdefault(later_id, []).append(Earlier(said.memory_id, statement))
+            if said.memory_id not in known:
+                known[said.memory_id] = read(said.text)
+            found.setdefault(later_id, []).append(Earlier(said.memory_id, known[said.memory_id]))
     rarities = _rarities(documents, total)
     return [
         (one.said.memory_id, correction.corrected_id)
         for one in later
         for correction in decide(one.statement, found.get(one.said.memory_id, []), rarities)
     ]
+
+
+def _before(probes: Sequence[Probe], beside: Sequence[Readable]) -> list[UUID]:
+    """Return those of some memories that one of the later ones may correct: of its subject, and said before it."""
+    last: dict[str | None, tuple[datetime, int]] = {}
+    for said in (probe.said for probe in probes):
+        last[said.subject] = max(last.get(said.subject, (said.moment, said.seq)), (said.moment, said.seq))
+    return [each.memory_id for each in beside if each.subject in last and (each.moment, each.seq) < last[each.subject]]
 
 
 def _rarest(

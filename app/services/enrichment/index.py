@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from uuid import UUID
 
 from app.domain.policy.policy import Policy
-from app.services.enrichment import corrections, personal
+from app.services.enrichment import corrections, personal, texts
 from app.store.core import database
 from app.store.enrichment import words
 
@@ -24,8 +24,9 @@ def index(tenant_id: UUID, ids: Sequence[UUID], policy: Policy | None = None) ->
     """
     policy = policy or Policy()
     with database.tenant(tenant_id) as tx:
-        personal.note(tx, tenant_id, ids, policy)
-        examined = corrections.examine(tx, tenant_id, ids, policy)
+        read = texts.read(tx, tenant_id, ids)
+        personal.note(tx, tenant_id, read, policy)
+        examined = corrections.examine(tx, tenant_id, ids, read, policy)
         done = words.index(tx, tenant_id, ids, policy.language, policy.time_zone)
         corrections.link(tx, tenant_id, examined)
         return done

@@ -6,7 +6,7 @@ import re
 import zoneinfo
 from collections.abc import Sequence
 from functools import lru_cache
-from itertools import chain
+from itertools import chain, compress
 from pathlib import Path
 from typing import Final
 from uuid import UUID
@@ -15,24 +15,31 @@ from app.domain.policy.policy import Policy
 from app.domain.privacy.detection import CATEGORY, KINDS, detect
 from app.domain.privacy.parameters import KNOWN, SENSITIVITIES
 from app.services.enrichment import reminders
+from app.services.enrichment.texts import Texts
 from app.store.core import database
 from app.store.enrichment import findings
-from app.store.enrichment.findings import Found, Text
+from app.store.enrichment.findings import Found
+from app.store.enrichment.reading import Readable
 
 _SENSITIVITY: Final = dict(zip(KNOWN, SENSITIVITIES, strict=True))
 _TABLE: Final = "zone.tab"
 _LINE: Final = re.compile(r"^([A-Z]{2})\t[^\t]+\t([^\t\n]+)", re.MULTILINE)
 
 
-def note(tx: database.Transaction, tenant_id: UUID, memory_ids: Sequence[UUID], policy: Policy) -> None:
+def note(tx: database.Transaction, tenant_id: UUID, texts: Texts, policy: Policy) -> None:
     """Look through the texts of memories, new or edited, and enter what is personal in them, and their reminders.
 
     Call it before their words are locked.
     """
     regions = regions_of(policy)
-    texts = findings.texts(tx, tenant_id, memory_ids)
-    found = [each for text in texts if (each := _found(text, regions)) is not None]
-    findings.write(tx, tenant_id, texts, found)
+    found = []
+    concerned = [each for each in texts.memories if each.has_finding]
+    for each in compress(texts.memories, texts.screened.personal):
+        if (one := _found(each, regions)) is not None:
+            found.append(one)
+            if not each.has_finding:
+                concerned.append(each)
+    findings.write(tx, tenant_id, concerned, found)
     reminders.write(tx, tenant_id, texts)
 
 
@@ -42,7 +49,7 @@ def get_findings(tenant_id: UUID, memory_id: UUID) -> Found | None:
         return findings.get(tx, tenant_id, memory_id)
 
 
-def _found(text: Text, regions: Sequence[str]) -> Found | None:
+def _found(text: Readable, regions: Sequence[str]) -> Found | None:
     every = detect(text.text, regions)
     if not every:
         return None

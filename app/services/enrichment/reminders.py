@@ -6,18 +6,23 @@ from collections.abc import Sequence
 from uuid import UUID
 
 from app.domain.recall.bridges import read_flags
+from app.services.enrichment.texts import Texts, read
 from app.store.core import database
-from app.store.enrichment import findings
 from app.store.enrichment import reminders as store
-from app.store.enrichment.findings import Text
 from app.store.enrichment.reminders import Reminders
 
 
 def refresh(tx: database.Transaction, tenant_id: UUID, memory_ids: Sequence[UUID]) -> None:
     """Set the flags of these memories by their stored texts, except for those in cold storage."""
-    write(tx, tenant_id, findings.texts(tx, tenant_id, memory_ids))
+    write(tx, tenant_id, read(tx, tenant_id, memory_ids))
 
 
-def write(tx: database.Transaction, tenant_id: UUID, texts: Sequence[Text]) -> None:
+def write(tx: database.Transaction, tenant_id: UUID, texts: Texts) -> None:
     """Set the flags of memories by their texts."""
-    store.write(tx, tenant_id, [Reminders(each.memory_id, each.text_version, read_flags(each.text)) for each in texts])
+    found = [
+        Reminders(each.memory_id, each.text_version, flags)
+        for each, is_read in zip(texts.memories, texts.screened.reminders, strict=True)
+        if ((flags := read_flags(each.text) if is_read else 0) or each.has_reminders)
+    ]
+    if found:
+        store.write(tx, tenant_id, found)

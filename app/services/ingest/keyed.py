@@ -23,7 +23,7 @@ from app.domain.privacy.arriving import is_buried
 from app.errors import Misconfigured
 from app.services.consolidation import rederiving, supersede
 from app.services.embedding import spaces
-from app.services.enrichment import corrections, personal
+from app.services.enrichment import corrections, personal, texts
 from app.services.erasure import erasures as erasing
 from app.services.security import audit
 from app.services.strength import strengths
@@ -170,7 +170,7 @@ def _reindex(tx: database.Transaction, tenant_id: UUID, reworded: list[UUID], fo
     """Reindex memories whose words have changed, and their former neighbours."""
     if reworded:
         policy = policies.current(tx, tenant_id)
-        personal.note(tx, tenant_id, reworded, policy)
+        personal.note(tx, tenant_id, texts.read(tx, tenant_id, reworded), policy)
         cues.delete_outdated(tx, tenant_id, reworded)
         words.index(tx, tenant_id, [*reworded, *former], policy.language, policy.time_zone)
 

@@ -19,7 +19,7 @@ from app.domain.ingest.memory import KINDS, MemoryIn, MemoryPatch
 from app.domain.privacy.audit import SYSTEM
 from app.errors import Conflict, EbbingError, NotFound, Unavailable
 from app.services.consolidation import rederiving
-from app.services.enrichment import corrections, personal
+from app.services.enrichment import corrections, personal, texts
 from app.services.erasure import erasures as erasing
 from app.services.privacy.holds import check_free
 from app.services.strength import policies, strengths
@@ -118,7 +118,7 @@ def edit(tenant_id: UUID, memory_id: UUID, patch: MemoryPatch) -> Stored:
             if PROTECTING_FIELDS & changes.keys():
                 tiers.look_again(tx, tenant_id, [stored_id])
         if again:
-            personal.note(tx, tenant_id, [stored_id], policy)
+            personal.note(tx, tenant_id, texts.read(tx, tenant_id, [stored_id]), policy)
             cues.delete_outdated(tx, tenant_id, [stored_id])
             words.index(tx, tenant_id, [stored_id, *former], policy.language, policy.time_zone)
             if "thread" in changes:

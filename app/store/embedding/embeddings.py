@@ -15,7 +15,7 @@ from sqlalchemy import Connection, text
 from app.domain.ingest.roles import name_of
 from app.domain.text.embedding import CONTEXT_TURNS, MemoryText
 from app.domain.text.wording import spoken
-from app.store.core.packed import Halfvecs
+from app.store.core.packed import Halfvecs, Integers, Uuids
 from app.store.embedding import spaces, windows
 from app.store.embedding.windows import Windows
 
@@ -180,31 +180,41 @@ def read_texts(tx: Connection, tenant_id: UUID, ids: Sequence[UUID], *, ahead: b
         ids: The memories.
         ahead: Also read the turns after each memory; embedding one of those then requires embedding this memory again.
     """
-    values = {"tenant": tenant_id, "ids": list(ids), "turns": CONTEXT_TURNS, "ahead": CONTEXT_TURNS * ahead}
+    values = {"tenant": tenant_id, "ids": Uuids(ids), "turns": CONTEXT_TURNS, "ahead": CONTEXT_TURNS * ahead}
     rows = tx.execute(_READ, values).all()
     texts = Texts([], [], [])
     for thread, turns in groupby(rows, key=itemgetter(1)):
         run = list(turns)
-        for n, (memory_id, _, place, is_wanted, version, said, speaker, occurred_at) in enumerate(run):
+        names = [name_of(turn[6]) for turn in run]
+        lines = [] if thread is None else list(map(spoken, map(itemgetter(5), run), names))
+        for n, (memory_id, _, place, is_wanted, version, said, _, occurred_at) in enumerate(run):
             if not is_wanted:
                 continue
             # Separate runs of turns are adjacent in the result; only `place` shows the gap.
-            near = [turn for turn in run[max(n - CONTEXT_TURNS, 0) : n + CONTEXT_TURNS + 1] if thread is not None]
-            before = [turn for turn in reversed(near) if place - CONTEXT_TURNS <= turn[2] < place]
-            after = [turn for turn in near if ahead and place < turn[2] <= place + CONTEXT_TURNS]
-            lines = [tuple(spoken(turn[5], name_of(turn[6])) for turn in side) for side in (before, after)]
+            before = [near for near in _beside(n, -1, len(lines)) if run[near][2] >= place - CONTEXT_TURNS]
+            after = [near for near in _beside(n, 1, len(lines)) if ahead and run[near][2] <= place + CONTEXT_TURNS]
             texts.ids.append(memory_id)
             texts.versions.append(version)
-            texts.memories.append(MemoryText(said, name_of(speaker), occurred_at, *lines))
-            texts.context.append({turn[0]: turn[4] for turn in (*before, *after)})
+            spoken_before, spoken_after = (
+                tuple([lines[near] for near in before]),
+                tuple([lines[near] for near in after]),
+            )
+            texts.memories.append(MemoryText(said, names[n], occurred_at, spoken_before, spoken_after))
+            texts.context.append({run[near][0]: run[near][4] for near in (*before, *after)})
             if ahead:
-                texts.after.append(tuple(turn[0] for turn in after))
+                texts.after.append(tuple([run[near][0] for near in after]))
     return texts
+
+
+def _beside(place: int, step: int, size: int) -> range:
+    """Return the places of up to `CONTEXT_TURNS` turns on one side of a place in a run, the nearest first."""
+    end = place + step * (CONTEXT_TURNS + 1)
+    return range(place + step, min(end, size) if step > 0 else max(end, -1), step) if size else range(0)
 
 
 def find_preceding(tx: Connection, tenant_id: UUID, ids: Sequence[UUID]) -> list[UUID]:
     """Return up to `CONTEXT_TURNS` turns before each of these memories: their vectors include what follows them."""
-    values = {"tenant": tenant_id, "ids": list(ids), "turns": CONTEXT_TURNS}
+    values = {"tenant": tenant_id, "ids": Uuids(ids), "turns": CONTEXT_TURNS}
     return list(tx.execute(_PRECEDING, values).scalars())
 
 
@@ -242,8 +252,8 @@ def write(
     values = {
         "tenant": tenant_id,
         "space": space_id,
-        "ids": [texts.ids[place] for place in current],
-        "versions": [texts.versions[place] for place in current],
+        "ids": Uuids([texts.ids[place] for place in current]),
+        "versions": Integers([texts.versions[place] for place in current]),
         "vectors": Halfvecs(vectors if len(current) == len(texts.ids) else vectors[current]),
         "by_caller": by_caller,
         "fill": fill,
@@ -258,10 +268,11 @@ def _current(tx: Connection, tenant_id: UUID, texts: Texts) -> list[int]:
     read = dict(zip(texts.ids, texts.versions, strict=True))
     for turns in texts.context:
         read |= turns
-    values = {"tenant": tenant_id, "ids": list(read), "versions": list(read.values())}
+    values = {"tenant": tenant_id, "ids": Uuids(list(read)), "versions": Integers(list(read.values()))}
     overtaken = set(tx.execute(_OVERTAKEN, values).scalars())
     if texts.after:
-        known = {"ids": texts.ids, "counts": [len(turns) for turns in texts.after], "turns": CONTEXT_TURNS}
+        counts = Integers([len(turns) for turns in texts.after])
+        known = {"ids": Uuids(texts.ids), "counts": counts, "turns": CONTEXT_TURNS}
         followed = set(tx.execute(_FOLLOWED, {"tenant": tenant_id, **known}).scalars())
     else:
         followed = set()

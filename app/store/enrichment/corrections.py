@@ -83,18 +83,31 @@ WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s) AND says_change <> (m
 """
 
 
+def exist(tx: Connection, tenant_id: UUID) -> bool:
+    """Return whether the tenant has any correction, by an index that is empty for most tenants."""
+    row = driver(tx).execute(f"SELECT {ANY}", {"tenant": tenant_id}).fetchone()
+    return bool(row and row[0])
+
+
 def concerned(
-    tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID], since: Mapping[str | None, datetime]
+    tx: Connection,
+    tenant_id: UUID,
+    memory_ids: Sequence[UUID],
+    since: Mapping[str | None, datetime],
+    *,
+    are_linked: bool,
 ) -> list[UUID]:
     """Return later memories whose corrections may have changed: they correct one of these memories, or might.
 
     Args:
         memory_ids: New or changed memories.
         since: The earliest time of these memories by subject.
+        are_linked: False if the tenant has no correction (`exist`).
     """
     values = {
         "tenant": tenant_id,
         "ids": Uuids(memory_ids),
+        "linked": Uuids(memory_ids if are_linked else ()),
         "subjects": list(since),
         "moments": list(since.values()),
         "most": LATER_MAX,
@@ -104,7 +117,7 @@ def concerned(
 
 _CONCERNED: Final = f"""
 SELECT memory_id FROM links
-WHERE tenant_id = %(tenant)s AND other_id = ANY (%(ids)s) AND source = '{SOURCE}'
+WHERE tenant_id = %(tenant)s AND other_id = ANY (%(linked)s) AND kind = '{KIND}' AND source = '{SOURCE}'
 UNION
 SELECT later.memory_id FROM unnest(%(subjects)s::text[], %(moments)s::timestamptz[]) AS since (subject, moment)
 CROSS JOIN LATERAL (
@@ -155,8 +168,9 @@ def earlier(
 # separately: combined, the planner would scan all of the tenant's memories up to the limit.
 _EARLIER: Final = f"""
 WITH probes AS MATERIALIZED (
-  SELECT * FROM unnest(%(ids)s, %(subjects)s::text[], %(moments)s::timestamptz[], %(seqs)s::bigint[],
-    %(queries)s::text[]) AS probe (memory_id, subject, moment, seq, query)
+  SELECT memory_id, subject, moment, seq, CAST(query AS tsquery) AS query
+  FROM unnest(%(ids)s, %(subjects)s::text[], %(moments)s::timestamptz[], %(seqs)s::bigint[], %(queries)s::text[])
+    AS probe (memory_id, subject, moment, seq, query)
 ),
 subjects AS MATERIALIZED (SELECT subject, max(memory_id) AS newest FROM (
   SELECT subject, CAST(memory_id AS text) AS memory_id FROM probes) AS each GROUP BY subject),
@@ -179,13 +193,12 @@ near AS MATERIALIZED (
   WHERE tenant_id = %(tenant)s AND memory_id IN (SELECT memory_id FROM probes) AND source = '{SOURCE}'
 ),
 worded AS MATERIALIZED (
-  SELECT near.memory_id, known.own FROM near CROSS JOIN LATERAL (
-    SELECT own FROM memory_words WHERE tenant_id = %(tenant)s AND memory_words.memory_id = near.memory_id OFFSET 0
-  ) AS known
+  SELECT memory_id, own FROM memory_words
+  WHERE tenant_id = %(tenant)s AND memory_id = ANY (ARRAY(SELECT memory_id FROM near))
 ),
 hits AS MATERIALIZED (
   SELECT probes.memory_id AS later_id, worded.memory_id AS earlier_id FROM probes JOIN worded
-    ON worded.own @@ CAST(probes.query AS tsquery) AND worded.memory_id <> probes.memory_id
+    ON worded.own @@ probes.query AND worded.memory_id <> probes.memory_id
 )
 SELECT later_id, one.* FROM (
   SELECT hits.later_id, memory.*, row_number() OVER (
@@ -211,6 +224,8 @@ def put(
     memory_ids: Sequence[UUID],
     later_ids: Sequence[UUID],
     pairs: Sequence[tuple[UUID, UUID]],
+    *,
+    are_linked: bool,
 ) -> None:
     """Replace the detected corrections of memories by these pairs; callers' links remain.
 
@@ -218,6 +233,7 @@ def put(
         memory_ids: New or changed memories: their other corrections, in either direction, are deleted.
         later_ids: Memories whose other outgoing corrections are deleted.
         pairs: Ids of a later memory and of the earlier one that it corrects.
+        are_linked: False if the tenant has no correction (`exist`).
     """
     values = {
         "tenant": tenant_id,
@@ -227,14 +243,15 @@ def put(
         "to_ids": Uuids([pair[1] for pair in pairs]),
         "weight": WEIGHT,
     }
-    driver(tx).execute(_TAKE_BACK, values)
+    if are_linked:
+        driver(tx).execute(_TAKE_BACK, values)
     if pairs:
         driver(tx).execute(_PUT, values)
 
 
 _TAKE_BACK: Final = f"""
 DELETE FROM links
-WHERE tenant_id = %(tenant)s AND source = '{SOURCE}'
+WHERE tenant_id = %(tenant)s AND kind = '{KIND}' AND source = '{SOURCE}'
   AND (memory_id = ANY (%(ids)s) OR other_id = ANY (%(ids)s) OR memory_id = ANY (%(later)s))
   AND (memory_id, other_id) NOT IN (SELECT * FROM unnest(%(from_ids)s, %(to_ids)s))
 """  # noqa: S608 - constants only

@@ -4,21 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 from uuid import UUID
 
 import msgspec
 from sqlalchemy import Connection
 
 from app.store.core.packed import Uuids, driver
-
-
-class Text(NamedTuple):
-    """A text to scan, with its version."""
-
-    memory_id: UUID
-    text_version: int
-    text: str
+from app.store.enrichment.reading import Readable
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,20 +35,6 @@ class Found:
     sensitivity: float
 
 
-def texts(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> list[Text]:
-    """Return the texts of these memories, without cold ones, of which the database has only a part."""
-    rows = driver(tx).execute(_TEXTS, {"tenant": tenant_id, "ids": Uuids(memory_ids)}).fetchall()
-    return [Text(*row) for row in rows]
-
-
-_TEXTS: Final = """
-SELECT memory_id, text_version, text FROM memories
-WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s) AND deleted_at IS NULL
-  AND NOT EXISTS (SELECT FROM cold_memories AS cold
-    WHERE cold.tenant_id = %(tenant)s AND cold.memory_id = memories.memory_id)
-"""
-
-
 def get(tx: Connection, tenant_id: UUID, memory_id: UUID) -> Found | None:
     """Return the findings in a memory's text, or None if there are none."""
     row = driver(tx).execute(_OF, {"tenant": tenant_id, "memory_id": memory_id}).fetchone()
@@ -68,33 +47,26 @@ WHERE tenant_id = %(tenant)s AND memory_id = %(memory_id)s
 """
 
 
-def write(tx: Connection, tenant_id: UUID, looked_at: Sequence[Text], found: Sequence[Found]) -> None:
+def write(tx: Connection, tenant_id: UUID, looked_at: Sequence[Readable], found: Sequence[Found]) -> None:
     """Store the findings of scanned texts and delete findings that are gone; texts edited since are left alone.
 
     Memories whose findings change become due for the next sweep. Call it before the words are locked.
 
     Args:
-        looked_at: All scanned texts.
+        looked_at: Scanned texts that have findings now or had some before.
         found: The findings in those that have any.
     """
     if not looked_at:
         return
-    ids = Uuids([each.memory_id for each in looked_at])
-    known = driver(tx).execute(_KNOWN, {"tenant": tenant_id, "ids": ids}).fetchone()
-    if not found and not (known and known[0]):
-        return
     values: dict[str, Any] = {
         "tenant": tenant_id,
-        "ids": ids,
+        "ids": Uuids([each.memory_id for each in looked_at]),
         "versions": [each.text_version for each in looked_at],
         "found": msgspec.json.encode(found).decode(),
     }
     driver(tx).execute(_WRITE, values)
 
 
-_KNOWN: Final = """
-SELECT EXISTS (SELECT FROM privacy_findings WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s))
-"""
 # The memories' rows are locked first, so that none is removed between the check and the write.
 _WRITE: Final = """
 WITH given AS (

@@ -18,6 +18,7 @@ from uuid import UUID
 from sqlalchemy import Connection, text
 
 from app.domain.search.terms import Term
+from app.store.core.packed import Uuids
 from app.store.enrichment.lexemes import lexemes
 from app.store.memories.roles import NAME
 
@@ -262,7 +263,7 @@ def index(tx: Connection, tenant_id: UUID, ids: Sequence[UUID], language: str, t
         The number of these memories that were indexed.
     """
     _lock(tx, tenant_id)
-    values = {"tenant": tenant_id, "ids": list(ids), "gone": [], "language": language, "time_zone": time_zone}
+    values = {"tenant": tenant_id, "ids": Uuids(ids), "gone": Uuids(()), "language": language, "time_zone": time_zone}
     return int(tx.execute(_INDEX, values).scalar_one())
 
 

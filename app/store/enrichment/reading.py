@@ -1,0 +1,62 @@
+"""Memories with their texts and what is stored of earlier readings of these, for whoever reads the texts again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from sqlalchemy import Connection
+
+from app.domain.ingest.roles import Role
+from app.store.core.packed import Uuids, driver
+from app.store.memories import roles
+
+
+class Readable(NamedTuple):
+    """A memory whose text can be read.
+
+    Attributes:
+        moment: When it happened, or was accepted where that is unknown.
+        seq: Its place in the order of speaking.
+        role: The speaker's effective role; None where it is unknown.
+        is_given: A caller has given it.
+        says_change: Whether it is stored that its text says a change.
+        has_reminders: Flags are stored of its text.
+        has_finding: Something personal is stored as found in its text.
+    """
+
+    memory_id: UUID
+    text_version: int
+    text: str
+    subject: str | None
+    speaker: str | None
+    moment: datetime
+    seq: int
+    role: Role | None
+    is_given: bool
+    says_change: bool
+    has_reminders: bool
+    has_finding: bool
+
+
+def read(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> list[Readable]:
+    """Return these memories, except for deleted ones and those in cold storage, whose texts are stored in part."""
+    rows = driver(tx).execute(_READ, {"tenant": tenant_id, "ids": Uuids(memory_ids)}, binary=True)
+    return list(map(Readable._make, rows.fetchall()))
+
+
+# Other tables are looked at once for the whole batch, and hashed: a planner without statistics could turn joins into
+# loops over all pairs.
+_READ: Final = f"""
+SELECT memory_id, text_version, text, subject, speaker, coalesce(occurred_at, created_at), seq, {roles.EFFECTIVE},
+  made_by = 'caller', says_change,
+  memory_id IN (
+    SELECT memory_id FROM memory_state
+    WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s) AND reminders IS NOT NULL),
+  memory_id IN (SELECT memory_id FROM privacy_findings WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s))
+FROM memories
+WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s) AND deleted_at IS NULL
+  AND memory_id NOT IN (SELECT memory_id FROM cold_memories WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s))
+"""  # noqa: S608 - constants alone
