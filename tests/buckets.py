@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from app.embedded import free_ports
-from tests.waiting import until
+from tests.waiting import PATIENCE_SECONDS, until
 
 CREDENTIALS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_REGION": "us-east-1"}
 
@@ -28,7 +28,7 @@ def s3() -> Iterator[str]:
         command, stdin=quiet, stdout=quiet, stderr=quiet, env={**os.environ, **CREDENTIALS}
     ) as server:
         try:
-            until(lambda: answers(url), "the S3 server answers", 60)
+            until(lambda: answers(url), "the S3 server answers")
             yield url
         finally:
             server.kill()
@@ -36,7 +36,7 @@ def s3() -> Iterator[str]:
 
 def answers(url: str) -> bool:
     try:
-        return httpx.get(url, trust_env=False).is_success
+        return httpx.get(url, timeout=PATIENCE_SECONDS, trust_env=False).is_success
     except httpx.TransportError:
         return False
 
@@ -46,5 +46,5 @@ def bucket(url: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     for name, value in CREDENTIALS.items():
         monkeypatch.setenv(name, value)
     made = f"bucket-{uuid4()}"
-    assert httpx.put(f"{url}/{made}", trust_env=False).is_success
+    assert httpx.put(f"{url}/{made}", timeout=PATIENCE_SECONDS, trust_env=False).is_success
     return {"cold_url": f"s3://{made}/some/prefix", "cold_endpoint": url}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from secrets import token_hex
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit, urlunsplit
@@ -14,12 +15,14 @@ import redis
 from psycopg import sql
 
 from tests.servers import Servers
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from tests.service import Service
 
 _SERVERS = pytest.StashKey[Servers]()
 PARTS = ("alone", "together")
+DAYS_END = timedelta(minutes=2)
 MOST_WORKERS = 4
 
 
@@ -96,6 +99,12 @@ def redis_url(servers: Servers) -> str:
     with redis.Redis.from_url(own) as client:
         client.flushdb()
     return own
+
+
+@pytest.fixture
+def whole_day() -> None:
+    """Wait for the next UTC day if this one ends within minutes, so that a test doesn't span two days."""
+    until(lambda: (datetime.now(UTC) + DAYS_END).date() == datetime.now(UTC).date(), "the next day")
 
 
 @pytest.fixture(scope="session")

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -15,7 +14,7 @@ from pathlib import Path
 import httpx
 
 from app.embedded import Program, has_ended, kill_session, log_tail, spawn
-from tests.waiting import until
+from tests.waiting import PATIENCE_SECONDS, until
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -52,32 +51,30 @@ class Processes:
             kill_session(process)
             process.wait()
 
-    def stop(self, *names: str, seconds: float = 30) -> float:
-        """Ask to end, by SIGTERM. Returns how long the slowest took; fails when one takes too long."""
-        began = time.monotonic()
+    def stop(self, *names: str) -> None:
+        """Ask processes to end, by SIGTERM, and wait until they have."""
         for name in names:
             self.running[name].send_signal(signal.SIGTERM)
         for name in names:
             process = self.running[name]
-            until(lambda process=process: has_ended(process), f"{name} ends after SIGTERM", seconds)  # type: ignore[misc]
+            until(lambda process=process: has_ended(process), f"{name} ends after SIGTERM")  # type: ignore[misc]
             self.kill(name)
-        return time.monotonic() - began
 
     def signal_all_of(self, name: str, number: signal.Signals) -> None:
         """Send a signal to a process and all that it has started."""
         os.killpg(self.running[name].pid, number)
 
-    def wait_until_answers(self, name: str, url: str, seconds: float = 30) -> None:
+    def wait_until_answers(self, name: str, url: str) -> None:
         """Wait until a GET of the URL answers 200."""
         process = self.running[name]
 
         def answers() -> bool:
             assert not has_ended(process), f"{name} ended:\n{log_tail(self.log(name))}"
             with suppress(httpx.TransportError):
-                return httpx.get(url, timeout=2, trust_env=False).status_code == 200
+                return httpx.get(url, timeout=PATIENCE_SECONDS, trust_env=False).status_code == 200
             return False
 
-        until(answers, f"{url} answers 200", seconds)
+        until(answers, f"{url} answers 200")
 
     def close(self) -> None:
         self.kill(*self.running)

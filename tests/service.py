@@ -16,6 +16,7 @@ import msgspec
 import psycopg
 import pytest
 import redis
+import sqlalchemy
 import structlog
 from psycopg import sql
 
@@ -38,9 +39,44 @@ from app.services.search import rerank
 from app.services.tenants import budget, tenants
 from app.settings import settings
 from app.store.core import database
+from tests.waiting import PATIENCE_SECONDS
 
 T = TypeVar("T")
 _NUMBERS = count(1)
+
+# Time limits that only a fault reaches. With the defaults, a slow machine would end a slice early, which in production
+# the next slice makes up for, or time out a call that works. A test of a limit sets its own.
+PATIENT_SETTINGS = {
+    "SLICE_SECONDS": PATIENCE_SECONDS,
+    "STATEMENT_TIMEOUT_SECONDS": PATIENCE_SECONDS,
+    "CLAIM_IDLE_SECONDS": PATIENCE_SECONDS,
+    "LEASE_SECONDS": PATIENCE_SECONDS,
+    "REQUEST_BODY_TIMEOUT_SECONDS": PATIENCE_SECONDS,
+    "WAIT_MAX_SECONDS": PATIENCE_SECONDS,
+    "LLM_TIMEOUT_SECONDS": 120,
+    "LLM_QUERY_TIMEOUT_SECONDS": 120,
+    "RERANK_TIMEOUT_SECONDS": 30,
+    "COLD_TIMEOUT_SECONDS": 120,
+}
+PATIENT_CONSTANTS = (
+    *(
+        f"app.services.{module}.STEP_SECONDS"
+        for module in (
+            *("archive", "cold", "compaction", "consolidate", "erasing", "erasing_together", "erasures", "exporting"),
+            *("graphs", "holds", "night", "rebase", "rederiving", "reembed", "removals", "self_tests"),
+        )
+    ),
+    "app.services.privacy.categories.SECONDS_MAX",
+    "app.services.security.chain.SECONDS_MAX",
+    "app.services.tenants.effects.SECONDS_MAX",
+    "app.services.tiers.forecast.SECONDS_MAX",
+    "app.services.search.search_replays.SECONDS_MAX",
+    "app.services.night.night_preview.SECONDS",
+    "app.services.tiers.previews.SECONDS",
+    "app.services.monitoring.situation.FRESH_SECONDS",
+    "app.domain.verdict.SILENT_SECONDS",
+    "app.clients.redis.stream.APPEND_TIMEOUT_SECONDS",
+)
 
 LARGE_BYTES = 1024**2
 SIZES = """
@@ -185,14 +221,6 @@ def at_door(knock: Callable[[Door], Awaitable[T]]) -> T:
     return asyncio.run(open_and_close())
 
 
-def until(happened: Callable[[], object], seconds: float = 10) -> None:
-    """Wait for a condition, at most so long."""
-    deadline = time.monotonic() + seconds
-    while not happened():
-        assert time.monotonic() < deadline, "it didn't happen in time"
-        time.sleep(0.01)
-
-
 def empty(database_url: str) -> None:
     """Delete every row but the schema's revision.
 
@@ -213,10 +241,18 @@ def empty(database_url: str) -> None:
 
 @contextmanager
 def inside(database_url: str, redis_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Service]:
-    """The service with these servers and the defaults of every other setting; nothing stays open afterwards."""
+    """The service with these servers, patient limits on time and the defaults of every other setting.
+
+    Nothing stays open afterwards.
+    """
     for name in os.environ:
         if name.startswith("EBBING_") and not name.startswith("EBBING_TEST_"):
             monkeypatch.delenv(name)
+    for name, seconds in PATIENT_SETTINGS.items():
+        monkeypatch.setenv(f"EBBING_{name}", str(seconds))
+    for constant in PATIENT_CONSTANTS:
+        monkeypatch.setattr(constant, PATIENCE_SECONDS)
+    monkeypatch.setattr("app.store.core.database.create_engine", patient_engine)
     monkeypatch.setenv("EBBING_DATABASE_URL", database_url)
     monkeypatch.setenv("EBBING_REDIS_URL", redis_url)
     # Otherwise loggers would hold on to the output of the test that was the first to log.
@@ -230,6 +266,12 @@ def inside(database_url: str, redis_url: str, monkeypatch: pytest.MonkeyPatch) -
         service.close()
     forget()
     structlog.reset_defaults()
+
+
+def patient_engine(url: str, *, connect_args: dict[str, Any], **given: Any) -> sqlalchemy.Engine:
+    """Make an engine that waits as long for a connection as tests wait for anything."""
+    connect_args = {**connect_args, "connect_timeout": int(PATIENCE_SECONDS)}
+    return sqlalchemy.create_engine(url, **given | {"connect_args": connect_args, "pool_timeout": PATIENCE_SECONDS})
 
 
 def forget() -> None:

@@ -17,7 +17,7 @@ from ops.bench.floors import statements
 from ops.bench.place import Running
 from tests.provider import model
 from tests.provider.server import provider
-from tests.waiting import until
+from tests.waiting import PATIENCE_SECONDS, until
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -28,7 +28,7 @@ def bench(*arguments: str) -> subprocess.CompletedProcess[str]:
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=4 * PATIENCE_SECONDS,
         check=False,
     )
 

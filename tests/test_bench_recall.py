@@ -18,6 +18,7 @@ from ops.recall.readers import lines
 from ops.recall.recalls import Recalled, summarise
 from ops.recall.report import below
 from ops.recall.service import Roles, Sending
+from tests.waiting import PATIENCE_SECONDS
 
 ROOT = Path(__file__).resolve().parents[1]
 LINE: dict[str, Any] = {
@@ -33,7 +34,7 @@ def bench(*arguments: str) -> subprocess.CompletedProcess[str]:
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=4 * PATIENCE_SECONDS,
         check=False,
     )
 

@@ -12,9 +12,9 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 import traceback
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,6 +26,7 @@ from redis.retry import Retry
 
 from app.embedded import EmbeddedError, Postgres, Program, Redis, ServerOptions, free_ports, spawn
 from app.embedded.binaries import postgres_programs, redis_server
+from tests.waiting import PATIENCE_SECONDS, until
 
 AS_ROOT = os.geteuid() == 0
 root_only = pytest.mark.skipif(not AS_ROOT, reason="only root's servers run as another user")
@@ -95,13 +96,12 @@ def test_a_killed_postgresql_comes_back_on_its_port_with_its_rows(home: Path, op
     # The pid file still says "ready", of a process that is gone.
     assert (server.data / "postmaster.pid").read_text().splitlines()[7].strip() == "ready"
 
-    deadline = time.monotonic() + 10
-    while True:  # a backend may outlive its server for a moment; the supervisor tries again likewise
-        try:
-            process = server.start()
-            break
-        except EmbeddedError:
-            assert time.monotonic() < deadline
+    def again() -> subprocess.Popen[bytes] | None:  # a backend may outlive its server for a moment
+        with suppress(EmbeddedError):
+            return server.start()
+        return None
+
+    process = until(again, "the server starts again")
     try:
         with psycopg.connect(server.url) as tx:
             assert tx.execute("select count(*) from note").fetchone() == (1000,)
@@ -275,7 +275,7 @@ def test_children_are_started_from_the_main_thread_only(home: Path) -> None:
 
     thread = threading.Thread(target=attempt)
     thread.start()
-    thread.join(10)
+    thread.join(PATIENCE_SECONDS)
     assert "main thread" in str(errors[0])
 
 
@@ -285,7 +285,7 @@ def test_a_large_log_is_put_aside_at_the_next_start(home: Path) -> None:
     with log.open("wb") as file:
         file.truncate(10 * 1024 * 1024 + 1)
     process = spawn(Program(["/bin/echo", "new"], {}), log=log, death_signal=signal.SIGKILL)
-    process.wait(10)
+    process.wait(PATIENCE_SECONDS)
     assert log.read_text() == "new\n"
     assert log.with_name("x.log.1").stat().st_size > 10 * 1024 * 1024
 

@@ -7,9 +7,11 @@ import json
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -17,8 +19,8 @@ import numpy as np
 import pytest
 
 from tests.provider.control import FAILURES
-from tests.provider.server import FakeProvider, provider
-from tests.waiting import until
+from tests.provider.server import TRICKLE_SECONDS, FakeProvider, provider
+from tests.waiting import PATIENCE_SECONDS, until
 
 ROOT = Path(__file__).resolve().parents[1]
 CHAT = [
@@ -38,10 +40,12 @@ def fake() -> Iterator[FakeProvider]:
 
 
 def embed(fake: FakeProvider, *texts: str, **more: Any) -> httpx.Response:
-    return httpx.post(f"{fake.url}/embeddings", json={"model": "m", "input": list(texts), **more}, timeout=5)
+    return httpx.post(
+        f"{fake.url}/embeddings", json={"model": "m", "input": list(texts), **more}, timeout=PATIENCE_SECONDS
+    )
 
 
-def chat(fake: FakeProvider, timeout: float = 5) -> httpx.Response:
+def chat(fake: FakeProvider, timeout: float | httpx.Timeout = PATIENCE_SECONDS) -> httpx.Response:
     return httpx.post(f"{fake.url}/chat/completions", json={"model": "m", "messages": CHAT}, timeout=timeout)
 
 
@@ -94,35 +98,39 @@ def test_only_calls_with_a_word_fail(fake: FakeProvider) -> None:
 
 def test_it_is_controlled_over_http_while_it_runs(fake: FakeProvider) -> None:
     control = fake.url.replace("/v1", "/control")
-    assert httpx.post(control, json={"mode": "unavailable"}).status_code == 200
+    assert httpx.post(control, json={"mode": "unavailable"}, timeout=PATIENCE_SECONDS).status_code == 200
     assert chat(fake).status_code == 503
-    assert httpx.get(control).json()["calls"] == {"chat": 1}
-    assert httpx.post(control, json={"mode": "no such"}).status_code == 422
-    assert httpx.post(control, json={}).json() == {"mode": "ok"}
+    assert httpx.get(control, timeout=PATIENCE_SECONDS).json()["calls"] == {"chat": 1}
+    assert httpx.post(control, json={"mode": "no such"}, timeout=PATIENCE_SECONDS).status_code == 422
+    assert httpx.post(control, json={}, timeout=PATIENCE_SECONDS).json() == {"mode": "ok"}
 
 
 def test_it_refuses_connections_and_listens_again(fake: FakeProvider) -> None:
     fake.refuse()
     with pytest.raises(ConnectionRefusedError):
-        socket.create_connection(("127.0.0.1", fake.port), timeout=2)
+        socket.create_connection(("127.0.0.1", fake.port), timeout=PATIENCE_SECONDS)
     fake.listen()
     assert chat(fake).status_code == 200
 
 
-def test_it_refuses_for_a_while_over_http(fake: FakeProvider) -> None:
-    httpx.post(fake.url.replace("/v1", "/control"), json={"mode": "refuse", "seconds": 0.3})
+def test_it_refuses_for_a_while_over_http(fake: FakeProvider, monkeypatch: pytest.MonkeyPatch) -> None:
+    over = threading.Event()
+    monkeypatch.setattr("tests.provider.server.time", SimpleNamespace(sleep=lambda _: over.wait(PATIENCE_SECONDS)))
+    control = fake.url.replace("/v1", "/control")
+    httpx.post(control, json={"mode": "refuse", "seconds": 3}, timeout=PATIENCE_SECONDS)
 
     def refused() -> bool:
         try:
-            socket.create_connection(("127.0.0.1", fake.port), timeout=2).close()
+            socket.create_connection(("127.0.0.1", fake.port), timeout=PATIENCE_SECONDS).close()
         except ConnectionRefusedError:
             return True
         except ConnectionResetError:  # caught in the act
             return False
         return False
 
-    until(refused, "the port is closed", 5)
-    until(lambda: not refused(), "the port is open again", 5)
+    until(refused, "the port is closed")
+    over.set()
+    until(lambda: not refused(), "the port is open again")
     assert chat(fake).status_code == 200
 
 
@@ -136,7 +144,7 @@ def test_it_breaks_connections(fake: FakeProvider, mode: str) -> None:
 def test_it_hangs_until_told_otherwise(fake: FakeProvider) -> None:
     fake.control.set(mode="hang")
     with pytest.raises(httpx.ReadTimeout):
-        chat(fake, timeout=0.2)
+        chat(fake, httpx.Timeout(PATIENCE_SECONDS, read=0.2))
 
 
 @pytest.mark.parametrize(("mode", "first"), [("trickle", b"{"), ("trickle_head", b"HTTP/1.1 200 OK")])
@@ -144,15 +152,15 @@ def test_it_answers_a_byte_at_a_time(fake: FakeProvider, mode: str, first: bytes
     fake.control.set(mode=mode)
     body = json.dumps({"model": "m", "messages": CHAT}).encode()
     head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n"
-    with socket.create_connection(("127.0.0.1", fake.port), timeout=5) as connection:
+    with socket.create_connection(("127.0.0.1", fake.port), timeout=PATIENCE_SECONDS) as connection:
+        started = time.monotonic()
         connection.sendall(head.encode() + body)
         came = b""
         while first not in came:
             came += connection.recv(100)
-        started = time.monotonic()
         for _ in range(5):
             connection.recv(1)
-        assert time.monotonic() - started >= 0.05
+        assert time.monotonic() - started >= 4 * TRICKLE_SECONDS
 
 
 def test_it_takes_its_time(fake: FakeProvider) -> None:
@@ -169,6 +177,7 @@ def test_it_runs_by_itself() -> None:
             assert process.stdout is not None
             name, _, url = process.stdout.readline().strip().partition("=")
             assert name == "EBBING_OPENAI_BASE_URL"
-            assert httpx.post(f"{url}/embeddings", json={"model": "m", "input": "hi"}).status_code == 200
+            answer = httpx.post(f"{url}/embeddings", json={"model": "m", "input": "hi"}, timeout=PATIENCE_SECONDS)
+            assert answer.status_code == 200
         finally:
             process.terminate()

@@ -22,7 +22,7 @@ from app.store.core import database
 from tests.alerts.conftest import GIB
 from tests.alerts.watch import Scrape, Watch, rules
 from tests.api.caller import Api
-from tests.service import until
+from tests.waiting import until
 
 pytestmark = pytest.mark.slow
 
@@ -196,12 +196,12 @@ def test_redis_that_refuses_to_write_and_ingest_that_fails_for_it(watch: Watch, 
     assert watch.minutes(2) == set()
     api.service.redis.config_set("maxmemory", 1)
     try:
-        until(lambda: send() == 503)
+        until(lambda: send() == 503, "the API refuses")
         watch.scrape = sending(503, lambda: api.get("/metrics", key=None).text)  # figures can't be kept either
         assert watch.minutes(3) == {("EbbingServiceFails", "redis"), ("EbbingServiceFails", "errors")}
     finally:
         api.service.redis.config_set("maxmemory", 0)
-    until(lambda: send() == 202)
+    until(lambda: send() == 202, "the API accepts again")
     watch.scrape = sending(202, scrape)
     assert watch.minutes(1) == {("EbbingServiceFails", "errors")}
     assert watch.minutes(6) == set(), "the hour's share is still high, that of the last minutes isn't"

@@ -16,6 +16,7 @@ from starlette.types import Message, Receive
 from app.domain.policy.keys import SCOPES
 from app.main import build
 from tests.service import Service, Tenant
+from tests.waiting import PATIENCE_SECONDS
 
 T = TypeVar("T")
 MANY = 128
@@ -54,7 +55,7 @@ class Api:
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Await something in the application's loop."""
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(timeout=60)
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(timeout=PATIENCE_SECONDS)
 
     async def send(self, method: str, path: str, *, key: str | None = "", **given: Any) -> httpx.Response:
         """A request with this key; an empty one stands for the tenant's, None for no key at all."""
@@ -130,6 +131,7 @@ class Api:
         self._client = httpx.AsyncClient(
             transport=httpx.ASGITransport(cast("Any", self._app), raise_app_exceptions=False),
             base_url="http://test",
+            timeout=PATIENCE_SECONDS,
             limits=httpx.Limits(max_connections=MANY),
         )
 

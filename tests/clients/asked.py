@@ -12,8 +12,9 @@ from app.clients.llm.outbound import Allowed
 from app.clients.llm.provider import Patience, Provider
 from app.clients.llm.resilience import Backoff, Breaker
 from tests.provider.server import FakeProvider, provider
+from tests.waiting import PATIENCE_SECONDS
 
-QUICK = Patience(timeout_seconds=5, tries=3, wait_max_seconds=10)
+QUICK = Patience(timeout_seconds=PATIENCE_SECONDS, tries=3, wait_max_seconds=10)
 KEY = "sk-test-0123456789"
 
 

@@ -16,6 +16,8 @@ from tests.dashboard.visitor import Visitor, said
 from tests.services import attic
 from tests.services.alike import LIKE, Alike
 
+pytestmark = pytest.mark.usefixtures("whole_day")
+
 Visit = Callable[..., Visitor]
 
 

@@ -17,6 +17,8 @@ from app.store.tenants import policies
 from tests.api.caller import Api
 from tests.dashboard.visitor import Visitor, cookie_of, said
 
+pytestmark = pytest.mark.usefixtures("whole_day")
+
 Visit = Callable[..., Visitor]
 
 CALL = Usage(calls=1, input_tokens=1000, cached_tokens=400, output_tokens=100)

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.waiting import PATIENCE_SECONDS
+
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = sorted(path for folder in ("app", "workers") for path in (ROOT / folder).rglob("*.py"))
 # Where it is done later, by one thread at a time.
@@ -87,6 +89,11 @@ def test_decoders_are_made_with_their_modules() -> None:
 @pytest.mark.slow
 def test_answers_are_read_by_several_threads_at_once() -> None:
     done = subprocess.run(
-        [sys.executable, "-c", READ_BY_MANY], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, "-c", READ_BY_MANY],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_SECONDS,
+        check=False,
     )
     assert done.returncode == 0, done.stderr

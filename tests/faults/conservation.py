@@ -5,19 +5,17 @@ Read from the database and from Redis themselves, not through the service.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any, NamedTuple
 
 import psycopg
 import redis
 
-from app.clients.redis.redis import BACKLOG, stream_key
+from app.clients.redis.redis import BACKLOG, HELD, stream_key
 from app.store.enrichment.work import SCORE
 from tests.faults.load import Caller
-from tests.waiting import POLL_SECONDS
-
-SETTLE_SECONDS = 30
+from tests.waiting import until
 
 
 class Figures(NamedTuple):
@@ -41,21 +39,20 @@ class Books:
         self.database_url = database_url
         self._redis_url = redis_url
 
-    def wait_until_settled(
-        self, callers: Sequence[Caller], seconds: float = SETTLE_SECONDS, *, scored: bool = False
-    ) -> None:
+    def wait_until_settled(self, callers: Sequence[Caller], *, scored: bool = False) -> None:
         """Wait until nothing of these callers waits to be stored, indexed, embedded, and scored where that is asked.
 
         Nobody waits for scores to find a memory, and their lane may come last. Fails when nothing has become less
-        for so many seconds, and says what is left.
+        for as long as `until` waits, and says what is left.
         """
-        least, deadline = self._left(callers, scored=scored), time.monotonic() + seconds
-        while least:
-            assert time.monotonic() < deadline, f"{least} wait: {[self._details(caller) for caller in callers]}"
-            time.sleep(POLL_SECONDS)
+        least = self._left(callers, scored=scored)
+
+        def fewer() -> list[int]:
             left = self._left(callers, scored=scored)
-            if left < least:
-                least, deadline = left, time.monotonic() + seconds
+            return [left] if left < least else []
+
+        while least:
+            [least] = until(fewer, lambda: f"fewer wait: {[self._details(caller) for caller in callers]}")
 
     def _left(self, callers: Sequence[Caller], *, scored: bool) -> int:
         return sum(sum(self.waiting(caller, scored=scored).values()) for caller in callers)
@@ -109,10 +106,42 @@ class Books:
         with psycopg.connect(self.database_url) as tx:
             tx.execute("DELETE FROM rating_turns")
 
-    def let_time_pass(self) -> None:
-        """End what ratings were put off for, and the leases on them."""
+    def end_put_off(self) -> None:
+        """Let ratings that a failed provider has put off be tried at once; a worker that rates keeps its lease."""
         with psycopg.connect(self.database_url) as tx:
-            tx.execute("UPDATE rating_turns SET claimed_until = now()")
+            tx.execute("UPDATE rating_turns SET claimed_until = now() WHERE claim IS NULL")
+
+    def end_leases(self, callers: Sequence[Caller] = ()) -> None:
+        """End the leases on what is in hand of these callers, or of all, as if their workers had died a while ago."""
+        with redis.Redis.from_url(self._redis_url) as queue:
+            held = [caller.tenant_id for caller in callers] or [each.decode() for each in queue.zrange(HELD, 0, -1)]
+            for tenant_id in held:
+                queue.zadd(HELD, {tenant_id: 0}, xx=True)
+        with psycopg.connect(self.database_url) as tx:
+            for table in ("tenant_work", "rating_turns"):
+                ended = f"UPDATE {table} SET claimed_until = now() WHERE claim IS NOT NULL"  # noqa: S608 - see above
+                if callers:
+                    tx.execute(f"{ended} AND tenant_id = ANY(%s)".encode(), [[caller.tenant_id for caller in callers]])
+                else:
+                    tx.execute(ended.encode())
+
+    def lease_seconds(self, caller: Caller, stage: str) -> float:
+        """Return the longest time that a lease on what of a caller's is in hand still has; 0 where nothing is."""
+        if stage == "drain":
+            with redis.Redis.from_url(self._redis_url) as queue:
+                seconds, microseconds = queue.time()
+                until_ms = queue.zscore(HELD, caller.tenant_id) or 0
+            left: float = float(until_ms) / 1000 - seconds - microseconds / 1e6
+        else:
+            claimed = "SELECT extract(epoch FROM max(claimed_until) - now()) FROM tenant_work WHERE tenant_id = %s"
+            [(found,)] = self._rows(f"{claimed} AND claim IS NOT NULL AND stage = '{stage}'", caller)
+            left = float(found or 0)
+        return max(0.0, left)
+
+    def stored_at(self, caller: Caller) -> list[datetime]:
+        """Return when a caller's requests were stored, in order."""
+        found = self._rows("SELECT stored_at FROM envelopes WHERE tenant_id = %s ORDER BY stored_at", caller)
+        return [at for (at,) in found]
 
     def dead_letters(self, caller: Caller) -> list[tuple[str, str, int]]:
         """Stage, reason and attempts of each."""

@@ -18,10 +18,8 @@ from tests.faults import family
 from tests.faults.conservation import Books
 from tests.faults.run_service import Line
 from tests.processes import ROOT
-from tests.waiting import until
+from tests.waiting import PATIENCE_SECONDS, until
 
-START_SECONDS = 60
-STOP_SECONDS = 60
 LANES = ("ingest", "embed", "score", "rights", "maintain")
 TARGETS = ("supervisor", "api main", "api worker", "celery main", "celery child", "beat", "redis", "postgres")
 
@@ -47,7 +45,7 @@ class Household:
             program = Program([*command, str(self._events)], inherited | self._settings, folder=ROOT)
             self.supervisor = spawn(program, log=self._log, death_signal=signal.SIGKILL)
             self.starts += 1
-            until(lambda: self._is_up() or self._has_ended(), f"all is up; {log_tail(self._log)}", START_SECONDS)
+            until(lambda: self._is_up() or self._has_ended(), lambda: f"all is up; {log_tail(self._log)}")
             if not self._has_ended():
                 return
             self.supervisor.wait()
@@ -59,7 +57,7 @@ class Household:
             return
         self.supervisor.send_signal(signal.SIGTERM)
         with suppress(AssertionError):
-            until(self._has_ended, "the supervisor ends", STOP_SECONDS)
+            until(self._has_ended, "the supervisor ends")
         kill_session(self.supervisor)
         self.supervisor.wait()
 
@@ -82,7 +80,7 @@ class Household:
     def is_well(self) -> bool:
         """Whether the API says that it and what it needs is ready."""
         with suppress(httpx.TransportError):
-            return httpx.get(f"{self.url}/readyz", timeout=20, trust_env=False).status_code == 200
+            return httpx.get(f"{self.url}/readyz", timeout=PATIENCE_SECONDS, trust_env=False).status_code == 200
         return False
 
     def overdue(self) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import threading
-import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -13,8 +12,8 @@ from typing import Any
 
 import httpx
 
-GIVE_UP_SECONDS = 60
-PAUSE_SECONDS = 0.05
+from tests.waiting import PATIENCE_SECONDS, until
+
 BATCH_MAX = 20
 THREADS = 4
 # One batch in so many has ids of the caller's own, which take another way into the database.
@@ -40,7 +39,10 @@ class Caller:
         self.random = random.Random(f"{self.seed} {self.tenant_id}")
         # The environment's proxies are for others.
         self.http = httpx.Client(
-            base_url=self.url, headers={"Authorization": f"Bearer {self.key}"}, timeout=20, trust_env=False
+            base_url=self.url,
+            headers={"Authorization": f"Bearer {self.key}"},
+            timeout=PATIENCE_SECONDS,
+            trust_env=False,
         )
 
     def close(self) -> None:
@@ -60,13 +62,7 @@ class Caller:
         """Send memories, over and over until they are accepted. Returns their ids."""
         memories = self.batch() if memories is None else memories
         key = f"{self.random.getrandbits(80):020x}"
-        deadline = time.monotonic() + GIVE_UP_SECONDS
-        while time.monotonic() < deadline:
-            ids = self.try_once(memories, key)
-            if ids is not None:
-                return ids
-            time.sleep(PAUSE_SECONDS)
-        raise Unexpected(f"no answer in {GIVE_UP_SECONDS} s: {dict(self.answers)}")
+        return until(lambda: self.try_once(memories, key), lambda: f"an answer of 202: {dict(self.answers)}")
 
     def try_once(self, memories: Sequence[dict[str, Any]], key: str) -> list[str] | None:
         """Send memories once. Returns their ids, or None when the client should come again."""
@@ -113,7 +109,7 @@ def load(callers: Sequence[Caller], pause_seconds: float = 0.01) -> Iterator[Non
     finally:
         stop.set()
         for thread in threads:
-            thread.join(GIVE_UP_SECONDS + 25)
+            thread.join(2 * PATIENCE_SECONDS)  # of a request and of its tries
     if failures:
         raise failures[0]
     assert not any(thread.is_alive() for thread in threads)

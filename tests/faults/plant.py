@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -22,12 +21,20 @@ from tests.faults.conservation import Books
 from tests.faults.load import Caller
 from tests.installation import make_tenant
 from tests.processes import Processes
+from tests.waiting import PATIENCE_SECONDS, until
 
+# Leases are short, so that another worker soon repeats the work of a killed one. On a slow machine, leases of live
+# workers expire too: a high limit keeps such work out of the dead letters.
+DELIVERIES_MAX = 1000
 CLAIM_IDLE_SECONDS = 2
 LEASE_SECONDS = 3
 SHUTDOWN_SECONDS = 3
-RELEASE_SECONDS = 10
 DRAIN_BYTES = 1 << 20
+COUNTED = {
+    "EBBING_DELIVERIES_MAX": "3",
+    "EBBING_CLAIM_IDLE_SECONDS": str(PATIENCE_SECONDS),
+    "EBBING_LEASE_SECONDS": str(PATIENCE_SECONDS),
+}
 
 DATABASE = "ebbing"
 ROLE = "ebbing_service"
@@ -78,6 +85,7 @@ class Plant:
                 "EBBING_PORT": str(api_port),
                 "EBBING_CLAIM_IDLE_SECONDS": str(CLAIM_IDLE_SECONDS),
                 "EBBING_LEASE_SECONDS": str(LEASE_SECONDS),
+                "EBBING_DELIVERIES_MAX": str(DELIVERIES_MAX),
                 "EBBING_DRAIN_BYTES": str(DRAIN_BYTES),
                 "EBBING_SHUTDOWN_SECONDS": str(SHUTDOWN_SECONDS),
                 "EBBING_FAILPOINTS": ",".join(f"{place}!{self._mark(place)}" for place in PLACES),
@@ -110,15 +118,17 @@ class Plant:
 
     def start_server(self, server: Server) -> None:
         """Start it; after a kill its children may hold what it needs for a moment more."""
-        deadline = time.monotonic() + RELEASE_SECONDS
-        while True:
+
+        def has_started() -> bool:
             try:
                 self.servers[server.name] = server.start()
-                return
             except EmbeddedError as error:
-                if "still in use" not in str(error) or time.monotonic() > deadline:
+                if "still in use" not in str(error):
                     raise
-                time.sleep(0.2)
+                return False
+            return True
+
+        until(has_started, f"{server.name} starts")
 
     def kill_server(self, server: Server) -> None:
         """Kill the server's main process alone, as an operator's kill -9 or the kernel would."""
@@ -154,16 +164,21 @@ class Plant:
 
     @contextmanager
     def replaced(self, name: str, failpoint: str, **settings: str) -> Iterator[str]:
-        """Meanwhile, a worker with this failpoint does the work of this one. Gives its name."""
+        """Replace a worker by one with this failpoint inside the block, and yield the replacement's name.
+
+        The replacement sets work aside after three deaths. Its leases don't expire in a test's time: call
+        `Books.end_leases` for the next try.
+        """
         frail = f"frail-{name}"
         lane, processes = WORKERS[name]
         arguments = ["worker", "--lane", lane, "--concurrency", str(processes)]
         with self.paused(name):
-            self.processes.start(frail, *arguments, EBBING_FAILPOINTS=failpoint, **settings)
+            self.processes.start(frail, *arguments, EBBING_FAILPOINTS=failpoint, **COUNTED, **settings)
             try:
                 yield frail
             finally:
                 self.processes.kill(frail)
+                self.books.end_leases()
 
     @contextmanager
     def configured(self, name: str, **settings: str) -> Iterator[None]:
@@ -184,7 +199,7 @@ class Plant:
     def readiness(self) -> dict[str, bool]:
         """Which of what the service needs is well, by `/readyz`; empty when there is no answer."""
         with suppress(httpx.TransportError):
-            answer = httpx.get(f"{self.url}/readyz", timeout=20, trust_env=False)
+            answer = httpx.get(f"{self.url}/readyz", timeout=PATIENCE_SECONDS, trust_env=False)
             found = {str(one["name"]): bool(one["well"]) for one in answer.json()["dependencies"]}
             assert answer.status_code == (200 if all(found.values()) else 503)
             return found

@@ -83,6 +83,7 @@ class Crowd:
 
 @pytest.fixture
 def api(service: Service, tmp_path: Path) -> Iterator[Api]:
+    service.configure(database_pool_size=32)  # nobody waits for a connection until that fails
     service.configure(cold_url=tmp_path.as_uri(), master_key="a master key of tests, as long as it must be")
     cold_store.cache_clear()
     with Api(service) as started:

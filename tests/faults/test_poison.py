@@ -94,6 +94,6 @@ def test_the_consumer_is_alive_after_it(plant: Plant, callers: Callable[[int], l
         for body, _ in BODIES.values():
             push(queue, sick.tenant_id, body)
             ids = well.send()
-            until(lambda ids=ids: plant.books.stored(well).issuperset(ids), "others are stored", 5)  # type: ignore[misc]
+            until(lambda ids=ids: plant.books.stored(well).issuperset(ids), "others are stored")  # type: ignore[misc]
     until(lambda: len(plant.books.dead_letters(sick)) == len(BODIES), "all poison is set aside")
     plant.books.check([well])

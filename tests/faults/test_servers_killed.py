@@ -14,10 +14,10 @@ from tests.waiting import until
 MORE = 200
 
 
-def more_is_accepted(tenants: list[Caller], count: int = MORE, seconds: float = 20) -> None:
+def more_is_accepted(tenants: list[Caller], count: int = MORE) -> None:
     """Wait until so many more memories have been accepted."""
     goal = sum(len(caller.accepted) for caller in tenants) + count
-    until(lambda: sum(len(caller.accepted) for caller in tenants) >= goal, f"{count} more are accepted", seconds)
+    until(lambda: sum(len(caller.accepted) for caller in tenants) >= goal, f"{count} more are accepted")
 
 
 def answers(tenants: list[Caller], kind: str) -> int:

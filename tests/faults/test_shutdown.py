@@ -10,11 +10,11 @@ import pytest
 
 from app.embedded import has_ended
 from tests.faults.load import Caller, load
-from tests.faults.plant import SHUTDOWN_SECONDS, WORKERS, Plant
+from tests.faults.plant import WORKERS, Plant
 from tests.faults.test_servers_killed import more_is_accepted
 from tests.waiting import until
 
-STOP_SECONDS = SHUTDOWN_SECONDS + 5
+SLICE_SECONDS = 3600  # far more than the tests wait: a worker that ends hasn't waited for it
 # Stage: the worker in whose slices it is done.
 SLICES: Final = {"index": "worker-ingest", "embed": "worker-embed", "score": "worker-score"}
 
@@ -25,7 +25,7 @@ def test_workers_that_are_told_to_stop_finish_or_hand_back_and_lose_nothing(
     tenants = callers(3)
     with load(tenants):
         more_is_accepted(tenants, 500)
-        plant.processes.stop(*WORKERS, seconds=STOP_SECONDS)
+        plant.processes.stop(*WORKERS)
         for name in WORKERS:
             plant.start_worker(name)
 
@@ -39,14 +39,15 @@ def test_a_worker_told_twice_to_stop_in_a_slice_that_takes_long_ends_in_time_and
     plant: Plant, callers: Callable[[int], list[Caller]], stage: str
 ) -> None:
     [caller] = callers(1)
-    with plant.replaced(SLICES[stage], f"{stage}.before@{caller.tenant_id}~60") as slow:  # not in what others left
+    sleep = f"{stage}.before@{caller.tenant_id}~{SLICE_SECONDS}"  # not in what others left
+    with plant.replaced(SLICES[stage], sleep) as slow:
         caller.send()
         until(lambda: plant.books.is_claimed(caller, stage), "it is in the middle of its slice")
         worker = plant.processes.running[slow]
         worker.send_signal(signal.SIGTERM)
         until(lambda: "Soft Shutdown" in plant.processes.log(slow).read_text(), "it has heard of it")
         worker.send_signal(signal.SIGTERM)
-        until(lambda: has_ended(worker), "it ends", STOP_SECONDS)
+        until(lambda: has_ended(worker), "it ends")
 
     plant.books.wait_until_settled([caller], scored=True)
     plant.books.check([caller])
@@ -58,7 +59,7 @@ def test_the_api_told_to_stop_answers_what_it_has_accepted(
     tenants = callers(3)
     with load(tenants, pause_seconds=0.002):
         more_is_accepted(tenants)
-        plant.processes.stop("api", seconds=15)
+        plant.processes.stop("api")
         plant.mend()
         more_is_accepted(tenants)
 

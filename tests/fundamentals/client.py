@@ -7,6 +7,8 @@ from typing import Any, TypeVar
 import httpx
 import msgspec
 
+from tests.waiting import PATIENCE_SECONDS
+
 Given = str | dict[str, Any]
 T = TypeVar("T")
 
@@ -74,7 +76,9 @@ class Client:
 
     def __init__(self, url: str, key: str) -> None:
         # The environment's proxies are for others: the API is on this machine.
-        self.http = httpx.Client(base_url=url, headers={"Authorization": f"Bearer {key}"}, timeout=30, trust_env=False)
+        self.http = httpx.Client(
+            base_url=url, headers={"Authorization": f"Bearer {key}"}, timeout=PATIENCE_SECONDS, trust_env=False
+        )
 
     def send(self, *memories: Given, **headers: str) -> httpx.Response:
         """POST memories. Headers in Python's spelling: `idempotency_key="…"`, `prefer="wait=5"`."""
@@ -84,7 +88,7 @@ class Client:
 
     def remember(self, *memories: Given) -> list[str]:
         """Send memories and wait until they can be found. Returns their ids, in the order given."""
-        answer = self.send(*memories, prefer="wait=20")
+        answer = self.send(*memories, prefer="wait=300")
         assert answer.status_code == 200, answer.text
         return read(answer, Accepted).ids
 

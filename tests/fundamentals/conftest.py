@@ -25,6 +25,7 @@ from tests.fundamentals.service import BACKLOG_ENTRIES, Service, Tenant
 from tests.installation import make_tenant
 from tests.processes import Processes
 from tests.servers import Servers
+from tests.waiting import PATIENCE_SECONDS
 
 # Other tests empty the first logical databases of the same Redis.
 FIRST_LOGICAL_DATABASE = 8
@@ -57,6 +58,7 @@ def service(servers: Servers, template: str, logged_redis: None) -> Iterator[Ser
                 "EBBING_MASTER_KEY": secret(folder / "master-key"),
                 "EBBING_TENANT_BACKLOG_ENTRIES": str(BACKLOG_ENTRIES),
                 "EBBING_KEY_CACHE_SECONDS": "1",
+                "EBBING_WAIT_MAX_SECONDS": str(PATIENCE_SECONDS),
             },
         )
         undo.callback(processes.close)

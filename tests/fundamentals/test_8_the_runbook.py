@@ -94,7 +94,7 @@ def desk(service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> I
     monkeypatch.setenv("EBBING_API_KEY", key)
     service.tick()
     opened = Desk(service, service.client(key), tenant_id, key)
-    until(lambda: opened.ask("schedule")["schedule"], "the tenant has its night", seconds=60)
+    until(lambda: opened.ask("schedule")["schedule"], "the tenant has its night")
     yield opened
     opened.client.http.close()
     service.clients.clear()
@@ -139,7 +139,7 @@ def an_erasure(desk: Desk) -> Callable[[], bool]:
     desk.noted["ERASURE_HOLD"] = desk.ask("hold", "place", "--subject", "orla", "--reason", "case 17", "--yes")["id"]
     asked = desk.ask("erase", "orla", "--kind", "gdpr", "--grace-days", "0", "--yes")
     desk.noted["ERASURE"] = asked["erasure_id"]
-    until(lambda: status_of(desk) == "held", "the erasure meets the hold", seconds=60)
+    until(lambda: status_of(desk) == "held", "the erasure meets the hold")
     return lambda: status_of(desk) == "verified"
 
 
@@ -198,19 +198,19 @@ def test_what_a_heading_tells_to_run_does_what_it_says(desk: Desk, heading: str)
             desk.noted["HOLD"] = desk.ask("hold", "list")["holds"][0]["id"]
         desk.run(*words)
 
-    until(mended, "it is mended", seconds=60)
+    until(mended, "it is mended")
 
 
 def test_a_lane_that_is_stuck_is_found_as_the_runbook_says(service: Service, desk: Desk) -> None:
     with service.paused("embed"):
         desk.client.send("who embeds me?")
-        until(lambda: desk.ask("stats")["pending"]["embed"] == 1, "it waits to be embedded", seconds=60)
+        until(lambda: desk.ask("stats")["pending"]["embed"] == 1, "it waits to be embedded")
         first = desk.ask("stats")["lanes"]["embed"]
         until(
             lambda: desk.ask("stats")["lanes"]["embed"]["oldest_age_seconds"] > first["oldest_age_seconds"] + 1, "older"
         )
         assert desk.ask("stats")["lanes"]["embed"]["depth"] == first["depth"]
-    until(lambda: desk.ask("stats")["lanes"]["embed"]["depth"] == 0, "it goes on", seconds=60)
+    until(lambda: desk.ask("stats")["lanes"]["embed"]["depth"] == 0, "it goes on")
 
 
 def test_consolidation_is_paused_until_it_is_let_go_on(desk: Desk) -> None:

@@ -31,6 +31,7 @@ from app.settings import IN_PROCESS
 from tests.models import tiny
 from tests.service import Service
 from tests.services.movers import Move, forget
+from tests.waiting import PATIENCE_SECONDS
 
 ROOT = Path(__file__).parents[2]
 CELLO = "Ann plays the cello every Sunday"
@@ -185,7 +186,7 @@ def test_another_process_makes_the_same_vectors(kind: str, e5: Path) -> None:
         capture_output=True,
         text=True,
         check=True,
-        timeout=120,
+        timeout=PATIENCE_SECONDS,
     )
     name, found = done.stdout.split()
     own = np.stack([*model.embed_memories(memories(CELLO)), model.embed_query(CELLO, {})])

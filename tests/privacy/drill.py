@@ -27,6 +27,7 @@ from tests.service import Service, forget, inside
 from tests.services.aged import Aged
 from tests.services.chilled import MASTER_KEY, Chilled
 from tests.services.grave import UNFINISHED, worked
+from tests.waiting import PATIENCE_SECONDS
 
 RUNBOOK = Path(__file__).resolve().parents[2] / "ops" / "runbook.md"
 COLD = "gooseberry " * 40
@@ -117,7 +118,7 @@ class Drill:
     def drain(self) -> None:
         """What the worker of the lane `ingest` does on a nudge."""
         program = "from workers.tasks.ingest import drain; drain.apply(throw=True)"
-        subprocess.run([sys.executable, "-c", program], cwd=RUNBOOK.parents[1], check=True, timeout=60)
+        subprocess.run([sys.executable, "-c", program], cwd=RUNBOOK.parents[1], check=True, timeout=PATIENCE_SECONDS)
 
     def people(self) -> list[str]:
         found = self.service.rows("SELECT DISTINCT subject FROM memories WHERE subject IS NOT NULL ORDER BY 1")

@@ -15,7 +15,7 @@ import pytest
 from app.embedded import free_ports
 from app.queues import TASKS
 from tests.service import Service, Tenant
-from tests.waiting import until
+from tests.waiting import PATIENCE_SECONDS, until
 
 ROOT = Path(__file__).resolve().parents[2]
 CANARY = "canary-6a1f"
@@ -93,15 +93,17 @@ def server(service: Service, tmp_path: Path) -> Iterator[tuple[str, Path]]:
             def answers() -> bool:
                 assert process.poll() is None, log.read_text()
                 try:
-                    return httpx.get(f"http://127.0.0.1:{port}/healthz", trust_env=False).is_success
+                    return httpx.get(
+                        f"http://127.0.0.1:{port}/healthz", timeout=PATIENCE_SECONDS, trust_env=False
+                    ).is_success
                 except httpx.TransportError:
                     return False
 
-            until(answers, "the API answers", seconds=60)
+            until(answers, "the API answers")
             yield f"http://127.0.0.1:{port}", log
         finally:
             process.terminate()
-            process.wait(timeout=30)
+            process.wait(timeout=PATIENCE_SECONDS)
 
 
 def knock(url: str, tenant: Tenant) -> list[httpx.Response]:
@@ -113,7 +115,9 @@ def knock(url: str, tenant: Tenant) -> list[httpx.Response]:
         "metadata": {f"{CANARY} key": f"{CANARY} value"},
     }
     answers = []
-    with httpx.Client(base_url=url, headers={"authorization": f"Bearer {tenant.key}"}, trust_env=False) as client:
+    with httpx.Client(
+        base_url=url, headers={"authorization": f"Bearer {tenant.key}"}, timeout=PATIENCE_SECONDS, trust_env=False
+    ) as client:
 
         def send(method: str, path: str, **given: object) -> httpx.Response:
             answers.append(client.request(method, path, **given))  # type: ignore[arg-type]
@@ -160,13 +164,18 @@ def test_no_text_and_no_secret_comes_out_anywhere(service: Service, server: tupl
     service.post(tenant.tenant_id, f'{{"text":"{CANARY}'.encode())
     service.redis.xadd(f"ebbing:{{s0}}:stream:{tenant.tenant_id}", {"n": CANARY, "h": CANARY, "e": CANARY})
     worked = subprocess.run(
-        [sys.executable, "-c", WORK, CANARY], cwd=ROOT, capture_output=True, text=True, check=False, timeout=60
+        [sys.executable, "-c", WORK, CANARY],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE_SECONDS,
     )
     assert "all done" in worked.stderr, worked.stderr
     said = log.read_text() + worked.stdout + worked.stderr
     for expected in ("refused", "unexpected", "entry_failed", "dead_letter", "stage_failed", "task_failed"):
         assert expected in said, f"{expected} was never logged, so this test proves nothing"
-    metrics = httpx.get(f"{url}/metrics", trust_env=False).text
+    metrics = httpx.get(f"{url}/metrics", timeout=PATIENCE_SECONDS, trust_env=False).text
     messages = [
         (key, message)
         for queue in set(TASKS.values())

@@ -17,6 +17,7 @@ from app.services.enrichment import enrichment, index
 from app.store.enrichment.work import NIL
 from tests.service import Service
 from tests.services import attic
+from tests.waiting import PATIENCE_SECONDS
 
 BOATS = tuple(f"the {colour} boat lies in the harbour and waits for rain" for colour in ("red", "blue", "old", "new"))
 LIKE = (*BOATS, "the boat lies in the harbour and waits for the rain", "a boat lies in the harbour, waiting for rain")
@@ -58,7 +59,7 @@ class Alike:
 
     def rederive(self) -> Counter[str]:
         """What is stale is made again."""
-        counts, after = rederiving.carry_on(self.tenant_id, None, NIL, time.monotonic() + 10)
+        counts, after = rederiving.carry_on(self.tenant_id, None, NIL, time.monotonic() + PATIENCE_SECONDS)
         assert after is None
         self.settle()
         return counts

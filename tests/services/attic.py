@@ -25,6 +25,7 @@ from app.store.embedding import spaces
 from app.store.embedding.spaces import Space
 from app.store.strength import states
 from tests.service import Service, Tenant
+from tests.waiting import PATIENCE_SECONDS
 
 Way = Callable[[Service, Tenant, UUID], None]
 """A way in which something happens to a memory."""
@@ -62,7 +63,7 @@ def archive_all(tenant_id: UUID) -> tuple[Counter[str], list[str]]:
     counts, notes = Counter[str](), list[str]()
     state: dict[str, Any] = {}
     while True:
-        done: Step = archive.carry_on(tenant_id, None, state, time.monotonic() + 1)
+        done: Step = archive.carry_on(tenant_id, None, state, time.monotonic() + PATIENCE_SECONDS)
         counts.update(done.counts)
         notes += done.notes
         state = done.state

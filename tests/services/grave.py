@@ -9,6 +9,7 @@ from uuid import UUID
 
 from app.services.erasure import erasing
 from app.services.jobs import runner
+from app.settings import settings
 from tests.service import Service
 
 UNFINISHED = "SELECT job_id FROM jobs WHERE status IN ('queued', 'running')"
@@ -16,14 +17,20 @@ DUE = f"{UNFINISHED} AND claimed_until <= now() OR (status = 'queued' AND claim 
 
 
 def worked(service: Service, which: str = DUE) -> None:
-    """Carry out the jobs that are due, or all that are unfinished, and what they queue."""
-    for _ in range(50):
+    """Carry out the jobs that are due, or all that are unfinished, and what they queue.
+
+    A step at a time: some wait for what is in the stream.
+    """
+    slice_seconds = settings().slice_seconds
+    for _ in range(1000):
         due = service.rows(which)
         if not due:
             return
+        service.configure(slice_seconds=1e-6)
         for (job_id,) in due:
             service.rows("UPDATE jobs SET claim = gen_random_uuid() WHERE job_id = %s", job_id)
             runner.run_slice(job_id)
+        service.configure(slice_seconds=slice_seconds)
         service.work()
     raise AssertionError("jobs without an end")
 

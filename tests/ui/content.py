@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any, Final
 
 import httpx
 import psycopg
 
 from tests.faults.household import Household
+from tests.waiting import PATIENCE_SECONDS, until
 
 SCRIPT: Final = "<script>alert('it ran')</script><img src=x onerror=alert(1)> javascript:alert(2)"
 PEOPLE: Final = ("ann", "bob")
@@ -30,7 +30,7 @@ def fill(household: Household) -> None:
     """Put it in, through the API where there is a way, and wait until it is stored."""
     key = (household.home / "api-key").read_text().strip()
     with httpx.Client(
-        base_url=household.url, headers={"authorization": f"Bearer {key}"}, timeout=30, trust_env=False
+        base_url=household.url, headers={"authorization": f"Bearer {key}"}, timeout=PATIENCE_SECONDS, trust_env=False
     ) as http:
         send(http)
 
@@ -42,7 +42,7 @@ def send(http: httpx.Client) -> None:
         for place, text in enumerate(ABOUT)
     ]
     ids = ok(http.post("/v1/memories", json=said))["ids"]
-    wait(lambda: ok(http.get(f"/v1/memories/{ids[-1]}"))["status"] == "embedded", "the memories are embedded")
+    until(lambda: ok(http.get(f"/v1/memories/{ids[-1]}"))["status"] == "embedded", "the memories are embedded")
     ok(http.post("/v1/observations", json={"memories": ids[:3]}))
     ok(http.post("/v1/links", json={"from": ids[0], "to": ids[1]}))
     ok(http.post("/v1/supersessions", json={"memory": ids[7], "supersedes": ids[5]}))
@@ -54,7 +54,7 @@ def send(http: httpx.Client) -> None:
     ok(http.post("/v1/maintenance/consolidate", json={}))
     ok(http.post("/v1/schedule/night/run", json={}))
     ok(http.post("/v1/admin/tenants", json={"name": "W" * 128}))
-    wait(lambda: ok(http.get("/v1/schedule"))["schedule"][0]["last_run"]["finished_at"], "the night is over", 180)
+    until(lambda: ok(http.get("/v1/schedule"))["schedule"][0]["last_run"]["finished_at"], "the night is over")
 
 
 def letter(household: Household) -> None:
@@ -71,11 +71,3 @@ def ok(answer: httpx.Response) -> Any:
     """What was answered, which must be of success."""
     assert answer.is_success, answer.text
     return answer.json()
-
-
-def wait(is_so: Any, what: str, seconds: float = 60) -> None:
-    """Until it is so."""
-    until = time.monotonic() + seconds
-    while not is_so():
-        assert time.monotonic() < until, f"waited {seconds} s until {what}"
-        time.sleep(0.2)

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from tests.waiting import PATIENCE_SECONDS
+
 PICTURES: Final = Path(".cache/pages")
 _LISTENS: Final = """
 document.addEventListener("securitypolicyviolation", function (event) {
@@ -23,6 +25,7 @@ class Look:
         self.url = f"{household.url}/ops"
         self._name = f"{theme}-{width}"
         self._context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=theme)
+        self._context.set_default_timeout(PATIENCE_SECONDS * 1000)
         self._context.add_init_script(_LISTENS)
         self.page = self._context.new_page()
         self.complaints: list[str] = []
@@ -81,9 +84,13 @@ class Look:
         found = Axe().run(self.page).response["violations"]
         return [f"{one['id']}: {node['target']} {node['failureSummary']}" for one in found for node in one["nodes"]]
 
-    def says(self, words: str, seconds: float = 10) -> None:
+    def says(self, words: str) -> None:
         """Wait until the page shows these words."""
-        self.page.get_by_text(words).first.wait_for(timeout=seconds * 1000)
+        self.page.get_by_text(words).first.wait_for()
+
+    def says_no_more(self, words: str) -> None:
+        """Wait until the page doesn't show these words."""
+        self.page.get_by_text(words).first.wait_for(state="detached")
 
     def close(self) -> None:
         """Close it."""

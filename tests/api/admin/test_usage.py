@@ -13,6 +13,8 @@ from app.services.tenants import budget
 from tests.api.caller import Api, fields
 from tests.service import Tenant
 
+pytestmark = pytest.mark.usefixtures("whole_day")
+
 CALL = Usage(calls=1, input_tokens=1000, cached_tokens=400, output_tokens=100)
 
 

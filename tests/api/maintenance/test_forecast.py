@@ -9,6 +9,8 @@ import pytest
 
 from tests.api.caller import Api, fields
 
+pytestmark = pytest.mark.usefixtures("whole_day")
+
 TIERS = {"active", "archived", "cold", "deleted"}
 
 

@@ -191,9 +191,9 @@ def worker(service: Service) -> Iterator[None]:
 
 def test_prefer_wait_answers_200_when_all_are_searchable(api: Api) -> None:
     with worker(api.service):
-        answer = api.post("/v1/memories", json=[{"text": "zebra"}, {"text": "two"}], headers={"prefer": "wait=20"})
+        answer = api.post("/v1/memories", json=[{"text": "zebra"}, {"text": "two"}], headers={"prefer": "wait=300"})
     assert answer.status_code == 200
-    assert answer.headers["preference-applied"] == "wait=20"
+    assert answer.headers["preference-applied"] == "wait=300"
     [found] = api.post("/v1/search", json={"query": "zebra", "limit": 1}).json()["results"]
     assert found["id"] == answer.json()["ids"][0]
 
@@ -221,7 +221,7 @@ def test_other_preferences_are_not_applied(api: Api, prefer: str) -> None:
 
 
 def test_a_repeat_may_wait_for_the_first(api: Api) -> None:
-    headers = {"idempotency-key": "once", "prefer": "wait=20"}
+    headers = {"idempotency-key": "once", "prefer": "wait=300"}
     first = api.post("/v1/memories", json={"text": "x"}, headers={"idempotency-key": "once"})
     api.service.work()
     again = api.post("/v1/memories", json={"text": "x"}, headers=headers)

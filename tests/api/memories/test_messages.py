@@ -91,7 +91,7 @@ def test_the_same_key_and_messages_get_the_same_answer_and_are_stored_once(api: 
 
 def test_prefer_wait_answers_200_when_all_messages_are_searchable(api: Api) -> None:
     with worker(api.service):
-        answer = api.post("/v1/memories", json=CHAT, headers={"prefer": "wait=20"})
+        answer = api.post("/v1/memories", json=CHAT, headers={"prefer": "wait=300"})
     assert answer.status_code == 200
     assert len(answer.json()["skipped"]) == 1
     assert {each["status"] for each in shown(api, answer.json()["ids"])} == {"embedded"}

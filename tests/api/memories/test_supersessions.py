@@ -95,7 +95,7 @@ def test_an_answer_that_waits_says_what_has_become_of_each_name(api: Api) -> Non
         {"text": "It rains"},
     ]
     with worker(api.service):
-        answer = api.post("/v1/memories", json=given, headers={"prefer": "wait=20"})
+        answer = api.post("/v1/memories", json=given, headers={"prefer": "wait=300"})
     assert answer.status_code == 200
     body = answer.json()
     ann, bo, _ = body["ids"]
@@ -117,7 +117,7 @@ def test_an_answer_that_waits_says_what_has_become_of_each_name(api: Api) -> Non
 
 def test_an_answer_without_such_names_says_nothing_of_them(api: Api) -> None:
     with worker(api.service):
-        answer = api.post("/v1/memories", json={"text": "It rains"}, headers={"prefer": "wait=20"})
+        answer = api.post("/v1/memories", json={"text": "It rains"}, headers={"prefer": "wait=300"})
     assert set(answer.json()) == {"ids", "request_id"}
     [memory_id] = answer.json()["ids"]
     assert api.get(f"/v1/memories/{memory_id}/why").json()["supersedes"] == []

@@ -11,7 +11,8 @@ from app.domain.policy.policy import Policy, Reinforcement
 from app.metrics import DROPPED_TOUCHES
 from app.services.ingest import ingest
 from tests.api.caller import Api, fields
-from tests.service import Service, until
+from tests.service import Service
+from tests.waiting import until
 
 QUEUE = "ebbing:{s0}:celery:ingest"
 NUDGE = "ebbing:{s0}:nudge:ingest.drain"
@@ -45,7 +46,7 @@ def test_what_was_observed_is_reinforced(api: Api) -> None:
 def test_an_observation_wakes_the_drain(service: Service) -> None:
     with Api(service) as api:
         observe(api, str(uuid4()))
-        until(lambda: service.redis.llen(QUEUE))
+        until(lambda: service.redis.llen(QUEUE), "a nudge for the drain")
     assert b"ingest.drain" in service.redis.lrange(QUEUE, 0, -1)[0]
 
 
@@ -177,7 +178,7 @@ def test_a_full_queue_fails_no_search(service: Service) -> None:
 def test_a_search_wakes_no_drain_and_leaves_the_nudge_to_others(service: Service) -> None:
     with Api(service) as api:
         ids = api.remember("mint tea")
-        until(lambda: service.redis.llen(QUEUE))
+        until(lambda: service.redis.llen(QUEUE), "a nudge for the drain")
         service.redis.delete(QUEUE, NUDGE)
         assert search(api) == ids
         assert service.redis.llen(QUEUE) == 0
@@ -185,4 +186,4 @@ def test_a_search_wakes_no_drain_and_leaves_the_nudge_to_others(service: Service
         service.work()  # as beat's drain of every second does
         assert counts(api, *ids) == [1]
         api.post("/v1/memories", json={"text": "wakes it"})
-        until(lambda: service.redis.llen(QUEUE))
+        until(lambda: service.redis.llen(QUEUE), "a nudge for the drain")

@@ -13,6 +13,7 @@ import pytest
 
 from tests.cli.conftest import KEY, Cli
 from tests.cli.stub import Reply, Stub, problem
+from tests.waiting import PATIENCE_SECONDS
 
 REPLAY, FIT = "POST /v1/policy/replay", "POST /v1/policy/fit"
 FOUND: dict[str, Any] = {
@@ -145,6 +146,8 @@ def test_another_process_prints_json(api: Stub, folder: Path) -> None:
     environment = {**os.environ, "EBBING_API_URL": api.url, "EBBING_API_KEY": KEY}
     for words, found in ((["--set", "ranking.role=0.5"], FOUND), (["--fit"], FITTED)):
         command = [sys.executable, "-m", "app.cli", "replay", *words, "--json"]
-        done = subprocess.run(command, capture_output=True, text=True, env=environment, check=True, timeout=60)
+        done = subprocess.run(
+            command, capture_output=True, text=True, env=environment, check=True, timeout=PATIENCE_SECONDS
+        )
         assert json.loads(done.stdout) == found
         assert done.stdout.count("\n") == 1

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -22,8 +21,7 @@ from app.queues import LANES
 from app.store.core import database
 from tests.cli.conftest import Cli
 from tests.servers import Servers
-
-DEADLINE_SECONDS = 10
+from tests.waiting import until_gone
 
 
 @pytest.fixture
@@ -136,7 +134,7 @@ def test_a_watching_child_dies_with_its_killed_parent() -> None:
         child = int(parent.stdout.readline())
         parent.send_signal(signal.SIGKILL)
         parent.wait()
-        wait_gone(child)
+        until_gone(child)
 
 
 ORPHAN = """
@@ -149,17 +147,3 @@ die_with_parent(os.getppid() + 1)
 def test_a_child_whose_parent_went_before_it_could_watch_ends() -> None:
     root = Path(__file__).resolve().parents[3]
     assert subprocess.run([sys.executable, "-c", ORPHAN], cwd=root, check=False).returncode == 1
-
-
-def wait_gone(pid: int) -> None:
-    """Wait until a process has ended; one that nobody has reaped yet counts as ended."""
-    deadline = time.monotonic() + DEADLINE_SECONDS
-    while time.monotonic() < deadline:
-        try:
-            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-        except (FileNotFoundError, ProcessLookupError):
-            return
-        if state == "Z":
-            return
-        time.sleep(0.01)
-    raise AssertionError(f"process {pid} is still there")

@@ -12,6 +12,7 @@ import pytest
 from app.clients.embedding.embedder import embedder, embedder_of
 from app.clients.embedding.static_embedder import FormerStaticEmbedder, StaticEmbedder, WordVectors, word_vectors
 from app.domain.text.embedding import MemoryText, unit
+from tests.waiting import PATIENCE_SECONDS
 
 ODD = ["", "   ", "the and of", "🙂", "日本語", "\x00", "?!", "a" * 30_000, "x\u0301" * 99]
 
@@ -127,5 +128,7 @@ def test_loading_leaves_logging_alone() -> None:
         "import logging; from app.clients.embedding.embedder import embedder; embedder();"
         "root = logging.getLogger(); print(root.handlers, root.level)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=PATIENCE_SECONDS
+    )
     assert done.stdout.strip() == f"[] {logging.WARNING}"

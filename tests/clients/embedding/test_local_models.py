@@ -17,6 +17,7 @@ from app.clients.embedding.embedder import Embedder, embedder_of
 from app.domain.text.embedding import PASSAGE_VERSION, MemoryText
 from app.errors import Misconfigured
 from app.settings import settings
+from tests.waiting import PATIENCE_SECONDS
 
 KINDS = ("fastembed", "sentence-transformers")
 NAME = "small/model"
@@ -145,5 +146,7 @@ def test_nothing_imports_them_unasked() -> None:
         "import sys, app.main, app.clients.embedding.local_models, app.services.embedding.spaces; "
         "print([name for name in ('fastembed', 'sentence_transformers', 'torch') if name in sys.modules])"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=PATIENCE_SECONDS
+    )
     assert done.stdout.strip() == "[]"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -23,6 +22,7 @@ from app.settings import settings
 from tests.clients.asked import QUICK, Asked, asked
 from tests.provider import model
 from tests.provider.server import provider
+from tests.waiting import PATIENCE_SECONDS
 
 __all__ = ["asked"]
 
@@ -174,11 +174,9 @@ def test_passing_failures_are_waited_out(asked: Asked) -> None:
 def test_a_query_waits_no_longer_than_a_query_may(asked: Asked) -> None:
     asked.fake.control.set(mode="hang")
     one = embedder(asked, query_patience=Patience(0.2))
-    started = time.monotonic()
     with pytest.raises(ProviderFailed, match="timeout"):
         one.embed_query("red cars", {})
-    assert time.monotonic() - started < 1
-    assert asked.fake.calls == 1
+    assert asked.slept == [], "it isn't tried again"
 
 
 def test_the_settings_choose_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -200,5 +198,7 @@ def test_the_settings_choose_it(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_bundled_embedder_does_not_load_the_client() -> None:
     code = "import sys; from app.clients.embedding.embedder import embedder; embedder(); print('openai' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=PATIENCE_SECONDS
+    )
     assert done.stdout.strip() == "False"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from uuid import UUID
@@ -217,9 +216,8 @@ def test_an_ill_provider_ends_the_work_and_is_not_asked_in_halves(asked: Asked, 
 
 def test_a_hanging_provider_costs_the_time_allowed_and_no_more(asked: Asked) -> None:
     asked.fake.control.set(mode="hang")
-    started = time.monotonic()
     assert failed(scorer(asked, Patience(0.3, tries=2, wait_max_seconds=5)), memories()).reason is Reason.TIMEOUT
-    assert 0.6 <= time.monotonic() - started < 3
+    assert len(asked.slept) == 1, "between two tries, and none after"
 
 
 def test_what_was_scored_before_it_fell_ill_is_kept(asked: Asked) -> None:

@@ -22,6 +22,7 @@ from app.clients.llm.resilience import (
     Slots,
     Verdict,
 )
+from tests.waiting import PATIENCE_SECONDS
 
 CLOSED, OPEN, HALF_OPEN = "closed", "open", "half_open"
 
@@ -294,12 +295,12 @@ def test_no_more_calls_at_once_than_slots() -> None:
         with lock:
             inside[0] += 1
             most[0] = max(most[0], inside[0])
-        both.wait(timeout=5)
+        both.wait(timeout=PATIENCE_SECONDS)
         with lock:
             inside[0] -= 1
 
     with ThreadPoolExecutor(8) as threads:
-        for done in [threads.submit(slots.run, work, 10) for _ in range(8)]:
+        for done in [threads.submit(slots.run, work, PATIENCE_SECONDS) for _ in range(8)]:
             done.result()
     assert most[0] == 2
 
@@ -312,7 +313,7 @@ def test_a_turn_that_never_comes_is_a_failure_and_frees_nothing() -> None:
             slots.run(ok, 0.01)
         return failed.value.reason
 
-    assert slots.run(second, 1) is Reason.BUSY
+    assert slots.run(second, PATIENCE_SECONDS) is Reason.BUSY
     assert slots.run(ok, 0) == "ok"
 
 

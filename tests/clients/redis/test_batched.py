@@ -11,6 +11,7 @@ import redis
 import redis.asyncio
 
 from app.clients.redis.batched import BATCH_MAX, BatchedScript
+from tests.waiting import PATIENCE_SECONDS
 
 # Counts its calls, and answers with its argument; or fails on the word.
 SCRIPT = """
@@ -23,7 +24,7 @@ KEY = "ebbing-test:batched"
 
 def with_script(url: str, use: Callable[[redis.asyncio.Redis, BatchedScript], Awaitable[Any]]) -> Any:
     async def opened() -> Any:
-        client = redis.asyncio.Redis.from_url(url, protocol=2, socket_connect_timeout=1)
+        client = redis.asyncio.Redis.from_url(url, protocol=2, socket_connect_timeout=PATIENCE_SECONDS)
         try:
             return await use(client, BatchedScript(client, SCRIPT))
         finally:

@@ -19,7 +19,8 @@ from app.clients.redis.stream import Accepted, Door, Turn, drainage
 from app.clients.redis.stream import backlog as view
 from app.domain.ingest.ids import new_base
 from app.errors import BacklogFull, Misconfigured, Unavailable
-from tests.service import Service, at_door, until
+from tests.service import Service, at_door
+from tests.waiting import until
 
 ONE = b'{"text":"x"}'
 
@@ -338,7 +339,7 @@ def test_a_lease_lapses_by_itself(service: Service, tenant_id: UUID) -> None:
     service.configure(claim_idle_seconds=0.05)
     service.post(tenant_id, ONE)
     take()
-    until(lambda: (turn := drainage().take(first=False)) is not None and turn.suspects)
+    until(lambda: (turn := drainage().take(first=False)) is not None and turn.suspects, "the lease lapses")
 
 
 def test_suspects_come_a_few_at_a_time_and_nothing_fresh_among_them(service: Service, tenant_id: UUID) -> None:

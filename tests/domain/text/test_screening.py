@@ -18,7 +18,7 @@ from app.domain.recall.english import english as recall_english
 from app.domain.text.markers import Markers, Signs
 from app.domain.text.screening import screen
 
-PAIRS = tomllib.loads(Path(__file__).parents[1] / "corrections".joinpath("pairs.toml").read_text("utf8"))
+PAIRS = tomllib.loads((Path(__file__).parents[1] / "corrections" / "pairs.toml").read_text("utf8"))
 SENTENCES = [text for pairs in PAIRS.values() for pair in pairs for text in pair]
 PLAIN = "We had pancakes with the children."
 PERSONAL = [

@@ -16,7 +16,7 @@ from app.services.embedding import spaces
 from app.services.embedding.query_cache import QueryCache
 from app.services.tenants import budget
 from tests.services.movers import Movers, movers
-from tests.waiting import until
+from tests.waiting import PATIENCE_SECONDS, until
 
 __all__ = ["movers"]
 
@@ -95,7 +95,7 @@ def test_those_that_ask_at_once_wait_for_one_call_and_a_failure_is_not_kept() ->
 
     def fail() -> NDArray[np.float32]:
         begun["calls"] += 1
-        waits.wait(10)
+        waits.wait(PATIENCE_SECONDS)
         raise ProviderFailed(Reason.TIMEOUT)
 
     with ThreadPoolExecutor(3) as pool:

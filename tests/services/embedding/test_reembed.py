@@ -22,8 +22,8 @@ from app.store.core import database
 from app.store.embedding import embeddings
 from app.store.embedding import spaces as rows
 from app.store.embedding.spaces import Space
-from tests.service import until
 from tests.services.movers import LOCAL, REMOTE, Move, Movers, movers
+from tests.waiting import until
 
 __all__ = ["movers"]
 
@@ -68,7 +68,7 @@ class Seeker:
     def some(self, count: int = 3) -> None:
         """Let it search so often, a bit more than what is on its way."""
         enough = self.searches + count
-        until(lambda: self.searches >= enough)
+        until(lambda: self.searches >= enough, "further searches")
 
     def end(self) -> None:
         self._ended.set()
@@ -81,7 +81,7 @@ def test_there_and_back_it_is_found_at_every_moment(movers: Movers, tenant_id: U
     try:
         for embedder, here, there in (("openai", LOCAL, REMOTE), ("local", REMOTE, LOCAL)):
             with seeker.still:
-                movers.use(embedder, llm_query_timeout_seconds=20)
+                movers.use(embedder, llm_query_timeout_seconds=120)
             move = Move.of(tenant_id)
             while not move.finished:
                 seeker.some(2)
@@ -236,7 +236,8 @@ def test_called_off_it_is_as_before(movers: Movers, tenant_id: UUID, monkeypatch
     monkeypatch.setattr(reembed, "STEP_SECONDS", 0.0)
     move = Move.of(tenant_id).until("move")
     monkeypatch.setattr(reembed, "STEP_SECONDS", 0.01)
-    move.step()
+    while REMOTE not in movers.vectors(tenant_id):
+        move.step()
     assert movers.vectors(tenant_id)[REMOTE] >= 7
     for _ in range(2):
         reembed.cancelled(move.job)
@@ -403,7 +404,8 @@ def test_nobody_writes_for_a_space_while_the_switch_looks(movers: Movers, tenant
         held = rows.hold(tx, tenant_id)
         thread = threading.Thread(target=end)
         thread.start()
-        until(lambda: movers.service.rows("SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'"))
+        locked = "SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+        until(lambda: movers.service.rows(locked), "the move waits for a lock")
         assert not switched.is_set()
         assert rows.of_tenant(tx, tenant_id) == held
     thread.join()

@@ -16,6 +16,7 @@ from app.services.ingest import ingest
 from app.store.core import database
 from app.store.enrichment import work
 from tests.service import Service, Tenant
+from tests.waiting import PATIENCE_SECONDS
 
 STAGES = {"index": enrichment.index, "embed": enrichment.embed, "score": enrichment.score}
 TARGETS = {"index": "_index", "embed": "embed_memories", "score": "score_memories"}
@@ -203,7 +204,7 @@ def test_a_slice_ends_in_time_and_asks_for_another(
     service.configure(slice_seconds=0.000001)
     assert STAGES[stage]() == 1
     assert nudges.count(stage) == 1
-    service.configure(slice_seconds=5)
+    service.configure(slice_seconds=PATIENCE_SECONDS)
     assert STAGES[stage]() == 2
     assert nudges.count(stage) == 1
 
@@ -232,8 +233,8 @@ def test_a_batch_that_takes_too_long_is_halved(
     service.configure(statement_timeout_seconds=0.2)
     database.close()
     with database.shared() as tx, pytest.raises(OperationalError) as timed_out:
-        tx.execute(text("SELECT pg_sleep(5)"))
-    service.configure(statement_timeout_seconds=30)
+        tx.execute(text("SELECT pg_sleep(3600)"))
+    service.configure(statement_timeout_seconds=PATIENCE_SECONDS)
     database.close()
     fake.error = timed_out.value
     assert sum(STAGES[stage]() for _ in range(8)) == 3
@@ -248,7 +249,7 @@ def test_batches_are_embedded_side_by_side(service: Service, tenant: Tenant, mon
     both = threading.Barrier(2)
 
     def meet(_: UUID, memory_ids: Sequence[UUID]) -> int:
-        both.wait(timeout=10)
+        both.wait(timeout=PATIENCE_SECONDS)
         return len(memory_ids)
 
     monkeypatch.setattr(enrichment, "embed_memories", meet)

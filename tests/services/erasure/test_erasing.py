@@ -27,6 +27,7 @@ from tests.services.attic import archive_all, fade, remember
 from tests.services.chilled import LONG, Chilled, aged, chilled
 from tests.services.erasure.test_erasures import Household, house
 from tests.services.tiers.test_bases import crowd
+from tests.waiting import PATIENCE_SECONDS
 
 __all__ = ["aged", "chilled", "house"]
 
@@ -215,17 +216,17 @@ def test_a_step_that_somebody_else_has_done_is_passed_over(house: Household) -> 
     stale = erasures.get(house.tenant_id, erasure_id)
     assert carried_out(house.tenant_id, erasure_id) == "verified"
     with pytest.raises(erasing_steps.Overtaken):
-        STEPS["memories"].erase(house.tenant_id, stale, "", time.monotonic() + 1)
+        STEPS["memories"].erase(house.tenant_id, stale, "", time.monotonic() + PATIENCE_SECONDS)
 
 
 def test_a_night_leaves_to_a_job_what_a_job_is_to_do(house: Household) -> None:
     erasure_id = erase(house.tenant_id, subject="ann")
     with database.tenant(house.tenant_id) as tx:
         now = database.now(tx)
-    erasing.carry_on(house.tenant_id, now, {}, time.monotonic() + 5)
+    erasing.carry_on(house.tenant_id, now, {}, time.monotonic() + PATIENCE_SECONDS)
     assert erasures.get(house.tenant_id, erasure_id).status == "grace"
     house.service.rows("UPDATE jobs SET status = 'failed', finished_at = now() WHERE kind = 'erase'")
-    erasing.carry_on(house.tenant_id, now, {}, time.monotonic() + 5)
+    erasing.carry_on(house.tenant_id, now, {}, time.monotonic() + PATIENCE_SECONDS)
     assert erasures.get(house.tenant_id, erasure_id).status == "verified"
 
 

@@ -21,6 +21,7 @@ from app.services.security import audit
 from tests.service import Service
 from tests.services.attic import remember
 from tests.services.tiers.test_cold_killed import ROOT, Workers
+from tests.waiting import PATIENCE_SECONDS
 
 PLACES = (
     "erasing.cut",
@@ -64,7 +65,7 @@ def workers() -> Iterator[Workers]:
         assert process.stdout is not None
         yield Workers(process.stdin, process.stdout)
         process.stdin.close()
-        process.wait(30)
+        process.wait(PATIENCE_SECONDS)
 
 
 def asked(tenant_id: UUID) -> UUID:

@@ -15,6 +15,8 @@ from app.services.tiers import ladder
 from app.store.memories import tenant_counts
 from tests.services.erasure.test_erasures import PEOPLE, Household, house
 
+pytestmark = pytest.mark.usefixtures("whole_day")
+
 __all__ = ["house"]
 
 GOOSEBERRIES = PEOPLE[0]["text"]

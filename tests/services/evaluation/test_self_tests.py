@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
+from string import ascii_uppercase
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -34,6 +35,7 @@ from tests.service import Service, Tenant
 from tests.services import nights
 from tests.services.alike import LIKE, Alike
 from tests.services.past import age
+from tests.waiting import PATIENCE_SECONDS
 
 CELLO = "Ann practises the cello every Sunday before breakfast in the attic"
 ROOF = "The recital hall has a leaking roof and nobody repairs the gutters"
@@ -234,7 +236,7 @@ def test_a_run_that_is_done_again_after_a_crash_changes_nothing_more(
     self_tests.carry_on(mind.tenant_id, None, state, 0)
     once = mind.row(cello)
     assert enter(*told[0]) == []
-    assert self_tests.carry_on(mind.tenant_id, None, state, time.monotonic() + 5).finished
+    assert self_tests.carry_on(mind.tenant_id, None, state, time.monotonic() + PATIENCE_SECONDS).finished
     assert (mind.row(cello), len(mind.events(cello))) == (once, 1)
     assert self_tests.carry_on(mind.tenant_id, None, state, 0).finished
 
@@ -283,10 +285,10 @@ def test_it_is_shown_by_run_and_as_a_trend_and_counted(mind: Mind) -> None:
 
 
 def test_a_dry_run_names_what_the_next_run_asks_and_writes_nothing(service: Service) -> None:
-    mind = mind_of(service, Policy(self_tests=SelfTests(sample=2)))
-    mind.remember(*(f"Memory {name} has enough different words for any question" for name in "ABCDEF"))
+    mind = mind_of(service, Policy(self_tests=SelfTests(sample=10)))
+    mind.remember(*(f"Memory {name} has enough different words for any question" for name in ascii_uppercase))
     shown = {one.memory_id for one in self_tests.preview(mind.tenant_id, None)}
-    assert len(shown) == 2
+    assert len(shown) == 10
     assert service.one("SELECT count(*) FROM self_test_runs") == 0
     mind.run()
     assert set(mind.outcomes("application")) == shown
@@ -309,7 +311,7 @@ def test_what_is_deleted_between_drawing_and_asking_is_dropped(mind: Mind) -> No
     cello, roof = mind.remember(CELLO, ROOF)
     state = self_tests.carry_on(mind.tenant_id, None, {}, 0).state
     memories.delete(mind.tenant_id, roof)
-    self_tests.carry_on(mind.tenant_id, None, state, time.monotonic() + 5)
+    self_tests.carry_on(mind.tenant_id, None, state, time.monotonic() + PATIENCE_SECONDS)
     assert mind.outcomes("application") == {cello: True}
 
 

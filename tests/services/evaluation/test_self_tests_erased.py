@@ -16,9 +16,9 @@ from app.services.evaluation import self_tests, testing
 from app.store.core import database
 from app.store.erasure import erasures
 from app.store.self_tests import Outcome
-from tests.service import until
 from tests.services.evaluation.test_self_tests import CELLO, ROOF, Mind, mind
 from tests.services.grave import worked
+from tests.waiting import PATIENCE_SECONDS, until
 
 __all__ = ["mind"]
 
@@ -53,11 +53,11 @@ def test_it_waits_for_what_hides_and_sees_it(mind: Mind, place: str) -> None:
         with database.tenant(mind.tenant_id) as tx:
             erasures.lock_exclusive(tx, mind.tenant_id)
             goes_on = pool.submit(self_tests.carry_on, mind.tenant_id, None, state, 0)
-            until(lambda: mind.service.one(WAITING))
+            until(lambda: mind.service.one(WAITING), "the self-test waits for a lock")
             hide(tx, mind, roof)
-        state = goes_on.result(30).state
+        state = goes_on.result(PATIENCE_SECONDS).state
     for _ in range(5):
-        step = self_tests.carry_on(mind.tenant_id, None, state, time.monotonic() + 5)
+        step = self_tests.carry_on(mind.tenant_id, None, state, time.monotonic() + PATIENCE_SECONDS)
         if step.finished:
             break
     assert about(mind, roof) == {}

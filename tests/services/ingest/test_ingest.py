@@ -19,7 +19,8 @@ from app.domain.ingest.ids import new_base
 from app.services.ingest import ingest
 from app.services.passing import is_passing
 from app.store.ingest import arrivals
-from tests.service import Service, Tenant, until
+from tests.service import Service, Tenant
+from tests.waiting import until
 
 BASE = new_base(1_760_000_000_000, bytes(8))
 
@@ -133,7 +134,7 @@ def test_a_slice_ends_in_time_and_asks_for_another(service: Service, tenant: Ten
     service.redis.delete("ebbing:{s0}:celery:ingest")
     assert ingest.drain() == 1
     assert service.redis.llen("ebbing:{s0}:celery:ingest")
-    until(lambda: not ingest.drain())
+    until(lambda: not ingest.drain(), "the stream is empty")
     assert service.texts(tenant.tenant_id) == ["0", "1", "2"]
 
 

@@ -52,7 +52,7 @@ def test_a_look_within_a_second_asks_nothing_anew(service: Service, tenant: Tena
 
 
 def test_workers_that_are_silent(service: Service, tenant: Tenant) -> None:
-    service.redis.hset(HEARTBEATS, "embed", stream.backlog().now_ms() - 60_000)
+    service.redis.hset(HEARTBEATS, "embed", stream.backlog().now_ms() - 3_600_000)
     service.redis.hdel(HEARTBEATS, "score", "beat")
     assert codes(tenant) == {"silent_embed", "silent_score", "silent_beat"}
 

@@ -24,6 +24,7 @@ from app.store.jobs.schedules import Run
 from tests.service import Service, Tenant
 from tests.services.job_kinds import set_kind
 from tests.services.jobs.test_jobs_killed import ROOT
+from tests.waiting import PATIENCE_SECONDS
 
 Seen = list[tuple[str, datetime, dict[str, Any]]]
 Did = Callable[[str, datetime, dict[str, Any]], Step]
@@ -206,7 +207,7 @@ def test_a_night_whose_time_is_up_says_so_and_the_next_begins_there(
     assert stats.nights().cut_short == 1
     for remembered in (seen, long):
         remembered.clear()
-    service.configure(slice_seconds=5)
+    service.configure(slice_seconds=PATIENCE_SECONDS)
     runner.run_slice(begun(tenant))
     assert "".join(name for name, *_ in seen) == "bcabc"
     assert seen[0][1:] == (last(tenant).scheduled_for, {}), "as of its own moment"
@@ -220,7 +221,7 @@ def test_a_step_that_this_version_lacks_is_left_out(service: Service, tenant: Te
     job_id = begun(tenant)
     runner.run_slice(job_id)
     service.rows("UPDATE jobs SET state = jsonb_set(state, '{left}', '[\"of tomorrow\", \"c\"]')")
-    service.configure(slice_seconds=5)
+    service.configure(slice_seconds=PATIENCE_SECONDS)
     runner.run_slice(job_id)
     assert [name for name, *_ in seen] == ["a", "c", "c"]
     assert last(tenant).status == "done"

@@ -31,6 +31,7 @@ from app.store.ingest.dead_letters import Unstored
 from tests.service import Service
 from tests.services.chilled import Chilled, aged, chilled
 from tests.services.vault import Vault, vault
+from tests.waiting import PATIENCE_SECONDS
 
 __all__ = ["aged", "chilled", "vault"]
 
@@ -358,4 +359,4 @@ def test_each_step_of_an_export_is_audited_without_a_name(vault: Vault) -> None:
 
 @pytest.fixture(autouse=True)
 def _quick(service: Service) -> None:
-    service.configure(slice_seconds=5)
+    service.configure(slice_seconds=PATIENCE_SECONDS)

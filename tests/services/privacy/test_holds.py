@@ -22,9 +22,10 @@ from app.store.core import database
 from app.store.privacy import holds as rows
 from app.store.privacy.holds import Counts
 from app.store.strength import states
-from tests.service import Service, until
+from tests.service import Service
 from tests.services import grave, nights
 from tests.services.aged import START, Aged, days
+from tests.waiting import PATIENCE_SECONDS, until
 
 OLD = {
     "subject": "ann",
@@ -219,9 +220,11 @@ def test_a_hold_waits_for_what_is_being_removed(service: Service) -> None:
         with database.tenant(tenant_id) as tx:
             rows.lock_shared(tx, tenant_id)
             placing = pool.submit(place, tenant_id, memory_ids=[memory_id])
-            until(lambda: service.one("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"))
+            waiting = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+            until(lambda: service.one(waiting), "the hold waits for a lock")
             assert not placing.done()
-        assert placing.result(timeout=10) in [hold.hold_id for hold in holds.page(tenant_id, None, 1, released=False)]
+        placed = placing.result(timeout=PATIENCE_SECONDS)
+        assert placed in [hold.hold_id for hold in holds.page(tenant_id, None, 1, released=False)]
 
 
 def test_who_is_being_edited_is_passed_over_by_movers(aged: Aged) -> None:

@@ -26,6 +26,7 @@ from app.store.core import database
 from tests.provider.server import FakeProvider, provider
 from tests.service import Service, forget
 from tests.services.shelf import Shelf
+from tests.waiting import PATIENCE_SECONDS
 
 TEXTS = {
     "both": "lessons for the piano are on Tuesday at nine in the morning",
@@ -179,7 +180,7 @@ def test_a_failure_leaves_the_order_with_one_warning(
 def test_one_that_is_late_is_not_waited_for(service: Service, memories: Shelf, judge: Judge, plain: list[str]) -> None:
     service.configure(rerank_timeout_seconds=0.05)
     goes_on = threading.Event()
-    judge.answer = lambda texts: [float(goes_on.wait(30)) for _ in texts]
+    judge.answer = lambda texts: [float(goes_on.wait(PATIENCE_SECONDS)) for _ in texts]
     found = search(memories, rerank=3)
     goes_on.set()
     assert (keys(found), found.reranked) == (plain, False)

@@ -19,7 +19,8 @@ from app.services.search.search import search
 from app.store.core import database
 from app.store.embedding import embeddings
 from app.store.memories import memories as rows
-from tests.service import Service, Tenant, until
+from tests.service import Service, Tenant
+from tests.waiting import until
 
 SAID = {
     "a": "The apple tree blossoms",
@@ -187,6 +188,6 @@ def test_vectors_are_written_before_a_change_or_after_it_but_not_beside_it(servi
             embeddings.remove(tx, tenant.tenant_id, [ids["c"]])
             rows.edit(tx, tenant.tenant_id, ids["c"], OTHER)
             writing = elsewhere.submit(embed, tenant.tenant_id, list(ids.values()))
-            until(lambda: service.rows(waits))
+            until(lambda: service.rows(waits), "the writer waits for a lock")
         writing.result()
     assert {key for key, row in kept(service, tenant).items() if row.vector is None} == set("abcde")

@@ -27,6 +27,8 @@ from app.store.core import database
 from app.store.tenants import usage as rows
 from tests.service import Service, Tenant, forget
 
+pytestmark = pytest.mark.usefixtures("whole_day")
+
 PRICES = json.dumps({"m": {"input": 2, "cached": 1, "output": 4}, "free": {"input": 0}})
 CALL = Usage(calls=1, input_tokens=1000, cached_tokens=400, output_tokens=100)
 CALL_COST = (600 * 2 + 400 * 1 + 100 * 4) / 1e6

@@ -21,6 +21,7 @@ from tests.service import Service, Tenant
 from tests.services import attic
 from tests.services.attic import archive_all, fade, found, remember, tiers
 from tests.services.grave import erased
+from tests.waiting import PATIENCE_SECONDS
 
 KETTLE, BOAT = "The red kettle stands in the kitchen", "We rowed the boat across the lake"
 
@@ -173,7 +174,7 @@ def test_what_happens_during_a_move_is_done_before_it_or_after_it(service: Servi
 
     with ThreadPoolExecutor(2) as pool:
         for future in [pool.submit(mover), pool.submit(other)]:
-            future.result(timeout=60)
+            future.result(timeout=PATIENCE_SECONDS)
     attic.embed(service)
     attic.check(service, ids)
     assert set(tiers(service, ids)) <= ({"deleted"} if act == "delete" else {"active", "archived"})

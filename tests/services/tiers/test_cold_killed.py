@@ -18,6 +18,7 @@ import pytest
 
 from app.services.tiers import cold, cold_restore, compaction
 from tests.services.chilled import LONG, Chilled, aged, chilled
+from tests.waiting import PATIENCE_SECONDS
 
 __all__ = ["aged", "chilled"]
 
@@ -99,7 +100,7 @@ def workers() -> Iterator[Workers]:
         assert process.stdout is not None
         yield Workers(process.stdin, process.stdout)
         process.stdin.close()
-        process.wait(30)
+        process.wait(PATIENCE_SECONDS)
 
 
 @pytest.mark.parametrize("failpoint", MOVE)

@@ -32,6 +32,7 @@ from app.store.memories.memories import Stored
 from tests.service import Service
 from tests.services import nights
 from tests.services.aged import Aged, days
+from tests.waiting import PATIENCE_SECONDS
 
 SECOND = timedelta(seconds=1)
 SECRET = "Ann's door opens with the number 4711."
@@ -307,7 +308,7 @@ def summed(aged: Aged) -> tuple[UUID, UUID, UUID]:
 
 
 def rederived(aged: Aged) -> Counter[str]:
-    return rederiving.carry_on(aged.tenant_id, None, NIL, time.monotonic() + 10)[0]
+    return rederiving.carry_on(aged.tenant_id, None, NIL, time.monotonic() + PATIENCE_SECONDS)[0]
 
 
 def test_a_summary_of_what_expired_is_hidden_and_made_again_of_what_remains(aged: Aged) -> None:

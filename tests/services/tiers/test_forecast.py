@@ -28,6 +28,8 @@ from app.store.strength import states
 from tests.service import Service, Tenant
 from tests.services.aged import fading
 
+pytestmark = pytest.mark.usefixtures("whole_day")
+
 EXPONENTIAL = {"forgetting": {"profile": "mnemex", "parameters": {"half_life_days": 1, "curve": "exponential"}}}
 MNEMEX = {"forgetting": {"profile": "mnemex", "parameters": {"half_life_days": 1}}}
 

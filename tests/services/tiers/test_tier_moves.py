@@ -32,6 +32,8 @@ from tests.services.alike import LIKE, Alike, alike
 from tests.services.chilled import Chilled, aged, chilled
 from tests.services.grave import worked
 
+pytestmark = pytest.mark.usefixtures("whole_day")
+
 __all__ = ["aged", "alike", "chilled"]
 
 ASKING = Policy(consolidation=Consolidation(rule="cohesion", merged_from=1.0, asked_from=0.5))

@@ -23,9 +23,10 @@ from app.store.memories.memories import Stored
 from app.store.strength import states
 from app.store.strength.states import Held
 from app.store.tenants import policies
-from tests.service import Service, until
+from tests.service import Service
 from tests.services.aged import Aged, aged
 from tests.services.shop import Shop, policy, shop_of
+from tests.waiting import until
 
 __all__ = ["aged"]
 
@@ -118,7 +119,8 @@ def test_who_has_waited_for_a_row_goes_by_the_policy_that_came_meanwhile(
         with database.tenant(shop.tenant_id) as tx:
             held = states.lock(tx, shop.tenant_id, [memory_id])
             waiting = pool.submit(write, shop, memory_id)
-            until(lambda: service.rows("SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'"))
+            locked = "SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+            until(lambda: service.rows(locked), "the writer waits for a lock")
             with database.tenant(shop.tenant_id) as other:
                 policies.add(other, shop.tenant_id, 2, policy("mnemex"))
             now = database.now(tx).timestamp()
