@@ -89,7 +89,7 @@ class Conversation(msgspec.Struct, frozen=True):
         """
         known = {memory.id for memory in self.memories}
         if len(known) < len(self.memories):
-            raise ValueError(f"conversation {self.conversation!r} has two memories with the same id")
+            raise ValueError(f"conversation {self.conversation!r} has two memories with one id")
         for question in self.questions:
             if missing := {*question.evidence, *question.outdated} - known:
                 raise ValueError(f"question {question.id!r} names unknown memories: {sorted(missing)}")
