@@ -25,7 +25,7 @@ can an your which their said if do will each about how up out them then she many
 
 
 class Corpus:
-    """Generate texts; the same seed gives the same texts."""
+    """A generator of texts; the same seed gives the same texts."""
 
     def __init__(self, seed: int = 7) -> None:
         """Create the vocabulary, which is the same for every seed."""

@@ -150,7 +150,7 @@ def _stored_latency(place: Place, plan: Plan, api: Running) -> Iterator[Figure]:
             place.empty()
             took: list[float] = []
             for request in posts(place.key, Corpus().bodies(plan.size(40, 8), 1)):
-                time.sleep(REST_SECONDS)  # the effects of the previous request end
+                time.sleep(REST_SECONDS)  # let the effects of the previous request finish
                 connection.ask(request, status=202)
                 started = time.perf_counter()
                 until(partial(stored, len(took) + 1), pause_seconds=0.0002)

@@ -25,7 +25,7 @@ from ops.recall.dataset import Memory
 K1: Final = 0.9
 CHARACTERS: Final = 300
 _BATCH: Final = 8
-"""Number of texts embedded together; each takes the memory of the longest."""
+"""Number of texts embedded together; each takes as much RAM as the longest."""
 
 
 class Baseline(Protocol):
