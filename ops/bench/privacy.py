@@ -95,7 +95,7 @@ def _deletions(place: Place, plan: Plan) -> Iterator[Figure]:
 def _expiry(place: Place, plan: Plan) -> Iterator[Figure]:
     """Expire memories of a category, as rows without words and vectors, among others that are not due."""
     expired, kept = plan.size(EXPIRED, 1_000), plan.size(KEPT, 200)
-    tenant_id = tenants.create("expiry")[0].tenant_id
+    tenant_id = tenants.create("privacy expiry")[0].tenant_id
     aged.fill(place, tenant_id, expired + kept)
     place.owner.execute(
         "UPDATE memories SET categories = '{pii}', created_at = now() - interval '31 days' "
