@@ -156,7 +156,7 @@ def test_a_role_is_sent_as_the_option_says(roles: Roles, named: str | None, sent
     ("arguments", "said"),
     [
         (["--mode", "best"], "invalid choice: 'best'"),
-        (["--k", "5,101"], "a search gives at most 100 results"),
+        (["--k", "5,101"], "a search returns at most 100 results"),
         (["--policy", "[]"], "must be a JSON object"),
         (["--mode", "dense", "--floor", "hybrid=0.5"], "the mode hybrid isn't measured"),
         (["--data", "nowhere.jsonl"], "nowhere.jsonl"),

@@ -1,4 +1,4 @@
-"""`python -m ops.bench`: measure, print a table, write JSON."""
+"""Run benchmarks, print a table of figures, write JSON (`python -m ops.bench`)."""
 
 from __future__ import annotations
 
@@ -52,15 +52,15 @@ BENCHMARKS: dict[str, Callable[[Place, Plan], Iterator[Figure]]] = {
 }
 
 EXAMPLES = """examples:
-  make bench                                      everything, about a quarter of an hour
-  make bench ARGS="--quick"                       small sizes, two rounds: whether it runs, not how fast
-  make bench ARGS="drain search --repeats 9"      two of them, with more rounds
-  python -m ops.bench ingest --json ingest.json   the figures of every round as JSON too
+  make bench                                      all benchmarks, about a quarter of an hour
+  make bench ARGS="--quick"                       small sizes, two rounds: a smoke test without usable figures
+  make bench ARGS="drain search --repeats 9"      two benchmarks, with more rounds
+  python -m ops.bench ingest --json ingest.json   also write the figures of every round as JSON
 """
 
 
 def main(arguments: list[str]) -> int:
-    """Measure what is wanted; 0 unless something can't be measured."""
+    """Run the selected benchmarks; return 0, and raise if a measurement fails."""
     wanted = _arguments(arguments)
     repeats = wanted.repeats or (2 if wanted.quick else 5)
     err = Console(stderr=True, highlight=False, markup=False)
@@ -73,7 +73,7 @@ def main(arguments: list[str]) -> int:
             for figure in BENCHMARKS[name](place, plan):
                 figures.append(figure)
                 plan.say(f"{time.monotonic() - started:5.0f} s  {figure.work}: {figure.value:,.4g} {figure.unit}")
-    # Into a file or a pipe, lines are as long as they are.
+    # In a file or a pipe, lines have a fixed width.
     show(figures, Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else 220))
     if wanted.json:
         document = result(figures, plan, time.monotonic() - started)
@@ -84,16 +84,16 @@ def main(arguments: list[str]) -> int:
 def _arguments(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         "python -m ops.bench",
-        description="Speed of the service as ratios to the bare cost of the same work, measured in one run.",
+        description="Measure the service and the bare cost of the same work in one run, and report ratios.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
-        "names", nargs="*", metavar="NAME", help=f"which to run, all by default: {', '.join(BENCHMARKS)}"
+        "names", nargs="*", metavar="NAME", help=f"benchmarks to run (default: all): {', '.join(BENCHMARKS)}"
     )
-    parser.add_argument("--quick", action="store_true", help="small sizes, two rounds, no figure to rely on")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures with all rounds there too")
-    parser.add_argument("--repeats", type=_count, metavar="N", help="rounds of each figure; 5, or 2 with --quick")
+    parser.add_argument("--quick", action="store_true", help="small sizes, two rounds, no usable figures")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures of all rounds to this file")
+    parser.add_argument("--repeats", type=_count, metavar="N", help="rounds per figure (default: 5, or 2 with --quick)")
     given = parser.parse_args(arguments)
     if unknown := [name for name in given.names if name not in BENCHMARKS]:
         parser.error(f"no such benchmark: {', '.join(unknown)}; there are: {', '.join(BENCHMARKS)}")
@@ -107,7 +107,7 @@ def _count(text: str) -> int:
 
 
 def _end(*_: object) -> NoReturn:
-    """Leave through every `finally`, so that all that was started is stopped."""
+    """Exit through every `finally` block, so that all started processes are stopped."""
     sys.exit(143)
 
 

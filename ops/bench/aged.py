@@ -1,4 +1,4 @@
-"""Memories of all ages, in any number, made by PostgreSQL itself: what strength and a decision need of them."""
+"""Memories of all ages, in any number, generated in PostgreSQL for benchmarks of strength and tier decisions."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from uuid import UUID
 from ops.bench.place import Place
 
 DAYS: Final = 60
-"""How old the oldest are: every tier of decay is among them."""
+"""Age of the oldest memories; every decay tier occurs within this span."""
 
 
 def fill(place: Place, tenant_id: UUID, rows: int, version: int = 1) -> None:
-    """Give a tenant so many rows, anchored under this version of its policy.
+    """Insert `rows` memories for a tenant, anchored under this version of its policy.
 
-    Half of them were used since they were accepted. None is due: their next moments lie in the coming days.
+    Half of the memories were used after they were accepted. None is due: their due times are in the coming days.
     """
     values = {"tenant": tenant_id, "rows": rows, "version": version, "days": DAYS}
     place.owner.execute(_FILL, values)
@@ -23,7 +23,7 @@ def fill(place: Place, tenant_id: UUID, rows: int, version: int = 1) -> None:
 
 
 def ids(rows: int) -> list[UUID]:
-    """The ids of a tenant's rows, in their order."""
+    """Return the ids of a tenant's rows, in order."""
     return [UUID(int=n) for n in range(1, rows + 1)]
 
 

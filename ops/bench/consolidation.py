@@ -1,4 +1,4 @@
-"""Consolidation: finding what belongs together among what is new and what is old, without merging it."""
+"""Consolidation: group new memories among themselves and with old ones, without merging."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ from ops.bench.place import ROOT, Place
 NEW = 1_000
 OLD = (0, 1_000, 10_000, 100_000)
 DIMENSIONS = 256
-"""As the bundled embedder gives."""
-FLOOR: Final = "vectors read once + a product"
-NOTE = f"{DIMENSIONS} dimensions; half of the memories in groups of about ten, the others near to nobody"
+"""Dimensions of the bundled embedder."""
+FLOOR: Final = "vectors read once + one product"
+NOTE = f"{DIMENSIONS} dimensions; half of the memories in groups of about ten, the others without close neighbours"
 _AS_OF: Final = datetime(2026, 7, 1, tzinfo=UTC)
 _GROUP_SIZE: Final = 10
 _THREAD_SIZE: Final = 20
@@ -42,14 +42,14 @@ _SQL = statements("consolidation")
 
 
 def measure(place: Place, plan: Plan) -> Iterator[Figure]:
-    """Seconds of a slice by what is old beside it, and the most memory that a process needs for it."""
+    """Measure the seconds of a slice by the number of old memories, and the peak memory of a process that runs it."""
     place.empty()
     each: dict[int, list[float]] = {}
     new = plan.size(NEW, 100)
     for whole in OLD[:3] if plan.quick else OLD:
         old = plan.size(whole, whole // 10)
         tenant_id, marks = _filled(place, old, new)
-        work = f"groups of {new:,} new memories" + (f" beside {old:,}" if old else "")
+        work = f"groups of {new:,} new memories" + (f" with {old:,} old" if old else "")
         seconds = 2.5 if whole == OLD[-1] else 1 if not whole else None
         with psycopg.connect(place.owner_url, autocommit=True) as connection:
             ours, floor = partial(_timed, tenant_id, marks), partial(_floor, connection, tenant_id, new)
@@ -62,14 +62,14 @@ def measure(place: Place, plan: Plan) -> Iterator[Figure]:
         least = _peak(tenant_id, None)
         peaks = [_peak(tenant_id, marks) for _ in range(min(plan.repeats, 3))]
         goal = Goal(most=500) if whole == OLD[-1] else NO_GOAL
-        yield Figure(f"{work}: peak memory", "MiB", peaks, "the process before it", [least] * len(peaks), goal)
+        yield Figure(f"{work}: peak memory", "MiB", peaks, "process without the slice", [least] * len(peaks), goal)
     *_, smaller, last = each
-    yield Figure(f"groups, growth: beside {last:,}", "s", each[last], f"beside {smaller:,}", each[smaller])
+    yield Figure(f"groups, growth: with {last:,} old", "s", each[last], f"with {smaller:,} old", each[smaller])
     place.empty()
 
 
 def _filled(place: Place, old: int, new: int) -> tuple[UUID, Marks]:
-    """A tenant with so many memories, an id a minute, and marks after the old ones."""
+    """Create a tenant with `old` and `new` memories, one id per minute, and return it with marks after the old ones."""
     tenant, _ = tenants.create(f"consolidation {old}")
     with database.shared() as tx:
         space = spaces.ensure(tx, "bench", DIMENSIONS, "local").space_id
@@ -126,7 +126,7 @@ def _timed(tenant_id: UUID, marks: Marks) -> float:
 
 
 def _floor(connection: psycopg.Connection, tenant_id: UUID, new: int) -> float:
-    """Seconds of one read of all vectors, and of one product of as many as are new with each page of them."""
+    """Return the seconds for reading all vectors once and multiplying each page by `new` vectors."""
     with database.shared() as tx:
         there = spaces.of_tenant(tx, tenant_id)
     if there is None:
@@ -143,7 +143,7 @@ def _floor(connection: psycopg.Connection, tenant_id: UUID, new: int) -> float:
 
 
 def _peak(tenant_id: UUID, marks: Marks | None) -> float:
-    """MiB that a process of its own had at most; with None, for all but the slice."""
+    """Return the peak memory in MiB of a separate process; with None, of a process that runs no slice."""
     given = [] if marks is None else [str(marks.settled), str(marks.old)]
     command = [sys.executable, "-m", "ops.bench.consolidation", str(tenant_id), *given]
     done = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
@@ -153,7 +153,7 @@ def _peak(tenant_id: UUID, marks: Marks | None) -> float:
 def _main(tenant_id: str, settled: str = "", old: str = "") -> None:
     if settled:
         _slice(UUID(tenant_id), Marks(UUID(settled), UUID(old), _AS_OF))
-    # Not `ru_maxrss`, which knows the process from before it was this program.
+    # Not `ru_maxrss`, which includes the process before it executed this program.
     status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text(encoding="utf-8").splitlines())
     print(int(status["VmHWM"].split()[0]) / 1024)
 

@@ -1,7 +1,7 @@
-"""Synthetic memories and queries: a seeded vocabulary of Zipf's shape, short texts in threads.
+"""Synthetic memories and queries: a seeded vocabulary with Zipf's distribution, short texts in threads.
 
-Real text would do as well, but not in any size; what costs time (lengths, how often words repeat, how long
-threads are) is set here to what conversations have.
+Real texts exist only in fixed quantities. The properties that affect speed (text lengths, word repetition, thread
+lengths) are set to the values of real conversations.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from itertools import accumulate, pairwise
 import msgspec
 
 VOCABULARY = 20_000
-WORDS_A_TEXT = (8, 26)  # about 120 bytes in the middle
+WORDS_A_TEXT = (8, 26)  # about 120 bytes on average
 TURNS_A_THREAD = 20
 SPEAKERS = ("Ada", "Ben", "Cleo", "Dan")
 _SYLLABLES = tuple(a + b for a in (*"bcdfghjklmnprstvwz", "ch", "st", "tr") for b in "aeiou")
@@ -25,12 +25,12 @@ can an your which their said if do will each about how up out them then she many
 
 
 class Corpus:
-    """Texts by number: the same seed gives the same texts."""
+    """A generator of texts; the same seed gives the same texts."""
 
     def __init__(self, seed: int = 7) -> None:
-        """Make the vocabulary, which is the same for every seed."""
+        """Create the vocabulary, which is the same for every seed."""
         made = dict.fromkeys(_COMMON.split())
-        chance = random.Random(VOCABULARY)  # noqa: S311 - made-up words, no secret
+        chance = random.Random(VOCABULARY)  # noqa: S311 - invented words, no secret
         while len(made) < VOCABULARY:
             made["".join(chance.choices(_SYLLABLES, k=chance.randint(2, 4)))] = None
         self._random = random.Random(seed)  # noqa: S311 - as above
@@ -38,14 +38,14 @@ class Corpus:
         self._weights = list(accumulate(1 / (rank + 2.7) for rank in range(VOCABULARY)))
 
     def texts(self, count: int) -> Iterator[str]:
-        """So many texts of about 120 bytes."""
+        """Yield `count` texts of about 120 bytes."""
         lengths = self._random.choices(range(*WORDS_A_TEXT), k=count)
         words = self._random.choices(self._words, cum_weights=self._weights, k=sum(lengths))
         ends = [0, *accumulate(lengths)]
         return (" ".join(words[start:end]).capitalize() + "." for start, end in pairwise(ends))
 
     def memories(self, count: int, first_thread: int = 0) -> list[dict[str, str]]:
-        """So many memories as a caller gives them, thread by thread."""
+        """Return `count` memories in the format of a caller, thread by thread."""
         return [
             {
                 "text": text,
@@ -56,11 +56,11 @@ class Corpus:
         ]
 
     def queries(self, count: int) -> list[str]:
-        """Questions of four to nine words, common and rare ones."""
+        """Return questions of four to nine words, common and rare ones."""
         return [" ".join(text.split()[: self._random.randint(4, 9)]) for text in self.texts(count)]
 
     def bodies(self, requests: int, memories: int) -> list[bytes]:
-        """Request bodies of so many memories each: an object for one, an array for more."""
+        """Return request bodies of `memories` memories each: an object for one, an array for more."""
         given = self.memories(requests * memories)
         lots = [given[start : start + memories] for start in range(0, len(given), memories)]
         return [msgspec.json.encode(lot[0] if memories == 1 else lot) for lot in lots]

@@ -1,4 +1,4 @@
-"""First paint of the dashboard's pages, with a million memories: seen by an admin, each look a new one."""
+"""First paint of the dashboard's pages with a million memories, as an admin, with every request uncached."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FIRST = Goal(most=200)
 
 
 def measure(place: Place, plan: Plan) -> Iterator[Figure]:
-    """Milliseconds from the request to the last byte of each page in the menu; pictures and styles are kept by then."""
+    """Measure the milliseconds from the request to the last byte of each menu page, with images and styles cached."""
     place.empty()
     tenant, key = tenants.create("dashboard", scopes=SCOPES)
     rows = plan.size(ROWS, 10_000)
@@ -35,9 +35,9 @@ def measure(place: Place, plan: Plan) -> Iterator[Figure]:
     with place.api() as api, httpx.Client(base_url=api.url, timeout=60, trust_env=False) as http:
         answer = http.post(f"{PREFIX}/log-in", data={"key": key}, headers={"origin": api.url})
         cookie = {"cookie": answer.headers["set-cookie"].partition(";")[0]}
-        assert cookie["cookie"].startswith(COOKIE)  # noqa: S101 - else nothing is measured but the log-in
+        assert cookie["cookie"].startswith(COOKIE)  # noqa: S101 - otherwise only the log-in page is measured
         pages = [place or "/" for place, _, _ in PAGES]
-        for page in pages:  # templates are read once
+        for page in pages:  # templates are parsed once
             _get(http, PREFIX + page, cookie)
         floor, *found = plan.rounds(
             partial(_get, http, "/readyz", cookie), *(partial(_get, http, PREFIX + page, cookie) for page in pages)
@@ -48,10 +48,10 @@ def measure(place: Place, plan: Plan) -> Iterator[Figure]:
 
 
 def _get(http: httpx.Client, path: str, cookie: dict[str, str]) -> float:
-    """Milliseconds of a look, long enough after the one before that what is known of the moment is asked anew.
+    """Return the milliseconds of a request, sent after the previous snapshot of the service has expired.
 
     Raises:
-        RuntimeError: It isn't the page.
+        RuntimeError: The response is not the page.
     """
     time.sleep(FRESH_SECONDS)
     started = time.perf_counter()

@@ -1,4 +1,4 @@
-"""Drain: from the stream into the tables, in a real worker and by a plain call, beside a raw COPY of the same rows."""
+"""Drain: from the stream into the tables, in a real worker and by a direct call, against raw COPY of the same rows."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from ops.bench.place import Place, Running
 PIPELINED = 2000
 PATIENCE_SECONDS = 60
 REST_SECONDS = 0.03
-FLOOR = "raw COPY, packed before"
+FLOOR = "raw COPY, packed beforehand"
 ROWS = {1: 15_000, 10: 50_000, 100: 100_000, 1000: 100_000}
 GOALS = {1: Goal(least=60_000), 10: NO_GOAL, 100: Goal(ratio_least=0.6), 1000: NO_GOAL}
 GROWTH = 10
 
 
 def measure(place: Place, plan: Plan) -> Iterator[Figure]:
-    """Throughput by size of entry, its growth with the work, and latencies from POST to stored and searchable."""
+    """Measure throughput by entry size, its growth with the load, and latencies from POST to stored and searchable."""
     with place.workers("ingest"):
         for memories, rows in ROWS.items():
             yield from _throughput(place, plan, memories, plan.size(rows, max(rows // 50, memories)))
@@ -44,7 +44,7 @@ def measure(place: Place, plan: Plan) -> Iterator[Figure]:
 
 
 def fill(tenant_id: UUID, bodies: Sequence[bytes], memories: int) -> None:
-    """Put bodies into the tenant's stream through the door's own script, many to a round trip."""
+    """Add bodies to the tenant's stream with the script that ingest uses, many per round trip."""
     client = stream.client()
     accept = client.script_load(keys.script("accept"))
     names = [
@@ -72,15 +72,15 @@ def fill(tenant_id: UUID, bodies: Sequence[bytes], memories: int) -> None:
 def _throughput(place: Place, plan: Plan, memories: int, rows: int) -> Iterator[Figure]:
     lot = Lot.make(place.tenant_id, rows, memories)
     runs = (partial(_by_worker, place, lot), partial(_by_call, place, lot), partial(_by_copy, place, lot))
-    runs[0]()  # its connections and statements are there from now on
+    runs[0]()  # opens connections and prepares statements
     worker, call, raw = plan.rounds(*runs)
-    note = "index stage held back, so that nothing else runs" if memories == 1 else ""
-    yield Figure(f"drain, {memories:,} an entry, in Celery", "rows/s", worker, FLOOR, raw, GOALS[memories], note=note)
-    yield Figure(f"drain, {memories:,} an entry, plain call", "rows/s", call, FLOOR, raw)
+    note = "index stage suppressed, so that only the drain runs" if memories == 1 else ""
+    yield Figure(f"drain, {memories:,} per entry, in Celery", "rows/s", worker, FLOOR, raw, GOALS[memories], note=note)
+    yield Figure(f"drain, {memories:,} per entry, direct call", "rows/s", call, FLOOR, raw)
 
 
 def _growth(place: Place, plan: Plan) -> Figure:
-    """Whether a row costs the same when there are ten times as many."""
+    """Compare the cost per row with that of ten times as many rows."""
     rows = plan.size(20_000, 1_000)
     small, large = (Lot.make(place.tenant_id, size, 100) for size in (rows, rows * GROWTH))
     great, little = plan.rounds(partial(_by_worker, place, large), partial(_by_worker, place, small))
@@ -88,7 +88,7 @@ def _growth(place: Place, plan: Plan) -> Figure:
 
 
 def _by_worker(place: Place, lot: Lot) -> float:
-    """Rows a second from the nudge until the stream is empty."""
+    """Return the rows per second from the nudge until the stream is empty."""
     _prepare(place, lot)
     started = time.perf_counter()
     queues.enqueue(queues.DRAIN)
@@ -97,7 +97,7 @@ def _by_worker(place: Place, lot: Lot) -> float:
 
 
 def _by_call(place: Place, lot: Lot) -> float:
-    """The same work without Celery, in this process."""
+    """Return the rows per second of the same work without Celery, in this process."""
     _prepare(place, lot)
     started = time.perf_counter()
     ingest.drain()
@@ -105,7 +105,7 @@ def _by_call(place: Place, lot: Lot) -> float:
 
 
 def _by_copy(place: Place, lot: Lot) -> float:
-    """The floor: bytes that are ready, into the same two tables, over one connection."""
+    """Return the rows per second of the floor: ready bytes, into the same two tables, over one connection."""
     place.empty()
     return _checked(place, lot, lot.copy(place.owner_url))
 
@@ -119,25 +119,25 @@ def _prepare(place: Place, lot: Lot) -> None:
 def _checked(place: Place, lot: Lot, seconds: float) -> float:
     [[stored]] = place.owner.execute("SELECT count(*) FROM memories").fetchall()
     if stored != lot.rows:
-        raise RuntimeError(f"{stored} rows were stored, {lot.rows} should be")
+        raise RuntimeError(f"{stored} rows were stored, {lot.rows} were expected")
     return lot.rows / seconds
 
 
 def until(condition: Callable[[], bool], pause_seconds: float) -> None:
-    """Wait for it, looking every so often.
+    """Wait until the condition is true, polling at this interval.
 
     Raises:
-        RuntimeError: It didn't come in a minute.
+        RuntimeError: The condition was still false after `PATIENCE_SECONDS`.
     """
     deadline = time.monotonic() + PATIENCE_SECONDS
     while not condition():
         if time.monotonic() > deadline:
-            raise RuntimeError(f"not done after {PATIENCE_SECONDS} s; the log of the worker may say why")
+            raise RuntimeError(f"not done after {PATIENCE_SECONDS} s; see the worker's log for the cause")
         time.sleep(pause_seconds)
 
 
 def _stored_latency(place: Place, plan: Plan, api: Running) -> Iterator[Figure]:
-    """From the answer 202 until another connection sees the row, one request at a time, all else idle."""
+    """Measure from the response 202 until another connection sees the row, one request at a time on an idle service."""
     seen = "SELECT count(*) FROM envelopes"
 
     def stored(wanted: int) -> bool:
@@ -150,7 +150,7 @@ def _stored_latency(place: Place, plan: Plan, api: Running) -> Iterator[Figure]:
             place.empty()
             took: list[float] = []
             for request in posts(place.key, Corpus().bodies(plan.size(40, 8), 1)):
-                time.sleep(REST_SECONDS)  # what the one before has set off comes to rest
+                time.sleep(REST_SECONDS)  # let the effects of the previous request finish
                 connection.ask(request, status=202)
                 started = time.perf_counter()
                 until(partial(stored, len(took) + 1), pause_seconds=0.0002)
@@ -174,7 +174,7 @@ def _searchable_latency(place: Place, plan: Plan, api: Running) -> Iterator[Figu
 
 
 def _latencies(work: str, rounds: Sequence[Sequence[float]], goal: Goal) -> Iterator[Figure]:
-    """Median and 99th percentile; the latter of all rounds together, since one has too few for it."""
+    """Yield the median, and the 99th percentile over all rounds together, since one round has too few values for it."""
     yield Figure(f"{work}: p50", "ms", [took[len(took) // 2] for took in rounds], goal=goal)
     together = sorted(one for took in rounds for one in took)
     yield Figure(f"{work}: p99", "ms", [together[int(len(together) * 0.99)]])

@@ -1,4 +1,4 @@
-"""What a benchmark gives: figures beside the bare cost of the same work, as a table and as JSON."""
+"""Figures of a benchmark, compared with the bare cost of the same work, as a table and as JSON."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Goal:
-    """What a figure should reach, by its ratio to the floor, by its value, or by both. Stated, never asserted."""
+    """The target of a figure, by its ratio to the floor, by its value, or by both. Reported, never asserted."""
 
     ratio_least: float | None = None
     ratio_most: float | None = None
@@ -25,7 +25,7 @@ class Goal:
     most: float | None = None
 
     def text(self) -> str:
-        """As in the table: `≥ 0.6 ×, ≥ 200,000`."""
+        """Return the goal as shown in the table: `≥ 0.6 ×, ≥ 200,000`."""
         parts = [
             ("≥", self.ratio_least, " ×"),
             ("≤", self.ratio_most, " ×"),
@@ -35,7 +35,7 @@ class Goal:
         return ", ".join(f"{sign} {_number(bound)}{unit}" for sign, bound, unit in parts if bound is not None)
 
     def met(self, value: float, ratio: float | None) -> bool | None:
-        """Whether the figure reaches it; None where nothing was asked."""
+        """Return True if the figure reaches the goal; None without a goal."""
         asked = [
             actual >= bound if lower else actual <= bound
             for actual, bound, lower in (
@@ -57,13 +57,13 @@ class Figure:
     """One row of the table: medians over the rounds, and the rounds themselves.
 
     Attributes:
-        work: What was done.
-        unit: Of `values` and `floors`.
-        values: One a round.
-        floor: What the work is compared with; empty for none.
-        floors: One a round, each measured beside the value of the same round.
+        work: Name of the measured work.
+        unit: Unit of `values` and `floors`.
+        values: One value per round.
+        floor: Name of the work's reference; empty for none.
+        floors: One reference value per round, each measured together with the value of the same round.
         generator: The load generator's CPU time as a share of all cores' time, 0 to 1.
-        note: What a reader must know to read it right.
+        note: Facts that a reader needs to interpret the figure.
     """
 
     work: str
@@ -77,27 +77,27 @@ class Figure:
 
     @property
     def value(self) -> float:
-        """The median round."""
+        """Return the median of the rounds."""
         return statistics.median(self.values)
 
     @property
     def ratios(self) -> list[float]:
-        """Value to floor, round by round."""
+        """Return the ratios of value to floor, round by round."""
         return [value / floor for value, floor in zip(self.values, self.floors, strict=False) if floor]
 
     @property
     def ratio(self) -> float | None:
-        """The median of the rounds' ratios."""
+        """Return the median of the rounds' ratios."""
         return statistics.median(self.ratios) if self.ratios else None
 
     @property
     def spread(self) -> tuple[float, float]:
-        """Least and greatest of the ratios; of the values where there is no floor."""
+        """Return the smallest and largest ratio, or value if there is no floor."""
         rounds = self.ratios or list(self.values)
         return min(rounds), max(rounds)
 
     def row(self) -> dict[str, Any]:
-        """For the JSON."""
+        """Return the figure for the JSON document."""
         return {
             "work": self.work,
             "unit": self.unit,
@@ -117,25 +117,25 @@ class Figure:
 
 @dataclass
 class Plan:
-    """How much to measure, and whom to tell."""
+    """The extent of the measurements, and the function that reports progress."""
 
     repeats: int
     quick: bool
     say: Callable[[str], None] = field(default=lambda _: None)
 
     def size(self, whole: int, small: int) -> int:
-        """A number of rows, requests or queries: the whole, or the small one for a quick run."""
+        """Return a number of rows, requests or queries: `whole`, or `small` for a quick run."""
         return small if self.quick else whole
 
     @property
     def seconds(self) -> float:
-        """How long one burst of requests lasts."""
+        """Return the duration of one burst of requests."""
         return 0.2 if self.quick else 0.8
 
     def rounds(self, *runs: Callable[[], T]) -> list[list[T]]:
-        """What each of the runs gave, round by round. They alternate, and every other round goes backwards.
+        """Return the results of each run, round by round. Runs alternate, and every other round reverses their order.
 
-        So a machine that slows down or speeds up meanwhile does so for all of them.
+        A machine that slows down or speeds up during the measurement therefore affects all of them.
         """
         given: list[list[T]] = [[] for _ in runs]
         for turn in range(self.repeats):
@@ -169,13 +169,13 @@ def show(figures: Sequence[Figure], console: Console) -> None:
     for note in notes:
         console.print(f"  {note}")
     console.print(
-        "Medians of alternating rounds. ratio: figure to floor, the median of the rounds' own; load: the load "
-        "generator's CPU time as a share of all cores'; spread: least to greatest ratio (figure, where no floor is)."
+        "Medians of alternating rounds. ratio: figure divided by floor, median over the rounds; load: the load "
+        "generator's share of all cores' CPU time; spread: smallest to largest ratio (or figure, without a floor)."
     )
 
 
 def result(figures: Sequence[Figure], plan: Plan, seconds: float) -> dict[str, Any]:
-    """The JSON document."""
+    """Return the JSON document."""
     return {
         "version": 1,
         "quick": plan.quick,
@@ -187,7 +187,7 @@ def result(figures: Sequence[Figure], plan: Plan, seconds: float) -> dict[str, A
 
 
 def _number(value: float) -> str:
-    """Three significant digits, thousands by commas."""
+    """Format a number with three significant digits and thousands separators."""
     if value == 0:
         return "0"
     if abs(value) >= 1000:

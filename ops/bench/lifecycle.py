@@ -1,4 +1,4 @@
-"""What moves memories: the archive, cold storage, restores out of it, and a whole night."""
+"""Moves of memories: archive, cold storage, restores from it, and a complete nightly run."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ GROUP = 8
 NIGHT_ROWS, DUE_SHARE = 100_000, 0.01
 EXPIRED = 100_000
 ARCHIVED_DAYS, COLD_DAYS = 27, 40
-"""How old memories of salience ½ are that decay wants there."""
+"""Ages in days at which decay moves memories of salience ½ to the archive and to cold storage."""
 FASTEST = Goal(least=2_000)
 FADING = Policy(protection=Protection(salience_above=1))
-"""What matters fades as well, so that all of a benchmark's memories move."""
+"""A policy without protection by salience, so that all of a benchmark's memories move."""
 
 
 def measure(place: Place, plan: Plan) -> Iterator[Figure]:
-    """Memories a second into the archive and into a local folder, milliseconds of restores, seconds of a night."""
+    """Measure moves per second to the archive and to a local folder, the latency of restores, and a nightly run."""
     size, rounds = plan.size(MOVED, 500), plan.size(3, 1)
     archived, frozen, restored = [], [], list[float]()
     stored: list[tuple[int, int, int]] = []
@@ -56,9 +56,9 @@ def measure(place: Place, plan: Plan) -> Iterator[Figure]:
     yield Figure(f"archive, {size:,} memories", "/s", archived, goal=FASTEST)
     yield Figure(f"cold storage in a folder, {size:,} memories", "/s", frozen, goal=FASTEST)
     objects, sizes, records = (sum(map(float, column)) for column in zip(*stored, strict=True))
-    yield Figure("cold storage: objects for 1,000 memories", "", [objects * 1_000 / records])
-    yield Figure("cold storage: KB for 1,000 memories", "KB", [sizes / records])
-    yield Figure("restore of one out of cold storage", "ms", restored, goal=Goal(most=1_000))
+    yield Figure("cold storage: objects per 1,000 memories", "", [objects * 1_000 / records])
+    yield Figure("cold storage: KB per 1,000 memories", "KB", [sizes / records])
+    yield Figure("restore of one memory from cold storage", "ms", restored, goal=Goal(most=1_000))
     size = plan.size(1_000, 200)
     took = [_merged(place, size) for _ in range(rounds)]
     yield Figure(f"merging {size:,} memories in groups of {GROUP}, without a model", "s", took, goal=Goal(most=1))
@@ -70,7 +70,7 @@ def measure(place: Place, plan: Plan) -> Iterator[Figure]:
 
 
 def _merged(place: Place, size: int) -> float:
-    """Seconds to merge memories whose groups are known, extractive summaries included."""
+    """Return the seconds for merging memories with known groups, including extractive summaries."""
     place.empty()
     tenant, _ = tenants.create(f"merging {uuid4()}", FADING)
     ids = fill(place, tenant.tenant_id, size)
@@ -90,7 +90,7 @@ def _merged(place: Place, size: int) -> float:
 
 
 def _expiry(place: Place, size: int) -> Figure:
-    """Memories of a category whose days are over, all due at once."""
+    """Measure the expiry of memories of one category, all due at once."""
     tenant, _ = tenants.create("expiry", FADING)
     fill(place, tenant.tenant_id, size)
     _age(place, tenant.tenant_id, COLD_DAYS)
@@ -105,11 +105,11 @@ def _expiry(place: Place, size: int) -> Figure:
     left = place.owner.execute("SELECT count(*) FROM memories WHERE tenant_id = %s", (tenant.tenant_id,)).fetchall()
     if left != [(0,)]:
         raise RuntimeError(left)
-    return Figure(f"expiry of {size:,} due", "/s", [size / took], goal=Goal(least=1_000))
+    return Figure(f"expiry of {size:,} due memories", "/s", [size / took], goal=Goal(least=1_000))
 
 
 def _age(place: Place, tenant_id: UUID, days: int) -> None:
-    """Make all memories so old, never used, and due."""
+    """Set the age of all memories, never used, and make them due."""
     values = {"tenant": tenant_id, "days": days}
     place.owner.execute(
         "UPDATE memories SET created_at = now() - %(days)s * interval '1 day' WHERE tenant_id = %(tenant)s", values
@@ -124,7 +124,7 @@ def _age(place: Place, tenant_id: UUID, days: int) -> None:
 
 
 def _rate(place: Place, tenant_id: UUID, tier: str, carry_on: Any) -> float:
-    """Memories moved a second, the sweep before included."""
+    """Return the memories moved per second, including the preceding sweep."""
     state: dict[str, Any] = {}
     finished = False
     started = time.perf_counter()
@@ -135,19 +135,19 @@ def _rate(place: Place, tenant_id: UUID, tier: str, carry_on: Any) -> float:
     query = "SELECT count(*) FROM memory_state WHERE tenant_id = %s AND tier = %s"
     moved = place.owner.execute(query, (tenant_id, tier)).fetchall()[0][0]
     if not moved:
-        raise RuntimeError(f"nothing has moved: {tier}")
+        raise RuntimeError(f"no memory moved to the tier {tier}")
     return float(moved / took)
 
 
 def _restored(tenant_id: UUID, memory_id: UUID) -> float:
     started = time.perf_counter()
     if cold_restore.restore(tenant_id, [memory_id]).failed:
-        raise RuntimeError("a memory didn't come back")
+        raise RuntimeError("a memory was not restored")
     return (time.perf_counter() - started) * 1000
 
 
 def _night(place: Place, plan: Plan) -> Figure:
-    """A night of many memories of which few are due: none of them has words or vectors."""
+    """Measure a nightly run over many memories of which few are due; none has words or vectors."""
     rows = plan.size(NIGHT_ROWS, 5_000)
     tenant, _ = tenants.create("night", FADING)
     aged.fill(place, tenant.tenant_id, rows, version=0)
@@ -168,4 +168,4 @@ def _night(place: Place, plan: Plan) -> Figure:
             if step.failure:
                 raise RuntimeError(step.failure)
         took.append(time.perf_counter() - started)
-    return Figure(f"a night, {rows:,} memories of which {DUE_SHARE:.0%} are due", "s", took)
+    return Figure(f"nightly run, {rows:,} memories of which {DUE_SHARE:.0%} are due", "s", took)

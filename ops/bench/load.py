@@ -1,7 +1,7 @@
-"""A load generator: one process, many keep-alive connections, requests made beforehand.
+"""A load generator: one process, many keep-alive connections, prepared requests.
 
-It does as little as possible by itself: bytes out, bytes in, a look at the status. What it costs in CPU time is
-reported with every figure, since it shares the machine with what it measures.
+It does as little work as possible: send bytes, receive bytes, read the status. Its CPU time is reported with every
+figure, since it shares the machine with the measured service.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ _SILENCE_SECONDS = 10
 
 @dataclass(frozen=True)
 class Load:
-    """What a run of requests gave.
+    """The results of a run of requests.
 
     Attributes:
-        seconds: From the first byte sent to the last answer.
-        latencies_ms: Of each request, sorted.
-        statuses: How many answers of each status.
-        generator_cpu_seconds: CPU time that the generator itself took.
+        seconds: From the first byte sent to the last response.
+        latencies_ms: Latency of each request, sorted.
+        statuses: Number of responses by status.
+        generator_cpu_seconds: CPU time of the generator itself.
     """
 
     requests: int
@@ -39,31 +39,31 @@ class Load:
 
     @property
     def per_second(self) -> float:
-        """Requests a second."""
+        """Return the requests per second."""
         return self.requests / self.seconds
 
     @property
     def generator(self) -> float:
-        """The generator's own share of all cores' time, 0 to 1."""
+        """Return the generator's own share of all cores' time, 0 to 1."""
         return self.generator_cpu_seconds / (self.seconds * (os.cpu_count() or 1))
 
     def percentile_ms(self, share: float) -> float:
-        """The latency that this share of the requests stayed under."""
+        """Return the latency below which this share of the requests stayed."""
         return self.latencies_ms[min(int(len(self.latencies_ms) * share), len(self.latencies_ms) - 1)]
 
 
 def request(method: str, path: str, body: bytes = b"", headers: Sequence[tuple[str, str]] = ()) -> bytes:
-    """A whole HTTP/1.1 request."""
+    """Return a complete HTTP/1.1 request."""
     lines = [f"{method} {path} HTTP/1.1", "host: localhost", f"content-length: {len(body)}"]
     lines += [f"{name}: {value}" for name, value in headers]
     return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
 
 
 def run(host: str, port: int, requests: Sequence[bytes], connections: int, seconds: float) -> Load:
-    """Send the requests round and round over so many connections for so long, in a process of its own.
+    """Send the requests in rotation over `connections` connections for `seconds`, in a separate process.
 
     Raises:
-        ConnectionError: The server closed a connection, or said nothing for ten seconds.
+        ConnectionError: The server closed a connection, or was silent for ten seconds.
     """
     context = multiprocessing.get_context("fork")
     ours, theirs = context.Pipe(duplex=False)
@@ -73,7 +73,7 @@ def run(host: str, port: int, requests: Sequence[bytes], connections: int, secon
     try:
         load: Load = ours.recv()
     except EOFError:
-        raise ConnectionError(f"the load on {host}:{port} broke off: see the lines above") from None
+        raise ConnectionError(f"the load on {host}:{port} was aborted: see the lines above") from None
     finally:
         process.join(timeout=10)
         ours.close()
@@ -85,7 +85,7 @@ def _send_to(pipe: object, *arguments: object) -> None:
 
 
 class Connection:
-    """A keep-alive connection with at most one request under way."""
+    """A keep-alive connection with at most one request in flight."""
 
     def __init__(self, host: str, port: int) -> None:
         """Connect."""
@@ -101,10 +101,10 @@ class Connection:
         self.socket.close()
 
     def ask(self, data: bytes, status: int) -> None:
-        """Send a request and wait for its answer.
+        """Send a request and wait for its response.
 
         Raises:
-            RuntimeError: The answer has another status.
+            RuntimeError: The response has another status.
         """
         self.send(data)
         while (answered := self.receive()) is None:
@@ -119,14 +119,14 @@ class Connection:
         self.socket.sendall(data)
 
     def receive(self) -> int | None:
-        """The status, once the answer is complete."""
+        """Return the status once the response is complete."""
         data = self.socket.recv(_RECEIVE_BYTES)
         if not data:
             raise ConnectionError("the server closed the connection")
         if self.received:
             data = self.received + data
         end = data.find(b"\r\n\r\n")
-        start = data.find(b"content-length: ", 0, end) + 16  # the server writes names in lower case
+        start = data.find(b"content-length: ", 0, end) + 16  # the server writes header names in lower case
         if end < 0 or len(data) < end + 4 + (int(data[start : data.find(b"\r", start)]) if start >= 16 else 0):
             self.received = data
             return None

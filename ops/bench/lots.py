@@ -1,4 +1,4 @@
-"""The same memories as request bodies, and packed for COPY: what the drain does, and its floor."""
+"""The same memories as request bodies for the drain, and packed for COPY as its floor."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ ROWS_A_TRANSACTION = 5000
 
 @dataclass(frozen=True)
 class Lot:
-    """Memories in entries of a size.
+    """Memories in entries of a given size.
 
     Attributes:
-        bodies: One an entry.
-        packed: What COPY takes: rows of `memories` and of `memory_state`, a transaction each.
-        ids: Of the packed memories, in the order of speaking.
+        bodies: One body per entry.
+        packed: Input for COPY: rows of `memories` and of `memory_state`, one pair per transaction.
+        ids: Ids of the packed memories, in conversation order.
     """
 
     tenant_id: UUID
@@ -38,10 +38,10 @@ class Lot:
 
     @staticmethod
     def make(tenant_id: UUID, rows: int, memories: int) -> Lot:
-        """So many rows, in entries of so many memories."""
+        """Create `rows` rows, in entries of `memories` memories each."""
         bodies = Corpus().bodies(rows // memories, memories)
         now = time.time_ns() // 1_000_000
-        # Entry ids as Redis would give them, a thousand a millisecond.
+        # Entry ids in the format of Redis, a thousand per millisecond.
         arrivals = [
             Arrival(
                 f"{now + n // 1000}-{n % 1000}",
@@ -57,7 +57,7 @@ class Lot:
         return Lot(tenant_id, rows, memories, bodies, packed, ids)
 
     def copy(self, owner_url: str) -> float:
-        """Store the packed rows over one connection, as fast as PostgreSQL takes them. Returns the seconds."""
+        """Store the packed rows over one connection, as fast as PostgreSQL accepts them. Return the seconds."""
         with psycopg.connect(owner_url) as connection:
             connection.execute("SET ROLE ebbing_drain")
             connection.commit()

@@ -1,4 +1,4 @@
-"""Where a benchmark runs: its own PostgreSQL and Redis, durable and on disk, and the service's real processes."""
+"""The environment of a benchmark: its own durable PostgreSQL and Redis on disk, and the service's real processes."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ READY_SECONDS = 30
 STOP_SECONDS = 15
 REDIS_BYTES = 2 * 1024**3
 
-# The door mustn't be what stops a load.
+# Ingest limits must not restrict the load.
 OPEN_DOOR = {
     "EBBING_TENANT_BACKLOG_ENTRIES": "10000000",
     "EBBING_TENANT_BACKLOG_BYTES": str(REDIS_BYTES),
     "EBBING_BACKLOG_ENTRIES": "10000000",
     "EBBING_BACKLOG_BYTES": str(REDIS_BYTES),
     "EBBING_LOG_LEVEL": "error",
-    "EBBING_MASTER_KEY": "a key of benchmarks, as long as it must be",
+    "EBBING_MASTER_KEY": "a benchmark key of the required length",
 }
 
 FIRST_TASKS = {lane: task for task, lane in reversed(metrics.LANE_OF_TASK.items())}
@@ -61,15 +61,15 @@ class Running:
 
     @property
     def url(self) -> str:
-        """Where it is, without a path."""
+        """Return its URL without a path."""
         return f"http://{self.host}:{self.port}"
 
 
 class Place:
-    """Servers, a migrated database, a tenant with a key. `close` stops all of it by process and removes its files."""
+    """Servers, a migrated database, a tenant with a key. On exit, all processes are stopped and the files removed."""
 
     def __init__(self) -> None:
-        """Start PostgreSQL and Redis, as `ebbing run` does, and point this process's settings at them."""
+        """Start PostgreSQL and Redis, as `ebbing run` does, and set this process's settings to use them."""
         self._open = ExitStack()
         try:
             self._set_up()
@@ -86,7 +86,7 @@ class Place:
     def _set_up(self) -> None:
         self.home = Path(tempfile.mkdtemp(prefix="ebbing-bench-", dir=os.environ.get("TMPDIR", "/var/tmp")))  # noqa: S108
         self._open.callback(shutil.rmtree, self.home, ignore_errors=True)
-        self.home.chmod(0o711)  # as root, the servers' own user must get through to its folder
+        self.home.chmod(0o711)  # when root runs this, the servers' own user needs access to its folder
         postgres_port, redis_port = free_ports(2)
         postgres = Postgres(self.home, postgres_port)
         self.postgres = postgres.start()
@@ -113,7 +113,7 @@ class Place:
 
     @contextmanager
     def api(self, **settings: str) -> Iterator[Running]:
-        """The real API, as `ebbing api` runs it."""
+        """Run the real API, as `ebbing api` does."""
         [port] = free_ports(1)
         given = {"EBBING_HOST": "127.0.0.1", "EBBING_PORT": str(port)} | settings
         with self._serving("api", ["-m", "app.cli", "api"], given, port) as running:
@@ -121,21 +121,21 @@ class Place:
 
     @contextmanager
     def bare(self) -> Iterator[Running]:
-        """The floor's routes, under the same server."""
+        """Run the floor's routes under the same server."""
         [port] = free_ports(1)
         with self._serving("bare", ["-m", "ops.bench.floors.bare", str(port)], {}, port) as running:
             yield running
 
     @contextmanager
     def plain(self) -> Iterator[Running]:
-        """The plain alternative, under the same server."""
+        """Run the plain alternative under the same server."""
         [port] = free_ports(1)
         with self._serving("plain", ["-m", "ops.bench.floors.plain", str(port)], {}, port) as running:
             yield running
 
     @contextmanager
     def provider(self) -> Iterator[Running]:
-        """The tests' provider of models, in a process of its own."""
+        """Run the tests' provider of models in a separate process."""
         [port] = free_ports(1)
         with self._running("provider", ["-m", "tests.provider", "--port", str(port)], {}) as process:
             self._wait(partial(answers, f"http://127.0.0.1:{port}/"), process, "provider")
@@ -143,7 +143,7 @@ class Place:
 
     @contextmanager
     def workers(self, *lanes: str, **settings: str) -> Iterator[dict[str, subprocess.Popen[bytes]]]:
-        """A real worker for each lane, as `ebbing worker` runs it; all have carried out a task."""
+        """Run a real worker for each lane, as `ebbing worker` does, and wait until each has executed a task."""
         with ExitStack() as opened:
             stream.client().delete(COUNTERS)
             running = {
@@ -159,7 +159,7 @@ class Place:
             yield running
 
     def empty(self) -> None:
-        """Forget all memories and all that waits; as good as new, checkpoint included."""
+        """Delete all memories and the whole backlog, and write a checkpoint."""
         self.empty_stream()
         self.owner.execute(
             "TRUNCATE memories, memory_state, envelopes, tenant_work, memory_words, words, embeddings, "
@@ -168,10 +168,10 @@ class Place:
         self.owner.execute("CHECKPOINT")
 
     def settled(self, seconds: float, stages: Sequence[str] = work.SEARCHED_BY) -> None:
-        """Wait until nothing waits any more: not in the stream, not for one of the stages.
+        """Wait until no memory is pending, neither in the stream nor for one of the stages.
 
         Raises:
-            RuntimeError: Something still does after so long.
+            RuntimeError: Memories are still pending after `seconds`.
         """
         deadline = time.monotonic() + seconds
         while (
@@ -179,18 +179,18 @@ class Place:
             or self.owner.execute("SELECT FROM tenant_work WHERE stage = ANY (%s) LIMIT 1", (list(stages),)).rowcount
         ):
             if time.monotonic() > deadline:
-                raise RuntimeError(f"memories still wait after {seconds:.0f} s")
+                raise RuntimeError(f"memories are still pending after {seconds:.0f} s")
             time.sleep(0.05)
 
     @staticmethod
     def empty_stream() -> None:
-        """Drop what waits in Redis, and all that is known of it; Celery's own keys stay."""
+        """Drop the backlog in Redis and its bookkeeping; Celery's own keys remain."""
         streams = stream.client().scan_iter(f"{STREAM_PREFIX}*", count=1000)
         nudges = stream.client().scan_iter(f"{NUDGE_PREFIX}*", count=1000)
         stream.client().unlink(*streams, *nudges, RING, RING_MEMBERS, HELD, TURNS, BACKLOG)
 
     def hold_back(self, *tasks: str) -> None:
-        """Have nudges for these tasks come to nothing, for ten minutes: the flag says that one is on its way."""
+        """Suppress nudges for these tasks for ten minutes, by setting the flag of a nudge in flight."""
         for task in tasks:
             stream.client().set(f"{NUDGE_PREFIX}{task}", "1", px=600_000)
 
@@ -220,13 +220,13 @@ class Place:
         try:
             yield process
         finally:
-            if kill:  # a worker would finish its slice first
+            if kill:  # a worker would first finish its slice
                 kill_session(process)
             stop(process)
 
 
 def stop(process: subprocess.Popen[bytes]) -> None:
-    """End a process we started, by force if need be, and whatever it left in its session."""
+    """Stop a process that this module started, by force if needed, with all processes of its session."""
     process.send_signal(signal.SIGTERM)
     try:
         process.wait(STOP_SECONDS)
@@ -236,7 +236,7 @@ def stop(process: subprocess.Popen[bytes]) -> None:
 
 
 def answers(url: str) -> bool:
-    """Whether a GET gives 200."""
+    """Return True if a GET returns 200."""
     try:
         with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(url, timeout=1) as answer:
             return bool(answer.status == 200)
@@ -245,12 +245,12 @@ def answers(url: str) -> bool:
 
 
 def resident_mib(pid: int) -> float:
-    """Resident memory of a process in MiB, pages shared with others included."""
+    """Return the resident memory of a process in MiB, including pages shared with others."""
     return _kib(Path(f"/proc/{pid}/smaps_rollup"), "Rss:") / 1024
 
 
 def own_mib(pid: int) -> float:
-    """Its memory in MiB, of shared pages only its share (PSS), so that processes can be added up."""
+    """Return the proportional memory (PSS) of a process in MiB, so that processes can be summed."""
     return _kib(Path(f"/proc/{pid}/smaps_rollup"), "Pss:") / 1024
 
 
@@ -260,7 +260,7 @@ def _kib(numbers: Path, name: str) -> int:
 
 
 def processor_seconds(pids: Iterable[int]) -> dict[int, float]:
-    """Return the processor time that processes and their descendants have taken so far, by process id."""
+    """Return the processor time that processes and their descendants have used so far, by process id."""
     taken = {}
     for pid in (each for parent in pids for each in (parent, *descendants(parent))):
         try:
@@ -272,7 +272,7 @@ def processor_seconds(pids: Iterable[int]) -> dict[int, float]:
 
 
 def descendants(pid: int) -> list[int]:
-    """The processes that a process started, and those that they did."""
+    """Return the ids of all descendants of a process."""
     children = [
         int(child)
         for task in Path(f"/proc/{pid}/task").iterdir()
@@ -282,7 +282,7 @@ def descendants(pid: int) -> list[int]:
 
 
 def plain_environment() -> dict[str, str]:
-    """The environment without any setting of the service: a benchmark measures the defaults."""
+    """Return the environment without Ebbing's settings: a benchmark measures the defaults."""
     return {name: value for name, value in os.environ.items() if not name.startswith("EBBING_")}
 
 

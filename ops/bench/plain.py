@@ -1,4 +1,4 @@
-"""Search beside the plain alternative: the same memories and queries, several clients, all processes counted."""
+"""Search against a plain alternative: the same memories and queries, several clients, all processes counted."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CLIENTS = 4
 MEMORIES = 10_000
 FLOOR = "FastAPI, exact cosine"
 DRAIN_SECONDS = 1.0
-"""How often the real schedule has uses applied."""
+"""Interval at which the real schedule applies uses."""
 RATE_GOAL, P95_GOAL, PROCESSOR_GOAL = Goal(ratio_least=0.6), Goal(most=60), Goal(most=14)
 _TABLE = """
 CREATE TABLE plain_memories AS
@@ -39,19 +39,19 @@ FROM memories JOIN embeddings USING (tenant_id, memory_id) WHERE tenant_id = %s
 
 @dataclass(frozen=True)
 class Run:
-    """A load, with the processor time of everything that served it."""
+    """A load, with the processor time of all processes that served it."""
 
     load: Load
     processor_seconds: float
 
     @property
     def processor_ms(self) -> float:
-        """Processor time a search, in milliseconds."""
+        """Return the processor time per search in milliseconds."""
         return 1000 * self.processor_seconds / self.load.requests
 
 
 def measure(place: Place, plan: Plan) -> Iterator[Figure]:
-    """Searches a second, 95th percentile and processor time of both, in turn."""
+    """Measure searches per second, the 95th percentile and processor time of both services, in turn."""
     place.empty()
     size = plan.size(MEMORIES, MEMORIES // 20)
     tenant, key = tenants.create("plain")
@@ -82,7 +82,7 @@ def _figures(work: str, ours: Sequence[Run], theirs: Sequence[Run]) -> Iterator[
     yield Figure(work, "searches/s", *both(lambda run: run.load.per_second), RATE_GOAL, generator)
     yield Figure(f"{work}: p50", "ms", *both(lambda run: run.load.percentile_ms(0.5)))
     yield Figure(f"{work}: p95", "ms", *both(lambda run: run.load.percentile_ms(0.95)), P95_GOAL)
-    note = "the API, PostgreSQL, Redis and the worker that applies what was found as used"
+    note = "the API, PostgreSQL, Redis and the worker that applies the results' uses"
     yield Figure(f"{work}: processor time", "ms", *both(lambda run: run.processor_ms), PROCESSOR_GOAL, note=note)
 
 
@@ -93,7 +93,7 @@ def _requests(key: str, plan: Plan) -> list[bytes]:
 
 
 def _run(place: Place, plan: Plan, served: Running, pids: Sequence[int], requests: Sequence[bytes]) -> Run:
-    """Search for some seconds, and wait until what was found is applied."""
+    """Search for some seconds, and wait until the uses of the results are applied."""
     every = [*pids, place.postgres.pid, place.redis.pid]
     before = processor_seconds(every)
     given = burst(place, served, requests, CLIENTS, 5 * plan.seconds, status=200)
@@ -103,7 +103,7 @@ def _run(place: Place, plan: Plan, served: Running, pids: Sequence[int], request
 
 
 def _index(tenant_id: UUID) -> None:
-    """Give the tenant the indexes of its own that it would get."""
+    """Create the indexes that a tenant of this size gets."""
     job = Job(uuid4(), tenant_id, graphs.KIND, {}, {}, None, 0)
     while not graphs.step(job).finished:
         pass

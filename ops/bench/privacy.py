@@ -1,4 +1,4 @@
-"""What privacy takes away: an erasure until all is hidden and until it is verified gone, deletions, and expiry."""
+"""Erasures (until hidden, and until verified), deletions of single memories, and expiry."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SLICE_SECONDS = 2.0
 
 
 def measure(place: Place, plan: Plan) -> Iterator[Figure]:
-    """One round each: what is gone has to be made again, which takes longer than to take it away."""
+    """Measure one round each: recreating the data takes longer than removing it."""
     place.empty()
     yield from _erasure(place, plan)
     place.empty()
@@ -44,7 +44,7 @@ def measure(place: Place, plan: Plan) -> Iterator[Figure]:
 
 
 def _erasure(place: Place, plan: Plan) -> Iterator[Figure]:
-    """A person's memories among as many of somebody else's in the same threads; the rest are copies of these."""
+    """Erase a person among as many memories of another person in the same threads; the rest are copies."""
     erased, others = plan.size(ERASED, 500), plan.size(OTHERS, 2_000)
     tenant_id = tenants.create("erasure")[0].tenant_id
     ids = _fill(place, plan, tenant_id, 2 * erased)
@@ -54,24 +54,24 @@ def _erasure(place: Place, plan: Plan) -> Iterator[Figure]:
         {"tenant": tenant_id, "ids": ids[::2]},
     )
     _beside(place, plan, tenant_id, others - erased)
-    beside = f"{erased:,} memories beside {others:,}"
+    beside = f"{erased:,} memories among {others:,}"
     plan.say(f"erasing {beside}")
     started = time.perf_counter()
     asked = erasures.request(tenant_id, Asked(Meant(subject="ann"), "gdpr", 0), "bench")
     hidden = time.perf_counter() - started
     if asked.hidden != erased:
-        raise RuntimeError(f"{asked.hidden} memories are hidden")
-    yield Figure(f"hidden when it is answered, {beside}", "s", [hidden], goal=Goal(most=1))
+        raise RuntimeError(f"{asked.hidden} memories are hidden, not {erased}")
+    yield Figure(f"hidden when the request returns, {beside}", "s", [hidden], goal=Goal(most=1))
     taken_out = _took(plan, tenant_id, HIDE, {"erasure_id": str(asked.erasure_id)})
-    yield Figure("out of the indexes and of neighbours' context", "s", [taken_out])
+    yield Figure("removed from the indexes and neighbours' context", "s", [taken_out])
     gone = _took(plan, tenant_id, ERASE, {"erasure_id": str(asked.erasure_id)})
     if erasures.get(tenant_id, asked.erasure_id).status != "verified":
-        raise RuntimeError("it isn't verified")
+        raise RuntimeError("the erasure isn't verified")
     yield Figure("erased and verified, keys included", "s", [gone], goal=Goal(most=10))
 
 
 def _deletions(place: Place, plan: Plan) -> Iterator[Figure]:
-    """Single memories that their tenant has deleted, each of them a request of its own, due on one night."""
+    """Delete single memories, each by a request of its own, all due on one night."""
     deleted, beside = plan.size(DELETED, 50), plan.size(BESIDE, 100)
     tenant_id = tenants.create("deletions")[0].tenant_id
     ids = _fill(place, plan, tenant_id, deleted + beside)[:deleted]
@@ -79,7 +79,7 @@ def _deletions(place: Place, plan: Plan) -> Iterator[Figure]:
     for memory_id in ids:
         memories.delete(tenant_id, memory_id, "bench")
     each = (time.perf_counter() - started) / deleted * 1000
-    yield Figure("deletion of a memory, as its caller waits for it", "ms", [each])
+    yield Figure("deletion of a memory, until the caller gets the response", "ms", [each])
     later = datetime.now(UTC) + timedelta(days=31)
     state: dict[str, Any] = {}
     done = Step(0, state, finished=False)
@@ -89,13 +89,13 @@ def _deletions(place: Place, plan: Plan) -> Iterator[Figure]:
         state = done.state
     took = time.perf_counter() - started
     _expect(place, "SELECT count(*) FROM erasures WHERE tenant_id = %s AND status = 'verified'", tenant_id, deleted)
-    yield Figure(f"{deleted:,} deletions that are due on one night, each verified", "s", [took])
+    yield Figure(f"{deleted:,} deletions due on one night, each verified", "s", [took])
 
 
 def _expiry(place: Place, plan: Plan) -> Iterator[Figure]:
-    """Rows alone, without words and vectors, of a category whose days are over, beside others that aren't due."""
+    """Expire memories of a category, as rows without words and vectors, among others that are not due."""
     expired, kept = plan.size(EXPIRED, 1_000), plan.size(KEPT, 200)
-    tenant_id = tenants.create("expiry")[0].tenant_id
+    tenant_id = tenants.create("privacy expiry")[0].tenant_id
     aged.fill(place, tenant_id, expired + kept)
     place.owner.execute(
         "UPDATE memories SET categories = '{pii}', created_at = now() - interval '31 days' "
@@ -111,11 +111,11 @@ def _expiry(place: Place, plan: Plan) -> Iterator[Figure]:
     plan.say(f"expiring {expired:,} memories")
     took = _took(plan, tenant_id, expiry.KIND, {})
     _expect(place, "SELECT count(*) FROM memories WHERE tenant_id = %s", tenant_id, kept)
-    yield Figure(f"expiry of {expired:,} that are due beside {kept:,}, the sweep included", "s", [took])
+    yield Figure(f"expiry of {expired:,} due memories among {kept:,} others, with the sweep", "s", [took])
 
 
 def _fill(place: Place, plan: Plan, tenant_id: UUID, size: int) -> list[UUID]:
-    """Give a tenant so many memories, indexed and embedded, and say how far it is. Returns their ids."""
+    """Store `size` memories for a tenant, indexed and embedded, and report the progress. Return their ids."""
     lot = Lot.make(tenant_id, size, ENTRY)
     lot.copy(place.owner_url)
     for done, ids in zip(range(0, size, settings().index_rows), lots(lot.ids, settings().index_rows), strict=True):
@@ -131,13 +131,13 @@ def _fill(place: Place, plan: Plan, tenant_id: UUID, size: int) -> list[UUID]:
 
 
 def _beside(place: Place, plan: Plan, tenant_id: UUID, size: int) -> None:
-    """Copies of somebody's rows in every table that an erasure of another looks into, in threads of their own."""
+    """Copy another person's rows, in threads of their own, in every table that an erasure reads."""
     place.owner.execute("CREATE TEMPORARY TABLE sample AS SELECT memory_id FROM memories WHERE subject = 'bob'")
     place.owner.execute("ANALYZE sample")
     there = place.owner.execute("SELECT count(*) FROM sample").fetchone()
     whole = there[0] if there else 0
     for turn in range(-(-size // whole)):
-        plan.say(f"copies for others: {turn * whole:,} of {size:,}")
+        plan.say(f"copying memories of others: {turn * whole:,} of {size:,}")
         values = {"tenant": tenant_id, "turn": f"turn {turn}", "limit": min(whole, size - turn * whole)}
         for statement in _COPIES:
             place.owner.execute(statement, values)
@@ -150,27 +150,27 @@ def _copies(table: str, changed: str) -> str:
 INSERT INTO {table}
 SELECT made.* FROM (SELECT memory_id FROM sample ORDER BY memory_id LIMIT %(limit)s) AS picked
 JOIN {table} AS original ON original.tenant_id = %(tenant)s AND original.memory_id = picked.memory_id
-CROSS JOIN LATERAL jsonb_populate_record(original, {changed}) AS made"""  # noqa: S608 - constants alone
+CROSS JOIN LATERAL jsonb_populate_record(original, {changed}) AS made"""  # noqa: S608 - only constants
 
 
 _ID: Final = "jsonb_build_object('memory_id', md5(%(turn)s || original.memory_id::text)::uuid)"
 _COPIES: Final = (
     _copies("memories", f"{_ID} || jsonb_build_object('thread', %(turn)s || original.thread)"),
     *(_copies(table, _ID) for table in ("memory_state", "memory_words", "embeddings")),
-    # Each word is in as many more memories, or it would seem to be the erased person's alone.
+    # Each word is in proportionally more memories; otherwise it would seem to belong only to the erased person.
     "UPDATE words SET documents = documents + 1 + documents / 2 WHERE tenant_id = %(tenant)s",
 )
 
 
 def _expect(place: Place, statement: str, tenant_id: UUID, wanted: int) -> None:
-    """Measure nothing that wasn't done."""
+    """Raise an error if the measured work was not done."""
     found = place.owner.execute(statement, [tenant_id]).fetchone()
     if found != (wanted,):
         raise RuntimeError(f"{statement}: {found}, not {wanted}")
 
 
 def _took(plan: Plan, tenant_id: UUID, kind: str, parameters: dict[str, Any]) -> float:
-    """Seconds of carrying out a job, which says every few how far it is."""
+    """Return the seconds of running a job, and report its progress every few seconds."""
     step = {HIDE: erasures.step, ERASE: erasing.step, expiry.KIND: expiry.step}[kind]
     state: dict[str, Any] = {}
     finished = False

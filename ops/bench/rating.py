@@ -1,6 +1,6 @@
-"""Ratings: how fast a model is asked about memories, and what a thousand of them cost, new and known.
+"""Ratings: the rate of model ratings, and the cost of a thousand of them, for new and for known texts.
 
-The model is the tests' provider, on the same cores, which counts a token for four bytes as the service does.
+The model is the tests' provider, on the same cores. Like the service, it counts four bytes as one token.
 """
 
 from __future__ import annotations
@@ -31,25 +31,25 @@ from ops.bench.drain import until
 from ops.bench.figures import NO_GOAL, Figure, Goal, Plan
 from ops.bench.place import Place, Running
 
-# Memories by latency of the provider in milliseconds; at the last, so many take five seconds.
+# Memories by latency of the provider in milliseconds; at the highest latency, this number takes five seconds.
 MEMORIES = {0: 1_000, 50: 1_000, 500: 800}
 ENTRY = 100
 ROUNDS_MAX = 3
 STORED_SECONDS = 60
 PAUSE_SECONDS = 0.005
 THOUSAND = 1000
-GOAL = Goal(ratio_least=0.7)  # where the model is what takes time
-FLOOR = "provider asked directly, same batches"
+GOAL = Goal(ratio_least=0.7)  # where the model dominates the time
+FLOOR = "direct requests to the provider, same batches"
 COSTS = ("calls", "input_tokens", "output_tokens")
 
 
 @dataclass(frozen=True)
 class Rated:
-    """What it took to rate memories.
+    """The results of rating memories.
 
     Attributes:
-        per_second: Memories a second, from the nudge until the rules' score is the score of none.
-        costs: Of a thousand memories, by `COSTS`.
+        per_second: Memories per second, from the nudge until no memory has only the rules' score.
+        costs: Costs of a thousand memories, by `COSTS`.
     """
 
     per_second: float
@@ -58,14 +58,14 @@ class Rated:
 
 @dataclass(frozen=True)
 class Tenant:
-    """A tenant of one round, who has no rating yet."""
+    """A tenant of one round, without ratings at the start."""
 
     tenant_id: UUID
     http: httpx.Client
 
 
 def measure(place: Place, plan: Plan) -> Iterator[Figure]:
-    """Memories a second by the provider's latency; calls and tokens, and how fast what is known is rated."""
+    """Measure memories per second by the provider's latency; calls and tokens; and the rate for known texts."""
     place.empty()
     with place.provider() as provider:
         given = {"EBBING_OPENAI_BASE_URL": f"{provider.url}/v1"}
@@ -78,7 +78,7 @@ def measure(place: Place, plan: Plan) -> Iterator[Figure]:
 
 
 def answer_after(provider: Running, latency_ms: float) -> None:
-    """Have the provider answer no sooner than this."""
+    """Set the minimum latency of the provider."""
     httpx.post(f"{provider.url}/control", json={"latency_ms": latency_ms}, trust_env=False).raise_for_status()
 
 
@@ -107,13 +107,13 @@ def _of_latency(
         FLOOR,
         [floor.per_second for [floor] in floors],
         GOAL if latency_ms else NO_GOAL,
-        note="the provider of the tests runs on the same cores, and its own work is in both" if not latency_ms else "",
+        note="the tests' provider runs on the same cores, and both figures include its work" if not latency_ms else "",
     )
     if latency_ms == 0:
         yield from _costs([new for new, _ in stage], "new texts", NO_GOAL)
         known = [again for _, again in stage]
-        yield Figure("rating, texts known already", "memories/s", [again.per_second for again in known])
-        yield from _costs(known, "texts known already", Goal(most=0))
+        yield Figure("rating, known texts", "memories/s", [again.per_second for again in known])
+        yield from _costs(known, "known texts", Goal(most=0))
 
 
 def _costs(rounds: Sequence[Rated], what: str, goal: Goal) -> Iterator[Figure]:
@@ -135,7 +135,7 @@ def _rate(place: Place, tenant: Tenant, memories: int, first_thread: int = 0) ->
     until(lambda: not _unrated(place, tenant), PAUSE_SECONDS)
     took = time.perf_counter() - started
     done = before["done"] + memories
-    until(lambda: _spent(tenant)["done"] >= done, PAUSE_SECONDS)  # what was spent is noted after the scores
+    until(lambda: _spent(tenant)["done"] >= done, PAUSE_SECONDS)  # the usage is recorded after the scores
     after = _spent(tenant)
     return Rated(memories / took, {cost: (after[cost] - before[cost]) / memories * THOUSAND for cost in COSTS})
 
@@ -147,7 +147,7 @@ def _unrated(place: Place, tenant: Tenant) -> int:
 
 
 def _spent(tenant: Tenant) -> dict[str, int]:
-    """What ratings have cost the tenant so far, and how many memories were `done` for it."""
+    """Return the tenant's costs for ratings so far, and the number of memories rated, as `done`."""
     rows = tenant.http.get("/v1/usage").raise_for_status().json()["usage"]
     ratings = [row for row in rows if row["purpose"] == "score"]
     spent = {cost: sum(row[cost] for row in ratings) for cost in COSTS}
@@ -155,7 +155,7 @@ def _spent(tenant: Tenant) -> dict[str, int]:
 
 
 def _by_bare_client(provider: Running, memories: int) -> list[Rated]:
-    """The same when the same requests are sent as fast as the answers come, as many at once."""
+    """Send the same requests as fast as the responses come, with the same concurrency."""
     bodies = requests(memories)
     connections = local()
     headers = {"content-type": "application/json"}
@@ -176,7 +176,7 @@ def _by_bare_client(provider: Running, memories: int) -> list[Rated]:
 
 
 def requests(memories: int) -> list[bytes]:
-    """The bodies that the stage would send about these memories, if it took them in the order they came."""
+    """Return the bodies that the stage would send about these memories in order of arrival."""
     config = settings()
     lines = [spoken(memory["text"], memory["speaker"]) for memory in Corpus().memories(memories)]
     bodies = []

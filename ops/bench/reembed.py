@@ -1,6 +1,6 @@
-"""Re-embedding: a tenant moves to another embedding space and back, and is searched all the while.
+"""Re-embedding: a tenant moves to another embedding space and back, with searches running throughout.
 
-The other embedder is the tests' provider, on the same cores; the way back is to the bundled one.
+The other embedder is the tests' provider, on the same cores; the move back is to the bundled embedder.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from ops.bench.search import fill, percentile
 from ops.bench.stages import lots
 
 MEMORIES = 20_000
-SAMPLE = 2_000  # of which the embedder alone is measured
+SAMPLE = 2_000  # memories for measuring the embedder alone
 BATCH = 200
 QUERIES = 40
 DIMENSIONS = 256
-PAUSE_SECONDS = 0.05  # between searches: whoever asks without a pause takes a core of two
+PAUSE_SECONDS = 0.05  # between searches: without a pause, the client would occupy one of two cores
 QUIET_SECONDS = 5
 POLL_SECONDS = 0.1
 PATIENCE_SECONDS = 180
@@ -45,24 +45,24 @@ TO_PROVIDER, BACK = "by the provider", "by the bundled embedder"
 
 @dataclass
 class Searches:
-    """What searches, one after another, have given so far.
+    """Results of consecutive searches so far.
 
     Attributes:
-        latencies_ms: Of those that were answered.
-        failed: How many weren't, or not with 200.
+        latencies_ms: Latencies of successful searches.
+        failed: Number of searches without a response of status 200.
     """
 
     latencies_ms: list[float] = field(default_factory=list)
     failed: int = 0
 
     def percentile_ms(self, share: float) -> float:
-        """The latency that this share of them stayed under."""
+        """Return the latency below which this share of the searches stayed."""
         return percentile(self.latencies_ms, share)
 
 
 def measure(place: Place, plan: Plan) -> Iterator[Figure]:
-    """Memories a second of a move beside the embedder alone; what searches feel of it."""
-    from app.clients.embedding import openai_embedder  # noqa: PLC0415 - half a second that the other benchmarks spare
+    """Measure a move's memories per second against the embedder alone, and its effect on searches."""
+    from app.clients.embedding import openai_embedder  # noqa: PLC0415 - half a second that the other benchmarks avoid
 
     place.empty()
     size = plan.size(MEMORIES, 1_000)
@@ -89,7 +89,7 @@ def measure(place: Place, plan: Plan) -> Iterator[Figure]:
 
 def _move(plan: Plan, api: Running, key: str, where: str, size: int, alone: float) -> Iterator[Figure]:
     requests = _requests(key)
-    with searching(api, requests[:1]):  # the first of a process are not its speed
+    with searching(api, requests[:1]):  # a process is slow at first
         time.sleep(plan.seconds)
     with searching(api, requests) as quiet:
         time.sleep(plan.size(QUIET_SECONDS, 1))
@@ -103,20 +103,20 @@ def _move(plan: Plan, api: Running, key: str, where: str, size: int, alone: floa
         took = time.perf_counter() - started
     work = f"re-embedding {size:,} {where}"
     note = NOTE if where == TO_PROVIDER else ""
-    yield Figure(work, "memories/s", [size / took], "embedder alone, texts read", [alone], note=note)
-    yield Figure(f"{work}: searches that failed", f"of {len(busy.latencies_ms)}", [busy.failed], goal=Goal(most=0))
+    yield Figure(work, "memories/s", [size / took], "embedder alone, texts loaded", [alone], note=note)
+    yield Figure(f"{work}: failed searches", f"of {len(busy.latencies_ms)}", [busy.failed], goal=Goal(most=0))
     if min(len(quiet.latencies_ms), len(busy.latencies_ms)) < 2:
-        return  # too few were answered to say how fast
+        return  # too few responses for percentiles
     for name, share, goal in (("p50", 0.5, NO_GOAL), ("p95", 0.95, Goal(most=50))):
         values, floors = [busy.percentile_ms(share)], [quiet.percentile_ms(share)]
-        yield Figure(f"{work}: search {name}", "ms", values, "search at rest", floors, goal)
+        yield Figure(f"{work}: search {name}", "ms", values, "search without a move", floors, goal)
 
 
 def _moved(client: httpx.Client) -> None:
     """Start the job and wait until it is done.
 
     Raises:
-        RuntimeError: It failed, or isn't done after three minutes.
+        RuntimeError: The job failed, or is not done after three minutes.
     """
     job_id = client.post("/v1/maintenance/reembed", json={}).raise_for_status().json()["job_id"]
     deadline = time.monotonic() + PATIENCE_SECONDS
@@ -128,7 +128,7 @@ def _moved(client: httpx.Client) -> None:
 
 @contextmanager
 def searching(api: Running, requests: Sequence[bytes]) -> Iterator[Searches]:
-    """Searches over one connection with a pause after each, until the block ends."""
+    """Run searches over one connection, with a pause after each, until the block ends."""
     found, ended = Searches(), threading.Event()
     thread = threading.Thread(target=_search, args=(api, requests, found, ended), name="searches", daemon=True)
     thread.start()
@@ -161,7 +161,7 @@ def _requests(key: str) -> list[bytes]:
 
 
 def _alone(embedder: Embedder, tenant_id: UUID, ids: list[UUID]) -> float:
-    """Memories a second of the embedder by itself, in the job's batches, texts read before."""
+    """Return the memories per second of the embedder alone, in the job's batches, with texts read beforehand."""
     batches = []
     for some in lots(ids, BATCH):
         with database.tenant(tenant_id) as tx:

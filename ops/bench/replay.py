@@ -1,4 +1,4 @@
-"""Recorded searches: their cost beside the search, their size, and replays of all of them."""
+"""Recorded searches: their cost compared with the search, their size, and replays of all of them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def measure(place: Place, plan: Plan) -> Iterator[Figure]:
     found, recorded = _record(tenant_id, Corpus(seed=13).queries(count))
     work = f"recorded searches, {size:,} memories"
     alone = [percentile(found, 0.5)]
-    yield Figure(f"{work}: to record one after its answer, p50", "ms", [percentile(recorded, 0.5)], "search", alone)
+    yield Figure(f"{work}: recording one after its response, p50", "ms", [percentile(recorded, 0.5)], "search", alone)
     [[stored]] = place.owner.execute(
         "SELECT avg(pg_column_size(known.*))::float8 FROM recorded_searches AS known"
     ).fetchall()
@@ -43,13 +43,13 @@ def measure(place: Place, plan: Plan) -> Iterator[Figure]:
         yield Figure(f"{replays}, {name}", "s", took, goal=Goal(most=10))
     again = min(AGAIN, count)
     took = [_replay(tenant_id, Wish(CHANGED, None, again, again=True)) for _ in range(2)]
-    yield Figure(f"{again:,} of them repeated under two policies", "s", took)
+    yield Figure(f"{again:,} recorded searches repeated under two policies", "s", took)
     yield Figure(f"weights fitted to {count:,} recorded searches", "s", [_fit(tenant_id) for _ in range(plan.repeats)])
     place.empty()
 
 
 def _record(tenant_id: UUID, queries: Sequence[str]) -> tuple[list[float], list[float]]:
-    """Search and record. Returns the milliseconds that each took."""
+    """Search and record. Return the milliseconds of each."""
     found_ms, recorded_ms = [], []
     for query in queries:
         request, at = SearchRequest(query), datetime.now(UTC)
@@ -64,7 +64,7 @@ def _record(tenant_id: UUID, queries: Sequence[str]) -> tuple[list[float], list[
 
 
 def _use(place: Place) -> None:
-    """Let one result of each search have been used: the best, the second and so on in turn."""
+    """Mark one result of each search as used: the best, the second and so on in turn."""
     place.owner.execute(
         "UPDATE recorded_searches AS known SET used = results[place:place] FROM ("
         "  SELECT search_id, 1 + row_number() OVER (ORDER BY search_id) % 5 AS place FROM recorded_searches"
@@ -73,14 +73,14 @@ def _use(place: Place) -> None:
 
 
 def _replay(tenant_id: UUID, wish: Wish) -> float:
-    """Seconds."""
+    """Return the seconds of a replay."""
     started = time.perf_counter()
     search_replays.replay(tenant_id, wish)
     return time.perf_counter() - started
 
 
 def _fit(tenant_id: UUID) -> float:
-    """Seconds."""
+    """Return the seconds of a fit."""
     started = time.perf_counter()
     search_replays.fit(tenant_id, SEARCHES)
     return time.perf_counter() - started

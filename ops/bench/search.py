@@ -1,4 +1,4 @@
-"""Search: the whole of it, beside the two raw queries that it can't do without."""
+"""Search: the complete operation, against the two raw queries that it needs in any case."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _SQL = statements("search")
 
 @dataclass(frozen=True)
 class Asked:
-    """A query of a tenant, and what the raw queries need of it; `worth` is what pruning looks up."""
+    """A query of a tenant with the input of the raw queries; `worth` is the expression that pruning looks up."""
 
     tenant_id: UUID
     query: str
@@ -59,7 +59,7 @@ class Asked:
 
 
 def measure(place: Place, plan: Plan) -> Iterator[Figure]:
-    """Median and 95th percentile in process and over HTTP: by the memories of one tenant, and among many tenants."""
+    """Measure median and 95th percentile in process and over HTTP, by a tenant's size and among many tenants."""
     place.empty()
     with place.api() as api:
         medians: dict[int, list[float]] = {}
@@ -90,7 +90,7 @@ def _of_size(place: Place, plan: Plan, api: Running, size: int, medians: dict[in
 
 
 def _of_many(place: Place, plan: Plan, api: Running, many: int, size: int) -> Iterator[Figure]:
-    """Many tenants of the same memories each: one is filled, the others are copies of its rows."""
+    """Measure many tenants with the same memories each: one is filled, the others are copies of its rows."""
     made = [tenants.create(f"search {size} of {n}") for n in range(many)]
     keys = {tenant.tenant_id: key for tenant, key in made}
     template, *others = keys
@@ -108,7 +108,7 @@ def _of_many(place: Place, plan: Plan, api: Running, many: int, size: int) -> It
 
 @dataclass(frozen=True)
 class Demand:
-    """What is searched for, with whose keys, and the floors' names of the raw queries beside it."""
+    """The queries, their tenants' keys, and the names of the raw queries for the floor."""
 
     work: str
     asked: Sequence[Asked]
@@ -138,7 +138,7 @@ def _timed(place: Place, plan: Plan, api: Running, demand: Demand, medians: list
 
 
 def _indexed(place: Place, plan: Plan, tenant_id: UUID, work: str) -> Figure:
-    """Give a tenant its own indexes; the speed is that of the job, which the rest of the vectors don't wait for."""
+    """Create a tenant's own indexes and measure the job's speed; the remaining vectors are grafted without the job."""
     job = Job(uuid4(), tenant_id, graphs.KIND, {}, {}, None, 0)
     graphs.step(job)
     speeds = []
@@ -153,11 +153,11 @@ def _indexed(place: Place, plan: Plan, tenant_id: UUID, work: str) -> Figure:
     place.owner.execute("UPDATE embeddings SET grafted = true WHERE tenant_id = %s AND NOT grafted", [tenant_id])
     place.owner.execute(definition.encode())
     place.owner.execute("VACUUM ANALYZE embeddings")
-    return Figure(f"{work}: vectors grafted by the job, the first ones", "rows/s", speeds)
+    return Figure(f"{work}: first vectors grafted by the job", "rows/s", speeds)
 
 
 def _recall(asked: Sequence[Asked], work: str) -> Figure:
-    """Of the ten best when all memories are compared, the share that pruning finds."""
+    """Return the share of the ten best results of a full comparison that pruning finds."""
     pruned = _found(asked)
     os.environ["EBBING_SEARCH_EXACT_ROWS"] = str(10 * max(SIZES))
     settings.cache_clear()
@@ -165,7 +165,7 @@ def _recall(asked: Sequence[Asked], work: str) -> Figure:
     del os.environ["EBBING_SEARCH_EXACT_ROWS"]
     settings.cache_clear()
     shares = [len(some & every) / len(every) for some, every in zip(pruned, exact, strict=True) if every]
-    return Figure(f"{work}: recall@10 of pruned", "share", [statistics.fmean(shares)], goal=Goal(least=0.98))
+    return Figure(f"{work}: recall@10 with pruning", "share", [statistics.fmean(shares)], goal=Goal(least=0.98))
 
 
 def _found(asked: Sequence[Asked]) -> list[set[UUID]]:
@@ -173,7 +173,7 @@ def _found(asked: Sequence[Asked]) -> list[set[UUID]]:
 
 
 def fill(place: Place, tenant_id: UUID, size: int) -> list[UUID]:
-    """Give a tenant so many memories, indexed and embedded. Returns their ids."""
+    """Store `size` memories for a tenant, indexed and embedded. Return their ids."""
     lot = Lot.make(tenant_id, size, ENTRY)
     lot.copy(place.owner_url)
     for ids in lots(lot.ids, settings().index_rows):
@@ -231,12 +231,12 @@ def _over_http(api: Running, keys: Mapping[UUID, str], asked: Sequence[Asked]) -
 
 
 def _took(run: Callable[[], object]) -> float:
-    """Milliseconds."""
+    """Return the milliseconds of a run."""
     started = time.perf_counter()
     run()
     return (time.perf_counter() - started) * 1000
 
 
 def percentile(took: Sequence[float], share: float) -> float:
-    """The value that this share of at least two stayed under."""
+    """Return the value below which this share of at least two values stayed."""
     return statistics.quantiles(took, n=100, method="inclusive")[round(share * 100) - 1]

@@ -1,4 +1,4 @@
-"""The two stages between stored and found: words into the index, texts into vectors."""
+"""The two stages between storing and searching: words into the index, texts into vectors."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ from ops.bench.floors import statements
 from ops.bench.lots import Lot
 from ops.bench.place import Place
 
-ENTRY = 100  # memories a request, as the stages' memories came
+ENTRY = 100  # memories per request, as in the requests that stored them
 ROWS = (1_000, 10_000)
 INDEX_GOAL, EMBED_GOAL = Goal(ratio_least=0.7), Goal(ratio_least=0.7)
 INDEX_NOTE = (
-    "the stage makes the tsvectors, sews in the neighbours' and counts words, but keeps no GIN index: of a tenant of "
-    "this size all rows are compared"
+    "the stage creates the tsvectors, adds the neighbours' words and counts words, but maintains no GIN index: in a "
+    "tenant of this size, searches compare all rows"
 )
 _SQL = statements("index")
 
 
 def measure(place: Place, plan: Plan) -> Iterator[Figure]:
-    """Rows a second of each stage as a worker does it: words batch by batch, vectors with their claims too."""
+    """Measure each stage's rows per second in a worker's batches: words, and vectors including their claims."""
     for rows in ROWS:
         yield from _index(place, plan, plan.size(rows, rows // 10), main=rows == ROWS[-1])
     for rows in ROWS:
@@ -67,11 +67,11 @@ def _embed(place: Place, plan: Plan, rows: int) -> Figure:
     lot = _stored(place, rows)
     real, alone = plan.rounds(partial(_by_embed_stage, place, lot), partial(_by_embedder, lot))
     goal = EMBED_GOAL if rows >= ROWS[-1] or plan.quick else NO_GOAL
-    return Figure(f"embed stage, {rows:,} memories", "rows/s", real, "embedder alone, texts read", alone, goal)
+    return Figure(f"embed stage, {rows:,} memories", "rows/s", real, "embedder alone, texts loaded", alone, goal)
 
 
 def _stored(place: Place, rows: int) -> Lot:
-    """Memories of a new tenant that no stage has seen; statistics are as after a first analyze."""
+    """Store memories of a new tenant that no stage has processed."""
     place.empty()
     lot = Lot.make(uuid4(), rows, ENTRY)
     lot.copy(place.owner_url)
@@ -132,10 +132,10 @@ def _by_embedder(lot: Lot) -> float:
 
 
 def lots(ids: list[UUID], size: int) -> list[list[UUID]]:
-    """The ids in batches of a size."""
+    """Return the ids in batches of a size."""
     return [ids[start : start + size] for start in range(0, len(ids), size)]
 
 
 def _filled(name: str, **values: object) -> LiteralString:
-    """A statement with values made here put in: ids and numbers, never a caller's text."""
+    """Return a statement with local values inserted: ids and numbers, never a caller's text."""
     return _SQL[name].format(**values)

@@ -1,4 +1,4 @@
-"""What it takes to run: seconds until ready, memory of each process, bytes of Redis a memory that waits."""
+"""Resource needs: seconds until ready, memory of each process, bytes in Redis per pending memory."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ API_GOAL, WORKER_GOAL = Goal(most=200), Goal(most=300)
 
 
 def measure(place: Place, plan: Plan) -> Iterator[Figure]:
-    """`ebbing run` from nothing and again, then the memory of busy processes, then Redis."""
+    """Measure `ebbing run` with an empty home and again, then the memory of busy processes, then Redis."""
     yield from _seconds(place, plan)
     if Path("/proc/self/smaps_rollup").exists():
         yield from _memory(place, plan)
@@ -38,7 +38,7 @@ def _seconds(place: Place, plan: Plan) -> Iterator[Figure]:
     cold, warm = [], []
     for turn in range(1 if plan.quick else min(plan.repeats, 3)):
         home = place.home / f"run-{turn}"
-        home.mkdir(mode=0o711)  # as root, the servers' own user must get through to its folder
+        home.mkdir(mode=0o711)  # when root runs this, the servers' own user needs access to its folder
         cold.append(_run(home))
         warm.append(_run(home))
         shutil.rmtree(home)
@@ -47,7 +47,7 @@ def _seconds(place: Place, plan: Plan) -> Iterator[Figure]:
 
 
 def _run(home: Path) -> float:
-    """Start the whole service and stop it. Returns the seconds until its API says that all is there."""
+    """Start the whole service and stop it. Return the seconds until its API reports readiness."""
     [port] = free_ports(1)
     command = [sys.executable, "-m", "app.cli", "run", "--home", str(home), "--port", str(port)]
     log = home / "logs" / "run.log"
@@ -67,7 +67,7 @@ def _run(home: Path) -> float:
 
 
 def _memory(place: Place, plan: Plan) -> Iterator[Figure]:
-    """Resident memory after every process has done its work for a while."""
+    """Measure resident memory after every process has worked for a while."""
     with place.api() as api, place.workers(*LANES) as workers:
         requests = posts(place.key, Corpus().bodies(16, 100))
         with load.Connection(api.host, api.port) as connection:
@@ -79,9 +79,9 @@ def _memory(place: Place, plan: Plan) -> Iterator[Figure]:
                 connection.ask(load.request("POST", "/v1/search", query, headers), status=200)
         place.settled(60)
         processes = [api.process.pid, *descendants(api.process.pid)]
-        note = "RSS counts pages that processes share in each of them, PSS only the process's share"
+        note = "RSS counts shared pages fully in each process, PSS only the process's share"
         rss, pss = max(map(resident_mib, processes)), sum(map(own_mib, processes))
-        yield Figure("memory, API: the process that serves, RSS", "MiB", [rss], goal=API_GOAL, note=note)
+        yield Figure("memory, API: serving process, RSS", "MiB", [rss], goal=API_GOAL, note=note)
         yield Figure(f"memory, API: all {len(processes)} processes, PSS", "MiB", [pss], goal=API_GOAL)
         for lane, process in workers.items():
             each = [resident_mib(pid) for pid in (process.pid, *descendants(process.pid))]
@@ -95,7 +95,7 @@ def _waiting_bytes(place: Place, plan: Plan, memories: int) -> Figure:
     used = stream.client().memory_usage(stream_key(place.tenant_id), samples=0) or 0
     rows = len(bodies) * memories
     return Figure(
-        f"Redis a waiting memory, {memories} a request",
+        f"Redis per pending memory, {memories} per request",
         "bytes",
         [used / rows],
         "its share of the body",

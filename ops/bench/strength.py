@@ -24,10 +24,10 @@ from ops.bench.place import Place
 
 ROWS = 1_000_000
 MEMORIES = 1_000
-BATCHES = 50  # of so many memories a round, since one takes microseconds
+BATCHES = 50  # repetitions per round, since one takes microseconds
 DIMENSIONS = 256
 FLOOR = "scan with three exp()"
-NOTE = "one process each: PostgreSQL runs the scan in parallel where it may, but not an expression with a subselect"
+NOTE = "one process each: PostgreSQL can parallelise the scan, but not an expression with a subselect"
 MODELS: dict[str, tuple[dict[str, Any], Goal]] = {
     "spec, quadratic": ({}, Goal(ratio_most=5)),
     "spec, linear": ({"parameters": {"law": "linear"}}, Goal(ratio_most=5)),
@@ -41,7 +41,7 @@ _SQL = statements("strength")
 
 
 def measure(place: Place, plan: Plan) -> Iterator[Figure]:
-    """Milliseconds of one scan for each model beside a scan with three `exp()`; microseconds a memory of importance."""
+    """Measure a scan for each model against a scan with three `exp()`, and importance in microseconds per memory."""
     yield from _live(place, plan)
     yield from _importance(plan)
 
@@ -114,12 +114,12 @@ def _importance(plan: Plan) -> Iterator[Figure]:
     runs = (alone, in_context, bare, products)
     found, near, floor, dots = plan.rounds(*(partial(_microseconds, run) for run in runs))
     work = f"importance, NumPy, batches of {MEMORIES:,}"
-    yield Figure(work, "µs/memory", found, "one exp and one log a memory", floor, Goal(most=1))
-    yield Figure(f"{work}, with a context", "µs/memory", near, f"{DIMENSIONS} products a memory", dots, Goal(most=1))
+    yield Figure(work, "µs/memory", found, "one exp and one log per memory", floor, Goal(most=1))
+    yield Figure(f"{work}, with a context", "µs/memory", near, f"{DIMENSIONS} products per memory", dots, Goal(most=1))
 
 
 def _microseconds(run: Callable[[], None]) -> float:
-    """A memory."""
+    """Return the microseconds per memory."""
     started = time.perf_counter()
     for _ in range(BATCHES):
         run()

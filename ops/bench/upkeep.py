@@ -1,4 +1,4 @@
-"""What keeps strengths: due-only sweeps, rebases, touches and forecasts, and what thirty sweeps leave in the tables."""
+"""Maintenance of strengths: due-only sweeps, rebases, touches, forecasts, and table bloat after thirty sweeps."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ SWEPT_ROWS = (10_000, 100_000, 1_000_000)
 DUE_SHARE = 0.005
 REBASED_ROWS = 25_000
 FORECAST_ROWS, FORECAST_DAYS = 100_000, 90
-TOUCHES, OBSERVED = 20_000, 1_000  # of which so many a request
+TOUCHES, OBSERVED = 20_000, 1_000  # touches, and touches per request
 BLOAT_ROWS, BLOAT_SWEEPS = 50_000, 30
 LAWS = ("linear", "quadratic")
 WHAT_IF = {"forgetting": {"parameters": {"law": "linear"}}}
-BLOAT_NOTE = "a sweep a day, without any vacuum between; before: after VACUUM FULL"
+BLOAT_NOTE = "one sweep per day without vacuum; before = after VACUUM FULL"
 _SQL = statements("upkeep")
 
 
 def measure(place: Place, plan: Plan) -> Iterator[Figure]:
-    """Milliseconds and rates beside plain UPDATEs and reads of the same rows; sizes before and after a month."""
+    """Measure times and rates against plain UPDATEs and reads of the same rows, and sizes before and after a month."""
     place.empty()
     with psycopg.connect(place.owner_url, autocommit=True) as connection:
         connection.execute("SET jit = off")
@@ -62,7 +62,7 @@ def measure(place: Place, plan: Plan) -> Iterator[Figure]:
 
 
 def _sweeps(place: Place, plan: Plan, connection: psycopg.Connection) -> Iterator[Figure]:
-    """Each size in a tenant of its own, beside all the smaller ones."""
+    """Measure each size in a separate tenant, in the presence of all smaller tenants."""
     each: dict[int, list[float]] = {}
     for whole in SWEPT_ROWS:
         rows = plan.size(whole, whole // 100)
@@ -84,7 +84,7 @@ def _sweeps(place: Place, plan: Plan, connection: psycopg.Connection) -> Iterato
 
 
 def _after_due(place: Place, tenant_id: UUID, ids: Sequence[UUID], run: Callable[[], object]) -> float:
-    """Milliseconds of something, these rows being due when it begins."""
+    """Return the milliseconds of a run that starts with these rows due."""
     place.owner.execute(
         "UPDATE memory_state SET wanted_tier = 'active', next_due_at = now() - random() * interval '1 hour' "
         "WHERE tenant_id = %s AND memory_id = ANY (%s)",
@@ -94,7 +94,7 @@ def _after_due(place: Place, tenant_id: UUID, ids: Sequence[UUID], run: Callable
 
 
 def _sweep(tenant_id: UUID, as_of: datetime | None = None) -> int:
-    """Sweep until nothing is due. Returns how many memories were looked at."""
+    """Sweep until no memory is due. Return the number of processed memories."""
     return sum(iter(lambda: sweep.sweep(tenant_id, as_of)[0], 0))
 
 
@@ -116,7 +116,7 @@ def _rebase(place: Place, plan: Plan, connection: psycopg.Connection) -> Figure:
         took = _milliseconds(lambda: rebase.carry_on(tenant_id, None, {}, time.monotonic() + 600))
         query = "SELECT count(*) FROM memory_state WHERE tenant_id = %s AND policy_version <> %s"
         if place.owner.execute(query, (tenant_id, version)).fetchone() != (0,):
-            raise RuntimeError("rows were left under a former policy")
+            raise RuntimeError("rows remain under a former policy")
         return took * 1000 / rows
 
     def by_update() -> float:
@@ -151,7 +151,7 @@ def _touches(place: Place, plan: Plan, connection: psycopg.Connection) -> Figure
 
     by_service()
     applied, updated = plan.rounds(by_service, by_update)
-    work = f"touches applied, {OBSERVED:,} a request"
+    work = f"touches applied, {OBSERVED:,} per request"
     return Figure(work, "touches/s", applied, "UPDATE of the same rows", updated)
 
 
@@ -178,11 +178,11 @@ def _forecasts(place: Place, plan: Plan) -> Iterator[Figure]:
     plain, changed, floor = plan.rounds(*(partial(_milliseconds, run) for run in (one, two, read)))
     work = f"forecast of {FORECAST_DAYS} days, {rows:,} memories"
     yield Figure(work, "ms", plain, "one read of the rows", floor)
-    yield Figure(f"{work}, beside another policy", "ms", changed, "one read of the rows", floor)
+    yield Figure(f"{work}, compared with another policy", "ms", changed, "one read of the rows", floor)
 
 
 def _bloat(place: Place, plan: Plan) -> Iterator[Figure]:
-    """A month of daily sweeps, the last of them now."""
+    """Simulate a month of daily sweeps, ending now."""
     rows = plan.size(BLOAT_ROWS, 1_000)
     tenant_id = _tenant(place, "bloat", rows)
     place.owner.execute(
@@ -202,7 +202,7 @@ def _bloat(place: Place, plan: Plan) -> Iterator[Figure]:
     after = _sizes(place)
     place.owner.execute("ALTER TABLE memory_state RESET (autovacuum_enabled)")
     updated, hot, dead = (new - old for new, old in zip(after[2:], before[2:], strict=True))
-    work = f"after {BLOAT_SWEEPS} sweeps, {rows:,} rows, {looked_at:,} looked at"
+    work = f"after {BLOAT_SWEEPS} sweeps, {rows:,} rows, {looked_at:,} processed"
     mib = 2**20
     yield Figure(f"{work}: table", "MiB", [after[0] / mib], "before", [before[0] / mib], note=BLOAT_NOTE)
     yield Figure(f"{work}: indexes", "MiB", [after[1] / mib], "before", [before[1] / mib])
@@ -211,9 +211,9 @@ def _bloat(place: Place, plan: Plan) -> Iterator[Figure]:
 
 
 def _sizes(place: Place) -> tuple[float, ...]:
-    """Bytes of the table and of its indexes; rows updated, of which HOT, and rows that are dead."""
+    """Return the bytes of the table and of its indexes, the rows updated, the HOT updates, and the dead rows."""
     database.close()
-    # What its sessions have counted is there once they have ended.
+    # Statistics of a session become visible when it ends.
     left = "SELECT FROM pg_stat_activity WHERE application_name LIKE 'ebbing %'"
     until(lambda: not place.owner.execute(left).rowcount, pause_seconds=0.01)
     [found] = place.owner.execute(
@@ -224,7 +224,7 @@ def _sizes(place: Place) -> tuple[float, ...]:
 
 
 def _tenant(place: Place, name: str, rows: int) -> UUID:
-    """A tenant of its own, with so many rows."""
+    """Create a tenant with `rows` rows."""
     tenant, _ = tenants.create(name)
     aged.fill(place, tenant.tenant_id, rows)
     return tenant.tenant_id
@@ -242,5 +242,5 @@ def _milliseconds(run: Callable[[], object]) -> float:
 
 
 def _rate(rows: int, run: Callable[[], object]) -> float:
-    """Rows a second."""
+    """Return the rows per second of a run."""
     return rows * 1000 / _milliseconds(run)

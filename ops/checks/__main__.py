@@ -1,4 +1,4 @@
-"""`make check`: every static check, each to its end, then one line per check and a verdict."""
+"""Run every static check to completion, then print one line per check and a verdict (`make check`)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CHECKS: dict[str, list[str]] = {
 
 
 def main(wanted: list[str]) -> int:
-    """Run the wanted checks (all when none is named); 1 when any fails."""
+    """Run the named checks, or all if none is named; return 1 if any fails."""
     if unknown := set(wanted) - set(CHECKS):
         print(f"no such check: {', '.join(sorted(unknown))}; there are: {', '.join(CHECKS)}")
         return 2

@@ -1,4 +1,4 @@
-"""Writes ops/pictures/architecture.svg, the way of a memory through the service, lane by lane (`make docs`)."""
+"""Write ops/pictures/architecture.svg, the path of a memory through the service, lane by lane (`make docs`)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ WIDTH: Final = 1000
 HEIGHT: Final = 490
 LINE: Final = 17
 
-# Colours follow the reader's: light, and dark where that is asked for.
+# The colours are light, or dark if the reader's system prefers dark.
 STYLE: Final = """
   svg { font: 13px system-ui, sans-serif; background: #ffffff; }
   text { fill: #24292f; } .title { font-weight: 600; font-size: 14px; } .note { fill: #57606a; font-size: 12px; }
@@ -28,39 +28,39 @@ STYLE: Final = """
   }
 """
 LABEL: Final = (
-    "An application posts memories to the API, which answers 202 after one call of Redis. Workers, a process a lane, "
-    "take them from there into PostgreSQL, and call a provider of models and cold storage. Searches go from the API "
+    "An application posts memories to the API, which answers 202 after one call to Redis. Workers, one process per "
+    "lane, move them to PostgreSQL, and call a model provider and cold storage. Searches go from the API "
     "to PostgreSQL."
 )
 DEFINITIONS: Final = (
     '<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="8" markerHeight="8" orient="auto">'
     '<path d="M0 0 L8 4 L0 8 z"/></marker></defs>'
 )
-# What each lane does; one that isn't named here is drawn by its name alone.
+# The tasks of each lane; an unlisted lane is drawn with only its name.
 DOES: Final[dict[str, tuple[str, ...]]] = {
-    "ingest": ("store, index words,", "make stronger"),
+    "ingest": ("store, index words,", "strengthen"),
     "embed": ("vectors",),
     "score": ("salience: rules,", "then a model"),
-    "maintain": ("the night: fade,", "merge, archive"),
+    "maintain": ("nightly: fade,", "merge, archive"),
     "rights": ("erasures, exports,", "restores"),
 }
 
 
 def picture() -> str:
-    """The whole file."""
+    """Return the content of the file."""
     lanes = list(LANES)
     width = (WIDTH - 40 - 16 * len(lanes)) // (len(lanes) + 1)
     left = [20 + place * (width + 16) for place in range(len(lanes) + 1)]
     boxes = [
         _box(20, 40, 150, "Application", "POST /v1/memories", "POST /v1/search", kind="outside"),
         _box(20, 150, 150, "Operator", "CLI, /ops, Prometheus", kind="outside"),
-        _box(250, 70, 190, "API", "keys, limits, checks", "an ingest is one Lua call,", "answered by 202"),
+        _box(250, 70, 190, "API", "keys, limits, checks", "one Lua call per ingest,", "then 202"),
         _box(
             520,
             40,
             200,
             "Redis",
-            "a stream a tenant, a ring of",
+            "a stream per tenant, ring of",
             "turns, nudges, counters;",
             "append-only file",
             kind="store",
@@ -73,29 +73,29 @@ def picture() -> str:
             "memories, states, words,",
             "vectors, schedules, audit;",
             "row-level security",
-            "keys, ledger of erasures",
+            "keys, erasure ledger",
             kind="store",
         ),
         *(_box(x, 270, width, name, *DOES.get(name, ()), kind="lane") for x, name in zip(left, lanes, strict=False)),
-        _box(left[-1], 270, width, "beat", "a tick: nudges"),
-        _box(250, 410, 230, "Provider of models", "optional: ratings, vectors,", "summaries", kind="outside"),
-        _box(560, 410, 230, "Cold storage", "folder or bucket; sealed by", "keys of PostgreSQL", kind="store"),
+        _box(left[-1], 270, width, "beat", "sends nudges"),
+        _box(250, 410, 230, "Model provider", "optional: ratings, vectors,", "summaries", kind="outside"),
+        _box(560, 410, 230, "Cold storage", "folder or bucket; encrypted", "with keys in PostgreSQL", kind="store"),
     ]
     arrows = [
         _arrow(f"M170 75 H210 V100 H{250 - 4}"),
         _arrow(f"M170 180 H210 V130 H{250 - 4}"),
         _arrow(f"M440 95 H{520 - 4}", "entries", 479, 86),
-        _arrow(f"M345 70 V20 H885 V{40 - 4}", "search, recall, all else", 615, 14),
-        _arrow("M620 128 V210", "taken up, once", 628, 172, anchor="start"),
+        _arrow(f"M345 70 V20 H885 V{40 - 4}", "search, recall, other calls", 615, 14),
+        _arrow("M620 128 V210", "stored exactly once", 628, 172, anchor="start"),
         _arrow("M885 215 V149"),
         _arrow(f"M365 340 V{410 - 4}"),
         _arrow(f"M675 340 V{410 - 4}"),
     ]
     frame = (
         '<g class="outside"><rect x="10" y="215" width="980" height="125" fill-opacity="0.35"/></g>'
-        '<text class="title" x="24" y="240">Workers: a process a lane</text>'
+        '<text class="title" x="24" y="240">Workers: one process per lane</text>'
         '<text class="note" x="24" y="258">'
-        "a message is only a nudge; the entry of the stream, then the row, is the truth</text>"
+        "a message is only a nudge; the stream entry, then the row, is authoritative</text>"
     )
     return "\n".join(
         [
@@ -123,8 +123,8 @@ def _box(x: int, y: int, width: int, title: str, *lines: str, kind: str = "") ->
 
 
 def _arrow(path: str, text: str = "", x: int = 0, y: int = 0, *, anchor: str = "middle") -> str:
-    told = f'<text class="note" text-anchor="{anchor}" x="{x}" y="{y}">{escape(text)}</text>' if text else ""
-    return f'<path d="{path}"/>{told}'
+    label = f'<text class="note" text-anchor="{anchor}" x="{x}" y="{y}">{escape(text)}</text>' if text else ""
+    return f'<path d="{path}"/>{label}'
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""The import-linter contract `only`: a package that may import the named modules and nothing else.
+"""The import-linter contract `only`: a package may import the listed modules and no others.
 
-import-linter can forbid what is listed; for the domain the list of what is allowed is the short one.
-The contracts themselves stand in pyproject.toml under `[tool.importlinter]`.
+import-linter can forbid listed modules; for the domain, a list of allowed modules is shorter.
+The contracts themselves are in pyproject.toml under `[tool.importlinter]`.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from importlinter import Contract, ContractCheck, fields, output
 
 
 class OnlyContract(Contract):
-    """`module` and what lies under it import only `allowed`, and the standard library but `not_even`."""
+    """Require that `module` and its submodules import only `allowed` and the standard library except `not_even`."""
 
-    # import-linter puts the values of pyproject.toml in the place of its fields
+    # import-linter replaces its fields with the values from pyproject.toml
     module: str = fields.StringField()  # type: ignore[assignment]
     allowed: list[str] = fields.ListField(subfield=fields.StringField())  # type: ignore[assignment]
     not_even: list[str] = fields.ListField(subfield=fields.StringField())  # type: ignore[assignment]
 
-    def check(self, graph: ImportGraph, verbose: bool) -> ContractCheck:  # noqa: ARG002, FBT001 - their signature
-        """Look at every direct import of the package."""
+    def check(self, graph: ImportGraph, verbose: bool) -> ContractCheck:  # noqa: ARG002, FBT001 - required signature
+        """Check every direct import of the package."""
         if self.module not in graph.modules:
-            message = f"there is no module {self.module}"
+            message = f"no such module: {self.module}"
             raise ValueError(message)
         strays = sorted(
             _with_line(graph, importer, imported)
@@ -34,7 +34,7 @@ class OnlyContract(Contract):
         return ContractCheck(kept=not strays, metadata={"strays": strays})
 
     def render_broken_contract(self, check: ContractCheck) -> None:
-        """Print each stray import with its line."""
+        """Print each forbidden import with its line."""
         for stray in check.metadata["strays"]:
             output.print_error(f"- {stray}")
 

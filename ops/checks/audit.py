@@ -1,7 +1,7 @@
 """Known vulnerabilities in the locked packages, by pip-audit.
 
-pip-audit ends well when it could look up nothing at all. Here what wasn't looked up is `unknown`,
-never `clean`; only a known vulnerability fails the check.
+pip-audit exits successfully even if it could not look up any package. This check reports such packages as `unknown`,
+never as `clean`; only a known vulnerability fails the check.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
-# holds every package of the other locks, at the same version
+# contains every package of the other locks, at the same version
 LOCK = ROOT / "ops" / "locks" / "dev.txt"
 LIMIT_SECONDS = 60
 
 
 def pins(lock: str) -> int:
-    """How many packages a lock file names."""
+    """Return the number of packages in a lock file."""
     return len(re.findall(r"^[A-Za-z0-9][^\s=]*==", lock, flags=re.MULTILINE))
 
 
 def verdict(report: dict[str, Any] | None, packages: int) -> tuple[int, str]:
-    """Exit code and text for pip-audit's JSON report, or for None when there was no report."""
+    """Return exit code and text for pip-audit's JSON report, or for None if there was no report."""
     entries = (report or {}).get("dependencies", [])
     vulnerable = [
         f"audit: {entry['name']} {entry['version']}: {vuln['id']}, "
@@ -34,7 +34,7 @@ def verdict(report: dict[str, Any] | None, packages: int) -> tuple[int, str]:
         for vuln in entry.get("vulns", [])
     ]
     audited = sum("vulns" in entry for entry in entries)
-    # entries for another platform are in the lock but not in the report
+    # the lock, but not the report, has entries for other platforms
     skipped = len(entries) - audited if entries else packages
     lines = list(vulnerable)
     if skipped:
@@ -45,7 +45,7 @@ def verdict(report: dict[str, Any] | None, packages: int) -> tuple[int, str]:
 
 
 def report(lock: Path = LOCK) -> dict[str, Any] | None:
-    """pip-audit's report on the lock file; None when it took too long or couldn't make one."""
+    """Return pip-audit's report on the lock file; None if it timed out or failed."""
     command = [
         sys.executable,
         "-m",

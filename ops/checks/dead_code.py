@@ -1,8 +1,8 @@
-"""Code that nothing uses, by vulture: functions, classes and methods at any confidence, the rest from 80.
+"""Unused code, by vulture: functions, classes and methods at any confidence, other code from 80.
 
-What a template names after a dot is used, as in `charts.spark`. A field of a record or a column is used by name
-elsewhere (JSON, SQL), so fields aren't asked about. Names that a library uses stand in vulture_whitelist.py; tests
-don't count as use.
+A name after a dot in a template counts as used, as in `charts.spark`. Fields of records and columns are used by name in
+JSON and SQL, so fields are not checked. Names used by libraries are listed in vulture_whitelist.py. Tests do not count
+as use.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SURE = 80
 
 
 def unused() -> list[str]:
-    """One line for each piece of code without a use."""
+    """Return one line for each unused piece of code."""
     config = make_config(["--config", str(ROOT / "pyproject.toml")])
     named = [*config["ignore_names"], *_in_templates()]
     vulture = Vulture(ignore_names=named, ignore_decorators=config["ignore_decorators"])
@@ -33,14 +33,14 @@ def unused() -> list[str]:
 
 
 def _in_templates() -> set[str]:
-    """Names after a dot in the expressions of templates."""
+    """Return the names after a dot in the expressions of templates."""
     said = "".join(each.read_text(encoding="utf-8") for each in ROOT.glob("app/**/templates/*.html"))
     expressions = re.findall(r"{[{%](.*?)[%}]}", said, re.DOTALL)
     return {name for each in expressions for name in re.findall(r"\.([a-z_]+)", each)}
 
 
 def main() -> int:
-    """Print what is unused; 1 when there is anything."""
+    """Print unused code; return 1 if there is any."""
     found = unused()
     print("\n".join(found) or "dead code: none")
     return 1 if found else 0

@@ -1,4 +1,4 @@
-"""Static checks of the Dockerfile and docker-compose.yml; `docker compose config` too where it is there."""
+"""Static checks of the Dockerfile and docker-compose.yml; also `docker compose config`, if available."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WRITES_ITS_ROOT = {"postgres"}
 
 
 def dockerfile_faults(text: str) -> list[str]:
-    """What is wrong with a Dockerfile, one line each."""
+    """Return the faults of a Dockerfile, one line each."""
     steps = _steps(text)
     faults = []
     stages: set[str] = set()
@@ -52,7 +52,7 @@ def dockerfile_faults(text: str) -> list[str]:
 
 
 def compose_faults(text: str) -> list[str]:
-    """What is wrong with a compose file, one line each."""
+    """Return the faults of a compose file, one line each."""
     services: dict[str, dict[str, Any]] = yaml.safe_load(text)["services"]
     faults = []
     for name, service in services.items():
@@ -60,11 +60,11 @@ def compose_faults(text: str) -> list[str]:
         if "build" not in service:
             found += image_faults("image", str(service.get("image", "")))
         if "healthcheck" not in service:
-            found.append("no healthcheck; one that can't have any says `disable: true`")
+            found.append("no healthcheck; a service that cannot have one needs `disable: true`")
         if "restart" not in service:
-            found.append("no restart rule")
+            found.append("no restart rule: set restart")
         if service.get("privileged") or service.get("network_mode") == "host" or service.get("pid") == "host":
-            found.append("reaches into the host")
+            found.append("reaches into the host: remove privileged, network_mode: host and pid: host")
         if "no-new-privileges:true" not in service.get("security_opt", []):
             found.append("no-new-privileges isn't set")
         if not service.get("read_only") and name not in WRITES_ITS_ROOT:
@@ -74,7 +74,7 @@ def compose_faults(text: str) -> list[str]:
             and service.get("profiles")
             and service.get("user", "0").split(":")[0] in {"0", "root"}
         ):
-            found.append("its image's user isn't ours to know: set a user that isn't root")
+            found.append("the user of its image is unknown: set a user that isn't root")
         found += [f"port {port} is open to the network" for port in service.get("ports", []) if not _is_local(port)]
         found += [
             f"{key} holds a secret: take it from the environment"
@@ -94,7 +94,7 @@ def compose_faults(text: str) -> list[str]:
 
 
 def engine_faults() -> list[str]:
-    """What `docker compose config` says; nothing where Docker or its compose plugin is missing."""
+    """Return the errors of `docker compose config`; none if Docker or its compose plugin is missing."""
     docker = shutil.which("docker")
     if docker is None:
         return []
@@ -113,7 +113,7 @@ def engine_faults() -> list[str]:
 
 
 def _steps(text: str) -> list[tuple[str, str]]:
-    """The instructions with their arguments, continued lines joined, comments left out."""
+    """Return the instructions with their arguments, with continued lines joined and comments removed."""
     lines = [line for line in text.splitlines() if not line.lstrip().startswith("#")]
     joined = re.sub(r"\\\n", " ", "\n".join(lines))
     pairs = (line.strip().partition(" ") for line in joined.splitlines() if line.strip())
@@ -125,7 +125,7 @@ def _last_from(steps: list[tuple[str, str]]) -> int:
 
 
 def image_faults(where: str, image: str) -> list[str]:
-    """What is wrong with an image's name; `where` begins the line."""
+    """Return the faults of an image's name; `where` begins each line."""
     if not re.search(r":v?\d+\.\d+\.\d+[\w.-]*$|@sha256:[0-9a-f]{64}$", image):
         return [f"{where} {image or '(none)'}: pin it to a full version"]
     return []
@@ -146,7 +146,7 @@ def _is_local(port: object) -> bool:
 
 
 def main() -> int:
-    """Check both files; 1 when there is a fault."""
+    """Check both files; return 1 if there is a fault."""
     faults = [f"{DOCKERFILE.name}: {fault}" for fault in dockerfile_faults(DOCKERFILE.read_text())]
     faults += [f"{COMPOSE.name}: {fault}" for fault in compose_faults(COMPOSE.read_text()) + engine_faults()]
     print("\n".join(faults) or "containers: ok")

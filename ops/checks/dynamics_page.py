@@ -1,4 +1,4 @@
-"""Writes the tables of ops/dynamics.md from the code (`make docs`): parameters, presets, errata, a comparison."""
+"""Write the tables of ops/dynamics.md from the code (`make docs`): parameters, presets, errata, a comparison."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ _DAYS = (1.0, 7.0, 30.0, 90.0)
 
 
 def page(text: str) -> str:
-    """The page with each of its tables made anew.
+    """Return the page with every table regenerated.
 
     Raises:
-        KeyError: The page asks for a table that there isn't.
+        KeyError: The page requests an unknown table.
     """
     return _PLACE.sub(lambda found: found[1] + TABLES[found["name"]]() + found[3], text)
 
@@ -49,13 +49,13 @@ def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 def _parameters(shape: Any, *, without: str = "") -> str:
     rows = [row for row in _fields(shape, "") if row[0].partition(".")[0] != without]
     return _table(
-        ["parameter", "default", "may be", "what it is"],
+        ["parameter", "default", "allowed", "description"],
         [[f"`{path}`", default and f"`{default}`", *rest] for path, default, *rest in rows],
     )
 
 
 def _fields(shape: Any, place: str) -> Iterator[tuple[str, str, str, str]]:
-    """Path, default, range and description of each parameter, those of a part after the part itself."""
+    """Yield path, default, range and description of each parameter; a group precedes its members."""
     for name, field in shape.__pydantic_fields__.items():
         path, text = f"{place}{name}", " ".join((field.description or "").split())
         if is_dataclass(field.default):
@@ -91,7 +91,7 @@ def _number(value: object) -> str:
 
 
 def _presets(presets: dict[str, Any]) -> str:
-    """What each preset sets; a column for each value that any sets otherwise."""
+    """Return the values of each preset, with a column for each value that differs between presets."""
     held = {name: asdict(parameters) for name, parameters in presets.items()}
     first = next(iter(held.values()))
     names = [name for name, value in first.items() if any(each[name] != value for each in held.values())]
@@ -130,19 +130,19 @@ def _errata() -> str:
         return math.log(2) / (half_life_days * DAY_SECONDS)
 
     rows = [
-        ["000, decay component", "share left after 12 hours", "0.917", f"{share(0.5):.3f}"],
+        ["000, decay component", "remaining share after 12 hours", "0.917", f"{share(0.5):.3f}"],
         ["000, decay component", "after 1 day", "0.841", f"{share(1):.3f}"],
         ["000, decay component", "after 7 days", "0.210", f"{share(7):.3f}"],
         ["000, decay component", "after 14 days", "0.044", f"{share(14):.3f}"],
-        ["000, use count component", "factor of 50 uses", "11.45", f"{50**0.6:.2f}"],
-        ["000, core formula", "λ · 10⁶ of a half-life of 3 days, per second", "2.673", f"{rate(3) * 1e6:.3f}"],
+        ["000, use count component", "factor for 50 uses", "11.45", f"{50**0.6:.2f}"],
+        ["000, core formula", "λ · 10⁶ for a half-life of 3 days, per second", "2.673", f"{rate(3) * 1e6:.3f}"],
         ["000, promote threshold, scenario 1", "score", "3.82", f"{scored(3, 1 / 24, 2):.2f}"],
-        ["000, worked example A", "what follows from a score of 0.944", "keep", _decision(scored(1, 0.25, 1))],
+        ["000, worked example A", "decision for a score of 0.944", "keep", _decision(scored(1, 0.25, 1))],
         ["000, worked example B", "decay; score", "0.629; 1.84", f"{share(2):.3f}; {scored(6, 2, 1):.2f}"],
-        ["000, strength modulation", "score of s = 2 after a day, as drawn", "2.0", f"{scored(1, 1, 2):.2f}"],
-        ["001, configuration tuning", "λ · 10⁶ of a half-life of 7 days, per second", "1.145", f"{rate(7) * 1e6:.3f}"],
+        ["000, strength modulation", "score for s = 2 after a day, as plotted", "2.0", f"{scored(1, 1, 2):.2f}"],
+        ["001, configuration tuning", "λ · 10⁶ for a half-life of 7 days, per second", "1.145", f"{rate(7) * 1e6:.3f}"],
     ]
-    return _table(["seed, section", "what", "printed", "by the formula"], rows)
+    return _table(["seed, section", "value", "printed", "by the formula"], rows)
 
 
 def _decision(score: float) -> str:

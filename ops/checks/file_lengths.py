@@ -1,4 +1,4 @@
-"""Files of app/ and workers/ stay under 400 lines, tests under 500: what is longer holds two things."""
+"""Limits on file lengths: under 400 lines in app/ and workers/, under 500 in tests. Longer files should be split."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LIMITS = {"app": 400, "workers": 400, "tests": 500}
 
 
 def too_long(root: Path = ROOT) -> list[str]:
-    """One line for each Python file under `root` that has reached its folder's limit."""
+    """Return one line for each Python file under `root` that has reached its folder's limit."""
     found = []
     for folder, limit in LIMITS.items():
         for path in sorted((root / folder).rglob("*.py")):
@@ -23,7 +23,7 @@ def too_long(root: Path = ROOT) -> list[str]:
 
 
 def main() -> int:
-    """Print the files that are too long; 1 when there are any."""
+    """Print the files that are too long; return 1 if there are any."""
     found = too_long()
     print("\n".join(found) or "file lengths: ok")
     return 1 if found else 0

@@ -1,4 +1,4 @@
-"""Static checks of ops/kubernetes: the schemas of Kubernetes, and what we ask of each manifest besides."""
+"""Static checks of ops/kubernetes: Kubernetes' own schemas, and our requirements on each manifest."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from app.settings import Settings
 from ops.checks.docker_lint import image_faults
 from ops.checks.kubernetes_pages import FOLDER, NAMESPACE
 
-# The oldest and the newest that the manifests are held against.
+# The oldest and the newest version that the manifests are checked against.
 VERSIONS: Final = ("1.32", "1.37")
-# What clouds' own tools read; all other names in the manifests are settings of ours.
+# Variables read by cloud providers' tools; all other names in the manifests are Ebbing's settings.
 FOREIGN: Final = {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION"}
 EXAMPLE: Final = "secret.example.yaml"
 OWNER: Final = "ebbing-owner"
 PROBED: Final = {"api": {"startupProbe", "readinessProbe", "livenessProbe"}, "worker": {"livenessProbe"}}
 
 _TEXTS: Final = {"type": "object", "additionalProperties": {"type": "string"}}
-# KEDA's own definition isn't among Kubernetes'; these are the fields that we use.
+# KEDA's own schema is not among Kubernetes'; this one covers the fields that we use.
 SCALED_OBJECT: Final[dict[str, Any]] = {
     "type": "object",
     "required": ["scaleTargetRef", "minReplicaCount", "maxReplicaCount", "triggers"],
@@ -67,7 +67,7 @@ SCALED_OBJECT: Final[dict[str, Any]] = {
 
 
 def manifests() -> dict[str, list[dict[str, Any]]]:
-    """All documents, by file."""
+    """Return all documents, by file."""
     return {
         str(path.relative_to(FOLDER)): [document for document in yaml.safe_load_all(path.read_text()) if document]
         for path in sorted(FOLDER.rglob("*.yaml"))
@@ -75,7 +75,7 @@ def manifests() -> dict[str, list[dict[str, Any]]]:
 
 
 def faults(files: dict[str, list[dict[str, Any]]]) -> list[str]:
-    """What is wrong with the manifests, one line each."""
+    """Return the faults of the manifests, one line each."""
     documents = [(name, document) for name, found in files.items() for document in found]
     plain = [document for _, document in documents if document["kind"] != "Kustomization"]
     found = [
@@ -96,7 +96,7 @@ def _schema_faults(document: dict[str, Any]) -> Iterator[str]:
         behavior = document["spec"].get("advanced", {}).get("horizontalPodAutoscalerConfig", {}).get("behavior")
         if behavior is None:
             return
-        # its behaviour is that of a HorizontalPodAutoscaler, whose schema is there
+        # its behaviour field is that of a HorizontalPodAutoscaler, which has a schema
         spec = {"scaleTargetRef": {"kind": "Deployment", "name": "any"}, "maxReplicas": 1, "behavior": behavior}
         document = {"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "spec": spec}
     for version in VERSIONS:
@@ -112,7 +112,7 @@ def _schema_faults(document: dict[str, Any]) -> Iterator[str]:
 
 @cache
 def _validator(version: str, kind: str, api_version: str) -> jsonschema.Draft202012Validator:
-    """The package's own `validate` would read megabytes of definitions anew for each document."""
+    """Return a cached validator: the package's `validate` would reread megabytes of definitions for each document."""
     group = re.sub(r"^([^./]*)(?:\.[^/]*)?/", r"\1-", api_version)
     schema = schemas.schema_contents(f"{_folder(version)}/{kind.lower()}-{group}.json", version)
     registry = _definitions(version) @ Registry()
@@ -144,9 +144,9 @@ def _pod_faults(document: dict[str, Any]) -> Iterator[str]:
     if not context.get("runAsNonRoot") or not context.get("runAsUser"):
         yield "may run as root: set runAsNonRoot and runAsUser"
     if context.get("seccompProfile", {}).get("type") != "RuntimeDefault":
-        yield "has no seccompProfile"
+        yield "has no seccompProfile: RuntimeDefault"
     if pod.get("automountServiceAccountToken") is not False:
-        yield "gets a token of the cluster: automountServiceAccountToken: false"
+        yield "gets a token of the cluster: set automountServiceAccountToken: false"
     if any(pod.get(name) for name in ("hostNetwork", "hostPID", "hostIPC")):
         yield "reaches into the host"
     declared = {volume["name"] for volume in pod.get("volumes", [])}
@@ -155,7 +155,7 @@ def _pod_faults(document: dict[str, Any]) -> Iterator[str]:
         if missing := {mount["name"] for mount in container.get("volumeMounts", [])} - declared:
             yield f"mounts {', '.join(sorted(missing))}, which is no volume"
     if any("emptyDir" not in volume for volume in pod.get("volumes", [])):
-        yield "has a volume that isn't its own"
+        yield "has a volume that isn't its own: use emptyDir"
 
 
 def _container_faults(container: dict[str, Any]) -> Iterator[str]:
@@ -164,9 +164,9 @@ def _container_faults(container: dict[str, Any]) -> Iterator[str]:
     if context.get("allowPrivilegeEscalation") is not False:
         yield "allowPrivilegeEscalation isn't false"
     if not context.get("readOnlyRootFilesystem"):
-        yield "the root file system is writable: readOnlyRootFilesystem"
+        yield "the root file system is writable: set readOnlyRootFilesystem"
     if context.get("capabilities", {}).get("drop") != ["ALL"] or context["capabilities"].get("add"):
-        yield "keeps capabilities: drop: [ALL]"
+        yield "keeps capabilities: set drop: [ALL] without add"
     resources = container.get("resources", {})
     yield from (
         f"resources.{what}.{of} isn't set"
@@ -213,7 +213,7 @@ def _kustomization_faults(files: dict[str, list[dict[str, Any]]]) -> list[str]:
 
 
 def _links(documents: list[dict[str, Any]]) -> Iterator[str]:
-    """Labels and names by which one manifest means another."""
+    """Yield faults in the labels and names by which manifests refer to each other."""
     pods = {_called(each): each["spec"]["template"]["metadata"]["labels"] for each in documents if _pod(each)}
     budgets = [each["spec"]["selector"]["matchLabels"] for each in documents if each["kind"] == "PodDisruptionBudget"]
     deployments = [each["metadata"]["name"] for each in documents if each["kind"] == "Deployment"]
@@ -233,7 +233,7 @@ def _links(documents: list[dict[str, Any]]) -> Iterator[str]:
 
 
 def _source_faults(documents: list[dict[str, Any]]) -> Iterator[str]:
-    """Where pods take their settings from."""
+    """Yield faults in the sources of pods' settings."""
     there = {(each["kind"], each["metadata"]["name"]) for each in documents}
     kinds = {"configMapRef": "ConfigMap", "secretRef": "Secret"}
     for each in documents:
@@ -242,7 +242,7 @@ def _source_faults(documents: list[dict[str, Any]]) -> Iterator[str]:
                 if (kinds[kind], named["name"]) not in there:
                     yield f"{_called(each)}: reads {kinds[kind]} {named['name']}, which isn't there"
                 if named["name"] == OWNER and each["kind"] != "Job":
-                    yield f"{_called(each)}: has the owner's log-in, which is for the migration"
+                    yield f"{_called(each)}: has the owner's log-in, which only the migration may use"
 
 
 def _lane_faults(documents: list[dict[str, Any]]) -> Iterator[str]:
@@ -273,7 +273,7 @@ def _selects(wanted: dict[str, str], labels: dict[str, str]) -> bool:
 
 
 def main() -> int:
-    """Check all manifests; 1 when there is a fault."""
+    """Check all manifests; return 1 if there is a fault."""
     found = faults(manifests())
     print("\n".join(found) or "kubernetes: ok")
     return 1 if found else 0

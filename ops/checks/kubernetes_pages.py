@@ -1,6 +1,6 @@
-"""The manifests of the lanes, written from `app.queues.LANES`: a Deployment, a disruption budget and a scaler each.
+"""Write the manifests of the lanes from `app.queues.LANES`: a Deployment, a disruption budget and a scaler each.
 
-`make docs` writes them, and a test fails while they are others: a new lane is there once it has run.
+`make docs` writes the files, and a test fails if they are outdated: a new lane gets its manifests from `make docs`.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ PROMETHEUS: Final = "http://prometheus-operated.monitoring.svc:9090"
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """How a lane runs.
+    """The resources and scaling of a lane.
 
     Attributes:
-        memory: Requested; about what an idle and a busy worker were seen to have. Twice of it is the limit.
-        most: Workers at most.
-        age_seconds: Age of the oldest that waits from which on there are more workers.
-        reaches_out: Whether it calls the provider of models, or cold storage.
+        memory: Memory request, about the measured use of an idle and a busy worker. The limit is twice as much.
+        most: Maximum number of workers.
+        age_seconds: Age of the oldest pending entry above which more workers start.
+        reaches_out: True if the lane calls the model provider or cold storage.
     """
 
     memory: str = "384Mi"
@@ -37,7 +37,7 @@ class Lane:
     reaches_out: bool = True
 
 
-# What differs from the rule.
+# Exceptions to the defaults.
 OWN: Final[dict[str, Lane]] = {
     "ingest": Lane(most=8, age_seconds=10, reaches_out=False),
     "maintain": Lane(memory="512Mi", most=2, age_seconds=900),
@@ -49,7 +49,7 @@ HEADER: Final = (
 
 
 def pages() -> dict[Path, str]:
-    """Each file with what belongs in it."""
+    """Return the content of each file."""
     lanes = {name: OWN.get(name, Lane()) for name in LANES}
     workers = [made for name, lane in lanes.items() for made in (_worker(name, lane), _budget(name))]
     scalers = [_scaler(name, lane) for name, lane in lanes.items()]
@@ -80,7 +80,7 @@ def _worker(name: str, lane: Lane) -> dict[str, Any]:
             "requests": {"cpu": "100m", "memory": lane.memory},
             "limits": {"memory": f"{2 * number}{unit}"},
         },
-        # asks this pod's own worker over the broker; five in a row, since the broker may be away for a moment
+        # pings this pod's own worker over the broker; five failures in a row, since the broker may be down briefly
         "livenessProbe": {
             "exec": {"command": ["/bin/sh", "-c", ping]},
             "initialDelaySeconds": 30,
@@ -104,7 +104,7 @@ def _worker(name: str, lane: Lane) -> dict[str, Any]:
         "kind": "Deployment",
         "metadata": _about(name),
         "spec": {
-            # no number of replicas: the scaler's, or one
+            # no number of replicas: the scaler sets it, or Kubernetes uses one
             "selector": {"matchLabels": _labels(name)},
             "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
             "template": {
@@ -112,7 +112,7 @@ def _worker(name: str, lane: Lane) -> dict[str, Any]:
                 "spec": {
                     "automountServiceAccountToken": False,
                     "enableServiceLinks": False,
-                    # longer than EBBING_SHUTDOWN_SECONDS, in which a slice is finished or handed back
+                    # longer than EBBING_SHUTDOWN_SECONDS, within which a slice is finished or handed back
                     "terminationGracePeriodSeconds": 30,
                     "securityContext": {
                         "runAsNonRoot": True,
@@ -144,13 +144,13 @@ def _budget(name: str) -> dict[str, Any]:
 def _scaler(name: str, lane: Lane) -> dict[str, Any]:
     trigger = {
         "type": "prometheus",
-        # not divided by the number of workers: an age is the same however many there are
+        # not divided by the number of workers: an age does not depend on their number
         "metricType": "Value",
         "metadata": {
             "serverAddress": PROMETHEUS,
             "query": f'max(ebbing_lane_oldest_age_seconds{{lane="{name}"}})',
             "threshold": str(lane.age_seconds),
-            # no numbers are a fault, not a calm lane: the number of workers stays as it is
+            # missing values mean a fault, not an idle lane: the number of workers stays unchanged
             "ignoreNullValues": "false",
         },
     }

@@ -14,23 +14,24 @@ from ops.checks.writing import ROOT, write
 
 PAGE = ROOT / "ops" / "metrics.md"
 SHOWN: Final = 8
-"""Values of a label that are named; of more, their number."""
+"""Maximum number of a label's values that are listed; above it, the page shows only their number."""
 
 HEAD = """# Metrics
 
-<!-- written by `make docs` from app/metrics.py and app/api/http/exposition.py; a test keeps it true -->
+<!-- written by `make docs` from app/metrics.py and app/api/http/exposition.py; a test fails if it is outdated -->
 
-`GET /metrics` of the API, in Prometheus's format; `EBBING_METRICS_TOKEN` closes it. Everything starts at 0, so that
-rates exist from the first scrape on. Labels come from fixed lists, and never hold a tenant, a subject, an id or text.
+`GET /metrics` of the API uses Prometheus's format; `EBBING_METRICS_TOKEN` restricts access. Every metric starts at 0,
+so that rates exist from the first scrape. Labels come from fixed lists and never contain a tenant, a subject, an id or
+text.
 
-What is **of the service** is counted in Redis or asked of the databases: each API process shows the same, and a restart
-changes nothing. With several, take the `max`, not the `sum`. What is **of a process** is that API process's own, and
-begins anew with it. While PostgreSQL or Redis is away, what is asked of it is left out, and `ebbing_stores_reachable`
-is 0.
+Metrics with the scope **service** are counted in Redis or read from the databases: each API process reports the same
+values, and a restart does not change them. With several API processes, take the `max`, not the `sum`. Metrics with the
+scope **process** belong to one API process and start again when it restarts. While PostgreSQL or Redis is unavailable,
+the metrics read from it are omitted, and `ebbing_stores_reachable` is 0.
 
-`prometheus_client` adds `python_*` and `process_*` of the API process. A histogram has `_bucket`, `_sum` and `_count`.
+`prometheus_client` adds `python_*` and `process_*` for the API process. A histogram has `_bucket`, `_sum` and `_count`.
 
-| name | type | unit | labels | of | what it says |
+| name | type | unit | labels | scope | description |
 |---|---|---|---|---|---|
 """
 _UNITS: Final = {
@@ -49,7 +50,7 @@ _FLAGS: Final = ("stores_reachable", "audit_chain_ok", "redis_refuses_writes")
 
 @dataclass(frozen=True)
 class Described:
-    """A metric as the page has it; `name` with the `_total` of a counter."""
+    """A metric as shown on the page; `name` includes the `_total` of a counter."""
 
     name: str
     kind: str
@@ -60,12 +61,12 @@ class Described:
 
 
 def described() -> list[Described]:
-    """Every metric that is the service's own, by name."""
+    """Return every metric of the service, by name."""
     return sorted([*_of_process(), *_of_workers(), *_gauges()], key=lambda one: one.name)
 
 
 def page() -> str:
-    """The whole page, one row a metric."""
+    """Return the whole page, one row per metric."""
     return HEAD + "".join(
         f"| `{one.name}` | {one.kind} | {_unit(one.name)} | {_labels(one.labels)} | {one.of} | {_text(one)} |\n"
         for one in described()
@@ -123,7 +124,7 @@ def _labels(labels: Mapping[str, Sequence[str]]) -> str:
 
 
 def _text(one: Described) -> str:
-    missing = f" Left out where: {one.missing}." if one.missing else ""
+    missing = f" Omitted where: {one.missing}." if one.missing else ""
     return (one.description + missing).replace("|", "\\|")
 
 

@@ -1,4 +1,4 @@
-"""Writes ops/settings.md, the reference of every setting, from app/settings.py (`make docs`)."""
+"""Write ops/settings.md, the reference of every setting, from app/settings.py (`make docs`)."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ PAGE = ROOT / "ops" / "settings.md"
 
 HEAD = """# Settings
 
-<!-- written by `make docs` from app/settings.py; a test keeps it true -->
+<!-- written by `make docs` from app/settings.py; a test fails if it is outdated -->
 
-Every setting is read from the environment, or from a `.env` file in the working directory; the environment
-wins. Secrets are never printed. A default of — means that the setting is empty until given.
+Every setting is read from the environment or from a `.env` file in the working directory; the environment takes
+precedence. Secrets are never printed. A default of — means that the setting is empty.
 
-| variable | type | default | what it does |
+| variable | type | default | description |
 |---|---|---|---|
 """
 
 
 def page() -> str:
-    """The whole page, one row a setting in the order of the class."""
+    """Return the whole page, one row per setting in the order of the class."""
     prefix = str(Settings.model_config.get("env_prefix", ""))
     rows = (
         f"| `{(prefix + name).upper()}` | {_type(field.annotation)} | {_default(field)} | {_text(field)} |\n"

@@ -1,4 +1,4 @@
-"""Names that look unused to vulture and aren't: each is called or filled in by a library."""
+"""Names that vulture reports as unused although a library calls them or sets them."""
 
 from app.api.http.exposition import _Shared
 from app.domain.dynamics import cmm, mnemex, profiles, state
@@ -10,14 +10,14 @@ from app.store.strength import states
 from ops.bench.recall import factory
 from ops.checks.arrows import OnlyContract
 
-# import-linter calls these
+# called by import-linter
 OnlyContract.check
 OnlyContract.render_broken_contract
-# prometheus_client calls it at each scrape
+# called by prometheus_client at each scrape
 _Shared.collect
 # named on the command line of a recall script
 factory
-# the models of forgetting, complete before the lifecycle, the reviews and the search that call them
+# the models of forgetting, added before the lifecycle, reviews and search that call them
 Dynamics.strength_sql
 Dynamics.refresh_seconds
 Dynamics.due_at
@@ -33,7 +33,7 @@ review.danger_priority
 states.lock_due
 states.write_looks
 states.write_uses
-# gains along links, complete before the uses that call them
+# gains along links, added before the uses that call them
 associates.reached
 associates.strengthen
 # called by zipfile

@@ -1,4 +1,4 @@
-"""Writing what is generated (`make docs`)."""
+"""Output of generated files (`make docs`)."""
 
 from __future__ import annotations
 
@@ -9,6 +9,6 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 
 
 def write(path: Path, text: str) -> None:
-    """Write a file of the project, and say so."""
+    """Write a file of the project, and report it."""
     path.write_text(text)
     print(f"written: {path.relative_to(ROOT)}")

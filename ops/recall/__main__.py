@@ -1,4 +1,4 @@
-"""`python -m ops.recall`: measure evidence recall through the HTTP API of a real service, beside baselines."""
+"""Measure evidence recall through the HTTP API of a real service, and of baselines (`python -m ops.recall`)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from ops.recall.run import Plan, measure
 from ops.recall.service import Refused, Sending, Service
 
 LANES: Final = ("ingest", "embed", "score")
-# Addresses and keys: a service started here has its own, whatever the environment says.
+# Addresses and keys: a service started here has its own values, whatever the environment contains.
 PLACES: Final = frozenset(
     f"EBBING_{name}"
     for name in ("HOME", "DATABASE_URL", "OWNER_DATABASE_URL", "REDIS_URL", "API_URL", "API_KEY", "HOST", "PORT")
@@ -38,7 +38,7 @@ Dataset = tuple[Path, Reader, Iterable[Conversation]]
 
 
 def main(arguments: list[str]) -> int:
-    """Measure; returns 1 where a floor isn't reached, 2 where measuring failed."""
+    """Measure; return 1 if a floor is not reached, 2 if the measurement failed."""
     wanted = parse(arguments)
     err = Console(stderr=True, highlight=False, markup=False)
     try:
@@ -64,7 +64,7 @@ def _open(path: Path, wanted: argparse.Namespace) -> Dataset:
 def _check_questions(
     path: Path, conversations: Iterable[Conversation], wanted: argparse.Namespace
 ) -> Iterable[Conversation]:
-    """Return the conversations, of which no more were read than up to the first question that counts.
+    """Return the conversations, reading no more of them at first than up to the first question that counts.
 
     Raises:
         ValueError: No question counts.
@@ -75,7 +75,7 @@ def _check_questions(
         questions = conversation.asked(wanted.limit_questions)
         if any(question.category not in wanted.leave_out for question in questions):
             return chain(read, rest)
-    raise ValueError(f"{path}: no question with evidence, or all of a category that is left out")
+    raise ValueError(f"{path}: no question has evidence, or they are all of a category that is left out")
 
 
 def _measure(wanted: argparse.Namespace, datasets: Sequence[Dataset], err: Console) -> dict[str, Any]:
@@ -104,7 +104,7 @@ def _service(wanted: argparse.Namespace, err: Console) -> Iterator[Service]:
 
 
 def _end(*_: object) -> NoReturn:
-    """Leave through every `finally`, so that all processes started here are stopped."""
+    """Exit through every `finally` block, so that all processes started here are stopped."""
     sys.exit(143)
 
 

@@ -1,7 +1,7 @@
-"""Rankings without the service, on the same memories and questions: the least that a mode should beat.
+"""Rankings without the service, on the same memories and questions: the minimum that a mode should exceed.
 
-- `bm25-b0.4`, `bm25-b0.75`: BM25 (k1 .9) by the library bm25s with its own words and English stop words.
-- `mean`: cosine of the plain mean of wordllama's token vectors, over the whole text. Nothing is weighted.
+- `bm25-b0.4`, `bm25-b0.75`: BM25 (k1 .9) by the library bm25s with its own tokens and English stop words.
+- `mean`: cosine of the unweighted mean of wordllama's token vectors, over the whole text.
 - `mean-300`: the same over the first 300 characters of each text.
 """
 
@@ -25,14 +25,14 @@ from ops.recall.dataset import Memory
 K1: Final = 0.9
 CHARACTERS: Final = 300
 _BATCH: Final = 8
-"""Texts embedded together: each takes the memory of the longest."""
+"""Number of texts embedded together; each takes as much RAM as the longest."""
 
 
 class Baseline(Protocol):
     """An index of some lines."""
 
     def scores(self, query: str) -> NDArray[np.float32]:
-        """Scores of the lines for a query, shape (lines,); more is better."""
+        """Return the scores of the lines for a query, shape (lines,); higher is better."""
 
 
 class Bm25:
@@ -47,7 +47,7 @@ class Bm25:
             self._index.index(words, show_progress=False)
 
     def scores(self, query: str) -> NDArray[np.float32]:
-        """BM25 scores, shape (lines,); 0 where a line has no word of the query."""
+        """Return BM25 scores, shape (lines,); 0 for a line without any word of the query."""
         asked = _words(query)
         if not asked or not self._index:
             return np.zeros(self._lines, dtype=np.float32)
@@ -62,7 +62,7 @@ class PlainMean:
         self._vectors = _embed([line[:characters] for line in lines])
 
     def scores(self, query: str) -> NDArray[np.float32]:
-        """Cosines, shape (lines,), -1 to 1."""
+        """Return cosines, shape (lines,), -1 to 1."""
         return np.asarray(self._vectors @ _embed([query])[0], dtype=np.float32)
 
 
@@ -78,18 +78,18 @@ class Ranker:
     """A baseline over the memories of a conversation."""
 
     def __init__(self, name: str, memories: Sequence[Memory]) -> None:
-        """Index the memories as the service sees them: a person's name in front, a role's not."""
+        """Index the memories as the service sees them: with a person's name in front, but not a role's."""
         self._ids = [memory.id for memory in memories]
         self._baseline = BASELINES[name]([spoken(memory.text, name_of(memory.speaker)) for memory in memories])
 
     def search(self, query: str, limit: int) -> list[str]:
-        """Return the ids of the best memories, the best first; of equals, the earlier first."""
+        """Return the ids of the best memories, the best first; ties by age, the earlier first."""
         order = np.argsort(-self._baseline.scores(query), kind="stable")
         return [self._ids[place] for place in order[:limit].tolist()]
 
 
 def _words(text: str) -> list[str]:
-    """Return the words that bm25s makes of a text by default."""
+    """Return the tokens that bm25s extracts from a text by default."""
     found: list[str] = bm25s.tokenize([text], return_ids=False, show_progress=False)[0]
     return [word for word in found if word]
 
@@ -101,7 +101,7 @@ def _embed(texts: list[str]) -> NDArray[np.float32]:
 
 @lru_cache(maxsize=1)
 def _model() -> Any:
-    # wordllama sets up logging on import, but leaves a root logger alone that has a handler.
+    # wordllama configures logging on import, but not if the root logger has a handler.
     root, handler = logging.getLogger(), logging.NullHandler()
     root.addHandler(handler)
     import wordllama  # noqa: PLC0415 - heavy, and only some baselines need it

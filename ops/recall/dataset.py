@@ -1,4 +1,4 @@
-"""Conversations with questions about them, in the one form that every reader gives."""
+"""Conversations with questions about them, in the common format of all readers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import msgspec
 from app.domain.ingest.roles import Role
 
 INVENTED: Final = Path(__file__).with_name("invented.jsonl")
-"""73 memories and 41 questions, made up for this: small talk, numbers and codes, five languages."""
+"""73 invented memories and 41 questions: small talk, numbers and codes, five languages."""
 
 
 class Memory(msgspec.Struct, frozen=True):
@@ -20,8 +20,8 @@ class Memory(msgspec.Struct, frozen=True):
 
     Attributes:
         id: Its id in the conversation.
-        session: The session that it belongs to; a thread of the service.
-        time: When it was said; without an offset, UTC. May be the session's time.
+        session: The turn's session, which becomes a thread of the service.
+        time: Time of the statement; UTC without an offset. May be the session's time.
         speaker: The speaker's name.
         role: The speaker's role in a conversation with an assistant.
     """
@@ -35,7 +35,7 @@ class Memory(msgspec.Struct, frozen=True):
 
     @property
     def moment(self) -> datetime:
-        """When it was said, with an offset."""
+        """Return the time of the statement, with an offset."""
         return self.time if self.time.tzinfo else self.time.replace(tzinfo=UTC)
 
 
@@ -45,8 +45,8 @@ class Question(msgspec.Struct, frozen=True):
     Attributes:
         id: Its id in the conversation.
         category: The kind of question.
-        evidence: Ids of the memories that answer it; empty where none does.
-        outdated: Ids of memories that answered it once and no longer do.
+        evidence: Ids of the memories that answer it; empty for an unanswerable question.
+        outdated: Ids of memories with an answer that is no longer true.
     """
 
     id: str
@@ -57,11 +57,11 @@ class Question(msgspec.Struct, frozen=True):
 
 
 class RecallCase(msgspec.Struct, frozen=True):
-    """The latest messages of a conversation, and the memories that `POST /v1/recall` should bring.
+    """The latest messages of a conversation, and the memories that `POST /v1/recall` should return.
 
     Attributes:
-        messages: The newest last; strings, or objects as the API takes them.
-        wanted: Ids of memories; empty where the right answer is none.
+        messages: The newest last; strings, or objects in the format of the API.
+        wanted: Ids of relevant memories; empty if the right answer is none.
     """
 
     messages: tuple[str | dict[str, Any], ...]
@@ -69,10 +69,10 @@ class RecallCase(msgspec.Struct, frozen=True):
 
 
 class Conversation(msgspec.Struct, frozen=True):
-    """The memories of one tenant, in the order of speaking, and the questions about them.
+    """The memories of one tenant, in conversation order, and the questions about them.
 
     Attributes:
-        notes: Changes that the reader made, for people.
+        notes: Changes made by the reader, for people.
     """
 
     conversation: str
@@ -82,7 +82,7 @@ class Conversation(msgspec.Struct, frozen=True):
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Refuse ids that name two memories or none: the only symptom would be a lower recall.
+        """Refuse ambiguous or unknown ids, whose only symptom would be a lower recall.
 
         Raises:
             ValueError: An id is ambiguous or unknown.
@@ -92,16 +92,15 @@ class Conversation(msgspec.Struct, frozen=True):
             raise ValueError(f"conversation {self.conversation!r} has two memories with one id")
         for question in self.questions:
             if missing := {*question.evidence, *question.outdated} - known:
-                raise ValueError(f"question {question.id!r} names memories that aren't there: {sorted(missing)}")
+                raise ValueError(f"question {question.id!r} names unknown memories: {sorted(missing)}")
         for number, case in enumerate(self.recalls, 1):
             if missing := set(case.wanted) - known:
                 raise ValueError(
-                    f"conversation {self.conversation!r}, recall {number} wants memories that aren't there: "
-                    f"{sorted(missing)}"
+                    f"conversation {self.conversation!r}, recall {number} names unknown memories: {sorted(missing)}"
                 )
 
     def asked(self, most: int | None = None) -> list[Question]:
-        """Return the questions that have evidence; of more than `most`, an even sample of that size."""
+        """Return the questions with evidence; if there are more than `most`, an even sample of that size."""
         found = [question for question in self.questions if question.evidence]
         if most is None or most >= len(found):
             return found
@@ -110,7 +109,7 @@ class Conversation(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class Size:
-    """Counts of a dataset, collected while it is read."""
+    """Counts of a dataset, updated while it is read."""
 
     conversations: int = 0
     memories: int = 0

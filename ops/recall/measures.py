@@ -10,11 +10,11 @@ from typing import Final
 
 CUTOFFS: Final = (5, 10, 20)
 DEPTH: Final = 20
-"""How far down the first hit counts for MRR; searches ask for at least this many results."""
+"""Lowest rank at which a first hit counts for MRR; searches request at least this many results."""
 TOP: Final = 10
 """The k of hit@10 and nDCG@10."""
 ALWAYS: Final = (3, TOP)
-"""The k's of recall@k that every run measures: tables by kind need them."""
+"""The k's of recall@k that every run measures, since the tables by kind need them."""
 HEADLINE: Final = "recall@10"
 OVERALL: Final = "overall"
 
@@ -22,8 +22,8 @@ OVERALL: Final = "overall"
 def grade(ranking: Sequence[str], evidence: Collection[str], cutoffs: Iterable[int] = CUTOFFS) -> dict[str, float]:
     """Return the scores of one ranking, each 0 to 1.
 
-    recall@k is the share of the evidence among the first k, hit@10 is 1 if any of it is among the first ten, mrr is one
-    by the rank of the first, and ndcg@10 takes evidence as relevant and all other memories as not.
+    recall@k is the share of the evidence among the first k. hit@10 is 1 if any evidence is in the first ten. mrr is 1
+    divided by the rank of the first evidence. ndcg@10 counts evidence as relevant and all other memories as irrelevant.
 
     Args:
         ranking: Ids, the best first; a repeated one counts once, at its first place.
@@ -57,8 +57,8 @@ class Answer:
     """The result of one question in one mode or baseline.
 
     Attributes:
-        milliseconds: Duration of the search, on the wire and off; None for a baseline, which is in this process.
-        newest_first: Result of `newest_first`; None where the question has no outdated memories.
+        milliseconds: Duration of the search over HTTP; None for a baseline, which runs in this process.
+        newest_first: Result of `newest_first`; None if the question has no outdated memories.
     """
 
     conversation: str
@@ -70,7 +70,7 @@ class Answer:
 
 
 def summary(answers: Sequence[Answer], left_out: Collection[str]) -> dict[str, dict[str, float]]:
-    """Return the means over the questions of each category; `overall` is those of categories not left out.
+    """Return the means over the questions of each category; `overall` covers the categories that are not left out.
 
     `questions` is their number, `error` half the width of the 95 % interval of recall@10, by the sample's spread.
     """
@@ -95,7 +95,7 @@ def half_interval(values: Sequence[float]) -> float:
 
 
 def percentiles(answers: Sequence[Answer]) -> dict[str, float]:
-    """Return the median and the 95th percentile of the durations; nothing where none was measured."""
+    """Return the median and the 95th percentile of the durations; empty if none was measured."""
     took = [answer.milliseconds for answer in answers if answer.milliseconds is not None]
     if not took:
         return {}

@@ -20,36 +20,36 @@ MODES: Final[tuple[str, ...]] = get_args(Mode)
 NONE: Final = "none"
 
 _SHAPES = "\n".join(f"  {reader.name:<12} {reader.shape}" for reader in READERS.values())
-DESCRIPTION = f"""Measure evidence recall: store every conversation of a dataset for a tenant of its own, and ask each
-of its questions in each mode, and of baselines that don't use the service. recall@k is the share of a question's
-evidence among the first k results, averaged over the questions; hit@10 is 1 if any is among the first ten; mrr is
-1 / rank of the first, within {DEPTH}; ndcg@10 takes evidence as relevant and all else as not.
-Where the dataset has recalls, POST /v1/recall is measured too.
+DESCRIPTION = f"""Measure evidence recall: store every conversation of a dataset for a separate tenant, and ask each
+of its questions in each mode and in baselines without the service. recall@k is the share of a question's
+evidence among the first k results, averaged over the questions; hit@10 is 1 if any evidence is in the first ten; mrr is
+1 / rank of the first evidence, within {DEPTH}; ndcg@10 counts evidence as relevant, all other memories as irrelevant.
+If the dataset has recalls, POST /v1/recall is measured too.
 
-datasets, by what the path holds:
+datasets, by the content of the path:
 {_SHAPES}
 
 sources and licences (ops/recall.md has the details; none of this data ships with Ebbing):
   LoCoMo       github.com/snap-research/locomo, CC BY-NC 4.0; as JSON lines
-  BEAM         github.com/mohammadtavakoli78/BEAM, states no licence: for measuring only
+  BEAM         github.com/mohammadtavakoli78/BEAM, without a licence: for measuring only
   LongMemEval  github.com/xiaowu0162/LongMemEval, MIT
   chats        written for this project
 A small invented dataset ships in ops/recall/invented.jsonl, and is the default.
 
-Without --url this starts a service with servers of its own, takes models and limits from EBBING_* of the environment
+Without --url this starts a service with its own servers, reads models and limits from EBBING_* in the environment
 (EBBING_EMBEDDER=openai …), and removes everything at the end."""
 EXAMPLES = """examples:
   make bench-recall                                    the small invented dataset, all modes and baselines
   make bench-recall DATA=BEAM/chats/100K               a dataset of your own
   make bench-recall ARGS="--data talks.jsonl.xz --data chats --mode hybrid"           two datasets, and their mean
-  make bench-recall DATA=talks.jsonl.xz ARGS="--mode hybrid --floor 0.77"             for CI: exit code 1 below
-  make bench-recall ARGS="--mode hybrid --policy '{\\"ranking\\": {\\"actor\\": 0}}'"    the effect of an ingredient
-  EBBING_API_KEY=ebb_… python -m ops.recall --url http://127.0.0.1:8000               a service that is running
+  make bench-recall DATA=talks.jsonl.xz ARGS="--mode hybrid --floor 0.77"             for CI: exit code 1 if lower
+  make bench-recall ARGS="--mode hybrid --policy '{\\"ranking\\": {\\"actor\\": 0}}'"    the effect of one part
+  EBBING_API_KEY=ebb_… python -m ops.recall --url http://127.0.0.1:8000               a running service
 """
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    """Return the options; leaves the process with code 2 where they are wrong."""
+    """Return the options; exit with code 2 if they are wrong."""
     parser = argparse.ArgumentParser(
         "python -m ops.recall",
         description=DESCRIPTION,
@@ -73,15 +73,15 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 def _add_data(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    data = "a file or folder; repeatable: the mean over datasets weighs each the same. Default: the invented one"
+    data = "a file or folder; repeatable: datasets have equal weight in the mean. Default: the invented dataset"
     add("--data", type=Path, metavar="PATH", action="append", help=data)
-    add("--reader", choices=READERS, help="read every --data with this reader, whatever the path holds")
-    add("--limit-questions", type=_count, metavar="N", help="ask N questions of each conversation, evenly spread")
+    add("--reader", choices=READERS, help="read every --data with this reader, whatever its content")
+    add("--limit-questions", type=_count, metavar="N", help="ask N evenly spread questions per conversation")
     add(
         "--leave-out",
         action="append",
         metavar="CATEGORY",
-        help="leave this kind out of the overall figures (repeatable; none leaves nothing out). Default: adversarial",
+        help="exclude this category from the overall figures (repeatable; none excludes nothing). Default: adversarial",
     )
 
 
@@ -94,19 +94,19 @@ def _add_measures(parser: argparse.ArgumentParser) -> None:
     add(
         "--recall-least",
         action="store_true",
-        help="also ask POST /v1/recall for the best five, by its field least: needs a service that has the field",
+        help="also request the best five from POST /v1/recall with the field least, which the service must support",
     )
     floors = (
-        "exit with code 1 if recall@10 (of several datasets: the mean) of that or the first mode is lower; repeatable"
+        "exit with code 1 if recall@10 (the mean for several datasets) of this or the first mode is lower; repeatable"
     )
     add("--floor", action="append", metavar="[MODE=]SHARE", default=[], help=floors)
-    add("--json", type=Path, metavar="FILE", help="write all figures to a file, with those of each question")
+    add("--json", type=Path, metavar="FILE", help="write all figures to a file, including those of each question")
 
 
 def _add_service(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("--policy", type=_policy, metavar="JSON", default={}, help="the tenants' policy where not the default")
-    roles = "send a speaker's role as the field role (default), as the speaker, or not at all"
+    add("--policy", type=_policy, metavar="JSON", default={}, help="the tenants' policy, if not the default")
+    roles = "send a speaker's role in the field role (default), as the speaker, or not at all"
     add("--roles", choices=ROLES, default=ROLES[0], help=roles)
     add("--no-threads", dest="threads", action="store_false", help="send memories without their threads")
     add("--url", help="measure a running service, with a key of the scope admin in EBBING_API_KEY")
@@ -123,7 +123,7 @@ def _floor(text: str, modes: Sequence[str]) -> tuple[str, float]:
 def _cutoffs(text: str) -> tuple[int, ...]:
     found = tuple(_count(part) for part in text.split(","))
     if max(found) > RESULTS_MAX:
-        raise argparse.ArgumentTypeError(f"a search gives at most {RESULTS_MAX} results")
+        raise argparse.ArgumentTypeError(f"a search returns at most {RESULTS_MAX} results")
     return found
 
 

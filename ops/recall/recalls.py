@@ -1,4 +1,4 @@
-"""Shares of wanted memories among those that `POST /v1/recall` brings."""
+"""Shares of relevant memories among the results of `POST /v1/recall`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Final
 from ops.recall.measures import half_interval
 
 BEST: Final = 5
-"""How many memories a recall brings that is asked for the best ones, however little they matter."""
+"""Number of memories in a recall that requests the best ones regardless of their relevance."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,9 +18,9 @@ class Recalled:
     """The result of one recall.
 
     Attributes:
-        wanted: Ids of the memories that it should bring; empty where the right answer is none.
-        brought: Ids of the memories that it brought.
-        best: Ids of the `BEST` best, without a least relevance; None where they weren't asked for.
+        wanted: Ids of relevant memories; empty if the right answer is none.
+        brought: Ids of the returned memories.
+        best: Ids of the `BEST` best, without a minimum relevance; None if they were not requested.
     """
 
     wanted: Collection[str]
@@ -29,12 +29,13 @@ class Recalled:
 
 
 def summarise(recalled: Sequence[Recalled]) -> Mapping[str, float]:
-    """Return the figures of some recalls, at least one; a share is left out where nothing counts for it.
+    """Return the figures of some recalls, at least one; a share without any recall that counts for it is omitted.
 
-    `found` is the share of the wanted memories that came, `precision` the share of wanted memories among those that
-    came, both as means over conversations that want any (precision: and that got any); `pooled precision` is the same
-    share over all memories that came, of every conversation. `rightly empty` is the share of conversations without a
-    wanted memory that got none, `memories` the mean number that came, `best 5` the share of the wanted among the best.
+    `found` is the share of the relevant memories that were returned, `precision` the share of relevant memories among
+    the returned ones. Both are means over the conversations with relevant memories (precision: and with results).
+    `pooled precision` is the share over all returned memories of every conversation. `rightly empty` is the share of
+    empty results among conversations without relevant memories, `memories` the mean number of returned memories, and
+    `best 5` the share of the relevant memories among the best.
     """
     wanting = [each for each in recalled if each.wanted]
     idle = [each for each in recalled if not each.wanted]
@@ -54,5 +55,5 @@ def summarise(recalled: Sequence[Recalled]) -> Mapping[str, float]:
 
 
 def _share(of: Collection[str], among: Collection[str]) -> float:
-    """Return the share of some ids that is among others."""
+    """Return the share of `of` that is in `among`."""
     return sum(each in among for each in of) / len(of)

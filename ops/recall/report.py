@@ -31,7 +31,7 @@ def describe(name: str, reader: str, measured: Measured, left_out: Sequence[str]
         name: The dataset's name.
         reader: The reader's name.
         measured: The results.
-        left_out: Categories that don't count overall.
+        left_out: Categories excluded from the overall figures.
     """
     every = measured.modes | measured.baselines
     return {
@@ -44,7 +44,7 @@ def describe(name: str, reader: str, measured: Measured, left_out: Sequence[str]
         "modes": {mode: _figures(answers, left_out) for mode, answers in measured.modes.items()},
         "baselines": {name: _figures(answers, left_out) for name, answers in measured.baselines.items()},
         "recalls": {kind: summarise(recalled) for kind, recalled in measured.recalls.items()},
-        # One entry a question with all modes and baselines, so that two of them, or two runs, can be compared in pairs.
+        # One entry per question with all modes and baselines, so that modes or runs can be compared in pairs.
         "questions": [
             {
                 "conversation": asked.conversation,
@@ -83,7 +83,7 @@ def _figures(answers: Sequence[Answer], left_out: Sequence[str]) -> dict[str, An
 
 
 def _means(datasets: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, float]]:
-    """Return recall@10 by mode and baseline with half its 95 % interval, every dataset weighing the same."""
+    """Return recall@10 by mode and baseline with half its 95 % interval, with equal weight for every dataset."""
     overall = {
         name: [rankings(each)[name]["categories"][OVERALL] for each in datasets] for name in rankings(datasets[0])
     }

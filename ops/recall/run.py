@@ -1,4 +1,4 @@
-"""One dataset, asked in every mode, of every baseline, and of `POST /v1/recall`."""
+"""Measurement of one dataset: every search mode, every baseline, and `POST /v1/recall`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CASES: Final = "conversations"
 AS_MESSAGES: Final = "questions as messages"
 
 Case = tuple[Sequence[str | Mapping[str, Any]], Collection[str]]
-"""Messages, and the ids of the memories that they should bring."""
+"""Messages, and the ids of the memories that a recall should return for them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +32,8 @@ class Plan:
         modes: Modes of search.
         baselines: Names of baselines.
         cutoffs: The k's of recall@k.
-        limit_questions: Most questions of a conversation; None asks all.
-        recall_least: Also ask `POST /v1/recall` for the best memories, by its field `least`.
+        limit_questions: Maximum number of questions per conversation; None asks all.
+        recall_least: Also request the best memories from `POST /v1/recall`, by its field `least`.
     """
 
     modes: Sequence[str]
@@ -44,7 +44,7 @@ class Plan:
 
     @property
     def depth(self) -> int:
-        """Number of results that a search asks for."""
+        """Return the number of results that a search requests."""
         return max(*self.cutoffs, DEPTH)
 
 
@@ -61,15 +61,15 @@ class Measured:
 
 
 def measure(service: Service, conversations: Iterable[Conversation], plan: Plan, err: Console) -> Measured:
-    """Store each conversation for a tenant of its own, ask its questions, and show the progress on `err`.
+    """Store each conversation for a separate tenant, ask its questions, and show the progress on `err`.
 
-    A conversation without questions that have evidence and without recalls isn't stored.
+    A conversation without recalls and without questions that have evidence is not stored.
 
     Raises:
         Refused: The service refused a request or made no progress.
-        httpx.HTTPError: The service can't be reached.
-        OSError: The dataset can't be read.
-        ValueError: A part of the dataset has another shape.
+        httpx.HTTPError: The service is unreachable.
+        OSError: The dataset is unreadable.
+        ValueError: A part of the dataset has another format.
     """
     measured = Measured({mode: [] for mode in plan.modes}, {name: [] for name in plan.baselines})
     unasked = 0
@@ -85,7 +85,7 @@ def measure(service: Service, conversations: Iterable[Conversation], plan: Plan,
             said = f"{len(conversation.memories):,} memories, {questions:,} questions, {seconds:.0f} s"
             err.print("; ".join([f"… {conversation.conversation}: {said}", *conversation.notes]))
     if unasked:
-        measured.notes.append(f"conversations without a question that has evidence, left out: {unasked:,}")
+        measured.notes.append(f"skipped conversations without a question that has evidence: {unasked:,}")
     return measured
 
 
@@ -96,7 +96,7 @@ def _measure_one(service: Service, conversation: Conversation, plan: Plan, measu
     questions = conversation.asked(plan.limit_questions)
     bar.reset(line, total=len(questions), description=f"{name}, questions")
     for turn, question in enumerate(questions):
-        # Each mode is first in its turn: the first search of a question warms caches for the others.
+        # The modes take turns at being first: the first search of a question warms caches for the others.
         first = turn % len(plan.modes)
         for mode in (*plan.modes[first:], *plan.modes[:first]):
             began = time.perf_counter()
@@ -136,9 +136,9 @@ def _answer(
 
 
 def _recall(stored: Stored, conversation: Conversation, plan: Plan) -> dict[str, list[Recalled]]:
-    """Return the results of the conversation's recalls, and of its questions asked as messages; none without recalls.
+    """Return the results of the conversation's recalls, and of its questions sent as messages; empty without recalls.
 
-    A question without evidence wants no memory. Of these, too, there are at most `limit_questions`.
+    A question without evidence has no relevant memory. `limit_questions` limits these questions too.
     """
     if not conversation.recalls:
         return {}

@@ -16,7 +16,7 @@ from ops.recall.dataset import Conversation, Memory
 
 BATCH: Final = 500
 PATIENCE_SECONDS: Final = 120
-"""How long the number of pending memories may stay the same."""
+"""Maximum duration for which the number of pending memories may stay unchanged."""
 POLL_SECONDS: Final = 0.05
 
 Roles = Literal["field", "speaker", "none"]
@@ -32,16 +32,16 @@ class Sending:
     """Options for sending memories.
 
     Attributes:
-        roles: `field` sends a speaker's role as the field `role`, `speaker` as the speaker where there is no name, and
-            `none` leaves it out.
-        threads: False leaves threads out.
+        roles: `field` sends a speaker's role as the field `role`, `speaker` sends it as the speaker if there is no
+            name, and `none` omits it.
+        threads: False omits threads.
     """
 
     roles: Roles = "field"
     threads: bool = True
 
     def body(self, memory: Memory, place: int) -> dict[str, Any]:
-        """Return the memory as the API takes it, dated `place` seconds after its time."""
+        """Return the memory in the format of the API, dated `place` seconds after its time."""
         role_as_name = memory.role if self.roles == "speaker" else None
         fields = {
             "text": memory.text,
@@ -54,18 +54,18 @@ class Sending:
 
 
 class Service:
-    """A service at an address; every conversation gets a tenant of its own, so the key needs the scope `admin`."""
+    """A service at an address; every conversation gets a separate tenant, so the key needs the scope `admin`."""
 
     def __init__(
         self, url: str, admin_key: str, policy: Mapping[str, Any] | None = None, sending: Sending | None = None
     ) -> None:
-        """Talk to this service.
+        """Use this service.
 
         Args:
             url: Without a path.
             admin_key: A key with the scope `admin`.
-            policy: The tenants' policy where it isn't to be the default.
-            sending: How memories are sent, where not by default.
+            policy: The tenants' policy, if not the default.
+            sending: Options for sending memories, if not the default.
         """
         self._client = httpx.Client(base_url=url, timeout=60)
         self._admin_key = admin_key
@@ -73,17 +73,18 @@ class Service:
         self._sending = sending or Sending()
 
     def store(self, conversation: Conversation, show: Callable[[int, int], object] = lambda *_: None) -> Stored:
-        """Store the conversation for a new tenant, and wait until nothing of it is pending.
+        """Store the conversation for a new tenant, and wait until none of its memories is pending.
 
-        Memories go in as they were said, a thread a session, a second apart: datasets often date sessions alone.
+        Memories are sent in conversation order, one thread per session, a second apart: datasets often date only
+        sessions.
 
         Args:
             conversation: The memories.
-            show: Called now and then with the numbers of finished and of all memories.
+            show: Called repeatedly with the numbers of finished and of all memories.
 
         Raises:
             Refused: The service refused, or made no progress for `PATIENCE_SECONDS`.
-            httpx.HTTPError: The service can't be reached.
+            httpx.HTTPError: The service is unreachable.
         """
         name = f"recall {conversation.conversation} {uuid4().hex[:8]}"
         wanted = {"name": name, **({"policy": self._policy} if self._policy else {})}
@@ -108,7 +109,7 @@ class Service:
         headers = {"authorization": f"Bearer {key}"}
         answer = self._client.request(method, path, json=body, headers=headers)
         if answer.is_error:
-            raise Refused(f"{method} {path} gave {answer.status_code}: {answer.text}")
+            raise Refused(f"{method} {path} returned {answer.status_code}: {answer.text}")
         return answer.json()
 
     def _settle(self, key: str, name: str, memories: int, show: Callable[[int, int], object]) -> None:
@@ -118,7 +119,7 @@ class Service:
             if waiting != left:
                 left, since = waiting, now
             elif now - since > PATIENCE_SECONDS:
-                raise Refused(f"{name}: {waiting} memories are pending, and none was finished in {PATIENCE_SECONDS} s")
+                raise Refused(f"{name}: {waiting} memories are pending, and none was processed in {PATIENCE_SECONDS} s")
             show(memories - waiting, memories)
             time.sleep(POLL_SECONDS)
 
@@ -127,7 +128,7 @@ class Stored:
     """A conversation that the service has stored."""
 
     def __init__(self, service: Service, key: str, ids: Mapping[str, str], embedder: str) -> None:
-        """Use the key of its tenant; `ids` gives the conversation's ids by the service's."""
+        """Use the key of the tenant; `ids` maps the service's ids to the conversation's."""
         self._service, self._key, self._ids = service, key, ids
         self.embedder = embedder
 
@@ -136,18 +137,18 @@ class Stored:
 
         Args:
             query: The question.
-            limit: Most results.
-            mode: How results are ranked; None leaves it to the tenant's policy.
+            limit: Maximum number of results.
+            mode: The ranking mode; None uses the tenant's policy.
         """
         body = {"query": query, "limit": limit, "reinforce": False, **({"mode": mode} if mode else {})}
         found = self._service.call("POST", "/v1/search", self._key, body)["results"]
         return [self._ids[result["id"]] for result in found]
 
     def recall(self, messages: Sequence[str | Mapping[str, Any]], **options: float) -> list[str]:
-        """Return the ids of the memories that the messages bring to mind, in the conversation, the foremost first.
+        """Return the conversation's ids of the memories recalled for the messages, the most relevant first.
 
         Args:
-            messages: The conversation's latest, the newest last.
+            messages: The conversation's latest messages, the newest last.
             options: Further fields of the request, such as `limit`.
         """
         body = {"messages": list(messages), **options}

@@ -68,7 +68,7 @@ def _table_by_kind(dataset: Mapping[str, Any]) -> Table:
 
 
 def _table_of_chats(dataset: Mapping[str, Any]) -> Table | None:
-    """Return the figures that only some datasets can have; None where this one has none of them."""
+    """Return the figures that only some datasets have; None if this dataset has none of them."""
     every = rankings(dataset)
     first = next(iter(every.values()))
     table = _table("", "questions", *every)
@@ -97,7 +97,7 @@ def _table_of_recalls(recalls: Mapping[str, Mapping[str, float]]) -> Table:
 
 
 def _table_of_means(found: Mapping[str, Any]) -> Table:
-    """Return recall@10 overall by dataset, and the mean in which every dataset weighs the same."""
+    """Return recall@10 overall by dataset, and the mean with equal weight for every dataset."""
     datasets = found["datasets"]
     table = _table(f"{HEADLINE}, overall", *(dataset["dataset"] for dataset in datasets), "mean", "±")
     for name, mean in found["mean"].items():

@@ -1,10 +1,10 @@
-"""Quality of consolidation's summaries: probes by level and way, or a sheet for people to rate.
+"""Measure the quality of consolidation's summaries by probes, or write a sheet for people to rate.
 
     python -m ops.summaries probes
     python -m ops.summaries sheet --output sheet.csv
 
-The sheet has the summaries of the model that the settings name, where they name a provider. The probes have the tests'
-provider, which is honest and simple, to see what the checks let through.
+The sheet contains summaries of the model in the settings, if they name a provider. The probes use the tests' provider,
+which is honest and simple, to show how much the checks accept.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def main(arguments: Sequence[str]) -> int:
     """Print the table of probes, or write the sheet."""
     parser = argparse.ArgumentParser(prog="python -m ops.summaries", description=__doc__.split("\n", 1)[0])
     commands = parser.add_subparsers(dest="command", required=True)
-    commands.add_parser("probes", help="what summaries keep of labelled groups")
+    commands.add_parser("probes", help="measure the facts of labelled groups that summaries retain")
     rated = commands.add_parser("sheet", help=f"{sheet.SUMMARIES} summaries for people to rate")
     rated.add_argument("--output", type=Path, default=Path("summaries.csv"), help="file to write (%(default)s)")
     given = parser.parse_args(arguments)
@@ -44,7 +44,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def by_model(summariser: Summariser) -> probes.Summarise:
-    """A model's summaries; where it isn't believed, those of the sources' own sentences."""
+    """Return a function that summarises by a model, and extracts sentences of the sources if its output is rejected."""
 
     def summarise(sources: Sequence[Source], form: Form, level: Level) -> Summary:
         extracted = extract(sources, form, level)
@@ -54,7 +54,7 @@ def by_model(summariser: Summariser) -> probes.Summarise:
                 return summariser.summary(sources, form, level, extracted, fault=fault)
             except ProviderFailed as failure:
                 fault = failure.detail if failure.detail in FAULTS else None
-                print(f"not believed: {failure}", file=sys.stderr)
+                print(f"rejected: {failure}", file=sys.stderr)
         return extracted
 
     return summarise

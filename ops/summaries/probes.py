@@ -1,7 +1,7 @@
-"""What summaries keep of labelled groups of memories: each group names facts that must survive, and traps.
+"""Probes of summaries: labelled groups of memories with facts that a summary must retain, and traps.
 
-A fact is a regular expression that a good summary matches, a trap one that no true summary does: another's number, a
-denial turned round, a value that no longer holds.
+A fact is a regular expression that a good summary matches. A trap is one that no true summary matches: another person's
+number, a reversed denial, an outdated value.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ Summarise = Callable[[Sequence[Source], Form, Level], Summary]
 
 @dataclass(frozen=True)
 class Labelled:
-    """Memories that belong together, and what is known of a good summary of them.
+    """A group of related memories with the labels of a good summary.
 
     Attributes:
         group_id: Its name.
-        form: What the summary is to be.
+        form: The form of the summary.
         sources: The memories.
-        facts: What it must match.
-        traps: What it must not match.
+        facts: Patterns that the summary must match.
+        traps: Patterns that the summary must not match.
     """
 
     group_id: str
@@ -46,21 +46,21 @@ class Labelled:
 
     @property
     def characters(self) -> int:
-        """Of all memories."""
+        """Return the number of characters of all memories."""
         return sum(len(source.text) for source in self.sources)
 
 
 @dataclass(frozen=True)
 class Probed:
-    """What became of all groups at a level.
+    """The results for all groups at one level.
 
     Attributes:
-        level: How much shorter they were to be.
-        by_model: Summaries that a model wrote.
-        kept: Share of the facts that are in the summaries, 0 to 1.
-        points: The same for their key points and them together.
-        length: Characters of the summaries by those of the memories.
-        unsupported: Summaries that say what no memory says, or fell into a trap.
+        level: The level of compression.
+        by_model: Number of summaries that a model wrote.
+        kept: Share of the facts in the summaries, 0 to 1.
+        points: Share of the facts in the summaries or their key points.
+        length: Characters of the summaries divided by those of the memories.
+        unsupported: Number of summaries with an unsupported statement or a trap.
     """
 
     level: Level
@@ -72,7 +72,7 @@ class Probed:
 
 
 def labelled(path: Path = GROUPS) -> list[Labelled]:
-    """The groups of a file."""
+    """Return the groups of a file."""
     return [_group(json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
@@ -92,7 +92,7 @@ def _group(given: dict[str, Any]) -> Labelled:
 
 
 def probe(groups: Sequence[Labelled], level: Level, summarise: Summarise) -> Probed:
-    """What summaries of all groups keep at a level."""
+    """Summarise all groups at a level, and measure the summaries."""
     made = [summarise(group.sources, group.form, level) for group in groups]
     pairs = list(zip(groups, made, strict=True))
     facts = sum(len(group.facts) for group in groups)
@@ -107,12 +107,12 @@ def probe(groups: Sequence[Labelled], level: Level, summarise: Summarise) -> Pro
 
 
 def kept(group: Labelled, text: str) -> list[str]:
-    """The facts of a group that are in a text."""
+    """Return the facts of a group that a text contains."""
     return [fact.pattern for fact in group.facts if fact.search(text)]
 
 
 def wrong(group: Labelled, summary: Summary) -> list[str]:
-    """The traps that a summary fell into, and what the checks find wrong with it."""
+    """Return the traps that a summary matches, and the faults that the checks find."""
     found = [trap.pattern for trap in group.traps if trap.search(summary.text)]
     for part in (summary.text, *summary.key_points):
         try:
@@ -123,7 +123,7 @@ def wrong(group: Labelled, summary: Summary) -> list[str]:
 
 
 def table(rows: Sequence[tuple[str, Probed]], groups: int) -> str:
-    """The rows in Markdown."""
+    """Return the rows as a Markdown table."""
     lines = [
         f"| way | level | by a model, of {groups} | key facts kept | with key points | length | unsupported |",
         "|---|---|---|---|---|---|---|",

@@ -1,4 +1,4 @@
-"""A sheet of summaries for people to rate, as CSV: each beside its memories, with columns to fill in."""
+"""A CSV sheet of summaries for people to rate: each summary with its memories, and columns to fill in."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ COLUMNS: Final = ("number", "group", "form", "level", "by", "memories", "summary
 
 def write(path: Path, groups: Sequence[Labelled], summarise: Summarise) -> None:
     """Write `SUMMARIES` summaries, of all groups in turn and at every level."""
-    # Each group comes again at another level, and neighbours are of different ones.
+    # Each group recurs at another level, and neighbouring rows have different levels.
     wanted = ((group, LEVELS[(turn + place) % 3]) for turn in range(3) for place, group in enumerate(groups))
     with path.open("w", encoding="utf-8", newline="") as file:
         rows = csv.writer(file)

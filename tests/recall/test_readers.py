@@ -133,13 +133,13 @@ def test_compressed_lines_are_read_as_plain_ones(tmp_path: Path) -> None:
     [
         (
             {"questions": [{**LINE["questions"][0], "evidence": ["2"]}]},
-            r"'q' names memories that aren't there: \['2'\]",
+            r"'q' names unknown memories: \['2'\]",
         ),
         (
             {"questions": [{**LINE["questions"][0], "outdated": ["3"]}]},
-            r"'q' names memories that aren't there: \['3'\]",
+            r"'q' names unknown memories: \['3'\]",
         ),
-        ({"recalls": [{"messages": ["?"], "wanted": ["4"]}]}, r"recall 1 wants memories that aren't there: \['4'\]"),
+        ({"recalls": [{"messages": ["?"], "wanted": ["4"]}]}, r"recall 1 names unknown memories: \['4'\]"),
         ({"memories": LINE["memories"] * 2}, "two memories with one id"),
         ({"memories": [{"id": "1"}]}, "missing required field"),
     ],
@@ -237,8 +237,8 @@ def test_what_the_service_cant_store_is_changed_and_said(tmp_path: Path) -> None
     assert chat.questions[0].evidence == ("3",)
     assert chat.notes == (
         "messages cut to 32 KiB: 1",
-        "messages without text, left out: 1",
-        "ids of evidence that name no message, left out: 2",
+        "messages without text, skipped: 1",
+        "unknown ids of evidence, skipped: 2",
     )
 
 
@@ -266,7 +266,7 @@ def test_an_instance_of_longmemeval_is_a_conversation_by_its_dates(tmp_path: Pat
     assert [question.category for question in found.questions] == ["knowledge-update"]
     by_id = {memory.id: memory.text for memory in found.memories}
     assert [by_id[each] for each in found.questions[0].evidence] == ["A blue car"]
-    assert found.notes == ("messages without text, left out: 1",)
+    assert found.notes == ("messages without text, skipped: 1",)
 
 
 def test_the_evidence_falls_back_to_the_answer_sessions_and_abstentions_have_none(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The bare cost of the same work, as fast as we can make it: SQL by name, and a bare server."""
+"""The bare cost of the same work, as fast as we can make it: named SQL statements, and a minimal server."""
 
 from __future__ import annotations
 
@@ -10,6 +10,6 @@ _NAMED = re.compile(r"^-- name: (?P<name>\w+)\n(?P<text>.*?)(?=^-- name:|\Z)", r
 
 
 def statements(name: str) -> dict[str, LiteralString]:
-    """The statements of `floors/<name>.sql`, by the name in the line above each."""
+    """Return the statements of `floors/<name>.sql`, by the name in the line above each."""
     text = (Path(__file__).parent / f"{name}.sql").read_text(encoding="utf-8")
     return {found["name"]: cast("LiteralString", found["text"].strip()) for found in _NAMED.finditer(text)}

@@ -1,6 +1,6 @@
-"""The floor of ingest: a server that reads and parses the body and answers a constant. Nothing else.
+"""The floor of ingest: a server that only reads and parses the body and returns a constant.
 
-It runs under granian with the very settings of `ebbing api`. `python -m ops.bench.floors.bare PORT` serves it.
+It runs under granian with the same settings as `ebbing api`. `python -m ops.bench.floors.bare PORT` serves it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _BODY = {"type": "http.response.body", "body": b"{}"}
 
 
 async def app(scope: dict[str, Any], receive: Callable[[], Any], send: Callable[[Any], Any]) -> None:
-    """Read, parse, answer."""
+    """Read and parse the body, and respond."""
     if scope["type"] != "http":
         return
     message = await receive()
@@ -47,7 +47,7 @@ async def app(scope: dict[str, Any], receive: Callable[[], Any], send: Callable[
 
 
 def main() -> None:
-    """Serve on the port given."""
+    """Serve on the port that the command line gives."""
     serve("ops.bench.floors.bare:app", app, Interfaces.ASGINL)
 
 

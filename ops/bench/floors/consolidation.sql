@@ -1,4 +1,4 @@
--- The floor of finding what belongs together: the same vectors read once, in pages, in the order of their key.
+-- The floor of grouping: the same vectors read once, in pages, in key order.
 
 -- name: vectors
 SELECT (array_agg(memory_id ORDER BY memory_id DESC))[1], string_agg(halfvec_send(embedding), '') FROM (

@@ -1,8 +1,8 @@
--- The floors of the index stage: one INSERT a batch, as a role that no row-level security stops.
+-- The floors of the index stage: one INSERT per batch, by a role that bypasses row-level security.
 
 -- name: prepare
--- Ready-made words of a tenant's memories, and empty tables like the real one. The index on one of them takes new rows
--- into its pending list, as it does by default, so some of its work is put off.
+-- Precomputed words of a tenant's memories, and empty tables like the real one. The index on one of them adds new rows
+-- to its pending list, as it does by default, so some of its work is deferred.
 CREATE SCHEMA IF NOT EXISTS bench;
 DROP TABLE IF EXISTS bench.ready, bench.plain, bench.indexed;
 CREATE TABLE bench.ready AS
@@ -24,8 +24,8 @@ SELECT tenant_id, memory_id, text_version, own, words FROM bench.ready
 WHERE place > {after} AND place <= {until};
 
 -- name: to_tsvector
--- The same words of each memory, made once, without its neighbours' and without counting; OFFSET 0 keeps the
--- planner from making them for each column.
+-- The same words of each memory, computed once, without its neighbours' words and without counting. OFFSET 0 prevents
+-- the planner from computing them for each column.
 INSERT INTO bench.plain (tenant_id, memory_id, text_version, own, words)
 SELECT tenant_id, memory_id, text_version, own, own
 FROM (

@@ -1,7 +1,8 @@
-"""The plain alternative: FastAPI over exact cosine of pgvector, as many begin.
+"""The plain alternative: FastAPI over exact cosine of pgvector, a common first implementation.
 
-It embeds the query with the bundled word vectors, compares all memories and answers the nearest ten. It knows no words,
-ranking, forgetting, uses, keys or tenants. `python -m ops.bench.floors.plain PORT` serves the table `plain_memories`.
+It embeds the query with the bundled word vectors, compares all memories and returns the nearest ten. It has no word
+search, ranking, forgetting, uses, keys or tenants. `python -m ops.bench.floors.plain PORT` serves the table
+`plain_memories`.
 """
 
 from __future__ import annotations
@@ -43,13 +44,13 @@ def _connection() -> psycopg.Connection[Any]:
 
 @app.get("/healthz")
 def healthz() -> dict[str, str]:
-    """Answer that the server is there."""
+    """Respond that the server is running."""
     return {}
 
 
 @app.post("/v1/search")
 def search(asked: SearchBody) -> dict[str, Any]:
-    """Answer the nearest memories."""
+    """Return the nearest memories."""
     vector = str(embedder().embed_query(asked.query, {}).tolist())
     rows = _connection().execute(_NEAREST, (vector, vector)).fetchall()
     return {"results": [{"id": str(row[0]), "text": row[1], "score": row[2]} for row in rows]}

@@ -1,4 +1,4 @@
--- The floors of search: the two queries that it needs, by a role that no row-level security stops.
+-- The floors of search: the two queries that it needs, by a role that bypasses row-level security.
 
 -- name: vectors
 SELECT memory_id FROM embeddings WHERE tenant_id = %(tenant)s AND space_id = %(space)s
@@ -7,7 +7,7 @@ ORDER BY embedding <=> %(vector)s::halfvec LIMIT 10;
 -- name: words
 SELECT count(*) FROM memory_words WHERE tenant_id = %(tenant)s AND words @@ %(any)s::tsquery;
 
--- The same of a tenant that has indexes of its own; of which dimensions the vectors are is put in.
+-- The same queries for a tenant with its own indexes; the number of dimensions is inserted.
 
 -- name: graph
 SELECT memory_id FROM embeddings WHERE tenant_id = %(tenant)s AND space_id = %(space)s AND grafted
@@ -16,7 +16,7 @@ ORDER BY embedding::halfvec({dimensions}) <#> %(vector)s::halfvec({dimensions}) 
 -- name: index
 SELECT memory_id FROM memory_words WHERE tenant_id = %(tenant)s AND words @@ %(worth)s::tsquery;
 
--- A tenant's rows again for another one, table by table; the ids may be the same.
+-- Copies of a tenant's rows for another tenant, table by table; the ids may be equal.
 
 -- name: copy_memories
 INSERT INTO memories (tenant_id, memory_id, seq, thread, speaker, text, created_at)

@@ -1,9 +1,9 @@
-"""BEAM: a folder a chat, with `chat.json` and `probing_questions/probing_questions.json`.
+"""BEAM: one folder per chat, with `chat.json` and `probing_questions/probing_questions.json`.
 
 A chat is a list of batches; a batch has groups of turns and, on its first turn, a date ("March-15-2024"). Every turn
-is a memory, every batch a session. Questions are grouped by type, which is their category. The evidence,
-`source_chat_ids`, is a list of turn ids, a list that holds such lists, or an object of lists ("first_statement",
-"updated_info"): all ids in it count. A question without ids (all of the type "abstention", a few others) has no
+becomes a memory, every batch a session. Questions are grouped by type, which becomes their category. The evidence,
+`source_chat_ids`, is a list of turn ids, a list of such lists, or an object of lists ("first_statement",
+"updated_info"): all contained ids count. A question without ids (all of the type "abstention", a few others) has no
 evidence.
 """
 
@@ -46,15 +46,15 @@ def read(path: Path) -> Iterator[Conversation]:
     """Yield the conversations of a folder of chats, or of one chat's folder, in the order of their numbers.
 
     Raises:
-        OSError: A file can't be read.
-        ValueError: A file has another shape; names the file.
+        OSError: A file is unreadable.
+        ValueError: A file has another format; the message names the file.
     """
     for folder in _folders(path):
         yield _conversation(folder)
 
 
 def fits(path: Path) -> bool:
-    """Return True where the folder, or a folder in it, is a chat's."""
+    """Return True if the folder, or a folder in it, contains a chat."""
     return bool(_folders(path))
 
 
@@ -62,7 +62,7 @@ READER: Final = Reader("beam", "BEAM's folder of chats, such as chats/100K", fit
 
 
 def turn_ids(sources: object) -> list[str]:
-    """Return the turn ids in a value of `source_chat_ids`, each once, in the order in which they appear."""
+    """Return the turn ids in a value of `source_chat_ids`, each once, in order of appearance."""
     return list(dict.fromkeys(_flat(sources)))
 
 
@@ -77,7 +77,7 @@ def _flat(sources: object) -> Iterator[str]:
 
 
 def _folders(path: Path) -> list[Path]:
-    """Folders of chats: of those with a number for a name, 2 comes before 10."""
+    """Return the folders of chats, sorted numerically if their names are numbers (2 before 10)."""
     if (path / CHAT).is_file():
         return [path]
     found = [file.parent for file in path.glob(f"*/{CHAT}")]

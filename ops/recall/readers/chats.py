@@ -1,4 +1,4 @@
-"""Chats of one person with an assistant: a JSON file a person, or a folder of such files.
+"""Chats of one person with an assistant: one JSON file per person, or a folder of such files.
 
     {"persona": "…", "language": "en",
      "memories":  [{"id": "m1", "thread": "t1", "role": "user", "time": "2026-01-05T08:00:00Z", "text": "…",
@@ -6,7 +6,7 @@
      "questions": [{"question": "…", "evidence": ["m1"], "kind": "update", "answer": "…", "outdated": []}],
      "recalls":   [{"messages": ["…"], "wanted": ["m1"]}]}
 
-The kind of a question is its category. `matters` and `answer` aren't used here.
+The kind of a question becomes its category. `matters` and `answer` are not used here.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ def read(path: Path) -> list[Conversation]:
     """Return the conversations of a file or folder, in the order of the files' names.
 
     Raises:
-        OSError: A file can't be read.
-        ValueError: A file isn't a chat; names the file.
+        OSError: A file is unreadable.
+        ValueError: A file is not a chat; the message names the file.
     """
     return [_conversation(file) for file in _files(path)]
 
 
 def fits(path: Path) -> bool:
-    """Return True where the path, or a file of the folder, ends in .json and begins with an object."""
+    """Return True if the path, or a file of the folder, ends in .json and begins with an object."""
     return any(_is_object(file) for file in _files(path))
 
 

@@ -10,7 +10,7 @@ from ops.recall.dataset import Conversation
 from ops.recall.readers import beam, chats, lines, longmemeval
 from ops.recall.readers.reader import Reader
 
-# In this order they are tried. A folder with chats in folders is BEAM's even where files lie beside them (topics.json).
+# The order of trial. A folder with chats in folders is read as BEAM even if it contains files (topics.json).
 READERS: Final = {each.name: each for each in (beam.READER, longmemeval.READER, chats.READER, lines.READER)}
 
 
@@ -22,8 +22,8 @@ def read(path: Path, name: str | None = None) -> Iterable[Conversation]:
         name: The reader's name; None chooses by the path's content.
 
     Raises:
-        OSError: The path can't be read.
-        ValueError: No reader fits the path, or the content has another shape.
+        OSError: The path is unreadable.
+        ValueError: No reader fits the path, or the content has another format.
     """
     return choose(path, name).read(path)
 
@@ -32,10 +32,10 @@ def choose(path: Path, name: str | None = None) -> Reader:
     """Return the reader of that name; without a name, the one that fits the path.
 
     Raises:
-        OSError: The path can't be read.
-        ValueError: No reader fits; names the readers.
+        OSError: The path is unreadable.
+        ValueError: No reader fits; the message names the readers.
     """
-    path.stat()  # a path that isn't there says so, whichever reader is asked for
+    path.stat()  # raises an error for a missing path, whichever reader was requested
     if name is not None:
         return READERS[name]
     for reader in READERS.values():

@@ -1,4 +1,4 @@
-"""JSON lines, plain or compressed by xz: a conversation a line, in the form of `ops.recall.dataset.Conversation`."""
+"""JSON lines, plain or compressed by xz: one conversation per line, in the format of `dataset.Conversation`."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ def read(path: Path) -> list[Conversation]:
     """Return the conversations of a file.
 
     Raises:
-        OSError: The file can't be read.
-        ValueError: A line isn't a conversation; names the line.
+        OSError: The file is unreadable.
+        ValueError: A line is not a conversation; the message names the line.
     """
     try:
         with _open(path) as lines:
@@ -38,7 +38,7 @@ def fits(path: Path) -> bool:
         return path.suffix != ".json" and first_sign(file.read(_START_BYTES)) == b"{"
 
 
-READER: Final = Reader("lines", "JSON lines, a conversation a line, plain or .xz", fits, read)
+READER: Final = Reader("lines", "JSON lines, one conversation per line, plain or .xz", fits, read)
 
 
 def _open(path: Path) -> IO[bytes]:

@@ -1,13 +1,13 @@
-"""LongMemEval: a JSON array of instances, each with a history of its own and one question about it.
+"""LongMemEval: a JSON array of instances, each with a separate history and one question about it.
 
     [{"question_id": "e47becba", "question_type": "single-session-user", "question": "…", "answer": "…",
       "question_date": "2023/05/30 (Tue) 23:40", "haystack_dates": ["2023/05/20 (Sat) 02:21"],
       "haystack_session_ids": ["answer_280352e9"], "answer_session_ids": ["answer_280352e9"],
       "haystack_sessions": [[{"role": "user", "content": "…", "has_answer": true}]]}]
 
-An instance is a conversation, so it gets its own tenant. The evidence is the turns with `has_answer`; where no turn has
+An instance becomes a conversation with a separate tenant. The evidence is the turns with `has_answer`; if no turn has
 it, all turns of the answer sessions. An abstention question (its id ends in `_abs`) has no evidence. Instances are read
-one at a time: the file of the largest histories has gigabytes.
+one at a time: the file with the largest histories has gigabytes.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from ops.recall.readers.texts import changes, storable
 
 ABSTENTION: Final = "_abs"
 _START_BYTES: Final = 1024
-# The day of the week is left out: its name depends on the locale.
+# The day of the week is ignored: its name depends on the locale.
 _DATE: Final = re.compile(r"(\d{4}/\d{2}/\d{2})(?: \(\w+\))?(?: (\d{2}:\d{2}))?")
 
 
@@ -52,8 +52,8 @@ def read(path: Path) -> Iterator[Conversation]:
     """Yield the instances of a file as conversations.
 
     Raises:
-        OSError: The file can't be read.
-        ValueError: The file isn't a JSON array, or an instance has another shape; names the instance.
+        OSError: The file is unreadable.
+        ValueError: The file is not a JSON array, or an instance has another format; the message names the instance.
     """
     done = 0
     try:
@@ -79,7 +79,7 @@ READER: Final = Reader("longmemeval", "LongMemEval's JSON array of instances (or
 def _conversation(item: Any) -> Conversation:
     one = msgspec.convert(item, _Instance)
     sessions = zip(one.haystack_session_ids, one.haystack_dates, one.haystack_sessions, strict=True)
-    # A session may be in a history twice, so a session's id is its place with its name.
+    # A session may occur twice in a history, so its id combines its place and its name.
     dated = [(_moment(date), place, name, turns) for place, (name, date, turns) in enumerate(sessions)]
     memories: list[Memory] = []
     marked: list[str] = []

@@ -1,4 +1,4 @@
-"""A reader: the code for one published shape of dataset."""
+"""Reader: the code for one published dataset format."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from ops.recall.dataset import Conversation
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """One shape of dataset.
+    """The reader of one dataset format.
 
     Attributes:
         name: The value of `--reader`.
-        shape: The shape in a few words, for help and errors.
-        fits: Tells whether a path that exists holds this shape; looks at names and first bytes only.
-        read: Returns the conversations. Raises OSError or ValueError, which names the file and the place in it.
+        shape: A short description of the format, for help and errors.
+        fits: Returns True if an existing path has this format, from names and first bytes only.
+        read: Returns the conversations. Raises OSError or ValueError, which names the file and the position in it.
     """
 
     name: str
