@@ -59,13 +59,22 @@ PATIENT_SETTINGS = {
     "COLD_TIMEOUT_SECONDS": 120,
 }
 PATIENT_CONSTANTS = (
-    *(
-        f"app.services.{module}.STEP_SECONDS"
-        for module in (
-            *("archive", "cold", "compaction", "consolidate", "erasing", "erasing_together", "erasures", "exporting"),
-            *("graphs", "holds", "night", "rebase", "rederiving", "reembed", "removals", "self_tests"),
-        )
-    ),
+    "app.services.tiers.archive.STEP_SECONDS",
+    "app.services.tiers.cold.STEP_SECONDS",
+    "app.services.tiers.compaction.STEP_SECONDS",
+    "app.services.consolidation.consolidate.STEP_SECONDS",
+    "app.services.erasure.erasing.STEP_SECONDS",
+    "app.services.erasure.erasing_together.STEP_SECONDS",
+    "app.services.erasure.erasures.STEP_SECONDS",
+    "app.services.privacy.exporting.STEP_SECONDS",
+    "app.services.embedding.graphs.STEP_SECONDS",
+    "app.services.privacy.holds.STEP_SECONDS",
+    "app.services.night.night.STEP_SECONDS",
+    "app.services.strength.rebase.STEP_SECONDS",
+    "app.services.consolidation.rederiving.STEP_SECONDS",
+    "app.services.embedding.reembed.STEP_SECONDS",
+    "app.services.tiers.removals.STEP_SECONDS",
+    "app.services.evaluation.self_tests.STEP_SECONDS",
     "app.services.privacy.categories.SECONDS_MAX",
     "app.services.security.chain.SECONDS_MAX",
     "app.services.tenants.effects.SECONDS_MAX",
