@@ -79,9 +79,9 @@ def test_with_a_model_the_report_says_what_it_cost_and_what_the_cache_spared(
     show_report(replace(REPORT, salience=salience), 3.2)
     shown = capsys.readouterr().out
     assert "3 by a model; m-1 at 127.0.0.1: 11 calls, 12,345 tokens, cost 0.0123, 2 cache hits" in shown
-    assert "the same words once more: 0 calls, 0 tokens, cost 0.0000, 10 cache hits" in shown
+    assert "identical texts sent again: 0 calls, 0 tokens, cost 0.0000, 10 cache hits" in shown
     show_report(replace(REPORT, salience=Salience({"heuristic": 3}, (), Cost())), 3.2)
-    assert "the model has answered nothing so far" in capsys.readouterr().out
+    assert "no model response so far" in capsys.readouterr().out
 
 
 def test_a_demo_that_went_well_has_nothing_wrong() -> None:
@@ -91,7 +91,7 @@ def test_a_demo_that_went_well_has_nothing_wrong() -> None:
 @pytest.mark.parametrize(
     ("report", "said"),
     [
-        (replace(REPORT, kinds={"semantic": 2}), "2 of 3 memories were kept"),
+        (replace(REPORT, kinds={"semantic": 2}), "2 of 3 memories were stored"),
         (replace(REPORT, questions=REPORT.questions[1:]), "only 0 of 1 questions"),
         (replace(REPORT, edit_is_found=False), "an edited memory"),
         (replace(REPORT, delete_is_gone=False), "a deleted memory"),

@@ -107,7 +107,7 @@ def test_a_file_s_policy_is_changed_by_what_is_set(cli: Cli, api: Stub, folder: 
     [
         (["--set", "tiers"], "field=value"),
         (["--set", "=1"], "field=value"),
-        (["--set", "a=1", "--set", "a.b=2"], "goes through a"),
+        (["--set", "a=1", "--set", "a.b=2"], "already has a plain value"),
         (["--policy", "list.json"], "holds no object"),
         (["--policy", "bad.json"], "isn't JSON"),
         (["--policy", "none.json"], "none.json"),

@@ -169,7 +169,7 @@ def test_what_changes_nothing_is_not_asked_about(cli: Cli, api: Stub) -> None:
     [
         ((), "name what to change"),
         (("--set", "tiers"), "field=value"),
-        (("--set", "tiers=1", "--set", "tiers.cold_below=1"), "goes through"),
+        (("--set", "tiers=1", "--set", "tiers.cold_below=1"), "already has a plain value"),
         (("nowhere.json",), "nowhere.json can't be read"),
         (("broken.json",), "broken.json isn't JSON"),
         (("list.json",), "holds no object of fields"),

@@ -81,7 +81,7 @@ def test_a_vector_takes_the_place_of_the_words(cli: Cli, api: Stub) -> None:
     [
         (["search"], "--vector FILE"),
         (["search", "--vector", "-"], "isn't a JSON array of numbers"),
-        (["search", "tea", "--weight", "2"], "form field=value"),
+        (["search", "tea", "--weight", "2"], "expected field=value"),
     ],
 )
 def test_what_cant_be_asked_is_said(cli: Cli, api: Stub, words: list[str], said: str) -> None:

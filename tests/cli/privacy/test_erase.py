@@ -124,7 +124,7 @@ def test_where_nobody_can_be_asked_the_way_out_is_named(cli: Cli, api: Stub, wor
     api.replies[f"GET {PATH}/e1"] = Reply(200, ERASURE)
     done = cli(*words, given="")
     assert done.code == 2
-    assert "nobody can be asked here, and nothing was changed: give --yes" in done.err
+    assert "no terminal to ask for confirmation, nothing was changed: pass --yes" in done.err
     assert all(asked.method == "GET" or asked.json["dry_run"] for asked in api.asked)
 
 
