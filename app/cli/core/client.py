@@ -183,7 +183,7 @@ class Api:
     def _unreachable(self, error: httpx.TransportError) -> Failure:
         reason = "timed out" if isinstance(error, httpx.TimeoutException) else str(error) or "no answer"
         return Failure(
-            f"can't reach the API at {self.place.url} ({reason}): start it with `ebbing run`, "
+            f"the API at {self.place.url} can't be reached ({reason}): start it with `ebbing run`, "
             "or give its address with --url or EBBING_API_URL",
             Code.UNREACHABLE,
         )

@@ -66,7 +66,7 @@ def test_a_month_is_shown_as_a_table_and_then_what_comes_next(capsys: pytest.Cap
 def test_without_a_model_the_report_says_that_rules_judged(capsys: pytest.CaptureFixture[str]) -> None:
     show_report(REPORT, 3.2)
     shown = capsys.readouterr().out
-    assert "3 by rules; no model was asked, since none is set" in shown
+    assert "3 by rules; no model configured" in shown
     assert "0.70 (emotional 6) We moved to Kiel" in shown
 
 

@@ -24,7 +24,7 @@ def _started(api: Stub, pauses: list[float]) -> None:
 
 
 def test_it_starts_a_job_and_shows_what_came_of_it(cli: Cli, api: Stub) -> None:
-    assert cli("maintain", "selftest").out == "job j1 is started\n"
+    assert cli("maintain", "selftest").out == "started job j1\n"
     api.replies["GET /v1/jobs/j1"] = job("done", {"connection_passed": 2, "application_failed": 1})
     lines = [line.split() for line in cli("maintain", "selftest", "--wait").out.splitlines()]
     assert ["connection", "2", "0"] in lines
