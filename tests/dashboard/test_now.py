@@ -35,7 +35,7 @@ def well(api: Api) -> None:
 
 def test_it_says_in_one_line_that_all_is_well(well: None, visit: Visit) -> None:
     words = said(visit().page("/"))
-    assert "All is well Nothing waits to be stored." in words
+    assert "No problems found Nothing waits to be stored." in words
     for lane in queues.LANES:
         assert lane in words
 
@@ -166,7 +166,7 @@ def test_the_stream_sends_the_page_as_it_changes(api: Api, well: None, visit: Vi
     assert event.startswith(b"event: now\ndata: ")
     assert event.endswith(b"\n\n")
     assert all(line.startswith(b"data: ") for line in event.strip().splitlines()[1:])
-    assert "All is well" in said(event.decode())
+    assert "No problems found" in said(event.decode())
     assert visitor.get("/now").status_code == 200
 
 

@@ -114,7 +114,7 @@ def test_the_banner_says_what_runs_where_and_no_secret() -> None:
         "/srv/a b/api-key",
         "embedded, in /srv/a b/postgres",
         "embedded, in /srv/a b/redis",
-        "none is needed",
+        "none (optional)",
         "/srv/a b/logs",
         "EBBING_HOME='/srv/a b' ebbing doctor",
         "Ctrl-C",
@@ -123,13 +123,13 @@ def test_the_banner_says_what_runs_where_and_no_secret() -> None:
     assert "secret" not in shown
     by_url = Settings(database_url=SecretStr("postgresql://secret"), redis_url=SecretStr("redis://secret"))
     shown = banner(by_url.model_copy(update={"docs_enabled": False}), SERVICE, Path(".ebbing").resolve(), 1)
-    assert "by EBBING_DATABASE_URL" in shown
-    assert "by EBBING_REDIS_URL" in shown
+    assert "from EBBING_DATABASE_URL" in shown
+    assert "from EBBING_REDIS_URL" in shown
     assert "/docs" not in shown
     assert "secret" not in shown
 
 
-@pytest.mark.parametrize(("is_settings", "said"), [(True, None), (False, "searched by m-1 with 64 dimensions")])
+@pytest.mark.parametrize(("is_settings", "said"), [(True, None), (False, "Searches still use m-1 with 64 dimensions")])
 def test_the_start_says_that_the_embedding_model_has_changed(
     api: Stub, tmp_path: Path, is_settings: bool, said: str | None
 ) -> None:
@@ -149,8 +149,8 @@ def test_a_start_without_an_answer_says_nothing_of_it(tmp_path: Path) -> None:
     ("event", "said"),
     [
         (Event(What.DIED, "redis", message="redis ended with signal SIGKILL."), "redis ended with signal SIGKILL."),
-        (Event(What.RESTARTED, "redis", pid=7), "redis started again (process 7)."),
-        (Event(What.KILLED, "api"), "api didn't stop in its time and was killed."),
+        (Event(What.RESTARTED, "redis", pid=7), "redis restarted (process 7)."),
+        (Event(What.KILLED, "api"), "api didn't stop in time and was killed."),
         (Event(What.UP), "the banner"),
         (Event(What.DOWN, seconds=1.94), "Stopped in 1.9 s."),
         (Event(What.STARTED, "api"), ""),

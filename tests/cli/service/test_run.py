@@ -255,9 +255,9 @@ def test_the_demo(private: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "salience"),
     [
-        ({}, "by rules, works offline"),
-        ({"openai_api_key": "sk-x"}, "by small at api.openai.com, rules until then"),
-        ({"openai_base_url": "http://127.0.0.1:11434/v1"}, "by small at 127.0.0.1, rules until then"),
+        ({}, "rule-based, works offline"),
+        ({"openai_api_key": "sk-x"}, "small at api.openai.com, rule-based until rated"),
+        ({"openai_base_url": "http://127.0.0.1:11434/v1"}, "small at 127.0.0.1, rule-based until rated"),
     ],
 )
 def test_the_banner_says_who_judges(given: dict[str, str], salience: str) -> None:
