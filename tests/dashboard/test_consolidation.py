@@ -100,12 +100,12 @@ def test_one_that_waits_is_shown_with_its_summary_on_request_and_approved(waitin
     visitor = visit()
     assert f'href="/ops/consolidation/{merge_id}"' in visitor.page("/consolidation")
     html = visitor.page(f"/consolidation/{merge_id}")
-    assert "Show the summary that it would have" in html
+    assert "Preview the summary" in html
     assert "boat" in html
     shown = said(visitor.page(f"/consolidation/{merge_id}?summary=true"))
-    assert "Made for this look, and stored nowhere" in shown
+    assert "Preview only, not stored" in shown
     assert not waiting.summaries()
-    assert "Made for this look" not in said(visit("maintain").page(f"/consolidation/{merge_id}?summary=true"))
+    assert "Preview only" not in said(visit("maintain").page(f"/consolidation/{merge_id}?summary=true"))
     assert visitor.act(f"/consolidation/{merge_id}/approve") == "/consolidation?done=approved"
     worked(waiting.service)
     [(_, status, _)] = waiting.merges()
@@ -155,9 +155,9 @@ def test_a_policy_that_waits_is_named_before_it_is_called_off(api: Api, visit: V
     later = datetime.now(UTC) + timedelta(days=3)
     policy_versions.put(api.tenant.tenant_id, Change({"quota_bytes": 10}, effective_at=later))
     visitor = visit("maintain")
-    assert "This calls off what waits: version 2 of the policy" in said(visitor.page("/consolidation"))
+    assert "This cancels scheduled policy changes: version 2" in said(visitor.page("/consolidation"))
     visitor.act("/consolidation/pause")
-    assert "This calls off" not in said(visitor.page("/consolidation"))
+    assert "This cancels" not in said(visitor.page("/consolidation"))
     assert policy_versions.get(api.tenant.tenant_id, 2).status == "superseded"
 
 
@@ -178,7 +178,7 @@ def test_a_proposed_supersession_is_decided(api: Api, visit: Visit, way: str, st
     blind = visit("maintain").page("/consolidation")
     assert "Ann lives" not in blind
     assert all(f'href="/ops/memories/{memory_id}"' in blind for memory_id in ids)
-    assert "Deciding needs a key of the scope ingest" in said(blind)
+    assert "Decisions require a key with the scope ingest" in said(blind)
     assert visit("maintain").send(f"/consolidation/supersessions/{found}/{way}").status_code == 403
     visitor = visit("read", "ingest")
     done = "superseded" if way == "approve" else "rejected"

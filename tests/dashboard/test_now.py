@@ -35,7 +35,7 @@ def well(api: Api) -> None:
 
 def test_it_says_in_one_line_that_all_is_well(well: None, visit: Visit) -> None:
     words = said(visit().page("/"))
-    assert "No problems found Nothing waits to be stored." in words
+    assert "No problems found The ingest queue is empty." in words
     for lane in queues.LANES:
         assert lane in words
 

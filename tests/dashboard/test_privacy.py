@@ -59,7 +59,7 @@ def test_the_one_due_first_is_shown_however_many_are_open(api: Api, visit: Visit
     )
     html = visit().page("/privacy")
     assert str(worst.request_id) in html
-    assert "More are open" in html
+    assert "There are more open requests" in html
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,7 @@ def test_what_it_finds_is_shown_with_the_parts_of_its_score(api: Api, visit: Vis
     assert f"/ops/memories/{ids[0]}" in html
     assert html.index(ids[0]) < html.index(ids[1])
     told = said(html)
-    for word in ("words", "meaning", "strength", "importance", "Words that match: "):
+    for word in ("words", "meaning", "strength", "importance", "Matching words: "):
         assert word in told
     assert 'class="meter"' in html
 
@@ -102,8 +102,8 @@ def test_a_caller_s_search_would_be_seen_by_that(api: Api) -> None:
     [
         ({"query": " "}, "query must be given"),
         ({"limit": "101"}, "limit is too large: 101 (limit 100)"),
-        ({"limit": "ten"}, "limit isn't a whole number (limit 100)"),
-        ({"limit": "²"}, "limit isn't a whole number (limit 100)"),
+        ({"limit": "ten"}, "limit must be a whole number (limit 100)"),
+        ({"limit": "²"}, "limit must be a whole number (limit 100)"),
         ({"tier_active": ""}, "tiers is too short"),
         ({"subject": "s" * 513}, "subject is too long: 513 (limit 512)"),
         ({"as_of": "yesterday"}, "as_of"),

@@ -18,12 +18,12 @@ def test_a_stopped_worker_or_beat_is_said(household: Any, look: Callable[..., Lo
     eye = look()
     assert eye.page.get_by_text("no worker of").count() == 0
     with held_still(household, "celery main"):
-        eye.says("no worker of the lane ingest was heard of for", SECONDS)
+        eye.says("no heartbeat from the ingest worker for", SECONDS)
         eye.picture("worker-stopped")
-    eye.page.get_by_text("no worker of the lane ingest").wait_for(state="detached", timeout=30_000)
+    eye.page.get_by_text("no heartbeat from the ingest worker").wait_for(state="detached", timeout=30_000)
     with held_still(household, "beat"):
-        eye.says("beat wasn't heard of for", SECONDS)
-    eye.page.get_by_text("beat wasn't heard of").wait_for(state="detached", timeout=30_000)
+        eye.says("no heartbeat from beat for", SECONDS)
+    eye.page.get_by_text("no heartbeat from beat").wait_for(state="detached", timeout=30_000)
 
 
 def test_a_store_that_is_away_is_said(household: Any, look: Callable[..., Look]) -> None:
