@@ -79,7 +79,7 @@ def _page(viewer: Viewer, request: Request, found: Stored, cursor: str | None) -
     older_than = shapes.place_in_cursor(cursor)
     alive = live.look(tenant_id, [found]).get(memory_id)
     if alive is None:
-        raise NotFound("memory not found")
+        raise NotFound("this tenant has no such memory")
     drawn = course.of(tenant_id, found)
     happened = drawn.happened[:HISTORY]
     if older_than is not None:
