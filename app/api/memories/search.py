@@ -27,7 +27,8 @@ def search(
 ) -> Response:
     """Return the best memories for a query, best first.
 
-    Results close to the best are reinforced, unless `reinforce` is false. `reranked` is true if a reranker ordered them.
+    Results close to the best are reinforced, unless `reinforce` is false. `reranked` is true if a reranker ordered
+    them.
     """
     request = decode(body, SearchRequest)
     searched_at, started = datetime.now(UTC), time.perf_counter()

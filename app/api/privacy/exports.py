@@ -26,8 +26,8 @@ def request(caller: Guardian, body: Annotated[bytes, Depends(body_of)]) -> Respo
     """Start an export of a subject's data.
 
     `access` contains all stored data with scores, reasons, lineage and history; `portable` only data that the subject
-    provided. When `status` is `ready`, the file can be downloaded until `expires_at`. 409 if no master key is configured, the
-    subject is being erased, or there are more than a million memories.
+    provided. When `status` is `ready`, the file can be downloaded until `expires_at`. 409 if no master key is
+    configured, the subject is being erased, or there are more than a million memories.
     """
     made = exports.request(caller.tenant_id, decode(body, NewExport), caller.key_id)
     return shapes.answer(shown(made), 202)
