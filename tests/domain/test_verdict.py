@@ -17,7 +17,7 @@ TROUBLE = Finding("trouble", "b", "something is broken", "mend it")
     [
         ([], "No problems found"),
         ([ATTENTION], "1 warning to review"),
-        ([ATTENTION, ATTENTION], "2 things want a look"),
+        ([ATTENTION, ATTENTION], "2 warnings to review"),
         ([TROUBLE, ATTENTION], "1 problem needs action now"),
         ([TROUBLE, TROUBLE], "2 problems need action now"),
     ],
