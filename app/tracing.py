@@ -158,7 +158,7 @@ def _end(span: Span, error: BaseException | None) -> None:
     from opentelemetry.trace import StatusCode  # noqa: PLC0415 - an extra
 
     if error is not None:
-        span.set_status(StatusCode.ERROR, type(error).__name__)  # its message may quote anything
+        span.set_status(StatusCode.ERROR, type(error).__name__)  # the message may quote anything
     span.end()
 
 

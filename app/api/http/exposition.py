@@ -41,7 +41,7 @@ class Gauge:
 _LANE: Final = {"lane": tuple(queues.LANES)}
 
 GAUGES: Final[dict[str, Gauge]] = {
-    "stores_reachable": Gauge("1 if PostgreSQL and Redis responded during this scrape, else 0."),
+    "stores_reachable": Gauge("1 if PostgreSQL and Redis responded during this scrape, otherwise 0."),
     "lane_depth": Gauge("Pending work in a lane: memories; for `rights` and `maintain`, jobs.", _LANE),
     "lane_oldest_age_seconds": Gauge("Age of the oldest pending entry in a lane.", _LANE),
     "lane_silent_seconds": Gauge("Time since the last heartbeat of a lane's worker.", _LANE, "no heartbeat yet"),
@@ -78,7 +78,7 @@ GAUGES: Final[dict[str, Gauge]] = {
     ),
     "erasure_residual_rows": Gauge("Rows that running erasures found left over during verification."),
     "erasure_rewrites_late": Gauge("Erasures with cold-storage segments past their rewrite deadline."),
-    "audit_chain_ok": Gauge("1 if the last verification found every tenant's audit chain intact, else 0."),
+    "audit_chain_ok": Gauge("1 if the last verification found every tenant's audit chain intact, otherwise 0."),
     "backup_age_seconds": Gauge(
         "Time since the last completed backup; +Inf if there was none.", missing="`EBBING_BACKUP_MARK` isn't set"
     ),
@@ -93,7 +93,9 @@ GAUGES: Final[dict[str, Gauge]] = {
     ),
     "redis_memory_used_bytes": Gauge("Memory used by Redis."),
     "redis_memory_limit_bytes": Gauge("Memory limit of Redis; 0 means no limit."),
-    "redis_refuses_writes": Gauge("1 if Redis rejects writes because it is full or can't persist its data, else 0."),
+    "redis_refuses_writes": Gauge(
+        "1 if Redis rejects writes because it is full or can't persist its data, otherwise 0."
+    ),
     "disk_free_ratio": Gauge(
         "Free share of the disks visible to the API process: home, embedded PostgreSQL, and cold storage in a local "
         "folder.",

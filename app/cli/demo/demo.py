@@ -60,7 +60,7 @@ def demo(
         )
         found, start_seconds = _tour(config, locked, as_json=as_json)
         if keep:
-            show(f"Kept: ebbing run --home {shlex.quote(str(locked))}", err=as_json)
+            show(f"Folder kept. Start it with: ebbing run --home {shlex.quote(str(locked))}", err=as_json)
     if not as_json:
         show("Simulating a month …", err=True)
     outcomes = simulate.month(quiet=as_json)

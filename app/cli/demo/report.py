@@ -77,7 +77,7 @@ def show_month(outcomes: Sequence[Outcome]) -> None:
     )
     screen.print()
     screen.print(
-        "Next: `ebbing run` starts a service that keeps its data; "
+        "Next: `ebbing run` starts a service with persistent data; "
         "then `ebbing ingest FILE` and `ebbing search QUESTION`."
     )
 

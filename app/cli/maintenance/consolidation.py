@@ -31,7 +31,7 @@ router.add_typer(
 PATH: Final = "/v1/consolidation"
 PAGE: Final = 500
 
-Id = Annotated[str, typer.Argument(help="The merge's id.", metavar="ID")]
+Id = Annotated[str, typer.Argument(help="Id of the merge.", metavar="ID")]
 Limit = Annotated[int, typer.Option("--limit", "-n", min=1, help="Maximum number of rows.")]
 Status = Literal["waiting", "done", "rejected", "undone", "gone"]
 
@@ -99,7 +99,7 @@ def show(merge_id: Id, url: Url = None, as_json: AsJson = False) -> None:
 
 @consolidation.command(epilog=examples("ebbing consolidation lineage ID", "ebbing consolidation lineage ID --json"))
 def lineage(
-    memory_id: Annotated[str, typer.Argument(help="The memory's id.", metavar="ID")],
+    memory_id: Annotated[str, typer.Argument(help="Id of the memory.", metavar="ID")],
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:

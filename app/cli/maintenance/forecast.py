@@ -15,7 +15,7 @@ from app.cli.maintenance.plots import TIERS, Plot
 
 router = typer.Typer()
 
-NOW: Final = "policy in force"
+NOW: Final = "current policy"
 WHAT_IF: Final = "what-if"
 DAILY_UP_TO: Final = 14
 WEEKLY_UP_TO: Final = 400
@@ -64,7 +64,7 @@ def forecast(
     if plot is not None:
         from app.cli.maintenance.plots import figure
 
-        figure(1)  # fails at once where it can't
+        figure(1)  # fail early if matplotlib is missing
     changes = assigned(given or [], _read(policy)) if given or policy else None
     wanted = {name: value for name, value in (("policy", changes), ("subject", subject)) if value is not None}
     with Api(find(url)) as api:
@@ -91,7 +91,7 @@ def _read(policy: Path | None) -> dict[str, Any]:
     try:
         held = json.loads(policy.read_bytes())
     except ValueError as error:
-        raise typer.BadParameter(f"{policy} isn't JSON: {error}") from None
+        raise typer.BadParameter(f"{policy}: invalid JSON: {error}") from None
     if not isinstance(held, dict):
         raise typer.BadParameter(f"{policy} must contain a JSON object")
     return held

@@ -220,7 +220,7 @@ def read_file(file: Path) -> dict[str, Any]:
     except OSError as error:
         raise Failure(f"{file} can't be read ({error.strerror})", Code.USAGE) from None
     except ValueError as error:
-        raise Failure(f"{file} isn't JSON ({error})", Code.USAGE) from None
+        raise Failure(f"{file}: invalid JSON ({error})", Code.USAGE) from None
     if isinstance(found, dict) and {"version", "policy"} <= found.keys():
         found = found["policy"]
     if not isinstance(found, dict):

@@ -129,7 +129,7 @@ def batches(stream: BinaryIO, name: str, origin: str, form: Form, most: int) -> 
 
 
 def _whole(body: bytes) -> dict[str, Any] | None:
-    """Return the chat object if the whole file is one, else None."""
+    """Return the chat object of a file that is a single one; None for other files."""
     try:
         given = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

@@ -67,8 +67,12 @@ def list_supersessions(
 
 @supersede.command(epilog=examples("ebbing supersede add NEWER OLDER", "ebbing supersede add fact-2 fact-1 --json"))
 def add(
-    newer: Annotated[str, typer.Argument(help="Memory that is current: its id, or your own id for it.", metavar="NEWER")],
-    older: Annotated[str, typer.Argument(help="Memory that is outdated: its id, or your own id for it.", metavar="OLDER")],
+    newer: Annotated[
+        str, typer.Argument(help="Memory that is current: its id, or your own id for it.", metavar="NEWER")
+    ],
+    older: Annotated[
+        str, typer.Argument(help="Memory that is outdated: its id, or your own id for it.", metavar="OLDER")
+    ],
     *,
     url: Url = None,
     as_json: AsJson = False,

@@ -81,7 +81,7 @@ def summary(
     heads = [*COUNTS, "median days", "mean days"]
     print_table(["nature", "law", *heads], rows, right=heads)
     held = ", ".join(f"{plain(name)} ({memories})" for name, memories in found["categories"].items())
-    typer.echo(f"categories held: {held or 'none'}")
+    typer.echo(f"categories stored: {held or 'none'}")
 
 
 @privacy.command(epilog=examples("ebbing privacy deny ID --basis 'GDPR Art. 12(5)'"))

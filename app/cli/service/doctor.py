@@ -148,4 +148,4 @@ def _heartbeats(silent: dict[str, float | None]) -> Iterator[Finding]:
 
     for source, seconds in silent.items():
         found = checkup.process(source, seconds)
-        yield replace(found, level="warn") if seconds is None else found  # it may be starting
+        yield replace(found, level="warn") if seconds is None else found  # the process may still be starting

@@ -101,7 +101,9 @@ def worker(
     concurrency: Annotated[
         int | None,
         typer.Option(
-            "--concurrency", min=1, help="Number of processes. Default: 2 for ingest, 2 for score with a model, else 1."
+            "--concurrency",
+            min=1,
+            help="Number of processes. Default: 2 for ingest, 2 for score with a model, otherwise 1.",
         ),
     ] = None,
 ) -> None:

@@ -150,7 +150,7 @@ def banner(config: Settings, service: Service, home: Path, seconds: float) -> st
         "Redis": "from EBBING_REDIS_URL" if config.redis_url else f"embedded, in {home / 'redis'}",
         "Embedder": "local, bundled, works offline"
         if config.embedder == "local"
-        else f"{config.embedder_model}, by {'URL' if config.embedder == 'openai' else config.embedder}",
+        else f"{config.embedder_model}, via {'URL' if config.embedder == 'openai' else config.embedder}",
         "Salience": f"{config.salience_model} at {host}, rule-based until rated"
         if host
         else "rule-based, works offline",

@@ -109,7 +109,7 @@ def test_a_file_s_policy_is_changed_by_what_is_set(cli: Cli, api: Stub, folder: 
         (["--set", "=1"], "field=value"),
         (["--set", "a=1", "--set", "a.b=2"], "already has a plain value"),
         (["--policy", "list.json"], "must contain a JSON object"),
-        (["--policy", "bad.json"], "isn't JSON"),
+        (["--policy", "bad.json"], "invalid JSON"),
         (["--policy", "none.json"], "none.json"),
         (["--plot", "forecast.jpg"], ".svg"),
         (["--plot", "nowhere/forecast.png"], "no such folder"),
@@ -150,7 +150,7 @@ def test_it_is_drawn_as_a_png(cli: Cli, folder: Path, last: int) -> None:
 def test_it_is_drawn_as_an_svg_with_both_policies(cli: Cli, folder: Path) -> None:
     assert cli("forecast", "--set", "forgetting.profile=cmm", "--plot", "f.SVG").code == 0
     said = texts(folder / "f.SVG")
-    assert {"policy in force", "what-if: forgetting.profile=cmm", "active", "deleted", "1,000"} <= said
+    assert {"current policy", "what-if: forgetting.profile=cmm", "active", "deleted", "1,000"} <= said
 
 
 def test_no_memories_are_drawn_too(cli: Cli, api: Stub, folder: Path) -> None:

@@ -171,7 +171,7 @@ def test_what_changes_nothing_is_not_asked_about(cli: Cli, api: Stub) -> None:
         (("--set", "tiers"), "field=value"),
         (("--set", "tiers=1", "--set", "tiers.cold_below=1"), "already has a plain value"),
         (("nowhere.json",), "nowhere.json can't be read"),
-        (("broken.json",), "broken.json isn't JSON"),
+        (("broken.json",), "broken.json: invalid JSON"),
         (("list.json",), "must contain a JSON object of fields"),
     ],
     ids=lambda part: " ".join(part) if isinstance(part, tuple) else "",
