@@ -69,7 +69,9 @@ def test_every_day_of_thirty_has_its_place(api: Api) -> None:
     assert found.whole.calls == 2
 
 
-@pytest.mark.parametrize(("limit", "said_so"), [(5000, "within"), (1300, "close to the limit"), (1000, "limit reached")])
+@pytest.mark.parametrize(
+    ("limit", "said_so"), [(5000, "within"), (1300, "close to the limit"), (1000, "limit reached")]
+)
 def test_the_budget_and_what_is_left(api: Api, visit: Visit, limit: int, said_so: str) -> None:
     with database.tenant(api.tenant.tenant_id) as tx:
         policies.add(tx, api.tenant.tenant_id, 2, Policy(budget=Budget(tokens=limit)))

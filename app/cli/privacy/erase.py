@@ -99,7 +99,7 @@ def _many(would: dict[str, Any]) -> str:
 
 def _when(would: dict[str, Any]) -> str:
     due = f" (legal deadline {would['due_at'][:10]})" if would["due_at"] else ""
-    return f"erase permanently after {minute(would['erase_after'])}{due}"
+    return f"erase them permanently after {minute(would['erase_after'])}{due}"
 
 
 def minute(moment: str) -> str:

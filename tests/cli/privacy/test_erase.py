@@ -46,7 +46,11 @@ def test_an_erasure_is_asked_about_with_numbers_and_dates(cli: Cli, api: Stub) -
     api.replies[f"POST {PATH}"] = Reply(200, WOULD)
     refused = cli("erase", "ann", "--kind", "gdpr", "--tag", "a", given="n\n")
     assert refused.code == 1
-    for said in ("3 memories (1 under legal hold", "erase permanently after 2026-03-14 11:00 UTC", "legal deadline 2026-04-07"):
+    for said in (
+        "3 memories (1 under legal hold",
+        "erase them permanently after 2026-03-14 11:00 UTC",
+        "legal deadline 2026-04-07",
+    ):
         assert said in refused.err
     assert [asked.json.get("dry_run") for asked in api.asked] == [True]
     assert api.asked[0].json["filter"] == {"tags": ["a"]}
@@ -55,7 +59,7 @@ def test_an_erasure_is_asked_about_with_numbers_and_dates(cli: Cli, api: Stub) -
 def test_it_is_done_without_a_question_where_that_is_wanted(cli: Cli, api: Stub) -> None:
     api.replies[f"POST {PATH}"] = Reply(202, ERASURE)
     done = cli("erase", "--id", "m1", "--id", "m2", "--grace-days", "0", "--yes")
-    assert "e1: 3 memories hidden; it will erase permanently after 2026-03-14 11:00 UTC" in done.out
+    assert "e1: 3 memories hidden; it will erase them permanently after 2026-03-14 11:00 UTC" in done.out
     assert [asked.json for asked in api.asked] == [{"ids": ["m1", "m2"], "kind": "user", "grace_days": 0}]
 
 
