@@ -149,9 +149,9 @@ def test_a_summary_shows_what_it_was_made_of_and_they_show_it(api: Api, visit: V
     html = visitor.page(f"/memories/{summary}")
     for source in taken:
         assert f'<a href="/ops/memories/{source}" tabindex="-1">' in html
-        assert f'Source of it: <a href="/ops/memories/{source}">' in html
+        assert f'Source memory: <a href="/ops/memories/{source}">' in html
     html = visitor.page(f"/memories/{taken[0]}")
-    assert f'Summary of it: <a href="/ops/memories/{summary}">' in html
+    assert f'Summary of this memory: <a href="/ops/memories/{summary}">' in html
     assert 'class="node here"' in html
     assert "archived" in said(html)
 
@@ -210,7 +210,7 @@ def test_its_history_goes_on_by_pages(api: Api, visit: Visit) -> None:
         api.post(f"/v1/memories/{memory_id}/touch", json={"session": f"s{session}"})
     visitor = visit("read")
     html = visitor.page(f"/memories/{memory_id}")
-    assert len(re.findall("used: strength|has earned a place", html)) == 30
+    assert len(re.findall("used: strength|promoted permanently", html)) == 30
     older = re.search(r'href="/ops(/memories/[^"]+cursor=[^"]+)"', html)
     assert older
     assert "accepted" in said(visitor.page(older[1]))
