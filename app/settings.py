@@ -43,15 +43,12 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix="EBBING_", env_file=".env", extra="ignore", frozen=True)
 
     # Storage locations and connections
-    home: Path = Field(
-        Path(".ebbing"), description="Data folder of `ebbing run`: databases, logs and the first API key."
-    )
+    home: Path = Field(Path(".ebbing"), description="Data folder of `ebbing run`: databases, logs, first API key.")
     database_url: SecretStr | None = Field(
         None, description="PostgreSQL URL, such as `postgresql://user:password@host:port/db`."
     )
     owner_database_url: SecretStr | None = Field(
-        None,
-        description="PostgreSQL URL with owner rights, used only by `ebbing migrate`. Default: `DATABASE_URL`.",
+        None, description="PostgreSQL URL with owner rights, used only by `ebbing migrate`. Default: `DATABASE_URL`."
     )
     redis_url: SecretStr | None = Field(None, description="Redis URL, such as `redis://:password@host:port/0`.")
     api_url: str | None = Field(
@@ -62,9 +59,7 @@ class Settings(BaseSettings):
         "everysec", description="Fsync policy of the embedded Redis; `always` survives a power failure."
     )
     redis_maxmemory_bytes: int = Field(
-        512 * MIB,
-        ge=16 * MIB,
-        description="Memory limit of the embedded Redis. At the limit, requests get a 503; nothing is evicted.",
+        512 * MIB, ge=16 * MIB, description="Memory limit of the embedded Redis; when full: 503, no eviction."
     )
 
     # HTTP
@@ -93,16 +88,16 @@ class Settings(BaseSettings):
 
     # Ingest backlog limits
     tenant_backlog_entries: int = Field(
-        20_000, ge=1, description="Ingest backlog limit per tenant, in requests; above it, requests get a 429."
+        20_000, ge=1, description="Ingest backlog limit per tenant, in requests; then 429."
     )
     tenant_backlog_bytes: int = Field(
-        128 * MIB, ge=KIB, description="Ingest backlog limit per tenant, in bytes; above it, requests get a 429."
+        128 * MIB, ge=KIB, description="Ingest backlog limit per tenant, in bytes; then 429."
     )
     backlog_entries: int = Field(
-        200_000, ge=1, description="Ingest backlog limit of all tenants, in requests; above it, requests get a 503."
+        200_000, ge=1, description="Ingest backlog limit of all tenants, in requests; then 503."
     )
     backlog_bytes: int = Field(
-        320 * MIB, ge=KIB, description="Ingest backlog limit of all tenants, in bytes; above it, requests get a 503."
+        320 * MIB, ge=KIB, description="Ingest backlog limit of all tenants, in bytes; then 503."
     )
 
     # Ingest workers
@@ -122,9 +117,7 @@ class Settings(BaseSettings):
         "`fastembed`, `sentence-transformers`: `EMBEDDING_MODEL` run in-process, needs the extra of that name. "
         "A change applies to new tenants; run `ebbing reembed` to move existing ones.",
     )
-    lease_seconds: float = Field(
-        30, gt=0, description="Lease of an enrichment claim; after it expires, another worker may claim the rows."
-    )
+    lease_seconds: float = Field(30, gt=0, description="Lease of an enrichment claim; then another may claim it.")
     index_rows: int = Field(2000, ge=1, description="Memories per indexing transaction.")
     embed_rows: int = Field(1000, ge=1, description="Memories per embedding batch.")
     score_rows: int = Field(1000, ge=1, description="Memories per scoring batch.")
@@ -164,9 +157,7 @@ class Settings(BaseSettings):
     )
 
     backup_mark: Path | None = Field(
-        None,
-        description="File that your backup touches when it completes; its age is exported as "
-        "`ebbing_backup_age_seconds`.",
+        None, description="File that your backup touches on success; its age is `ebbing_backup_age_seconds`."
     )
 
     # Model provider: OpenAI, or any server with a compatible API. Only operators choose it.
@@ -177,9 +168,7 @@ class Settings(BaseSettings):
         None, description="Base URL of the provider, such as `http://127.0.0.1:11434/v1`. Default: the OpenAI API."
     )
     llm_hosts: Annotated[frozenset[str], NoDecode] = Field(
-        frozenset(),
-        description="Hosts that may receive memory text, separated by commas. Default: only the host of "
-        "`OPENAI_BASE_URL`.",
+        frozenset(), description="Hosts that may receive memory text. Default: only the host of `OPENAI_BASE_URL`."
     )
     llm_private_addresses: bool = Field(
         False,
@@ -215,15 +204,9 @@ class Settings(BaseSettings):
         768, ge=0, le=16_000, description="Vector size requested from an `openai` model; 0 uses the model's own size."
     )
     llm_timeout_seconds: float = Field(
-        30,
-        gt=0,
-        le=120,
-        description="Timeout of one model call, up to the last byte of the response; a worker task has 300 seconds in "
-        "total.",
+        30, gt=0, le=120, description="Timeout of one model call, to the last byte; a worker's task has 300 seconds."
     )
-    llm_query_timeout_seconds: float = Field(
-        3, gt=0, description="Timeout for embedding a search query; the call is not retried."
-    )
+    llm_query_timeout_seconds: float = Field(3, gt=0, description="Timeout for embedding a query; no retry.")
     query_cache_entries: int = Field(
         2000,
         ge=0,
@@ -237,7 +220,7 @@ class Settings(BaseSettings):
     llm_concurrency: int = Field(4, ge=1, description="Concurrent model calls per process.")
     llm_breaker_failures: int = Field(5, ge=1, description="Consecutive failures that open the circuit breaker.")
     llm_breaker_seconds: float = Field(
-        30, gt=0, description="Initial time the circuit breaker stays open; doubles up to 5 minutes."
+        30, gt=0, description="Time the circuit breaker stays open; doubles up to 5 minutes."
     )
     score_batch_tokens: int = Field(4000, ge=100, description="Maximum memory tokens per rating call.")
     score_batch_memories: int = Field(20, ge=1, le=100, description="Maximum memories per rating call.")
@@ -276,13 +259,9 @@ class Settings(BaseSettings):
         description="Prices per million tokens by model, as JSON: "
         '`{"gpt-5.4-mini": {"input": 0.5, "cached": 0.05, "output": 2}}`. The cost of unlisted models is unknown.',
     )
-    budget_tokens: int | None = Field(
-        None, ge=0, description="Hard limit of tokens per tenant and day; no limit by default."
-    )
+    budget_tokens: int | None = Field(None, ge=0, description="Hard limit of tokens per tenant and day; default: none.")
     budget_cost: float | None = Field(
-        None,
-        ge=0,
-        description="Hard limit of cost per tenant and day, in the currency of `PRICES`; no limit by default.",
+        None, ge=0, description="Hard limit of cost per tenant and day, in the unit of `PRICES`; default: none."
     )
     budget_total_tokens: int | None = Field(None, ge=0, description="Hard limit of tokens per day for all tenants.")
     budget_total_cost: float | None = Field(None, ge=0, description="Hard limit of cost per day for all tenants.")
@@ -301,7 +280,7 @@ class Settings(BaseSettings):
         None, description="Endpoint of an S3-compatible or other custom store, such as `https://minio.example:9000`."
     )
     cold_timeout_seconds: float = Field(
-        30, gt=0, le=120, description="Timeout of one cold-storage call, including retries."
+        30, gt=0, le=120, description="Timeout of a cold-storage call, with all retries."
     )
     master_key: SecretStr | None = Field(
         None,
@@ -366,9 +345,7 @@ class Settings(BaseSettings):
     @model_validator(mode="after")
     def _nights_get_somewhere(self) -> Settings:
         if self.jobs_wait_hours >= self.night_hours:
-            raise ValueError(
-                "JOBS_WAIT_HOURS must be less than NIGHT_HOURS: otherwise a job could pause for a whole night"
-            )
+            raise ValueError("JOBS_WAIT_HOURS must be less than NIGHT_HOURS, or a job could pause for a whole night")
         return self
 
     @property

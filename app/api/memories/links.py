@@ -32,7 +32,7 @@ def wanted(
     to_id: Annotated[UUID | None, Query(alias="to")] = None,
     kind: Annotated[str | None, Query(min_length=1, max_length=KIND_MAX_CHARACTERS, pattern=r"^[^\x00]*$")] = None,
 ) -> Wanted:
-    """Select links of `memory` in either direction, from `from`, to `to`, or of a kind; all conditions must match."""
+    """Filter links by `memory` at either end, by `from`, `to` and `kind`; all conditions must match."""
     return Wanted(memory, from_id, to_id, kind)
 
 
